@@ -23,7 +23,7 @@ from flowdebate.runs.context import Context
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerPair:
-    """Two answers to one question, in the order in which they are read."""
+    """Two answers to one question, in reading order."""
 
     question: str
     first: str
@@ -85,7 +85,7 @@ class Agreement:
     model: Model | str | None = None
     """The judge's model; None for the model that synthesizes."""
     agree: Callable[..., Any] | None = None
-    """A function that decides in the judge's place: of an `AnswerPair`, or of the pair and the context."""
+    """Function to decide in the judge's place, called with an `AnswerPair`, or with the pair and the context."""
 
     def __post_init__(self) -> None:
         check_model(self.model, location="Agreement")
@@ -96,7 +96,7 @@ class Agreement:
 
 
 class AgreementCheck(Block[AnswerPair, bool]):
-    """The block that decides about one pair."""
+    """Block to decide about one pair of answers."""
 
     def __init__(self, name: str, options: Agreement) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""Escalation: steps that answer a question, from the cheapest to the most thorough; the first to settle it decides."""
+"""Escalation: steps to answer a question, from the cheapest to the most thorough. The first to settle it decides."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Confidence:
 
 
 Rule: TypeAlias = Literal["agreement", "undisputed"] | Agreement | Confidence | Callable[..., Any]
-"""Rule that ends an escalation with a step.
+"""Rule to end an escalation with a step.
 
-- "agreement", or `Agreement` with a model or a function: its answer agrees with that of an earlier step.
-- "undisputed": nobody who decided disagrees with its result. In a debate all ballots name the winner, a council has no
-  dissent, a review no disputed finding, a consensus debate a consensus, and no claim of a critique holds.
+- "agreement", or `Agreement` with a model or a function: its answer agrees with an earlier step's.
+- "undisputed": no decider disagrees with its result. In a debate all ballots name the winner, a council has no dissent,
+  a review no disputed finding, a consensus debate a consensus, and no claim of a critique holds.
 - `Confidence(0.9)`: the `confidence` in its output is high enough.
 - A function of the step's output, or of the output and the context: it returns True. The output of a pattern is its raw
   output; `ctx.sequencer.state.steps` has the steps so far, this one last.
@@ -90,11 +90,11 @@ class EscalationOutput(PatternOutput):
     steps: list[EscalationStep]
     """The steps that answered, in order."""
     skipped: list[str] = Field(default_factory=new_list)
-    """The steps that were not needed."""
+    """Names of the steps not needed."""
     answer: Any = None
-    """The answer of the last step, in words: the one that decided, unless the run ended early (see `status`)."""
+    """The answer of the last step, in words. It is the deciding step, unless the run ended early (see `status`)."""
     output: Any = None
-    """The output of that step; of a pattern its raw output."""
+    """The output of the last step; for a pattern, its raw output."""
     stop_reason: str | None = None
     """Reason why the last step was the last one, such as "agrees with first"; None if the run ended early."""
     status: DebateStatus = "complete"
@@ -103,7 +103,7 @@ class EscalationOutput(PatternOutput):
 
     @property
     def decided_by(self) -> str | None:
-        """The name of the step that decided; None if the run ended early."""
+        """The name of the deciding step; None if the run ended early."""
         return self.steps[-1].name if self.steps and self.stop_reason is not None else None
 
     @property
@@ -117,19 +117,19 @@ class EscalationOutput(PatternOutput):
 
     @property
     def entries(self) -> list[Entry]:
-        """The answers, each as a round of its own."""
+        """The answers, with one round for each."""
         return [
             Entry(round=number, speaker=step.name, text=step.answer or "") for number, step in enumerate(self.steps, 1)
         ]
 
     def find_repetitions(self) -> list[str]:
-        """Return no remarks: steps that give the same answer are what an escalation looks for."""
+        """Return no remarks: an escalation looks for steps with the same answer."""
         return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What the last step so far has given."""
+    """Result of the last step so far."""
 
     result: object = None
     """The output of its block."""
@@ -149,12 +149,12 @@ def escalate(
     failures: FailurePolicy | None = None,
     model: ModelChoice = None,
 ) -> Sequencer[Any, EscalationOutput]:
-    """Create a block that passes its question to `steps`, one after another, and stops at the first that settles it.
+    """Create a block to pass its question to `steps`, one after another, until one settles it.
 
-    A step is a pattern, or any block or function that takes the question. `until` is the rule for all steps, or one for
-    each by its name; a step without a rule never ends the escalation, and the last one always does. A step whose
-    provider fails is left out, unless `failures` says otherwise; if it was the last one, the answer before it stands.
-    `model` is the default for all blocks inside.
+    A step is a pattern, or any block or function with the question as its input. `until` is the rule for all steps, or
+    a dict with a rule for each step by name; a step without a rule never ends the escalation, and the last one always
+    does. A step whose provider fails is left out, unless `failures` says otherwise; if it was the last one, the answer
+    before it stands. `model` is the default for all blocks inside.
 
     >>> from flowdebate import handler
     >>> steps = [handler(lambda question: "42", name=name) for name in ("first", "second", "third")]
@@ -200,7 +200,7 @@ def make_pipeline(
 ) -> Sequencer[Any, Any]:
     """Build the steps of an escalation, without the block for its output.
 
-    `make_output` makes the raw output of a run that ends early.
+    `make_output` makes the raw output of a run ending early.
     """
     policy = failures.over(SKIP)
     pipeline = sequencer(name=name, state=EscalationState, model=model, protected=True).tap(_stamp(name, make_output))
@@ -248,12 +248,12 @@ def _check_rule(rule: Any, where: str, field: str) -> Rule:  # noqa: ANN401 - wh
 
 
 def _compares(rule: Rule) -> bool:
-    """Check whether a rule is about earlier answers, which the first step does not have."""
+    """Check whether a rule needs earlier answers, which the first step does not have."""
     return rule == "agreement" or isinstance(rule, Agreement)
 
 
 def _stamp(name: str, make: MakeOutput) -> Handler[Any, None]:
-    """Create a tap that keeps the question, and registers the output of a run that ends early."""
+    """Create a tap to store the question, and to register the output of a run ending early."""
 
     @handler(name=f"{name}-question")
     def stamp(value: object, ctx: Context) -> None:
@@ -274,7 +274,8 @@ def _goes_on(_: object, ctx: Context) -> bool:
 
 
 _RESULT = "result"
-"""Key of the last step's result among what the escalation has derived: it may be of any type, and is not frozen."""
+"""Key of the last step's result in the escalation's derived values: the result may be of any type, and is not
+frozen."""
 
 
 def last_result(ctx: Context) -> StepResult:
@@ -328,7 +329,7 @@ class _Step(Block[Any, Any]):
         ctx.emit(EscalationStepFinished(step=step))
 
     async def _run(self, value: object, ctx: Context) -> object:
-        """Run the step, and keep its output, of a pattern its raw output, also if the run ends after that."""
+        """Run the step, and keep its output (a pattern's raw output), also if the run ends afterwards."""
         raw: object = None
         result: object = None
         with ctx.run.watch_raw_output(ctx.path) as raw_output:
@@ -387,7 +388,7 @@ def _answer_in(output: object) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """The step that a rule is about."""
+    """The step judged by a rule."""
 
     output: object
     step: EscalationStep

@@ -1,4 +1,4 @@
-"""Options that all patterns share, with the rules about those that do not go together."""
+"""Options shared by all patterns, with the rules about incompatible options."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ VisibilityLike: TypeAlias = "Visibility | Mapping[str, bool] | None"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOptions:
-    """Options of the prompts that a pattern writes: `debate(prompts=PromptOptions(profile="concise"))`.
+    """Options of a pattern's prompts: `debate(prompts=PromptOptions(profile="concise"))`.
 
-    ConfigurationError for invalid options, and from a pattern for an option that it has no use for.
+    ConfigurationError for invalid options, and from a pattern without a use for an option.
     """
 
     profile: Profile | None = None
@@ -45,11 +45,11 @@ class PromptOptions:
     template: Template | None = None
     """Texts of the speakers' prompts, in place of the profile's: a template of the pattern's own kind."""
     history: History = "all"
-    """Rounds of the transcript that prompts show: "all", or `Window(rounds=2)` with a summary of what is older, so that
-    a long discussion ends by its rounds and not by a full context. The summary takes a call in each round."""
+    """Rounds of the transcript in prompts: "all", or `Window(rounds=2)` with a summary of what is older, so that a long
+    discussion ends by its rounds and not by a full context. The summary takes a call in each round."""
     hide_names: bool | None = None
-    """Use of aliases for the names of speakers and of their models inside what they said. None: True in a debate and
-    in a council, the patterns that have the option."""
+    """Use of aliases for the names of speakers and of their models inside their contributions. None: True in a debate
+    and in a council, the patterns with this option."""
 
     def __post_init__(self) -> None:
         location = type(self).__name__
@@ -62,7 +62,7 @@ class PromptOptions:
 def check_prompts(
     prompts: PromptOptions | None, template: type[Template], *, accepted: Sequence[str], location: str
 ) -> PromptOptions:
-    """Return the prompt options of a pattern whose speakers' texts are a `template`.
+    """Return the prompt options of a pattern with a `template` for its speakers' prompts.
 
     ConfigurationError for another kind of template, and for `history` and `hide_names` unless they are `accepted`.
     """
@@ -80,7 +80,7 @@ def check_prompts(
 
 @dataclass(frozen=True, kw_only=True)
 class CommonOptions:
-    """Options that all patterns share, as an application gives them to a pattern's function.
+    """Options shared by all patterns, in the form passed to a pattern's function.
 
     The function of a pattern makes one of these, or of a subclass with its own options; `check_options` checks it.
     """
@@ -114,7 +114,7 @@ class CommonOptions:
         return False
 
     def for_blocks(self) -> BlockOptions:
-        """Return the options that reach the default blocks of all roles, without those that were left out."""
+        """Return the options for the default blocks of all roles, without omitted options."""
         options: BlockOptions = {}
         if self.tools is not None:
             options["tools"] = self.tools
@@ -137,7 +137,7 @@ CheckedT_contra = TypeVar("CheckedT_contra", bound=CommonOptions, contravariant=
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Constraint(Generic[CheckedT_contra]):
-    """Rule about options that do not go together; every front end reports it in the same sentence."""
+    """Rule about incompatible options; every front end reports it in the same sentence."""
 
     name: str
     options: tuple[str, ...]
@@ -145,7 +145,7 @@ class Constraint(Generic[CheckedT_contra]):
     sentence: str
     """Message, with each option in braces: "{mirror} cannot be combined with …"."""
     broken: Callable[[CheckedT_contra], bool]
-    """Predicate that holds for options that break the rule."""
+    """Predicate to detect options that break the rule."""
 
     def check(self, options: CheckedT_contra, *, location: str) -> None:
         """Raise ConflictingOptions if `options` break the rule."""
@@ -159,11 +159,11 @@ NEEDS_SYNTHESIZER: Constraint[CommonOptions] = Constraint(
     sentence="{output_schema} cannot be combined with {synthesizer} switched off: only a synthesizer writes an output",
     broken=lambda options: options.output_schema is not None and options.roles.get("synthesizer") is False,
 )
-"""Constraint of the patterns whose output is a synthesizer's."""
+"""Constraint of the patterns with a synthesizer's output."""
 
 
 def quorum_of(roster: str) -> Constraint[CommonOptions]:
-    """Return the constraint of a pattern with a quorum, whose speakers are its option `roster`."""
+    """Return the constraint of a pattern with a quorum and the speakers in its option `roster`."""
 
     def is_out_of_reach(options: CommonOptions) -> bool:
         return options.failures is not None and (options.failures.quorum or 0) > len(options.roster)

@@ -1,4 +1,4 @@
-"""Outputs: the common base of raw outputs, the one way by which they leave a pattern, and the synthesizer's."""
+"""Outputs: the common base of raw outputs, their one way out of a pattern, and the synthesizer's."""
 
 from __future__ import annotations
 
@@ -57,30 +57,30 @@ _SHOWN = 80  # characters of one that a remark quotes
 
 
 class PatternOutput(WireModel):
-    """The raw output of a pattern, in the terms that all patterns share.
+    """The raw output of a pattern, in terms common to all patterns.
 
-    Each pattern adds fields of its own, under the names that its wire form has.
+    Each pattern adds fields of its own, under the names of its wire form.
     """
 
     subject_field: ClassVar[str] = "question"
-    """The field that holds the question, the topic, the proposition or the task."""
+    """Name of the field with the question, the topic, the proposition or the task."""
     early_reasons: ClassVar[frozenset[str]] = frozenset()
-    """Stop reasons of its own that it looks for before the maximum, so that a last round may end with one as well."""
+    """The pattern's specific stop reasons, checked before the maximum: a last round may end with one as well."""
     transcript_field: ClassVar[str] = "transcript"
-    """The field that holds the transcript."""
+    """Name of the field with the transcript."""
 
     sources: list[SourceInfo] | None = Field(default=None, exclude_if=is_none)
-    """The sources that it was given, and the files that were left out; None (and not written) without any."""
+    """The pattern's sources, and the files left out; None (and not written) without sources."""
     quotes: list[list[VerifiedQuote]] | None = Field(default=None, exclude_if=is_none)
     """The quotes of each of the `entries`, looked up in the sources; None (and not written) without sources."""
     passages: list[Shown] | None = Field(default=None, exclude_if=is_none)
-    """The passages that turns were shown of sources that are too long to be shown whole; None (and not written) if they
-    were shown whole."""
+    """The passages shown to turns, from sources too long to be shown whole; None (and not written) if they were shown
+    whole."""
     older: Older | None = Field(default=None, exclude_if=is_none)
-    """The summary that prompts had in the place of the first rounds; None (and not written) without a window."""
+    """The summary shown in prompts in place of the first rounds; None (and not written) without a history window."""
 
     cut_answers: list[CutAnswer] | None = Field(default=None, exclude_if=is_none)
-    """The answers that went on to speak for somebody else, whole; None (and not written) without any."""
+    """The full text of answers with lines spoken for somebody else; None (and not written) without any."""
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
     """The steps up to this one in a run with the depth "auto"; None (and not written) in any other."""
 
@@ -89,19 +89,19 @@ class PatternOutput(WireModel):
 
         @property
         def answer(self) -> str | None:
-            """The pattern's own answer in words; None for a pattern that makes none, or if it made none."""
+            """The pattern's answer in words; None for a pattern without answers, or if it did not reach one."""
 
         @property
         def stop_reason(self) -> str | None:
-            """Why there was no further round; None if the rounds were cut short."""
+            """The reason to end the rounds; None if the rounds were cut short."""
 
         @property
         def status(self) -> DebateStatus:
-            """How it ended."""
+            """The status of the pattern at its end."""
 
         @property
         def losses(self) -> Sequence[ProviderFailure]:
-            """The provider failures that the pattern went on without."""
+            """The provider failures tolerated by the pattern."""
 
         @property
         def seed(self) -> int | None:
@@ -120,7 +120,7 @@ class PatternOutput(WireModel):
 
     @property
     def is_undisputed(self) -> bool | None:
-        """Whether all who decided came to the same result; None for a pattern that cannot say."""
+        """True if all deciders came to the same result; None for a pattern without such a measure."""
         return None
 
     @property
@@ -130,12 +130,12 @@ class PatternOutput(WireModel):
 
     @property
     def decision_word(self) -> str | None:
-        """The decision in a word or a name, by which batches count runs; None for a pattern that decides nothing."""
+        """The decision in a word or a name, used by batches to count runs; None for a pattern without a decision."""
         return None
 
     @property
     def decision_line(self) -> str | None:
-        """The decision in a line of a list: its word, or how the answer begins where the word would say nothing."""
+        """The decision in a line of a list: its word, or the beginning of the answer if the word would say nothing."""
         return self.decision_word or brief(getattr(self, "answer", None))
 
     def find_repetitions(self) -> list[str]:
@@ -156,7 +156,7 @@ class PatternOutput(WireModel):
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
         """Return each decision's courses: by voice its answers, first to last, and the outcome.
 
-        Empty for a pattern whose speakers give no answers in a few words. `flowdebate.evaluation.dynamics` measures it.
+        Empty for a pattern without short answers of its speakers. `flowdebate.evaluation.dynamics` measures it.
         """
         return []
 
@@ -170,7 +170,7 @@ _LONGEST_LINE = 160
 
 
 def brief(text: object) -> str | None:
-    r"""Shorten `text` to its first sentence, without Markdown; None for what is no text, or blank.
+    r"""Shorten `text` to its first sentence, without Markdown; None for a non-text or a blank text.
 
     >>> brief("# Answer\n\n**Ship** it in May. Then look again.")
     'Ship it in May.'
@@ -198,7 +198,7 @@ def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa:
 def stamp_subject(
     name: str, make_output: Callable[[Context, RunStatus], PatternOutput], material: Material | None = None
 ) -> Handler[Any, None]:
-    """Create a tap that stores the pattern's subject, and registers `make_output` for a run that ends early.
+    """Create a tap to store the pattern's subject, and to register `make_output` for a run ending early.
 
     It also records the `material`, which may change before the run is resumed.
     """
@@ -215,7 +215,7 @@ def stamp_subject(
 
 
 def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
-    """Create a block that builds the raw output from the pattern's state and publishes it."""
+    """Create a block to build the raw output from the pattern's state and publish it."""
 
     @handler(name=f"{loop.name}-build-output")
     def build(_: object, ctx: Context) -> PatternOutput:
@@ -225,10 +225,10 @@ def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
 
 
 def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> OutputT:
-    """Make `output` the raw output of the pattern at `path` (None: the one around the block): `result.raw`.
+    """Make `output` the raw output of the pattern at `path` (None: the pattern around the block): `result.raw`.
 
-    Every raw output leaves here. One that changes afterwards, because the synthesizer failed or baselines were added,
-    is built again and published again.
+    Every raw output passes through here. If it changes afterwards, because the synthesizer failed or baselines were
+    added, it is built again and published again.
     """
     ctx.run.set_raw_output(ctx.sequencer.path if path is None else path, output)
     return output
@@ -253,7 +253,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
 
     An output of the application's own synthesizer is validated against the pattern's schema; the default one's model is
     asked for it. If the synthesizer's provider fails and failures are tolerated, the output is None, and the raw output
-    is published again with that failure. Without a verdict the synthesizer is not asked, and the output is None.
+    is published again with the failure. Without a verdict the synthesizer is not asked, and the output is None.
     """
     if not loop.has(role):
         return pipeline
@@ -276,7 +276,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
 
 
 def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:
-    """Create a block that validates the output of the application's own synthesizer."""
+    """Create a block to validate the output of the application's own synthesizer."""
 
     @handler(name=f"{name}-validate-output")
     def validate(value: object, ctx: Context) -> object:
@@ -291,7 +291,10 @@ def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handl
 
 
 class Synthesis(Wrapped):
-    """`inner` for raw outputs with a verdict; None for those without, which leave nothing to write about."""
+    """`inner` for raw outputs with a verdict.
+
+    None for outputs without a verdict, since there is nothing to write about.
+    """
 
     def __init__(self, inner: Block[Any, Any], *, read_only: bool) -> None:
         super().__init__(inner)

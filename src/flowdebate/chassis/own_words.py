@@ -55,7 +55,7 @@ class OwnWords:
         )
 
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
-        """Return the own words in `text`, as `Trimmed` if it went on as somebody else, which the state records."""
+        """Return the own words in `text`, as `Trimmed` if it continued as somebody else; the state records it."""
         if "[" not in text and ":" not in text:  # no label of anybody
             return text
         system = str(messages[0]["content"]) if messages and messages[0]["role"] == "system" else ""
@@ -72,17 +72,17 @@ class OwnWords:
         return Trimmed(words)
 
     def separate(self, text: str, *, instructions: str = "") -> tuple[str, str | None]:
-        """Return the own words in `text`, and the name of the speaker for whom it goes on; None for nobody."""
+        """Return the speaker's own words in `text`, and the name of the next speaker in it; None without one."""
         other = self._find_other(text)
         own_text = text if other is None else text[: other[0]].rstrip()
         return self.without_label(own_text, instructions), None if other is None else other[1]
 
     def listen(self, listener: Callable[[str], None]) -> LabelFilter:
-        """Return a listener to a streamed answer that passes it on to `listener` without its label."""
+        """Return a listener to pass a streamed answer on to `listener` without its label."""
         return LabelFilter(self, listener)
 
     def without_label(self, text: str, instructions: str = "") -> str:
-        """Return `text` without the label that it begins with; one that `instructions` ask for stays."""
+        """Return `text` without the label at its beginning; a label required by `instructions` stays."""
         if not self.may_be_label(text[: self._longest]):
             return text
         prompt = f"{instructions}\n{self.system_prompt or ''}"
@@ -99,7 +99,7 @@ class OwnWords:
         return text
 
     def may_be_label(self, begins: str) -> bool:
-        """Tell whether a text that `begins` so may begin with a label."""
+        """Tell whether a text beginning with `begins` may start with a label."""
         begins = begins.lstrip()
         if len(begins) > self._longest:
             return False
@@ -125,11 +125,11 @@ class OwnWords:
 
     @cached_property
     def _others(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
-        """For each other speaker, what a line begins with from which on it speaks."""
+        """The beginnings of a line that mark a turn of each other speaker."""
         return tuple((name, re.compile(_turn_of(name, stance), re.MULTILINE)) for name, stance in self.others.items())
 
     def _find_other(self, text: str) -> tuple[int, str] | None:
-        """Find the first line that somebody else's turn begins with, behind some own words."""
+        """Find the first line of somebody else's turn, after some words of the speaker."""
         other_line = min(
             (line for line in map(partial(_first_turn, text), self._others) if line is not None), default=None
         )
@@ -143,7 +143,7 @@ class OwnWords:
 
 
 def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str] | None:
-    """Find the first line that a turn of `other` begins with, outside of code and of lettered lists."""
+    """Find the first line of a turn of `other`, outside of code and of lettered lists."""
     name, begins = other
     fences: list[int] | None = None
     item = _LETTERED.search(text) if len(name) == 1 else None
@@ -179,7 +179,7 @@ class LabelFilter:
             self.finish()
 
     def finish(self) -> None:
-        """Pass on what was held back: it is known whether it is a label."""
+        """Pass on the text held back, now that it is clear whether it is a label."""
         if not self._is_settled and (own_text := self._words.without_label(self._held)):
             self._listener(own_text)
         self._is_settled = True
@@ -201,7 +201,7 @@ def _turn_of(name: str, stance: str | None) -> str:
 
 
 def _tag(name: str, stance: str | None) -> str:
-    """Write the pattern of a speaker's tag in a transcript, which models write behind "Debater for" as well."""
+    """Build the regular expression for a speaker's tag in a transcript; models also write it after "Debater for"."""
     inside = [name] if stance is None else [name, stance]
     stance_pattern = "" if stance is None else rf"|{re.escape(name)},[ \t]*{re.escape(stance)}"
     return rf"(?:(?:the )?debater for )?\[(?:{'|'.join(map(re.escape, inside))}{stance_pattern})\]"

@@ -1,4 +1,4 @@
-"""Registry of patterns, which the command line, stored plans, batches, documents and servers read.
+"""Registry of patterns, read by the command line, stored plans, batches, documents and servers.
 
 `flowdebate.patterns` fills it with one entry for each of its folders; an application adds its own with `register`.
 """
@@ -23,7 +23,7 @@ class PatternInfo:
     name: str
     """Its one spelling, in code, documents and plans."""
     factory: str
-    """Place of the function that builds it."""
+    """Import path of the pattern's function."""
     output: str
     """Place of the class of its raw output."""
     subject: str
@@ -33,7 +33,8 @@ class PatternInfo:
     help: str
     """Purpose, for lists and the help of its command; the first sentence fits on a line."""
     events: tuple[str, ...] = ()
-    """Places of the classes of events that only this pattern emits; streams and pages pass them on as themselves."""
+    """Import paths of the event classes emitted only by this pattern; streams and pages pass these events on
+    unchanged."""
     listed: bool = False
     """Flag of a command with an entry of its own in the help, instead of a name among the other patterns."""
 
@@ -58,11 +59,11 @@ class PatternInfo:
 
 # places are texts, so that who asks for a name or a command imports no pattern, and no page of a layer above
 PATTERNS: dict[str, PatternInfo] = {}
-"""Every pattern, by name, in the order in which users see them."""
+"""Every pattern, by name, in the order shown to users."""
 
 
 def register(info: PatternInfo) -> None:
-    """Add a pattern, or replace the one of the same name."""
+    """Add a pattern, or replace the registered pattern of the same name."""
     PATTERNS[info.name] = info
 
 

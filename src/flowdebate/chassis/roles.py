@@ -1,4 +1,4 @@
-"""Roles: the options of their default blocks, and what the prompts of all debaters share."""
+"""Roles: the options of their default blocks, and the common parts of all debaters' prompts."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ SHOWN = Visibility()
 LENGTH = length_text("medium")
 """Default length of a turn in the full profile, as prompts state it."""
 NOT_KEPT = Visibility(history=False)
-"""The default of debaters, whose arguments are in the transcript."""
+"""Default of debaters, since the transcript already holds their arguments."""
 
 
 class BlockOptions(TypedDict, total=False):
-    """Options that all default blocks take besides their own."""
+    """Options of all default blocks, besides the options of each role."""
 
     model: Model | str | None
     """Model of the role. None: `"intent/chat"` for debaters, `"intent/synthesize"` for the other roles."""
@@ -71,10 +71,10 @@ class BlockOptions(TypedDict, total=False):
     uses: Sequence[Capability]
     """Named bundles of tools, instructions and context."""
     tools: Sequence[ToolLike]
-    """Functions or blocks that the model may call."""
+    """Functions or blocks offered to the model as tools."""
     instructions: TextSlot | None
-    """The end of the system message, which outranks all rules; keep it the same for all turns, or servers cannot reuse
-    the prompt."""
+    """The end of the system message. It outranks all rules. Keep it the same for all turns, or servers cannot reuse the
+    prompt."""
     visibility: Visibility | Mapping[str, bool] | None
     """Visibility of the block's items to the event stream's readers, and in the session's history."""
     settings: ModelSettings | None
@@ -82,11 +82,11 @@ class BlockOptions(TypedDict, total=False):
     profile: Profile | None
     """Default prompts for small models ("concise") or for others ("full"); None: as the model asks for."""
     sources: SourcesLike | Material | None
-    """Sources that speakers may quote: texts by name, or files and folders; prompts of other roles have none."""
+    """Sources for speakers to quote: texts by name, or files and folders; prompts of other roles have none."""
 
 
 class SpeakerOptions(BlockOptions, total=False):
-    """Options of the default blocks of those who speak."""
+    """Options of the default blocks of speakers."""
 
     length: Length | None
     """Length of a turn."""
@@ -107,7 +107,7 @@ class FilledOptions(TypedDict):
 
 
 class CommonKeywords(TypedDict, total=False):
-    """Keywords that all patterns have in common."""
+    """Keywords common to all patterns."""
 
     instructions: TextSlot | None
     tools: Sequence[ToolLike] | None
@@ -121,7 +121,7 @@ class CommonKeywords(TypedDict, total=False):
 
 
 class PatternKeywords(CommonKeywords, total=False):
-    """Keywords that patterns with a synthesizer have in common."""
+    """Keywords common to all patterns with a synthesizer."""
 
     terminate_when: StopWhen | None
     debater_visibility: Visibility | Mapping[str, bool] | None
@@ -191,7 +191,7 @@ def generator_options(
 ) -> FilledOptions:
     """Return `options` for `generator`, with the role's own defaults where one was left open.
 
-    `prompt` is of a role that is shown the sources.
+    `prompt` belongs to a role with access to the sources.
     """
     material = make_material(options.get("sources"), location=location)
     uses, instructions = options.get("uses") or (), options.get("instructions")
@@ -210,7 +210,7 @@ INSTRUCTIONS = (
     "Additional instructions. They take precedence over the rules above and over the way in which a later message asks "
     "you to write:"
 )
-"""Heading of the application's instructions, which end the system message of a default block."""
+"""Heading of the application's instructions at the end of a default block's system message."""
 
 
 def _headed(instructions: TextSlot, location: str) -> TextSlot:
@@ -237,15 +237,15 @@ class Wording(NamedTuple, Generic[TemplateT]):
     length: str
     """Length as written in the prompt."""
     words: int | None
-    """The most that the prompt asks for; None where instructions may ask for any number."""
+    """Upper bound stated in the prompt; None where instructions may ask for any number."""
     sentences: int | None
-    """The most of a short turn in the concise profile, which is cut there; None for no bound."""
+    """Length at which a short turn in the concise profile is cut; None for no bound."""
 
 
 class RolePrompt(Generic[TemplateT]):
-    """Template and length of a role's prompts, chosen when a prompt is made, for the model that is asked.
+    """Template and length of a role's prompts, chosen for the requested model when a prompt is made.
 
-    A `template` takes the place of the profile's, and the options' `profile` that of the model's.
+    A `template` takes the place of the profile's, and the options' `profile` the place of the model's.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class RolePrompt(Generic[TemplateT]):
         return {"words": wording.words, "sentences": wording.sentences}
 
     def cut(self, text: str, response: ModelResponse, ctx: Context, *, begins: str = "") -> str:
-        """Cut an answer to its `bounds`; the words that it `begins` with do not count as a sentence."""
+        """Cut an answer to its `bounds`; the words in `begins` do not count as a sentence."""
         sentences = self.wording(ctx).sentences
         if sentences is None:
             return whole_sentences(text, response, ctx)
@@ -326,10 +326,10 @@ def debater_block(
     transcript: StateResource[Any],
     options: BlockOptions,
 ) -> Generator[str]:
-    """Create the default block of a debater in any pattern: a model that speaks in text.
+    """Create the default block of a debater in any pattern: a model speaking in text.
 
-    An answer that ran out of room is cut at its last full sentence; a short turn in the concise profile ends, on
-    purpose, with the last of the sentences that its prompt asked for.
+    A truncated answer is cut at its last full sentence; a short turn in the concise profile ends, on purpose, with the
+    last of the sentences requested by its prompt.
     """
     block = generator(
         name=name,
@@ -378,7 +378,7 @@ def deciding_block(  # noqa: PLR0913 - what a block is made of
     intent: str = "intent/synthesize",
     visibility: Visibility = SHOWN,
 ) -> Generator[Any]:
-    """Create the default block of a role that reads the transcript and decides, sums up or delivers."""
+    """Create the default block of a role reading the transcript in order to decide, sum up or deliver."""
     prompt = RolePrompt(profiles, options, template=template, intent=intent, location=name)
     return generator(
         name=name,
@@ -395,7 +395,7 @@ OutT = TypeVar("OutT")
 
 
 class RosterBlock(Block[Any, OutT], Generic[OutT]):
-    """The default block of a role that decides about debaters by name: a generator that knows their names."""
+    """Default block of a role deciding about debaters by name: a generator with a list of their names."""
 
     def __init__(self, inner: Generator[OutT], roster_names: Sequence[str]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -419,7 +419,7 @@ FLAGGED: dict[str, Flag] = {
     "(cut off: the speaker ran out of room)": "cut_off",
     "(the speaker said nothing)": "empty",
 }
-"""The flags of contributions by the lines that tell of them."""
+"""The flags of contributions by the lines announcing them."""
 
 
 def render_flag(flag: Flag | None) -> str:
@@ -435,7 +435,7 @@ def render_rounds(
 ) -> str:
     """Render a transcript as text: under a heading for each round, a line for each entry, then the closing lines.
 
-    More entries only add to the end, so that a server can reuse what it read in the turn before.
+    More entries only add to the end, and a server can reuse its cache from the turn before.
     """
     lines: list[str] = []
     for number, round_entries in groupby(entries, key=attrgetter("round")):
@@ -460,7 +460,7 @@ CONCRETE = (
     "- Be concrete: explain mechanisms, give examples or cite figures. Do not invent facts, sources or quotations, and "
     "say what you are unsure of."
 )
-"""Rule of all full prompts for those who speak."""
+"""Rule of all full prompts for speakers."""
 
 
 def speaker_tag(name: str, role: str | None, mark: str = "") -> str:
@@ -489,14 +489,14 @@ class Identity:
     name: str
     role: str | None = None
     members: Members
-    """All who take part, itself included."""
+    """Names of all participants, this one included."""
     max_rounds: int
     system_prompt: str | None = None
     """The application's own text about it."""
 
     @property
     def about(self) -> dict[str, object]:
-        """What the parts of a turn's message may say of it."""
+        """Values for the parts of a turn's message."""
         return {
             "name": tag_name(self.name),
             "speaker": speaker_tag(self.name, self.role),
@@ -506,8 +506,8 @@ class Identity:
     def render_system(self, common: str, who: str, length: str = LENGTH, **subject: str) -> str:
         """Render the role's system message: the part `common` to all.
 
-        `who` it is only above the application's own text about it. Without one all members share the message, so that a
-        server can reuse what it read for another: each turn says who it is.
+        The line `who` appears only above the application's text about the member. Without such a text all members share
+        the message, and a server can reuse its cache across them: each turn names its speaker.
         """
         shared = fill_for_all(common, tuple(self.members.items()), self.max_rounds, length, **subject)
         if not self.system_prompt:

@@ -1,8 +1,8 @@
-"""Roster: who takes part, the roles that a pattern declares, and the default blocks that are made for both.
+"""Roster: the participants, the roles declared by a pattern, and the default blocks made for both.
 
-The options of a default block come in layers, of which the last that says something wins: what its pattern knows
-(name, roster, transcript), the pattern's options for all roles, those of the role, and the member's or role's own.
-`merge_options` is the one place where that is decided.
+The options of a default block come in layers, and the last layer with a value wins: the pattern's own facts (name,
+roster, transcript), the pattern's options for all roles, the role's options, and the options of the single member or
+role. `merge_options` alone decides this.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ class Debater:
     name: str
     """Stable identifier; the assignee of its tasks in the audit trail."""
     stance: str
-    """The position that it argues."""
+    """The position argued by the debater."""
     role: str | None = None
     """A persona, in a few words; for the default block only."""
     block: Any = None
     """Replaces the default debater: a block, or a sync or async function of `(input, ctx)` or `(input)`. It returns
     `str`, `{"text": str}`, or a model with a `text`."""
     model: Model | str | None = None
-    """Its own model; None for that of the debate. For the default block only."""
+    """The debater's own model; None for the model of the debate. For the default block only."""
     options: DebaterOptions | None = None
     """`DebaterOptions` of its own, over the debate's. For the default block only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """Somebody who speaks for itself, without an assigned position: in a deliberation, a panel, and so on.
+    """Participant without an assigned position: in a deliberation, a panel, and so on.
 
     >>> Persona("Bear", "cautious risk analyst", "You look for what can go wrong.").role
     'cautious risk analyst'
@@ -79,18 +79,18 @@ class Persona:
     block: Any = None
     """Replaces the default block: a block, or a sync or async function of `(input, ctx)` or `(input)`."""
     model: Model | str | None = None
-    """Its own model; None for that of the pattern. For the default block only."""
+    """The participant's own model; None for the pattern's model. For the default block only."""
     options: DebaterOptions | None = None
     """`DebaterOptions` of its own, over the pattern's. For the default block only."""
 
 
 MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
-"""A member of a roster without positions: a `Persona`, a dict of its fields, or a model, which is its name as well."""
+"""A member of a roster without positions: a `Persona`, a dict of its fields, or a model, also used as its name."""
 
 MEMBERS_VARIABLE = "FLOWDEBATE_MAX_MEMBERS"
 """Environment variable with the maximum number of members of a roster."""
 _MOST_MEMBERS = 100
-"""That number by default: building a pattern takes the square of it, before any limit counts."""
+"""Default maximum of participants: building a pattern takes time in the square of it, before any limit applies."""
 _LONGEST = {"name": 200, "stance": 10_000, "role": 10_000}
 """Characters: every prompt has all names and stances, and every argument is searched for names."""
 MANY_MEMBERS = 10
@@ -190,7 +190,10 @@ def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _check_stances(stances: Sequence[str], location: str, field: str) -> None:
-    """Debaters may share a stance, as a team; but there are two stances at least, and none that only looks the same."""
+    """Debaters may share a stance, as a team.
+
+    But at least two stances are required, and no two may merely look the same.
+    """
     for index, same in _alike(stances):
         if stances[index] != stances[same]:
             allowed = f"that of {field}[{same}], or different from it{_NOT_UNSEEN}"
@@ -248,7 +251,7 @@ def check_predicate(value: object, *, location: str) -> None:
 
 
 def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, location: str) -> None:
-    """Check that a transcript comes from `maker`: other patterns have other entries."""
+    """Check a transcript's origin, `maker`: other patterns have other entries."""
     if value is None:
         return
     kind = type(maker().initial())
@@ -257,7 +260,7 @@ def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, 
 
 
 def check_failure_policy(policy: object, *, location: str) -> None:
-    """ConfigurationError for what a failure policy cannot be."""
+    """Raise ConfigurationError for an invalid failure policy."""
     if not isinstance(policy, FailurePolicy):
         raise ConfigurationError(location, "failures", policy, "FailurePolicy(…), or None")
     on_failure = policy.on_failure
@@ -278,9 +281,10 @@ BlockT = TypeVar("BlockT", bound="Block[Any, Any]")
 
 
 class UnboundRole(Block[Any, Any]):
-    """A role's block that lacks what its pattern knows, such as the debaters' names; patterns make the block of it.
+    """A role's block without its pattern's facts, such as the debaters' names.
 
-    Used anywhere else it is a ConfigurationError, which says what is missing.
+    The pattern turns it into a complete block. Using it anywhere else raises a ConfigurationError with the missing
+    facts.
     """
 
     def __init__(self, maker: Bindable[..., Any], options: Mapping[str, object], missing: tuple[str, ...]) -> None:
@@ -313,7 +317,7 @@ class UnboundRole(Block[Any, Any]):
 
 
 class Bindable(Generic[P, BlockT]):
-    """A `create_…` function of which a pattern fills in what it is called without."""
+    """A `create_…` function, with its missing arguments filled in by a pattern."""
 
     def __init__(
         self, create: Callable[P, BlockT], needs: tuple[str, ...], pattern: str, role: str, template: type[Template]
@@ -355,7 +359,7 @@ class Bindable(Generic[P, BlockT]):
 def bindable(
     *needs: str, pattern: str, role: str, template: type[Template]
 ) -> Callable[[Callable[P, BlockT]], Bindable[P, BlockT]]:
-    """Let the `role` of `pattern`, whose texts are a `template`, be made without `needs`."""
+    """Let the `role` of `pattern`, with a `template` for its prompts, be made without `needs`."""
     return lambda create: Bindable(create, needs, pattern, role, template)
 
 
@@ -380,7 +384,7 @@ def is_own(value: object) -> bool:
 
 
 def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[str, object]:
-    """Merge the options of a default block: what a layer leaves open, by None, is left to the layers before it.
+    """Merge the options of a default block: an option of None in a layer leaves the choice to the layers before it.
 
     >>> merge_options({"model": "a", "tools": ()}, RoleOptions(model="b"), {"model": None})
     {'model': 'b', 'tools': ()}
@@ -404,7 +408,7 @@ def make_default(
 ) -> BlockT:
     """Make the default block of `options` and what `value` says.
 
-    `value` is None, a bool, options, or the unbound block of one of `makers`, of which the first makes the default.
+    `value` is None, a bool, options, or the unbound block of one of `makers`. The first maker makes the default.
     """
     maker = makers[0]
     if isinstance(value, UnboundRole):
@@ -428,12 +432,12 @@ _ABSENT = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Role:
-    """A role as its pattern declares it: its default blocks, who sees them, and what its failure means."""
+    """A role as declared by its pattern: its default blocks, their audience, and the meaning of a failure."""
 
     name: str
     """The pattern's option for it; `{pattern}-{name}` is the name of its block."""
     create: Sequence[Bindable[..., Any]]
-    """Makers of default blocks; the first makes the one that None stands for."""
+    """Makers of default blocks; the first makes the default for None."""
     instead: Recovery = "skipped"
     """Substitute for its answer if its provider fails and the failure policy continues."""
     absent: Literal["never", "if False", "by default"] = "never"
@@ -472,7 +476,8 @@ def with_answer_schema(
 ) -> Block[Any, Any]:
     """Give `block` the role's schema: a human without an output schema is asked for `schema()`.
 
-    `who` tells the human about the role, who is shown the `material`. Blocks of other kinds are returned as they are.
+    `who` describes the role to the human, and the `material` is shown as well. Blocks of other kinds are returned as
+    they are.
     """
     fitted: Callable[..., Block[Any, Any]] | None = getattr(block, "with_answer_schema", None)
     if fitted is None:

@@ -36,7 +36,7 @@ Wave: TypeAlias = Mapping[str, Any]
 
 
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
-    """Return a function that makes a pattern's input of a str, a dict of its fields or a `model`, none of them blank.
+    """Return a function to make a pattern's input from a str, a dict of its fields or a `model`, none of them blank.
 
     Else ConfigurationError. All fields but the first are optional texts. The input of another pattern will do as well,
     so that a pattern can take a role in another.
@@ -81,7 +81,7 @@ class AnotherRound:
     quorum: int = 1
     voice_of: Callable[[Any], str] | None = None
     held: int = 0
-    """Rounds of a run that goes on: none of them is its last."""
+    """Rounds of a continued run: none of them is its last."""
 
     async def __call__(self, _: object, ctx: Context) -> bool:
         end_turns(ctx, self.quorum, self.voice_of)
@@ -102,7 +102,7 @@ class AnotherRound:
 
     @cached_property
     def _asked(self) -> Handler[Any, bool | str] | None:
-        """`terminate_when` as a block; a function without a name answers with True or False."""
+        """`terminate_when` as a block; an unnamed function returns True or False."""
         if self.terminate_when is None:
             return None
         from flowdebate.stop import PATTERNS_OWN, as_condition
@@ -135,7 +135,7 @@ def note_of_ends(*ends: str, terminate_when: StopWhen | None) -> str:
 
 
 def end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) -> None:
-    """End the time that the turns of a round have together, and require their quorum."""
+    """End the common time of a round's turns, and require their quorum."""
     ctx.scope.handle.deadline = None
     state = pattern_state(ctx)
     if state.losses and voice_of is not None:
@@ -192,7 +192,7 @@ def waves_of(speakers: Sequence[str]) -> list[list[str]]:
 class RoundOfTurns(Block[Any, None]):
     """The turns of a round, in `turn_order`.
 
-    Those who speak at once see the transcript as it was when the round began. All of them finish before a failure of
+    Simultaneous speakers see the transcript as of the beginning of the round. All of them finish before a failure of
     one is raised: the answers of the others are paid for, and a stored run records them.
     """
 

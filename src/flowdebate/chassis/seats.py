@@ -1,7 +1,7 @@
-"""Seats: which model each name and each role of a pattern gets from its `model`.
+"""Seats: the model of each name and each role, assigned from a pattern's `model`.
 
-A mapping has one entry for all ("default"), for those who speak ("chat") or all others ("synthesize"), for a role, and
-for a name; the most specific one counts. "each" as the default deals the models that are set up.
+A mapping has one entry for all ("default"), for speakers ("chat") or all others ("synthesize"), for a role, and for a
+name; the most specific one counts. "each" as the default deals the configured models.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Seats:
 
     @property
     def choice(self) -> Any:  # noqa: ANN401 - a ModelChoice of what was given
-        """The same as one `model`, with nothing left to deal."""
+        """The assignment as a single `model`, with nothing left to deal."""
         rest = self.rest if isinstance(self.rest, Mapping) else {DEFAULT: self.rest}
         if [*rest] == ["chat", "synthesize"] and rest["chat"] == rest["synthesize"]:
             rest = {DEFAULT: rest["chat"]}
@@ -66,11 +66,10 @@ def seat_models(
     check: Callable[..., object] = check_model,
     find: Callable[[], Sequence[str]] = found_models,
 ) -> Seats:
-    """Take `choice` apart for a roster, by name with the models that its entries name, and for `roles` beside it.
+    """Split `choice` into the models of a roster, by name, and the models of the other `roles`.
 
-    `speaker` is the role of those on the roster; `check` raises for what is no model, and `find` returns those that
-    "each" deals. ConfigurationError for a key that is no seat, or two of them; ModelUnavailable where "each" finds no
-    model.
+    `speaker` is the role of the roster's members; `check` raises for a non-model, and `find` returns the models dealt
+    by "each". ConfigurationError for an unknown or ambiguous key; ModelUnavailable where "each" finds no model.
     """
     if choice == EACH:
         choice = {DEFAULT: EACH}
@@ -110,10 +109,10 @@ def seat_models(
 
 
 def deal(seated: Mapping[str, ModelSpec | None], candidates: Sequence[str]) -> tuple[dict[str, str], str, str]:
-    """Deal the models that are `models` to the names without one, one vendor after the other.
+    """Deal the `models` to the names without one, one vendor after the other.
 
-    Returns their models, the model of the first vendor, and one for who judges: of a vendor that none of the names has
-    if there is one, else of the next.
+    Returns their models, the model of the first vendor, and one for the judge: from a vendor not assigned to any name
+    if possible, else from the next.
     """
     if not candidates:
         raise no_model()
@@ -142,9 +141,9 @@ def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
 def check_makers(
     models: Mapping[str, str], *, location: str, not_vendor: Sequence[str], min_vendors: int | None, seats: str
 ) -> None:
-    """Check who made the models of `seats`, by name.
+    """Check the vendors of the models in `seats`, by name.
 
-    Raises ConfigurationError for a model that an excluded vendor made, and for fewer vendors than `min_vendors`.
+    Raises ConfigurationError for a model of an excluded vendor, and for fewer vendors than `min_vendors`.
 
     >>> models = {"Ada": "openai/gpt-5-mini", "Ben": "openrouter/openai/gpt-5"}
     >>> check_makers(models, location="review", not_vendor=["anthropic"], min_vendors=2, seats="reviewers")
@@ -184,7 +183,7 @@ def each_by_default(model: ModelChoice, *, location: str, without: Sequence[str]
 
 
 def deal_roles(roles: Sequence[str], models: Sequence[str]) -> dict[str, str]:
-    """Deal `models`, one of each vendor, to `roles`; the last one goes to all roles that are left.
+    """Deal `models`, one of each vendor, to `roles`; the last one goes to all remaining roles.
 
     >>> deal_roles(["author", "critic", "judge"], ["openai/gpt-5-mini", "gemini/gemini-3-flash"])
     {'author': 'openai/gpt-5-mini', 'critic': 'gemini/gemini-3-flash', 'judge': 'gemini/gemini-3-flash'}
@@ -193,7 +192,7 @@ def deal_roles(roles: Sequence[str], models: Sequence[str]) -> dict[str, str]:
 
 
 def independent_by_default(model: ModelChoice, roles: Sequence[str], *, location: str) -> ModelChoice:
-    """Return the model of a pattern whose `roles` are of different vendors where nobody names a model; warn of it."""
+    """Return the default model of a pattern with `roles` of different vendors, and warn about it."""
     if model is not None or model_of_environment() is not None or not (found := found_models()):
         return model
     models = deal_roles(roles, found)

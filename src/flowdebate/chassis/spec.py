@@ -1,7 +1,7 @@
-"""Patterns as declarations: what a pattern says of itself, and the checks, blocks and steps that are made of it.
+"""Patterns as declarations: a pattern's description of itself, and the checks, blocks and steps made from it.
 
-A pattern declares its roles and its data in a `PatternSpec`. Its function hands over what it was called with, and
-assembles the steps from top to bottom:
+A pattern declares its roles and its data in a `PatternSpec`. Its function passes on its arguments, and assembles the
+steps from top to bottom:
 
     loop = check_options(SPEC, CommonOptions(name=name, roster=debaters, …))
     pipeline = loop.opening()                          # clears the transcript, opens the first round
@@ -95,19 +95,19 @@ class PatternSpec(Generic[OptionsT]):
     """A pattern as it is declared: its roles, its data and its end; checks, blocks and steps are made of it."""
 
     name: str
-    """The function that builds it."""
+    """The function to build the pattern."""
     speaker: Role
-    """The role of those on the roster."""
+    """The role of the roster's members."""
     roles: Sequence[Role] = ()
-    """The other roles, in the order in which their options are checked."""
+    """The other roles, in the order of their options' checks."""
     constraints: Sequence[Constraint[OptionsT]] = ()
-    """Rules about options that do not go together."""
+    """Rules about incompatible options."""
     prompt_options: Sequence[str] = ("history",)
-    """Options of `PromptOptions` that the pattern has, beside those that all patterns have."""
+    """Options of `PromptOptions` specific to the pattern, besides the options of all patterns."""
     input_type: type[PatternInput]
     """The pattern's input; each speaker is given one as well."""
     new_state: Callable[[Loop[OptionsT]], PatternState]
-    """Makes the state with which the pattern's sequencer begins."""
+    """Factory of the initial state for the pattern's sequencer."""
     make_output: Callable[[Loop[OptionsT], Context, RunStatus], PatternOutput]
     """Builds the raw output from the state, finished or cut short."""
     failures: FailurePolicy = FAIL
@@ -115,24 +115,24 @@ class PatternSpec(Generic[OptionsT]):
     create_transcript: Callable[[], StateResource[Any]] = lambda: StateResource(
         key="transcript", initial=TranscriptState
     )
-    """Makes the transcript; the default is for a pattern without one, which never opens it."""
+    """Factory of the transcript; the default is for a pattern without one, and is never opened."""
     stop_reason: Callable[[Any, int], str | None] | None = None
     """The pattern's own reason to end the rounds, by the state and the most rounds; None for the number alone."""
     voice_of: Callable[[Any], str] | None = None
-    """The voice that an entry of the transcript counts as for the quorum; None for a pattern without a quorum."""
+    """The voice counted towards the quorum for an entry of the transcript; None for a pattern without a quorum."""
     roster: str = "debaters"
     member: type[Debater | Persona] = Persona
     least: int = 2
     """The fewest on it."""
     cap: str = "max_rounds"
-    """The option that has the most rounds, and the stop reason for it."""
+    """The option with the maximum of rounds, and the stop reason for it."""
     round: str = "round"
     """The word for a pass of the loop in the paths of blocks."""
     many_rounds: int | None = None
     """More rounds than this are warned of."""
     shares_sources: bool = False
     """Flag to show speakers different passages of long sources, besides the best ones: together they read more. For
-    patterns whose members need not win by the same evidence."""
+    patterns without a contest between members over the same evidence."""
 
 
 EntryT = TypeVar("EntryT", bound=Contribution)
@@ -144,7 +144,7 @@ MANY_ROUNDS = 4
 def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[OptionsT]:
     """Return the loop of a pattern with these options; ConfigurationError for invalid ones.
 
-    Called by the pattern's function itself, so that warnings point at its caller.
+    The pattern's function calls it directly, and warnings point at that function's caller.
     """
     name, roster_field = options.name, spec.roster
     check_name(name, location=spec.name, field="name")
@@ -215,26 +215,26 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loop(Generic[OptionsT]):
-    """The checked options of a pattern, and the blocks and steps that are made of them."""
+    """The checked options of a pattern, and the blocks and steps made from them."""
 
     spec: PatternSpec[OptionsT]
     name: str
     location: str
     options: OptionsT
-    """Options as the application gave them, but for `model`: that of everybody without a model of their own."""
+    """Options as passed by the application, except for `model`: the model of everybody without a specific one."""
     roster: tuple[Any, ...]
     """The `Debater`s or `Persona`s, each with its own model, if it has one."""
     models: Mapping[str, Model | str]
-    """Models of roles that have their own."""
+    """Models of roles with a specific model."""
     prompts: PromptOptions
     max_rounds: int
     transcript: StateResource[Any]
     owns_transcript: bool
     collection_id: str
     failures: FailurePolicy
-    """Reaction to a speaker's provider that fails."""
+    """Reaction to a failure of a speaker's provider."""
     judge_failures: FailurePolicy
-    """Reaction to a judge's provider that fails: unless a policy says so, that does not fail the run."""
+    """Reaction to a failure of a judge's provider: without a policy, the run does not fail."""
     material: Material | None
     """The sources; None without any."""
     window: Window | None
@@ -247,7 +247,7 @@ class Loop(Generic[OptionsT]):
     anonymity: Anonymity | None = None
     """Aliases of names in prompts; None where names are shown."""
     goes_on: GoesOn | None = None
-    """The rounds of a finished run that it goes on with; None for a new run."""
+    """The rounds of the finished run to continue; None for a new run."""
 
     @property
     def names(self) -> list[str]:
@@ -256,7 +256,7 @@ class Loop(Generic[OptionsT]):
 
     @property
     def members(self) -> Members:
-        """The roles of all on the roster, by name, in declared order."""
+        """The roles of all members of the roster, by name, in declared order."""
         return {member.name: member.role for member in self.roster}
 
     @property
@@ -310,7 +310,7 @@ class Loop(Generic[OptionsT]):
         return pipeline
 
     def open_round(self, ctx: Context, number: int) -> None:
-        """Begin round `number`, and the time that its turns have."""
+        """Begin round `number`, and the time limit of its turns."""
         ctx.scope.handle.update(round=number)
         start_clock(self.failures, ctx)
         phase = pattern_state(ctx).phase_name
@@ -362,7 +362,7 @@ class Loop(Generic[OptionsT]):
         )
 
     def end_of_turns(self) -> Handler[Any, None]:
-        """Create a tap after a round's turns, with a time of its own, which needs the quorum."""
+        """Create a tap with its own time limit, to run after a round's turns if there is a quorum."""
 
         @handler(name=f"{self.name}-end-of-turns")
         def check(_: object, ctx: Context) -> None:
@@ -393,7 +393,7 @@ class Loop(Generic[OptionsT]):
     ) -> Turn:
         """Create a turn of `member`: its block (or a fallback, if its model fails) speaks, and `record(…)` records it.
 
-        `facts` are what its default block is told; `answer` is the schema of what a human says in its place.
+        `facts` are passed to its default block; `answer` is the schema of a human's answer in its place.
         """
         block, stand_in = self.speakers(member, answer=answer, **facts)
         return Turn(
@@ -440,7 +440,7 @@ class Loop(Generic[OptionsT]):
         return block, stand_in
 
     def reading(self, block: Block[Any, Any], member: Debater | Persona) -> Block[Any, Any]:
-        """Return the default `block` of `member`, of whose texts only its own words count."""
+        """Return the default `block` of `member`, limited to the member's own words."""
         if isinstance(block, Generator) and block.output is None:
             return block.with_reading(OwnWords.of(member, self.roster))
         return block
@@ -506,9 +506,9 @@ class Loop(Generic[OptionsT]):
     def guard(
         self, role: Role, block: Block[Any, Any], heard: Callable[[Context], bool] = anything_heard
     ) -> Block[Any, Any]:
-        """Limit the time of `block`, which decides about the `heard` answers.
+        """Limit the time of `block` to decide about the `heard` answers.
 
-        Its answer is `MISSING` if there is nothing to decide about, or if its provider fails and that is tolerated.
+        Its answer is `MISSING` if there is nothing to decide about, or after a tolerated failure of its provider.
         """
         name = role.acts_as or role.name
 

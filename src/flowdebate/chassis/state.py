@@ -1,4 +1,4 @@
-"""State of all patterns, the functions by which blocks read it, and the events that all patterns emit."""
+"""State of all patterns, functions for blocks to read it, and events common to all patterns."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ Recovery = Literal[
 ]
 """The recovery from a provider failure: the turn is skipped, another model argues, all debaters speak in declared
 order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot. An escalation
-takes its next step, or keeps the answer of an earlier one. And what a result would otherwise hide: an argument is cut
-off; it is empty; nobody was asked to argue a stance; a winner is no stance, and does not count."""
+takes its next step, or keeps the answer of an earlier one. It also names flaws otherwise hidden in a result: an
+argument is cut off; it is empty; nobody was asked to argue a stance; a winner is no stance, and does not count."""
 
 TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
 """Order of the turns of a round: as declared (or as the moderator says), beginning with the next speaker each round,
@@ -66,7 +66,7 @@ Flag = Literal["cut_off", "empty"]
 FLAGS: tuple[Flag, ...] = get_args(Flag)
 
 NamedStop = Annotated[str, AfterValidator(_on_one_line)]
-"""A stop reason that is the name of what held of `terminate_when`: printable text of one line."""
+"""A stop reason named after the fulfilled condition of `terminate_when`: printable text of one line."""
 
 DebateStatus: TypeAlias = RunStatus
 """Status of a debate, equal to its run's."""
@@ -78,10 +78,10 @@ def is_declared(turn_order: object) -> bool:
 
 
 class ProviderFailure(WireModel):
-    """What the pattern went on without: most often the answer of a provider that failed."""
+    """A failure tolerated by the pattern: most often a missing answer of a provider."""
 
     round: int
-    """The round in which it happened; for judge and synthesizer the last."""
+    """The round of the failure; for judge and synthesizer the last."""
     role: Role
     """Role with the failure."""
     name: str
@@ -93,9 +93,9 @@ class ProviderFailure(WireModel):
     instead: Recovery
     """Substitute for the lost answer."""
     phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
-    """The task, in a pattern that has more than one; None (and not written) in others."""
+    """The task, in a pattern with more than one; None (and not written) in others."""
     target: str | None = Field(default=None, exclude_if=lambda target: target is None)
-    """The author of the text that the task was about; None (and not written) if it was about none."""
+    """The author of the task's subject text; None (and not written) for a task without one."""
 
     @property
     def error_type(self) -> str:
@@ -104,14 +104,14 @@ class ProviderFailure(WireModel):
 
 
 class CutAnswer(WireModel):
-    """An answer that went on to write the turn of somebody else; only its beginning is in the transcript."""
+    """An answer continued into the turn of somebody else; only its beginning is in the transcript."""
 
     round: int
-    """The round in which it was given."""
+    """The round of the answer."""
     name: str
     """Its speaker."""
     other: str
-    """The name of the speaker whose turn it went on to write."""
+    """The name of the speaker of the turn written next."""
     answer: str
     """The whole answer."""
 
@@ -125,12 +125,12 @@ class PatternInput(WireModel):
         return str(getattr(self, next(iter(type(self).model_fields))))
 
     def entry_facts(self) -> dict[str, Any]:
-        """Fields of the transcript's entry that say what the turn was for."""
+        """Fields of the transcript's entry to describe the task of the turn."""
         return {}
 
     @classmethod
     def about(cls, subject: str) -> Self:
-        """Create the input whose one field is `subject`."""
+        """Create the input with `subject` as its only field."""
         new_state: Self = _about(cls, subject)
         return new_state
 
@@ -154,16 +154,16 @@ class EscalationStep(WireModel):
     tokens: int | None = 0
     """Tokens of these calls; None where a server does not report them."""
     check_calls: int = 0
-    """Calls that decided whether the escalation ends here."""
+    """Calls to decide whether the escalation ends here."""
     check_tokens: int | None = 0
     """Tokens of these calls."""
 
 
 class Older(WireModel):
-    """A summary of the first rounds, which prompts have in the place of what was said in them."""
+    """A summary of the first rounds, used in prompts in place of their contributions."""
 
     rounds: int
-    """The rounds that it sums up, from the first."""
+    """The number of summarized rounds, from the first."""
     text: str
 
 
@@ -177,7 +177,7 @@ class PatternState(WireModel):
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     """Provider failures so far, in order."""
     cut_answers: list[CutAnswer] = Field(default_factory=new_list)
-    """Answers so far that went on to speak for somebody else."""
+    """Answers so far with lines spoken for somebody else."""
     stop_reason: str | None = None
     """Reason for the end of the loop; None until then."""
     older: Older | None = None
@@ -185,7 +185,7 @@ class PatternState(WireModel):
 
     @property
     def phase_name(self) -> str | None:
-        """What the round in progress is called, in a pattern whose rounds have names."""
+        """The name of the round in progress, in a pattern with named rounds."""
         return None
 
     def turn_of(self, name: str) -> PatternInput | None:  # noqa: ARG002 - for the patterns
@@ -209,7 +209,7 @@ class Contribution(WireModel):
 
     @property
     def speaker(self) -> str:
-        """The name of who said it, in whichever field the pattern's wire form has it."""
+        """The name of the speaker, from its field in the pattern's wire form."""
         name: str = getattr(self, "agent_name")  # noqa: B009 - a field of most patterns' entries
         return name
 
@@ -263,7 +263,7 @@ def entries_of(ctx: Context) -> Sequence[Any]:
 
 
 def recent_entries(ctx: Context) -> Sequence[Any]:
-    """Return the entries for prompts: all but those in the summary."""
+    """Return the entries for prompts: all but the summarized ones."""
     older = pattern_state(ctx).older
     return entries_of(ctx) if older is None else [entry for entry in entries_of(ctx) if entry.round > older.rounds]
 
@@ -271,8 +271,8 @@ def recent_entries(ctx: Context) -> Sequence[Any]:
 def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[Any], int], T]) -> T:
     """Extend a value derived from the transcript with `extend(so_far, entries, count)`.
 
-    `count` entries are in `so_far`. The transcript of a pattern only grows, so that each turn extends what the one
-    before has made. Any other is gone through anew.
+    `count` entries are in `so_far`. The transcript of a pattern only grows: each turn extends the result of the turn
+    before. Any other transcript is processed anew.
     """
     transcript, handle = ctx.scope.handles["transcript"], ctx.scope.sequencer
     entries: Sequence[Any] = transcript.state.entries
@@ -301,7 +301,7 @@ def question_of(value: object, ctx: Context) -> str:
 async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, custom: bool) -> T:
     """Read a block's answer with `read`; replay the recorded value of a custom block.
 
-    Models' answers are recorded as such. An answer that `read` refuses is not recorded: the block may be mended.
+    Models' answers are recorded as such. An answer refused by `read` is not recorded, since the block may be fixed.
     """
 
     async def call() -> T:
@@ -337,7 +337,7 @@ class RoundStarted(BaseEvent):
     round: int
     """The round, from 1."""
     max_rounds: int
-    """The most rounds that there can be."""
+    """The maximum number of rounds."""
     phase: str | None = None
     """Purpose of the round, in a debate with phases."""
 
@@ -352,7 +352,7 @@ class TurnsOrdered(BaseEvent):
     turn_order: TurnOrder
     """The pattern's option."""
     speakers: tuple[str, ...]
-    """Names in the order of their turns; with "simultaneous", the order in which they are recorded."""
+    """Names in the order of their turns; with "simultaneous", the order of recording."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -360,17 +360,17 @@ class TurnEvent(BlockEvent):
     """The turn of a debater or agent."""
 
     block: str
-    """The name of the block that speaks."""
+    """The name of the speaking block."""
     round: int
     """The round, from 1; 0 for what comes before the first."""
     agent_name: str
     """The name of the debater or agent."""
     stance: str | None = None
-    """The position that the pattern assigned to it, where it assigns any."""
+    """The position assigned by the pattern, if it assigns any."""
     phase: str | None = None
-    """The task, in a pattern that has more than one."""
+    """The task, in a pattern with more than one."""
     target: str | None = None
-    """The author of the text that the task is about, if it is about one."""
+    """The author of the task's subject text, if there is one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -393,9 +393,9 @@ class RoleFailed(BlockEvent):
 
     kind: ClassVar[str] = "role_failed"
     block: str
-    """The name of the block that failed."""
+    """The name of the failed block."""
     role: Role
-    """The role that it has in the pattern."""
+    """The role of the block in the pattern."""
     round: int
     """The round, from 1; 0 for what comes before the first."""
     name: str
@@ -407,15 +407,15 @@ class RoleFailed(BlockEvent):
     instead: Recovery
     """Substitute for the lost answer."""
     phase: str | None = None
-    """The task, in a pattern that has more than one."""
+    """The task, in a pattern with more than one."""
     target: str | None = None
-    """The author of the text that the task is about, if it is about one."""
+    """The author of the task's subject text, if there is one."""
 
 
 _LONGEST_REASON = 200
 """Maximum characters of an error in the line about missing speakers."""
 UNREADABLE = (SchemaViolation.__name__, MalformedResponse.__name__)
-"""Errors about answers that came but could not be used."""
+"""Errors about unusable answers, as opposed to missing ones."""
 
 
 def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None:
@@ -430,7 +430,7 @@ def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None
 
 
 def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[tuple[str, str]]:
-    """Say for each missing speaker what happened, and why; failures that only flag contributions are left out.
+    """Say for each missing speaker what happened, and why; failures used only as flags of contributions are omitted.
 
     >>> unread = ProviderFailure(
     ...     round=1, role="judge", name="rent-judge", error="SchemaViolation: `winner` is missing", instead="no_verdict"

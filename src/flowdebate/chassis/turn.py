@@ -48,7 +48,7 @@ from flowdebate.runs.suspend import Suspended, resume_task, suspend_task
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """Another model that speaks if a debater's own model fails: `on_failure=StandIn("openai/gpt-5-mini")`.
+    """Fallback model to speak if a debater's own model fails: `on_failure=StandIn("openai/gpt-5-mini")`.
 
     The contribution counts as the debater's, and `losses` names the stand-in. If it fails too, the turn is skipped.
     """
@@ -62,11 +62,11 @@ OnFailure: TypeAlias = Literal["fail", "skip"] | StandIn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePolicy:
-    """Reaction to a provider that fails for good, and deadlines."""
+    """Reaction to a permanent failure of a provider, and deadlines."""
 
     on_failure: OnFailure | None = None
-    """"fail", "skip" or `StandIn(model)`. None is the pattern's default: a panel skips a member that fails, a debate,
-    a deliberation and a handoff fail. Without a judge's answer a debate then ends without a verdict."""
+    """"fail", "skip" or `StandIn(model)`. None is the pattern's default: a panel skips a failing member, a debate, a
+    deliberation and a handoff fail. Without a judge's answer a debate then ends without a verdict."""
     quorum: Quorum | None = None
     """Minimum number of voices heard in a round if turns are skipped; None is the pattern's default: 2, or 1 in a
     consensus debate."""
@@ -88,7 +88,7 @@ class FailurePolicy:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the pattern goes on after a provider failure."""
+        """True if the pattern continues after a provider failure."""
         return self.on_failure not in ("fail", None)
 
     def tolerates(self, error: BaseException) -> bool:
@@ -114,7 +114,7 @@ class _Missing(Enum):
 
 
 MISSING: Final = _Missing.ANSWER
-"""Stands for the answer of a role whose provider failed."""
+"""Placeholder for the missing answer of a role after a failure of its provider."""
 
 
 def is_provider_failure(error: BaseException) -> bool:
@@ -177,7 +177,7 @@ def record_failure(  # noqa: PLR0913 - the fields of a failure
 
 
 def start_clock(failures: FailurePolicy, ctx: Context) -> None:
-    """Begin the time that the turns of a round have together, if it is limited."""
+    """Begin the common time of a round's turns, if it is limited."""
     if failures.round_timeout is not None:
         ctx.scope.handle.deadline = asyncio.get_running_loop().time() + failures.round_timeout
 
@@ -201,8 +201,8 @@ async def in_time(
     """Await `call` for at most `timeout` seconds, and until the deadline of the round; then raise ModelTimeout.
 
     If `losses` accepts a failure, the caller continues without the answer, and a stored run records the failure: when
-    the run is resumed, the call is not repeated, and fails in the same way. A role that `closes` the pattern is asked
-    again instead, since its failure changes nothing in the debate.
+    the run is resumed, the call is not repeated, and fails in the same way. A closing role (`closes`) is asked again
+    instead, since its failure changes nothing in the debate.
     """
     journal = ctx.run.journal
     if journal is None:
@@ -234,7 +234,7 @@ def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
 
 
 async def discard(ctx: Context, error: Exception, *, block: str) -> None:
-    """Record in the journal, if there is one, that the run goes on without the answer of `block`."""
+    """Record in the journal, if there is one, the missing answer of `block` in a continuing run."""
     if ctx.run.journal is not None:
         await ctx.run.journal.record_failure(_lost_key(ctx, block), error)
 
@@ -262,7 +262,7 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
 
 
 class WithFallback(Wrapped):
-    """`inner`, in time, whose losses are made good by `recover(error, value, ctx)` where `losses(error)` says so."""
+    """Block to run `inner` in time, and call `recover(error, value, ctx)` if `losses(error)` accepts its failure."""
 
     def __init__(
         self,
@@ -296,7 +296,10 @@ class WithFallback(Wrapped):
 
 
 class IfHeard(Wrapped):
-    """`inner`, a role that decides about what was said; if nothing was `heard`, it is not asked: a loss, `MISSING`."""
+    """Block to run `inner`, a role deciding about contributions.
+
+    If nothing was `heard`, it is skipped: a failure, `MISSING`.
+    """
 
     def __init__(
         self,
@@ -328,7 +331,7 @@ def guarded(
 ) -> Block[Any, Any]:
     """Give `role` its deadline; `recover` replaces its answer if its provider fails and failures are tolerated.
 
-    A resumed run asks a role that `closes` the pattern again.
+    A resumed run asks a closing role (`closes`) again.
     """
     if not failures.goes_on and failures.turn_timeout is None:
         return role
@@ -342,7 +345,7 @@ AUDIT = "audit"
 
 
 class TurnTask:
-    """The task of a turn in the audit trail: a context in which the turn is taken, and that ends the task as the turn.
+    """Task of a turn in the audit trail: a context manager around the turn. The task ends in the same way as the turn.
 
     Errored by an exception, cancelled by a limit of the run or with the turn, under review while a human has to answer.
     Completing it is up to the turn.
@@ -419,7 +422,7 @@ async def take_turn(
 
 
 class Turn(Block[Any, Any]):
-    """Runs `debater`, then `record`, under a task that ends as they do: completed, errored, or cancelled.
+    """Block to run `debater`, then `record`, under a task ending like them: completed, errored, or cancelled.
 
     While a human has to answer, it is under review. If the debater's provider fails, `stand_in` argues, if there is
     one; else the turn is skipped (None) if `failures` allows it.
@@ -491,12 +494,12 @@ class Turn(Block[Any, Any]):
 
 
 def audit_resources(transcript: StateResource[Any], collection_id: str) -> dict[str, Resource]:
-    """Resources of the blocks that record turns: the transcript and the audit trail."""
+    """Return the resources of blocks recording turns: the transcript and the audit trail."""
     return {"transcript": transcript, AUDIT: create_task_collection(collection_id, key=AUDIT)}
 
 
 def create_init_transcript(*, name: str, transcript: StateResource[Any], collection_id: str) -> Handler[Any, Any]:
-    """Create a tap that clears the transcript and opens the audit trail `collection_id`."""
+    """Create a tap to clear the transcript and open the audit trail `collection_id`."""
 
     @handler(name=f"{name}-init-transcript", resources=audit_resources(transcript, collection_id))
     def init_transcript(value: object, ctx: Context) -> object:
@@ -516,11 +519,11 @@ def record_turn(
     stance: str | None = None,
     custom: bool = False,
 ) -> Handler[Any, str]:
-    """Create a block that records the text of `agent_name`.
+    """Create a block to record the text of `agent_name`.
 
     `entry(round=…, text=…, flag=…)` builds the transcript's entry. Without `entry` it goes into the state (`spoken`),
-    where nobody sees it before all have spoken. `custom`: a block of the application's speaks, so that a resumed run
-    holds to what it said before.
+    hidden from everybody until all have spoken. `custom` means that a custom block speaks: a resumed run keeps its
+    earlier answers.
     """
     kind = "hear" if entry is None else "record"
 
@@ -553,7 +556,7 @@ def record_turn(
 
 
 def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
-    """Complete the turn of `agent_name` in the audit trail; one that has no task there gets it."""
+    """Complete the turn of `agent_name` in the audit trail; without a task there, it gets one."""
     audit: TaskCollection = ctx.scope.handles[AUDIT]
     turns = audit.list(status="in_progress", assignee=agent_name)
     if audit.protected:  # a block may have started a task of its own for the same debater
@@ -579,7 +582,7 @@ def contribution_of(
 
 
 def record_flag(flag: Flag, agent_name: str, ctx: Context, *, stance: str | None = None) -> None:
-    """Record that what `agent_name` said is cut off or empty."""
+    """Record a truncated or empty contribution of `agent_name`."""
     error: FlowDebateError = OutputError(ctx.block, "an argument", [("text", "is empty")])
     if flag == "cut_off":
         error = OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
@@ -587,7 +590,7 @@ def record_flag(flag: Flag, agent_name: str, ctx: Context, *, stance: str | None
 
 
 def warn_of_nothing(agent_name: str, ctx: Context) -> None:
-    """Warn once of a block of the application that returned an empty text."""
+    """Warn once about a custom block with an empty text."""
     ctx.run.warn_once(
         f"{ctx.block}: empty",
         f"debater {agent_name!r} returned no text: the transcript has an empty argument, and flags it. Return a str "

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .names import Meant, Names
 
 LeakKind = Literal["name", "model", "family"]
-"""A debater, a model of the roster, or a model family or maker that authors call their own."""
+"""A debater, a model of the roster, or a model family or maker claimed by an author."""
 # words for anybody who speaks: none of them says what somebody stands for, or is a role of a debate (judge, moderator)
 _NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panelist")
 _MODEL_NOUNS = ("Model", "System", "Machine")
@@ -112,8 +112,8 @@ def make_aliases(
 ) -> Aliases:
     """Aliases for `names` and `models`, in whatever order; they are drawn from `random` when the first is needed.
 
-    An alias shares no word with a name, a model, the question, a stance, or a text in `used`. A name that occurs in
-    the question or in a stance is hidden only at a sign that it refers to a person.
+    An alias shares no word with a name, a model, the question, a stance, or a text in `used`. A name in the question or
+    in a stance is hidden only where something marks it as a person's.
 
     >>> from random import Random
     >>> aliases = make_aliases(["Alice", "skeptic"], random=Random(7))
@@ -130,7 +130,7 @@ def make_aliases(
 def _compile(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
-    """Compile the names, and collect the words that aliases must avoid."""
+    """Compile the names, and collect the words forbidden in aliases."""
     from .names import Names  # its patterns are compiled with it
 
     words = frozenset().union(*map(_words_of, (*people, *machines, question, *stances)))
@@ -170,14 +170,14 @@ def _draw_aliases(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Anonymity:
-    """Whose names are hidden in a debate. The aliases follow from these, the run's seed and the debate's path."""
+    """Names to hide in a debate, by owner. The aliases follow from these, the run's seed and the debate's path."""
 
     names: tuple[str, ...]
     models: tuple[str, ...] = ()
     """Models by name, as far as they are known before a run."""
     stances: tuple[str, ...] = ()
     question: str | None = None
-    """The question, for blocks that no debate surrounds."""
+    """The question, for blocks outside of a debate."""
 
     def aliases(self, ctx: Context) -> Aliases:
         """Return the aliases of the run and the debate of `ctx`."""
@@ -198,8 +198,8 @@ class Anonymity:
     def entries(self, ctx: Context) -> Sequence[Any]:
         """Return the transcript so far with aliases for names; an entry without names is the same object.
 
-        Each argument is looked through once in a debate: `derived` keeps what earlier turns were shown. The entries are
-        of the pattern's own type, as those of `entries_of`.
+        Each argument is looked through once in a debate: `derived` keeps the texts of earlier turns. The entries are of
+        the pattern's own type, as the entries of `entries_of`.
         """
         hide = self.aliases(ctx).hide
 
@@ -231,7 +231,7 @@ def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object
 
 
 _EXCERPT = 30
-"""The number of characters around a leak in its excerpt: a few words, which show whether it is a name there."""
+"""The number of characters around a leak in its excerpt: a few words, enough to tell whether it is a name there."""
 
 
 class Entry(Protocol):
@@ -240,15 +240,15 @@ class Entry(Protocol):
     # properties, for entries are frozen: a protocol's plain attribute would have to be writable
     @property
     def round(self) -> int:
-        """The round in which it was made."""
+        """The round of the argument."""
 
     @property
     def agent_name(self) -> str:
-        """Who made it."""
+        """The author of the argument."""
 
     @property
     def text(self) -> str:
-        """The argument, as it was made."""
+        """The argument, in its original words."""
 
 
 class LeakAt(WireModel):
@@ -261,7 +261,7 @@ class LeakAt(WireModel):
     """Author of the argument."""
     kind: LeakKind
     whose: Literal["own", "other", "model"]
-    """The author's own name, another debater's, or that of a model or its maker."""
+    """The author's own name, another debater's, or the name of a model or its maker."""
     meant: str
     """The name or model as the roster writes it, or the family or maker."""
     text: str
@@ -287,22 +287,22 @@ class LeakReport(WireModel):
 
     @property
     def own(self) -> int:
-        """The number of times that authors name themselves."""
+        """The number of times authors name themselves."""
         return sum(leak.whose == "own" for leak in self.leaks)
 
     @property
     def others(self) -> int:
-        """The number of times that they name another debater."""
+        """The number of times authors name another debater."""
         return sum(leak.whose == "other" for leak in self.leaks)
 
     @property
     def models(self) -> int:
-        """The number of times that they name a model or its maker."""
+        """The number of times authors name a model or its maker."""
         return sum(leak.whose == "model" for leak in self.leaks)
 
     @property
     def share(self) -> float:
-        """The share of arguments that contain a name, 0.0 to 1.0; 0.0 for no arguments."""
+        """The share of arguments with a name in them, 0.0 to 1.0; 0.0 for no arguments."""
         return len({leak.entry for leak in self.leaks}) / self.entries if self.entries else 0.0
 
 

@@ -1,7 +1,7 @@
 """Introductions of authors with their own model family or its maker: "I am Claude, made by Anthropic".
 
-The text is folded (`fold`): in lower case, without accents. Once an author is introduced, all families
-and makers up to the end of the introduction are its own: a maker behind a label would tell what the label hides.
+The text is folded (`fold`): in lower case, without accents. Once an author is introduced, all families and makers up to
+the end of the introduction are its own: a maker behind a label would give away the hidden name.
 """
 
 from __future__ import annotations
@@ -53,9 +53,8 @@ WELL_KNOWN = (
     *(w for w in FAMILIES.keys() | MAKERS if not any(part in w for part in (FAMILIES.keys() | MAKERS) - {w})),
     *(" an ai ", "language model", "chatbot", "artificial intelligence"),
 )
-"""Families and makers, without those that contain another, and words for a model: one of these is in every text that
-introduces a model. To look for them one by one takes a fifth of the time that the patterns take, and most arguments
-have none."""
+"""Families and makers, without names containing another, and words for a model: every text introducing a model contains
+one of these. To look for them one by one takes a fifth of the patterns' time, and most arguments have none."""
 
 Own: TypeAlias = tuple[tuple[int, int], Literal["family", "maker"], str]
 """An author's own family or maker: its span, its kind, and its name."""
@@ -100,7 +99,7 @@ class _Patterns(NamedTuple):
     names: re.Pattern[str]
     """A maker is its second group."""
     unknown: re.Pattern[str]
-    """A family that nobody has listed, and its maker, where an author says what it is."""
+    """An unlisted family, and its maker, where an author says what it is."""
 
 
 def _any_of(words: Iterator[str] | frozenset[str] | dict[str, str]) -> str:

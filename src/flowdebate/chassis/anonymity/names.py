@@ -1,9 +1,9 @@
 """Names in texts: spellings of debaters and models with their families, and when a spelling means one of them.
 
-The rules go by what a writer marks, capitals and the words next to a name, not by lists of names and occupations. On
-the corpus of the tests they find 227 of 246 names, and change 25 of 179 turns that name nobody. With such lists (common
+The rules go by a writer's own marks (capitals and the words next to a name), not by lists of names and occupations. On
+the corpus of the tests they find 227 of 246 names, and change 25 of 179 turns without a name. With such lists (common
 words, given names, endings such as -ist) it was 215 of 246, and 10 of 178: fewer arguments were changed, but more of
-them told who had written them.
+them gave away their authors.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 
 def is_about_models(topic: Sequence[str]) -> bool:
-    """Say whether the debate is about models, so that their names are part of the question."""
+    """Say whether the debate is about models, in which case their names are part of the question."""
     # where names of models were hidden all the same, 6 further turns of the corpus would be changed
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
     ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
@@ -85,25 +85,25 @@ class Found(NamedTuple):
 # The spellings of a name
 
 _SHORTEST = 3
-"""Letters of a name that counts without a sign: "a" and "B" are words, points and plans."""
+"""Number of letters from which a name counts without a sign: "a" and "B" are words, points and plans."""
 _AT_SIGNS = frozenset(
     "pro con for against yes no first second can could may might must shall should will would".split()  # noqa: SIM905
 )
-"""Words that nearly every argument has, and that begin its sentences: the names that sides get by default, and modal
-verbs. Without them 18 further turns of the corpus would be changed ("Will landlords leave?", "Pro tip")."""
+"""Common words of arguments, often at the beginning of a sentence: the sides' default names, and modal verbs. Without
+them 18 further turns of the corpus would be changed ("Will landlords leave?", "Pro tip")."""
 _ROLE = re.compile(r"judge|\w{3,}(?:er|or|ist|ian|ant|ent|ate|ive|ic|al|ee|man|men)")
 """English words for persons, by their endings: economist, skeptic. A roster has these in lower case as it has "anna",
 but "any economist" is nobody: without this pattern 31 further turns of the corpus would be changed."""
 _TITLES = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "lord", "captain", "madam"})
 _APART = r"[\s_\-—.*'~`>|/:]{0,12}"
 _PIECE = re.compile("\\d+|[^\\W\\d_](?:[^\\W\\d_]|(?![\\w\\s])[\u0300-\u1fff\U00010000-\U0001efff])*")
-"""Digits, or letters with the marks that follow them in some scripts; emoji are no marks."""
+"""Digits, or letters with the marks following them in some scripts; emoji are no marks."""
 _JOINED = (
     (re.compile(r"[\u0621-\u064a]{3}"), "\u0648\u0628\u0644"),
     (re.compile(r"[\u05d0-\u05ea]{3}"), "\u05d5\u05d1\u05dc"),
 )
-"""Names in Arabic and Hebrew letters, with the letters for "and", "in" and "for", which are joined to the next word.
-Other such letters often begin a word that is no name."""
+"""Names in Arabic and Hebrew letters, with the letters for "and", "in" and "for", joined to the next word. Other such
+letters often begin an ordinary word."""
 _UNSPACED = (
     range(0x0E00, 0x0F00),
     range(0x1000, 0x10A0),
@@ -114,8 +114,8 @@ _UNSPACED = (
     range(0xF900, 0xFB00),
     range(0x20000, 0x40000),
 )
-"""Scripts without spaces between words, whose names have no boundaries (4 of the corpus). A set so large takes `re`
-milliseconds to compile."""
+"""Scripts without spaces between words, and so without boundaries around names (4 of the corpus). A set so large takes
+`re` milliseconds to compile."""
 
 
 def plain_words(text: str) -> list[str]:
@@ -194,7 +194,7 @@ def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
 # introductions 19, "as X," 6, what follows a name 19, signatures 1.
 
 _AROUND = 48
-"""Characters before a name that are looked at: the longest introduction, "my esteemed counterpart, the", fits well."""
+"""Number of characters to search before a name: the longest introduction, "my esteemed counterpart, the", fits well."""
 _LABEL_BEFORE = re.compile(r"(?:\A|\n)[\s>*_#\[(<-]*(?:the\s)?\Z")
 _LABEL_AFTER = re.compile(r"[*_)\]>]*(?:, [^\[\]\n]{0,60}\])?\s?:(?![\w/])|[*_]+ ?[—-]|, [^\[\]\n]{0,60}\]|[*_]*\n")
 _INTRODUCED = re.compile(
@@ -246,14 +246,14 @@ class _Known(NamedTuple):
     level: Level
     pattern: str
     needle: str
-    """A part of every text that the pattern matches: a search for it costs a tenth of one for the pattern."""
+    """A part of every match of the pattern: a search for it costs a tenth of one for the pattern."""
 
 
 class Names:
     """Compiled patterns for the names of a roster and its models.
 
-    A name that is a stance is never hidden, since every tag shows it. A name that occurs in the question or in a stance
-    counts at signs only.
+    A name used as a stance is never hidden, since every tag shows it. A name in the question or in a stance counts at
+    signs only.
     """
 
     def __init__(self, names: Sequence[str], models: Sequence[str], *, question: str, stances: Sequence[str]) -> None:
