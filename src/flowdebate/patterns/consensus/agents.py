@@ -138,7 +138,7 @@ _POINTS = 6
 
 
 class CritiqueForm(CriticAnswer):
-    """A critic's answer, all of which a model has to give."""
+    """A critic's answer; a model has to fill in all of its fields."""
 
     reasoning: Annotated[str, Field(description="What matters most about the proposal")]
     issues: Annotated[list[str], Field(max_length=_POINTS)]
@@ -147,7 +147,7 @@ class CritiqueForm(CriticAnswer):
 
 
 class RevisionForm(RevisionAnswer):
-    """A reviser's answer, all of which a model has to give."""
+    """A reviser's answer; a model has to fill in all of its fields."""
 
     proposal: Annotated[str, Field(description="The complete revised proposal")]
     position: Annotated[
@@ -185,7 +185,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Phase(Generic[QuestionT, AnswerT]):
-    """A phase in which agents are asked, all at once: its questions, its default blocks, and its answers."""
+    """A phase of simultaneous questions to agents: its questions, its default blocks, and its answers."""
 
     name: ClassVar[AgentPhase]
     verb: ClassVar[str]
@@ -201,7 +201,10 @@ class Phase(Generic[QuestionT, AnswerT]):
         self.loop = loop
 
     def answer(self) -> dict[str, Any]:
-        """Options of `create_block` about what a default block answers: text of whole sentences, or a form."""
+        """Return the options of `create_block` about the form of a default block's answer.
+
+        Text of whole sentences, or a form.
+        """
         return {"transform": whole_sentences} if self.form is None else {"output_schema": self.form}
 
     def ask(self, _: object, ctx: Context) -> Sequence[QuestionT]:
@@ -213,7 +216,7 @@ class Phase(Generic[QuestionT, AnswerT]):
         raise NotImplementedError
 
     def record(self, answer: AnswerT, question: QuestionT, ctx: Context) -> object:
-        """Put the checked answer into the state, and emit it; what it returns is the output of the task."""
+        """Put the checked answer into the state, emit it, and return the output of the task."""
         raise NotImplementedError
 
     def create_block(self, agent: Persona, stand_in: Model | str | None = None) -> Block[Any, Any]:
@@ -234,7 +237,7 @@ class Phase(Generic[QuestionT, AnswerT]):
 class AgentCalls(Block[QuestionT, None]):
     """Hands each question of a phase to its agent, or to the agent's stand-in, and records the answer at once.
 
-    The agent's circuit counts each call. An agent whose circuit is open is not asked: that is a failed call, too.
+    The agent's circuit counts each call. An agent with an open circuit is not asked: this counts as a failed call, too.
     """
 
     def __init__(self, phase: Phase[QuestionT, Any]) -> None:
@@ -319,7 +322,7 @@ class AgentCalls(Block[QuestionT, None]):
 
 
 BREAKERS = "breakers"
-"""The key of the resource that holds the agents' circuits."""
+"""Key of the resource with the agents' circuits."""
 
 
 def breakers_of(ctx: Context) -> Breakers:

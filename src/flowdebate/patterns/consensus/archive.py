@@ -1,4 +1,4 @@
-"""Archive of a consensus debate: the context that agents are shown, and the feedback for later debates."""
+"""Archive of a consensus debate: the context shown to agents, and the feedback for later debates."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
 
 
 def _make_records(names: Sequence[str], output: ConsensusOutput, changed: Sequence[Flip]) -> dict[str, PersonaRecord]:
-    """Build the record that this debate adds for each agent."""
+    """Build this debate's record for each agent."""
     critics = Counter(critique.critic for one in output.rounds for critique in one.critiques)
     # a proposal that was cut off and a vote that did not count are no failed calls
     failed = Counter(loss.name for loss in output.losses if loss.instead in ("skipped", "stand_in"))

@@ -1,4 +1,4 @@
-"""Events of a consensus debate, and their wire form under the names of the pipeline that it follows.
+"""Events of a consensus debate, and their wire form under the names of the pipeline behind this pattern.
 
 A debate also emits the events of all patterns: rounds, turns and failed roles.
 """
@@ -20,15 +20,15 @@ from .schemas import ConsensusStage, Critique, Outcome, StageReached
 
 @dataclass(slots=True, kw_only=True)
 class DebateStarted(BaseEvent):
-    """The first event of a consensus debate; its `path` begins those of all others."""
+    """The first event of a consensus debate; its `path` is the prefix of all others."""
 
     kind: ClassVar[str] = "debate_start"
     task: str
-    """The task that is debated."""
+    """The task of the debate."""
     agents: tuple[str, ...]
     """The agents' names, in declared order."""
     max_rounds: int
-    """The most rounds that there can be."""
+    """The maximum number of rounds."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class StageEntered(BaseEvent):
 
     kind: ClassVar[str] = "stage"
     stage: StageReached
-    """The stage, with the round that it belongs to."""
+    """The stage, with its round."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class PollVoteCast(BaseEvent):
 
     kind: ClassVar[str] = "poll_vote"
     round: int
-    """The round that the poll follows."""
+    """The round before the poll."""
     ballot: Ballot
     """The vote."""
 
@@ -110,7 +110,7 @@ class DebateEnded(BaseEvent):
     rounds: int
     """Number of rounds."""
     error: str | None = None
-    """The error that ended it early, if one did."""
+    """The error behind an early end, if there was one."""
 
 
 def enter(stage: ConsensusStage, ctx: Context) -> None:
@@ -127,11 +127,11 @@ _TOLD = (
 
 
 class WireEvents:
-    """Translates a run's events to plain data under the names of the pipeline that this pattern follows.
+    """Translator of a run's events to plain data, under the names of the pipeline behind this pattern.
 
-    `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus`, `debate_end`; `stage`,
-    `poll_vote` and `agent_failure` besides. Each has the `path` of its debate and a `sequence`: its number in the
-    debate, from 1 without gaps. Events of other blocks have no wire form here.
+    `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus`, `debate_end`; `stage`, `poll_vote`
+    and `agent_failure` besides. Each has the `path` of its debate and a `sequence`: its number in the debate, from 1
+    without gaps. Events of other blocks have no wire form here.
 
     >>> wire = WireEvents()
     >>> list(wire.of(DebateStarted(task="rents", agents=("ann",), max_rounds=3, path="plan")))
@@ -143,7 +143,7 @@ class WireEvents:
         """The debates in progress by path, each with the numbers of its events."""
 
     def of(self, event: object) -> Iterator[dict[str, Any]]:
-        """Convert `event` to its form on the wire: nothing, one event, or two for the stage that opens a round."""
+        """Convert `event` to its form on the wire: nothing, one event, or two for the first stage of a round."""
         if isinstance(event, DebateStarted):
             self._debates[event.path] = event, count(1)
         elif not isinstance(event, _TOLD) or (isinstance(event, RoleFailed) and event.phase is None):

@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 
 
 CONSENSUS_FAILURES = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0)
-"""The default failure policy: a debate goes on without an agent that fails or takes longer than 90 seconds."""
+"""The default failure policy: a debate continues without an agent after a failure or 90 seconds."""
 
 
 @suggesting
@@ -121,22 +121,23 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, ConsensusOutput, ConsensusOutput]:
-    """Build a consensus debate, whose agents search for the best answer: `await pattern.run("How should we …?")`.
+    """Build a consensus debate, a search for the best answer by several agents.
 
-    All agents make a proposal at once. In each round critics criticise proposals, and the authors revise them. Then all
-    agents vote. The output is a `ConsensusOutput`.
+    `await pattern.run("How should we …?")`. All agents make a proposal at once. In each round critics criticise
+    proposals, and the authors revise them. Then all agents vote. The output is a `ConsensusOutput`.
 
     - `agents`: one or more `Persona`s, dicts or models.
-    - `judge`, `tie_break`: who may end the rounds, and who decides a tied vote: True, options, a block or a function.
-    - `model`: for all roles that name none.
-    - `topology`: who criticises whom.
-    - `convergence`, `confidence`: similarity of proposals, or confidence of a poll, from which the rounds end.
+    - `judge`, `tie_break`: roles to end the rounds and to decide a tied vote: True, options, a block or a function.
+    - `model`: for all roles without a specific one.
+    - `topology`: the pairs of critic and target.
+    - `convergence`, `confidence`: similarity of proposals, or confidence of a poll, at which the rounds end.
     - `voting`: the decision rule, or `VotingOptions`.
     - `format`: "delphi", or a `Format` of this pattern.
     - `budget`, `timeout`: planned calls and seconds for all of it.
-    - `archive`, `history_limit`, `research`: past debates and texts that agents are shown.
-    - `failures`, `breakers`: what a failed provider costs; None is `CONSENSUS_FAILURES`, which skips failed calls.
-    - All others are those of `debate()`.
+    - `archive`, `history_limit`, `research`: past debates and texts shown to agents.
+    - `failures`, `breakers`: the reaction to a failed provider; None is `CONSENSUS_FAILURES`, a policy of skipping
+      failed calls.
+    - All other options: see `debate()`.
 
     Takes a str, `{"task": str}` or a `ConsensusInput`. Invalid options raise `ConfigurationError`; a run without any
     proposal raises `NoProposals`.
@@ -190,7 +191,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
-    """Assemble the debate as a block: its phases, within a block that ends in its output."""
+    """Assemble the debate as a block: its phases, within a block to produce its output."""
     name, options, stage = loop.name, loop.options, ConsensusStage
     judge: Block[Any, Any] | None = None
     tie_judge: Block[Any, Any] | None = None
@@ -281,7 +282,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             ctx.emit(DebateEnded(outcome=state.outcome, rounds=len(state.rounds), error=error, path=path))
 
     async def _run_phases(self, value: ConsensusInput, ctx: Context) -> None:
-        """Run the phases; if the debate's time is up first, the output contains what was done by then."""
+        """Run the phases; if the debate's time is up first, the output contains the work done by then."""
         seconds = self._loop.options.timeout
         time_limit = asyncio.timeout(seconds)
         try:

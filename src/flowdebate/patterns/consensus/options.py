@@ -1,4 +1,4 @@
-"""Options of a consensus debate, with the rules about those that do not go together."""
+"""Options of a consensus debate, with the rules about incompatible options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.functions import Function
 
 TopologyFunction: TypeAlias = Callable[[Sequence[str], int, Random], Collection[Edge]]
-"""Function of `(names, round, random)` that returns `(critic, target)` pairs."""
+"""Function of `(names, round, random)` returning `(critic, target)` pairs."""
 DEFAULT_SPARSITY = 0.5
 DEFAULT_CONVERGENCE, DEFAULT_DIVERGING = 0.85, 0.40
 
@@ -54,13 +54,13 @@ _CountOrZero = Annotated[int, Field(ge=0), allowed("an int >= 0")]
 
 @dataclass(frozen=True, slots=True)
 class TopologyOptions:
-    """Options of who criticises whom: `consensus(topology=TopologyOptions("star", hub="ann"))`."""
+    """Options for pairing critics and targets: `consensus(topology=TopologyOptions("star", hub="ann"))`."""
 
     topology: Topology | TopologyFunction = "all-to-all"
     hub: str | None = field(default=None, kw_only=True)
     """Agent at the center of a star; None for the first by name."""
     sparsity: float = field(default=DEFAULT_SPARSITY, kw_only=True)
-    """Share of the other agents that criticise a proposal, for "sparse" and "random-graph"."""
+    """Share of the other agents criticising a proposal, for "sparse" and "random-graph"."""
 
     def __post_init__(self) -> None:
         location = type(self).__name__
@@ -74,9 +74,9 @@ class ConvergenceOptions:
     """Options of the similarity of proposals: `consensus(convergence=ConvergenceOptions(0.9, diverging=0.5))`."""
 
     convergence: float | None = DEFAULT_CONVERGENCE
-    """Mean similarity from which proposals have converged and the rounds end; None only measures it."""
+    """Mean similarity at which proposals have converged and the rounds end; None only measures it."""
     diverging: float | None = field(default=None, kw_only=True)
-    """Similarity below which proposals diverge; None for 0.40, or for `convergence` if that is lower."""
+    """Similarity below which proposals diverge; None for 0.40, or for `convergence`, if lower."""
     similarity: Similarity | None = field(default=None, kw_only=True)
     """Measure of similarity; None for the best one installed."""
 
@@ -91,7 +91,7 @@ class ConvergenceOptions:
 
     @property
     def lower_bound(self) -> float:
-        """Similarity below which proposals diverge."""
+        """Return the similarity below which proposals diverge."""
         if self.diverging is not None:
             return self.diverging
         return DEFAULT_DIVERGING if self.convergence is None else min(DEFAULT_DIVERGING, self.convergence)

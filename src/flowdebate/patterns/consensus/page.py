@@ -52,7 +52,7 @@ _AGENTS = (
         "system_prompt": "You are a guardian. You look for the answer that harms nobody and that all can live with.",
     },
 )
-"""Three who look for different things in any answer."""
+"""Three agents with different standards for any answer."""
 _HEADINGS: Mapping[ConsensusStage, str] = {
     ConsensusStage.GENERATING_PROPOSALS: "Proposals",
     ConsensusStage.VOTING: "Vote",
@@ -314,7 +314,7 @@ def _relationship(relationship: Relationship) -> str:
 
 
 class ConsensusPage(PatternPage):
-    """What a consensus debate adds to the service."""
+    """Page of a consensus debate in the service."""
 
     options: ClassVar[type[ConsensusPlanOptions]] = ConsensusPlanOptions
     document: ClassVar[type[ConsensusDocument]] = ConsensusDocument

@@ -1,7 +1,7 @@
 """Prompts of a consensus debate.
 
-The system message begins with what all calls share (rules, task, context), so that servers can reuse it, and ends with
-who the agent is. The user's message has the material of one call, and the request last.
+The system message begins with the common part of all calls (rules, task, context), for servers to reuse, and ends with
+the agent's persona. The user's message has the material of one call, and the request last.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ConsensusTemplate(Template):
     """Follows what all agents share; then the role, then the agent's own system prompt."""
     role: str = part("Your role: {role}", uses("role"))
     judge: str = part("You are not one of the agents. You judge their discussion and take no side.")
-    """System message of a judge, who has no persona."""
+    """System message of a judge; judges have no persona."""
     propose: str = part(
         "Propose your answer to the task. Say what should be done, why that is better than the alternatives, what "
         "evidence supports it, and what its weaknesses are. Give figures where you know them, and do not invent facts "
@@ -51,7 +51,7 @@ class ConsensusTemplate(Template):
     position: str = part(
         'End with a separate line that says "Position:" and then your answer to the task, in at most ten words.'
     )
-    """Follows the request for a proposal; the line is taken off the text that others see."""
+    """Text after the request for a proposal; the line is removed before others see the text."""
     critique: str = part(
         "Round {round}. A proposal by another agent:\n{proposals}\n\n"
         "Criticise this proposal. Answer in this order:\n"
@@ -88,14 +88,14 @@ class ConsensusTemplate(Template):
         "- Conclusive: true if more discussion would change nothing that matters; otherwise false.",
         uses("round", "proposals", "critiques"),
     )
-    """Task of a judge who may end the rounds."""
+    """Task of a judge asked to end or continue the rounds."""
     tie: str = part(
         "The vote is tied between these proposals:\n{proposals}\n\n"
         "Decide which one is best. Give your reasoning first, then your choice: the name of its author, exactly as it "
         "is written between the brackets.",
         uses("proposals"),
     )
-    """Task of a judge who breaks a tie."""
+    """Task of a judge asked to break a tie."""
 
 
 CONSENSUS = ConsensusTemplate()

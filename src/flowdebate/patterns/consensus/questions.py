@@ -35,7 +35,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalAsked(Question):
-    """The question for a proposal: an agent's block returns text, whose last line may be "Position: …"."""
+    """The question for a proposal: an agent's block returns text, with an optional last line "Position: …"."""
 
     kind: ClassVar[str] = "proposal"
     agent: str
@@ -62,7 +62,7 @@ class RevisionAsked(Question):
     proposal: Proposal
     """Its own, as it is now."""
     critiques: list[Critique]
-    """This round's, of that proposal."""
+    """Critiques of the proposal in this round."""
     round: int
 
 
@@ -96,7 +96,7 @@ class VoteAsked(ChoiceAsked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieAsked(ChoiceAsked):
-    """The question about a tie: a block returns the name of one of the agents whose proposals are tied."""
+    """The question about a tie: a block returns the name of one of the tied agents."""
 
     kind: ClassVar[str] = "tie"
 
@@ -184,7 +184,7 @@ _HUMAN_TASKS = {
 
 
 def render_human_task(question: Question) -> str:
-    """Render `question` for a human: the proposals, what was said of them, and the task."""
+    """Render `question` for a human: the proposals, comments on them, and the task."""
     proposals = _proposals_of(question)
     heading = f"Proposal{'s' * (len(proposals) > 1)}:\n"
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Analytics of a debate that is over, relationships between its agents, and its moments: functions of its output."""
+"""Analytics of a finished debate, relationships between its agents, and its moments: functions of its output."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from flowdebate.measures import Flip, agreement
 from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Relationship
 
 _SEVERE = 0.7
-"""Lowest severity of a severe critique, and of an issue that is a risk."""
+"""Lowest severity of a severe critique, and of an issue reported as a risk."""
 _UPSET = 100.0  # at which the other is expected to win 64 games of 100
-"""Points of ELO that a winner has to be behind."""
+"""ELO points by which a surprising winner was behind."""
 _SHOWN = 10
-"""Entries of a list that grows with the debate."""
+"""Maximum entries of a list growing with the debate."""
 
 
 def analyse(output: ConsensusOutput, seconds: float) -> Analytics:
-    """Analytics of a debate that took `seconds`, from its output alone; ValueError if the votes were not counted."""
+    """Compute the analytics of a debate of `seconds` from its output alone.
+
+    ValueError if the votes were not counted.
+    """
     tally, winner = output.tally, output.winner
     if tally is None or output.outcome is None:
         message = "the votes were not counted"

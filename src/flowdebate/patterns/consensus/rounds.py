@@ -1,4 +1,4 @@
-"""Proposals, rounds of critique and revision, the end of the rounds, and the votes, which every agent casts at once."""
+"""Proposals, rounds of critique and revision, the end of the rounds, and the agents' simultaneous votes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class Proposing(Phase[ProposalAsked, Proposal]):
-    """Each agent makes a proposal; one that ran out of room is cut at its last full sentence."""
+    """Each agent makes a proposal; a truncated proposal is cut at its last full sentence."""
 
     name: ClassVar[AgentPhase] = "proposal"
     verb: ClassVar[str] = "propose"
@@ -120,7 +120,7 @@ def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 
 
 async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """Open the next round, and decide who criticises whom."""
+    """Open the next round, and pair critics with targets."""
     state: ConsensusState = ctx.scope.handle.state
     number, options = state.round + 1, loop.options.topology
 
@@ -187,7 +187,7 @@ class Criticising(Phase[CritiqueAsked, Critique]):
 
 
 class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
-    """Each author whose proposal was criticised is asked to revise it: without a critique there is nothing to answer.
+    """Each author of a criticised proposal is asked to revise it: without a critique there is nothing to answer.
 
     If it fails, the proposal stays as it is, with its position.
     """
@@ -313,7 +313,7 @@ async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptio
 
 
 def rounds_are_over(loop: Loop[ConsensusOptions], ctx: Context) -> bool:
-    """Check whether there is no further round anyway, so that nobody has to be asked about it."""
+    """Check whether there is no further round anyway, in which case nobody has to be asked about it."""
     state: ConsensusState = ctx.scope.handle.state
     return state.early_end is not None or state.round >= loop.max_rounds
 
@@ -346,7 +346,7 @@ def find_early_end(state: ConsensusState) -> EarlyEnd | None:
 class Voting(Phase[VoteAsked, Ballot]):
     """Every agent is asked for the best proposal, also one without a proposal of its own.
 
-    After a poll that has ended the rounds nobody is asked again: its ballots count.
+    If a poll has ended the rounds, nobody is asked again: its ballots count.
     """
 
     name: ClassVar[AgentPhase] = "vote"
@@ -406,7 +406,7 @@ class Polling(Voting):
 
 
 async def count_poll(loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """End the rounds if the poll has a consensus that is as sure as `confidence` asks for."""
+    """End the rounds if the poll has a consensus with at least the required `confidence`."""
     ctx.scope.handle.deadline = None  # that of the poll's calls
     ballots = {ballot.voter: ballot for ballot in current_round(ctx).poll}
     confidence = loop.options.confidence
@@ -448,14 +448,14 @@ async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions
 
 
 def bound_confidence(counted: Tally, *, heard: int) -> float:
-    """Bound the confidence of the vote by the share of agents with a proposal that was `heard`."""
+    """Bound the confidence of the vote by the share of agents with a `heard` proposal."""
     return min(counted.confidence, heard / counted.eligible)
 
 
 def bound_strength(counted: Tally, *, heard: int) -> Strength:
-    """Bound the strength of the agreement by the share of agents with a proposal that was `heard`.
+    """Bound the strength of the agreement by the share of agents with a `heard` proposal.
 
-    Agents who agree on the one proposal that was not lost had nothing else to choose: that is weak.
+    Agents agreeing on the only surviving proposal had nothing else to choose: their agreement is weak.
     """
     grades = get_args(Strength)
     bound = strength(counted.counts, eligible=counted.eligible)

@@ -25,9 +25,9 @@ Share = Annotated[float, Field(ge=0, le=1)]  # a 2 may mean 2 %, 20 % or certain
 Outcome = Literal["consensus", "no_consensus"]
 """Outcome of a debate: consensus or none."""
 AgentPhase = Literal["proposal", "critique", "revision", "poll", "vote"]
-"""The kinds of questions that agents are asked; a poll is a vote after a round."""
+"""The kinds of questions to agents; a poll is a vote after a round."""
 LONGEST_POSITION = 200
-"""Characters of a position: positions are compared with each other, which takes short ones."""
+"""Maximum characters of a position: only short positions can be compared with each other."""
 EndSource = Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
 """Source of an end before `max_rounds`."""
 ContextSource = Literal["history", "patterns", "research"]
@@ -49,13 +49,13 @@ class Proposal(Contribution):
     agent: str
     text: str
     round: int = 0
-    """The round in which it was revised last; 0 is as it was first proposed."""
+    """The round of the last revision; 0 for the original proposal."""
     position: str | None = None
     """Its answer in a few words, as stated with it; None if it states none."""
 
 
 class CriticAnswer(WireModel):
-    """What a critic answers."""
+    """Answer of a critic."""
 
     reasoning: str = ""
     """Reasoning about what matters most in the proposal."""
@@ -74,11 +74,11 @@ class HumanCritique(CriticAnswer):
 
 
 class Critique(CriticAnswer):
-    """A critique, with who made it of whose proposal."""
+    """A critique, with its author and the author of the proposal."""
 
     # the docstrings of what events hold are its descriptions in `events.schema.json`
     critic: str
-    """The name of the agent that made it."""
+    """The name of the critic."""
     target: str
     """The author of the proposal."""
     round: int
@@ -96,17 +96,17 @@ class RevisionAnswer(WireModel):
     proposal: str
     """The proposal as it is now, whole."""
     position: str = ""
-    """The answer that it gives, in a few words."""
+    """The proposed answer, in a few words."""
     enough: bool = False
-    """Flag of an agent that expects no change from another round."""
+    """Flag of an agent expecting no change from another round."""
 
 
 class VoteAnswer(WireModel):
-    """What a voter answers."""
+    """Answer of a voter."""
 
     reasoning: str = ""
     choice: str
-    """The name of the agent whose proposal is the best."""
+    """The name of the author of the best proposal."""
     confidence: Share = 0.5
 
 
@@ -144,7 +144,7 @@ class ConsensusStage(StrEnum):
 
 
 class StageReached(WireModel):
-    """A stage, and the round that it belongs to."""
+    """A stage, and its round."""
 
     stage: ConsensusStage
     """The stage."""
@@ -158,7 +158,7 @@ class StageReached(WireModel):
 
 
 class EarlyEnd(WireModel):
-    """The reason for which the rounds ended before `max_rounds`."""
+    """The reason for an end of the rounds before `max_rounds`."""
 
     source: EndSource
     reason: str
@@ -170,13 +170,13 @@ class ConsensusRound(WireModel):
 
     round: int
     edges: list[tuple[str, str]] = Field(default_factory=list)
-    """(critic, target): the critiques that were asked for."""
+    """(critic, target): the requested critiques."""
     critiques: list[Critique] = Field(default_factory=list)
     """Critiques of the round, in the order of the edges."""
     revisions: list[Proposal] = Field(default_factory=list)
     """Revisions of the round, in declared order."""
     enough: list[str] = Field(default_factory=list)
-    """Agents who thought that another round would change nothing."""
+    """Agents expecting no change from another round."""
     poll: list[Ballot] = Field(default_factory=list, exclude_if=lambda poll: not poll)
     """The votes after the round, if it was followed by a poll."""
     convergence: Convergence | None = None
@@ -184,14 +184,14 @@ class ConsensusRound(WireModel):
 
 
 class SkippedContext(WireModel):
-    """A source that is not in the prompts, and the reason."""
+    """A source omitted from the prompts, and the reason."""
 
     source: ContextSource
     reason: str
 
 
 class ConsensusContext(WireModel):
-    """Information that agents were given besides the task."""
+    """Information for the agents besides the task."""
 
     past_debates: list[PastDebate] = Field(default_factory=list)
     critique_patterns: list[CritiquePattern] = Field(default_factory=list)
@@ -217,7 +217,7 @@ class Relationship(WireModel):
     severity: Annotated[float, Field(ge=0, le=1)] | None = None
     """Their mean severity; None without critiques."""
     revised: int = 0
-    """Critiques after which `other` revised its proposal in the same round."""
+    """Critiques followed by a revision of `other`'s proposal in the same round."""
     endorsed: bool = False
     """Flag of a vote by `agent` for the proposal of `other`."""
     agreed: bool | None = None
@@ -235,18 +235,19 @@ class Relationship(WireModel):
 
 
 class Analytics(WireModel):
-    """Figures and findings about a debate that is over."""
+    """Figures and findings about a finished debate."""
 
     seconds: float
     rounds: int
     outcome: Outcome
     agreement: Share
-    """The share of all eligible voters who voted for what most voted for."""
+    """The share of all eligible voters behind the most popular choice."""
     dissent: list[Dissent] = Field(default_factory=list)
     split_opinions: list[str] = Field(default_factory=list)
     """Choices with votes besides the leading one, with their counts."""
     risk_areas: list[str] = Field(default_factory=list)
-    """Issues that critics found severe in the winner's proposal, or in all without a winner, the most severe first."""
+    """Issues rated severe by critics of the winner's proposal, or of all proposals without a winner, the most severe
+    first."""
     insights: list[str] = Field(default_factory=list)
     """Suggestions of several critics, and the effect of the debate on the proposals."""
     relationships: list[Relationship] = Field(default_factory=list)
@@ -255,8 +256,8 @@ class Analytics(WireModel):
 
 MomentKind = Literal["reversal", "clash", "deadlock", "breakthrough", "conversion", "comeback", "upset"]
 """A position was withdrawn or contradicted; two agents criticised each other severely; positions differed and agents
-repeated themselves; proposals converged after they had not; an agent voted for a proposal that it had criticised
-severely; the proposal that was criticised most in round 1 won; an agent won that was rated 100 points below another."""
+repeated themselves; proposals converged after they had not; an agent voted for a proposal after criticising it
+severely; the most criticised proposal of round 1 won; the winner was rated 100 points below another agent."""
 
 
 class Moment(WireModel):
@@ -281,7 +282,7 @@ class Feedback(WireModel):
     """ELO, by agent; the sum is 0."""
     positions: list[Position] = Field(default_factory=list)
     flips: list[Flip] = Field(default_factory=list)
-    """Positions that agents changed in this debate."""
+    """Positions changed by agents in this debate."""
     moments: list[Moment] = Field(default_factory=list)
     """Turning points of the debate."""
     remembered: bool = False
@@ -293,8 +294,8 @@ class Feedback(WireModel):
 class ConsensusState(PatternState):
     """The state of a consensus debate's sequencer, as `ctx.sequencer.state` shows it.
 
-    Its lists and dicts grow in place, as answers come, since copies of them would be a good part of what a debate
-    costs; blocks see frozen copies.
+    Its lists and dicts grow in place, as answers arrive, since copying them would be a large part of a debate's cost;
+    blocks see frozen copies.
     """
 
     stages: list[StageReached] = Field(default_factory=list)
@@ -306,17 +307,17 @@ class ConsensusState(PatternState):
     proposals: dict[str, Proposal] = Field(default_factory=dict)
     """Proposals as they are now."""
     rounds: list[ConsensusRound] = Field(default_factory=list)
-    """The last one is the one in progress."""
+    """Rounds so far; the last one is in progress."""
     ballots: dict[str, Ballot] = Field(default_factory=dict)
     early_end: EarlyEnd | None = None
-    """The reason for which the rounds end, or have ended, before `max_rounds`."""
+    """The reason for an end of the rounds before `max_rounds`, now or earlier."""
     tally: Tally | None = None
     problems: list[str] = Field(default_factory=list)
-    """Failures of the archive that the debate went on without."""
+    """Tolerated failures of the archive."""
 
     @property
     def outcome(self) -> Outcome | None:
-        """Whether the agents agreed; None before the votes are counted."""
+        """True if the agents agreed; None before the votes are counted."""
         return None if self.tally is None else "consensus" if self.tally.reached else "no_consensus"
 
     # stop conditions of `flowdebate.stop` ask it of every pattern; this one has no transcript
@@ -330,14 +331,14 @@ class ConsensusState(PatternState):
 
     @property
     def positions(self) -> dict[str, str]:
-        """The positions that proposals state, by agent."""
+        """The positions stated in proposals, by agent."""
         return {
             agent: position for agent, proposal in self.proposals.items() if (position := proposal.position) is not None
         }
 
 
 class ConsensusOutput(PatternOutput):
-    """The output of a consensus debate, which is its raw output as well."""
+    """The output of a consensus debate, and also its raw output."""
 
     subject_field: ClassVar[str] = "task"
 
@@ -345,13 +346,13 @@ class ConsensusOutput(PatternOutput):
     outcome: Outcome | None
     """Outcome of the vote; None if the votes were not counted."""
     answer: str | None
-    """The text of the proposal that won; None without a winner."""
+    """The text of the winning proposal; None without a winner."""
     winner: str | None
     """Author of the winning proposal."""
     strength: Strength | None = None
-    """Strength of the agreement; at most the share of agents with a proposal that was heard."""
+    """Strength of the agreement; at most the share of agents with a proposal."""
     confidence: Share = 0.0
-    """Confidence of the vote, over all eligible voters; at most the share of agents with a proposal that was heard."""
+    """Confidence of the vote, over all eligible voters; at most the share of agents with a proposal."""
     context: ConsensusContext
     proposals: list[Proposal]
     """Proposals in their first version, in declared order."""
@@ -362,10 +363,10 @@ class ConsensusOutput(PatternOutput):
     """Ballots in declared order of the voters."""
     tally: Tally | None = None
     early_end: EarlyEnd | None = None
-    """The reason for which the rounds ended before `max_rounds`; None if they did not."""
+    """The reason for an end of the rounds before `max_rounds`; None if all took place."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """Calls that failed for good, whose partial answers are not used; proposals that were cut off, and votes that do
-    not count. Those of agents have a `phase`, and come before those of judges."""
+    """Permanently failed calls, without any use of their partial answers; truncated proposals, and invalid votes.
+    Failures of agents have a `phase`, and come before failures of judges."""
     stages: list[StageReached]
     analytics: Analytics | None = None
     feedback: Feedback | None = None
@@ -374,27 +375,27 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def consensus_reached(self) -> bool:
-        """Whether the agents agreed."""
+        """True if the agents agreed."""
         return self.outcome == "consensus"
 
     @property
     def decision_word(self) -> str | None:
-        """The agent whose proposal won, or "no consensus"."""
+        """The author of the winning proposal, or "no consensus"."""
         if self.outcome is None:
             return None
         return self.winner if self.consensus_reached else "no consensus"
 
     @property
     def decision_line(self) -> str | None:
-        """The agent whose proposal won, with how it begins."""
+        """The author of the winning proposal, with its beginning."""
         start = brief(self.answer)
         return f"{self.winner}: {start}" if self.consensus_reached and start else self.decision_word
 
     @property
     def stop_reason(self) -> str | None:
-        """The reason for which there was no further round: "max_rounds", or that of the early end, or None.
+        """The reason for ending the rounds: "max_rounds", the reason of an early end, or None.
 
-        That is its source, or the condition of `terminate_when` that held.
+        An early end gives its source, or the fulfilled condition of `terminate_when`.
         """
         early = self.early_end
         if early is not None:
@@ -406,7 +407,7 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool:
-        """Whether the agents have reached a consensus."""
+        """True if the agents have reached a consensus."""
         return self.consensus_reached
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
@@ -419,7 +420,7 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def entries(self) -> list[Entry]:
-        """All proposals, critiques and revisions: those of a round in declared order."""
+        """All proposals, critiques and revisions: each round in declared order."""
         spoken = [Entry(round=0, speaker=proposal.agent, text=proposal.text) for proposal in self.proposals]
         for one in self.rounds:
             spoken += [Entry(round=one.round, speaker=item.critic, text=item.text) for item in one.critiques]
