@@ -48,7 +48,7 @@ OutT = TypeVar("OutT")
 
 
 class CouncilKeywords(CommonKeywords, total=False):
-    """The options of `council` that say nothing about the type of its output; their meaning is there."""
+    """The options of `council` with no effect on the type of its output; see there for their meaning."""
 
     max_concurrency: int | None
     transcript: CouncilTranscript | None
@@ -118,21 +118,21 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any, CouncilOutput]:
-    """Build a council, a block whose members answer and review each other: `await pattern.run("Ship today?")`.
+    """Build a council, a block of members answering and reviewing each other: `await pattern.run("Ship today?")`.
 
-    Members answer at the same time, then rank the others' answers, which they see under letters. The chair reads
-    answers, reviews and ranking, and writes the answer. That takes 2N + 1 calls for N members. `result.raw` is the
+    Members answer at the same time, then rank the others' answers, shown under letters. The chair reads answers,
+    reviews and ranking, and writes the final answer. A council of N members takes 2N + 1 calls. `result.raw` is the
     `CouncilOutput`.
 
     - `members`: at least two `Persona`s, dicts or models, such as `["openai/gpt-5", "anthropic/claude-sonnet-4-5"]`;
       None is Ada, Ben and Cleo, each of another vendor where several are set up.
     - `chair`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`.
     - `review`: "others"; "all" lets members rank their own answer as well; "none" leaves the reviews out.
-    - `model`: for all roles that name none.
-    - `output_schema`: what the chair returns; without one the output is the `CouncilOutput`.
+    - `model`: for all roles without a specific one.
+    - `output_schema`: the type of the chair's answer; without a schema the output is the `CouncilOutput`.
     - `max_concurrency`: how many opinions or reviews may be in progress at once.
-    - `failures`: what a failed provider costs; by default the council goes on as long as two members are left.
-    - All others are those of `debate()`.
+    - `failures`: the reaction to a failed provider; by default the council continues as long as two members remain.
+    - All other options: see `debate()`.
 
     Takes a str, `{"question": str}` or a `CouncilInput`. Invalid options raise `ConfigurationError`.
 
@@ -201,7 +201,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _close_opinions(loop: Loop[CommonOptions]) -> Handler[Any, None]:
-    """Create a tap that ends the time for opinions, and requires their quorum."""
+    """Create a tap to end the time for opinions, and require their quorum."""
 
     @handler(name=f"{loop.name}-close-opinions")
     def close(_: object, ctx: Context) -> None:
@@ -249,7 +249,7 @@ def _reviewer(
 
 
 def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, CouncilOutput]:
-    """Create a block that takes the chair's answer, or `MISSING`, and publishes the raw output."""
+    """Create a block to take the chair's answer, or `MISSING`, and publish the raw output."""
 
     @handler(name=f"{loop.name}-build-output", resources={"transcript": loop.transcript})
     def build(value: object, ctx: Context) -> CouncilOutput:

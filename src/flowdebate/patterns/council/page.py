@@ -150,7 +150,7 @@ def review_group(review: CouncilReview) -> Group:
 
 
 class CouncilPage(PatternPage):
-    """What a council adds to the service."""
+    """Page of a council in the service."""
 
     options: ClassVar[type[CouncilPlanOptions]] = CouncilPlanOptions
     document: ClassVar[type[CouncilDocument]] = CouncilDocument

@@ -31,7 +31,7 @@ from .schemas import (
 )
 
 MakeReviewer: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
-"""Makes the block that ranks the answers with these letters."""
+"""Factory of a block to rank the answers with these letters."""
 
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Replaces the names in a text by aliases, or leaves it as it is."""
@@ -72,7 +72,7 @@ def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, 
 
 
 def shown_answers(names: Sequence[str], ctx: Context, hide: Hide) -> tuple[tuple[str, str], ...]:
-    """Letter and text of the answers of `names`, in that order, with aliases for the names in the texts."""
+    """Return letter and text of the answers of `names`, in order, with aliases for the names in the texts."""
     state = state_of(ctx, CouncilState)
     return tuple((state.aliases[name], hide(state.spoken[name], ctx) or "") for name in names)
 
@@ -159,7 +159,7 @@ def read_review(answer: object, request: ReviewAsked, order: Sequence[str], *, b
 
 
 def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> Handler[Any, ChairAsked]:
-    """Create a block that ranks the answers by all reviews, and returns the chair's input."""
+    """Create a block to rank the answers by all reviews, and return the chair's input."""
 
     @handler(name=f"{loop.name}-rank")
     def rank(_: object, ctx: Context) -> ChairAsked:
@@ -200,9 +200,8 @@ _TWO = 2  # the least number of reviewers who can agree, and of answers to agree
 def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -> dict[str, list[str]]:
     """Return for each reviewer the authors of the answers it is shown, in order.
 
-    Each answer is in each slot equally often, and right after each other one as equally often as so many reviews
-    allow (Williams' squares), so that a preference for a slot favours nobody, and no answer is always seen after the
-    same one.
+    Each answer is in each slot equally often, and right after each other one as equally often as so many reviews allow
+    (Williams' squares), so a preference for a slot favours nobody, and no answer always follows the same other answer.
 
     >>> from random import Random
     >>> orders = review_orders(["ann", "bea", "cid"], scope="others", random=Random(1))
@@ -280,9 +279,9 @@ def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> 
 def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
     """Kendall's W of the reviews.
 
-    W compares how far the answers' rank sums spread with the spread that full agreement would give; for reviewers who
-    each leave out their own answer it is Durbin's form for incomplete blocks. None if there are fewer than two reviews,
-    or nothing to compare in them. It has no interval: from so few reviewers none is right.
+    W compares the spread of the answers' rank sums with their spread under full agreement; since each reviewer omits
+    its own answer, Durbin's form for incomplete blocks is used. None if there are fewer than two reviews, or nothing to
+    compare in them. It has no interval: from so few reviewers none is right.
     """
     ranked = [[item.agent_name for item in review.ranking] for review in reviews.values()]
     if len(ranked) < _TWO or max(map(len, ranked)) < _TWO:

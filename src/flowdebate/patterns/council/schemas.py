@@ -46,12 +46,12 @@ class CouncilOpinion(Contribution):
     agent_name: str
     role: str | None = None
     alias: str
-    """The letter under which reviewers and chair see it; empty for an empty answer, which they do not see."""
+    """The letter shown to reviewers and chair; empty for an empty answer, since they never see it."""
     text: str
 
 
 class CouncilRanked(WireModel):
-    """The place that a review gives to one answer."""
+    """Rank of one answer in a review."""
 
     agent_name: str
     """Author of the answer."""
@@ -71,13 +71,13 @@ class CouncilEntry(Contribution):
 
 
 CouncilTranscript: TypeAlias = "StateResource[TranscriptState[CouncilEntry]]"
-"""The resource that `create_council_transcript` makes."""
+"""Key of the resource made by `create_council_transcript`."""
 
 
 def create_council_transcript() -> CouncilTranscript:
     """Create a transcript to share between a council and custom blocks, under the key `"transcript"`.
 
-    It is empty until the chair has answered: who sees it before would see names.
+    It is empty until the chair has answered: an earlier reader would see names.
     """
     return StateResource(key="transcript", initial=TranscriptState[CouncilEntry])
 
@@ -88,7 +88,7 @@ class CouncilReview(WireModel):
     agent_name: str
     """The reviewer."""
     order: list[str]
-    """Authors of the answers it was shown, in that order."""
+    """Authors of the reviewed answers, in display order."""
     ranking: list[CouncilRanked]
     """Ranking from best to worst."""
 
@@ -100,13 +100,13 @@ class CouncilRank(WireModel):
     rank: Annotated[int, Field(ge=1)]
     """1 is the best; equal mean ranks share a place, and the places after them are left out."""
     tied: bool = False
-    """Flag of an answer that shares its place."""
+    """Flag of an answer with a shared rank."""
     mean_rank: float
     """The mean of its ranks over its reviews."""
     borda: Annotated[int, Field(ge=0)]
     """Its Borda count: in each review, a point for each answer ranked below it."""
     reviews: Annotated[int, Field(ge=1)]
-    """Number of members that ranked it."""
+    """Number of members with a ranking of the answer."""
     self_preference: float | None = None
     """Difference, with `review="all"`, between the mean rank given by the others and the rank given to itself. Above 0,
     its author prefers it more than the others do; None if either is missing."""
@@ -122,7 +122,7 @@ class CouncilAgreement(WireModel):
 
 
 class ChairAnswer(WireModel):
-    """The answer of the default chair, and the disagreement that is left."""
+    """The answer of the default chair, and the remaining disagreement."""
 
     answer: Annotated[str, Field(description="The council's answer to the question")]
     dissent: Annotated[
@@ -136,9 +136,9 @@ class CouncilState(PatternState):
     spoken: dict[str, str] = Field(default_factory=dict)
     """Opinions by member, in order of arrival."""
     aliases: dict[str, str] = Field(default_factory=dict)
-    """The letter of each member who has an opinion."""
+    """The letter of each member with an opinion."""
     orders: dict[str, list[str]] = Field(default_factory=dict)
-    """Authors of the answers shown to each reviewer, in that order."""
+    """Authors of the answers shown to each reviewer, in display order."""
     reviews: dict[str, CouncilReview] = Field(default_factory=dict)
     """Reviews by reviewer, in order of arrival."""
     ranking: list[CouncilRank] = Field(default_factory=list)
@@ -150,7 +150,7 @@ class CouncilState(PatternState):
 
     @property
     def heard(self) -> list[str]:
-        """The members with an answer that is not empty."""
+        """The members with a non-empty answer."""
         return [name for name, text in self.spoken.items() if text]
 
 
@@ -171,7 +171,7 @@ class CouncilOutput(PatternOutput):
     answer: Any = None
     """The chair's answer: text, or data for `output_schema`; None if there is none (see `status`)."""
     dissent: str | None = None
-    """The main disagreement that is left, if the default chair named one."""
+    """The main remaining disagreement, if the default chair named one."""
     stop_reason: StopReason | None = None
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
@@ -179,7 +179,7 @@ class CouncilOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool:
-        """Whether the chair has answered and names no disagreement that is left."""
+        """True if the chair has answered and names no remaining disagreement."""
         return self.answer is not None and self.dissent is None
 
     @property
