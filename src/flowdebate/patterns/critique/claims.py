@@ -1,4 +1,4 @@
-"""Claims as data: numbered, looked up in the answer, and ruled on by what was found; all of it pure functions."""
+"""Claims as data: pure functions to number them, look them up in the answer, and rule on them by the quotes found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flowdebate.sources.quotes import VerifiedQuote
 
 _LABEL = re.compile(r"\s*(?:Settled by|In the answer|Kind|Quote from [^:\n]{1,200}): ")
-"""Label of a line in the prompt, which models copy with the words behind it."""
+"""Label of a line in the prompt; models copy it with the words behind it."""
 QUESTION = "question"
 """Name of the question as a source of evidence."""
 
@@ -60,7 +60,7 @@ def collect_claims(drafts: Mapping[str, Sequence[ClaimDraft]], answer: str) -> l
 
 
 def has_words(answer: str, place: str) -> bool:
-    """Return whether the answer contains the words of a claim's place, of which one may be enough."""
+    """Return whether the answer contains the words quoted by a claim; one of several quotes may be enough."""
     match = _look_up(place, answer)
     return match.status == "verified" or (match.status == "too_short" and as_seen(place) in as_seen(answer))
 
@@ -91,10 +91,10 @@ def find_evidence(quote: str, *, question: str, answer: str, sources: tuple[Sour
 
 
 def rule_on(claim: Claim, judged: Ruling | None, evidence: Sequence[Evidence]) -> tuple[Ruling, str]:
-    """Return the ruling that counts, and what it rests on.
+    """Return the final ruling, and its basis.
 
     A claim holds if the judge says so and a quote is in the material, or two quotes are at different places of the
-    answer. Whether they show what the claim says is up to the judge; that they exist is not.
+    answer. The judge decides if they support the claim; their existence is checked here.
     """
     if claim.place_found is False:
         return "cannot_tell", claim.why

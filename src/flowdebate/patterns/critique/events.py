@@ -12,7 +12,7 @@ from .schemas import Claim, ClaimDraft, Outcome
 
 @dataclass(slots=True, kw_only=True)
 class AnswerGiven(BaseEvent):
-    """The user has given the answer that is criticized."""
+    """The user has provided the answer to criticize."""
 
     kind: ClassVar[str] = "answer_given"
     answer: str
@@ -25,7 +25,7 @@ class ClaimsMade(BaseEvent):
 
     kind: ClassVar[str] = "claims_made"
     block: str
-    """The name of the block that read it."""
+    """The name of the critic's block."""
     agent_name: str
     """The critic."""
     claims: list[ClaimDraft]
@@ -51,4 +51,4 @@ class AnswerDecided(BaseEvent):
     outcome: Outcome
     """The decision."""
     answer: str | None = None
-    """The answer that is left; None if it was rejected."""
+    """The final answer; None if it was rejected."""

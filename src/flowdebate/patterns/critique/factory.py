@@ -80,7 +80,7 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, CritiqueOutput, CritiqueOutput]:
-    """Build a critique, which checks an answer: `await pattern.run("Is the clause enforceable?")`.
+    """Build a critique, a block to check an answer: `await pattern.run("Is the clause enforceable?")`.
 
     An author answers, unless there is an `answer`. A critic makes claims about the answer, and a judge rules on each of
     them with quotes. A claim holds only if its quotes exist: in the sources or the question, or at two places of the
@@ -91,12 +91,12 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
     - `critics`: `Persona`s, dicts or models; None is Ada.
     - `author`, `judge`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`.
     - `revise`: False rejects an answer in place of a revision.
-    - `model`: for all roles that name none; if several vendors are set up and nothing names a model, the critic and the
-      judge are of another vendor than the author.
+    - `model`: for all roles without a specific one; if several vendors are set up and no model is configured, the
+      critic and the judge are of another vendor than the author.
     - `sources`: texts or paths; claims and answer are checked against them.
     - `max_concurrency`: how many critics work at once.
-    - `failures`: what a failed provider costs; by default one critic has to be heard.
-    - All others are those of `debate()`.
+    - `failures`: the reaction to a failed provider; by default at least one critic has to answer.
+    - All other options: see `debate()`.
 
     Takes a str, a dict or a `CritiqueInput`. Invalid options raise `ConfigurationError`.
 
@@ -167,7 +167,10 @@ def _critics(loop: Loop[CritiqueOptions], member: Any) -> list[Block[Any, Any]]:
 
 
 def _author_turn(loop: Loop[CritiqueOptions], phase: str) -> Turn:
-    """Create the turn in which the author writes or revises the answer; a stand-in writes if its model fails."""
+    """Create the author's turn to write or revise the answer.
+
+    A fallback model writes it if the author's model fails.
+    """
     choice, fallback = loop.choice(AUTHOR_ROLE), loop.failures.stand_in
     facts: dict[str, Any] = {
         "transcript": loop.transcript,

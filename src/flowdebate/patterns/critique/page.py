@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _PHASES = {1: "Answer", 2: "Claims", 3: "Revision"}
 _GIVEN = "given"
-"""Text beside the name of the author of an answer that the user gave."""
+"""Text beside the author's name for an answer provided by the user."""
 _OUTCOMES: Mapping[Outcome, str] = {
     "stands": "The answer stands",
     "revised": "The answer was revised",
@@ -143,7 +143,7 @@ class CritiqueDocument(Document):
                 )
 
     def result(self) -> Iterator[Section]:
-        """Lay out the decision and the answer that is left."""
+        """Lay out the decision and the final answer."""
         raw = self.raw
         yield from self.mark(raw.answer)
         if raw.outcome is None and raw.answer is None:
@@ -212,7 +212,7 @@ class CritiqueLive(Together):
 
 
 class CritiquePage(PatternPage):
-    """What a critique adds to the service."""
+    """Page of a critique in the service."""
 
     options: ClassVar[type[CritiquePlanOptions]] = CritiquePlanOptions
     document: ClassVar[type[CritiqueDocument]] = CritiqueDocument

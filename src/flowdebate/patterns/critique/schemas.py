@@ -23,15 +23,16 @@ from flowdebate.resources.resource import StateResource
 
 ClaimKind = Literal["false", "contradiction", "reasoning", "missing"]
 """The kind of fault: the material says otherwise; two statements of the answer cannot both be true; a conclusion does
-not follow; the answer leaves out something that the question asks for."""
+not follow; the answer omits something required by the question."""
 Ruling = Literal["holds", "does_not_hold", "cannot_tell"]
 Outcome = Literal["stands", "revised", "rejected"]
 """The decision about the answer: no claim holds; the author has revised it; a claim holds and there is no revision."""
 StopReason = Literal["no_answer", "no_claims", "ruled", "not_ruled", "revised"]
-"""Why the critique ended: there was no answer or no claim, the judge has ruled or could not, the author has revised."""
+"""The reason for the end of a critique: there was no answer or no claim, the judge has ruled or could not, the author
+has revised."""
 
 AUTHOR = "author"
-"""Name of who has written the answer, in the transcript and in models by name."""
+"""Name of the answer's author, in the transcript and in models by name."""
 CRITICS = ({"name": "Ada"},)
 """Default critic."""
 RULINGS: dict[Ruling, str] = {"holds": "holds", "does_not_hold": "does not hold", "cannot_tell": "cannot tell"}
@@ -52,7 +53,7 @@ class CritiqueInput(PatternInput):
 
 
 class ClaimDraft(WireModel):
-    """One thing that is wrong with the answer, as a critic writes it."""
+    """One fault of the answer, as written by a critic."""
 
     claim: Annotated[_Text, Field(description="What is wrong, in one or two sentences")]
     kind: Annotated[ClaimKind, Field(description="false, contradiction, reasoning or missing")]
@@ -73,7 +74,7 @@ class Evidence(WireModel):
 
     quote: str
     source: str | None = None
-    """Name of the source that contains it, or "question"; None if the material does not contain it."""
+    """Name of the source with the quote in it, or "question"; None if the material does not contain it."""
     start: int | None = None
     """Its place in the answer, in characters; None if the answer does not contain it."""
     end: int | None = None
@@ -91,24 +92,24 @@ class Claim(WireModel):
 
     id: str
     agent_names: list[str]
-    """The critics who made it."""
+    """The critics behind the claim."""
     claim: str
     kind: ClaimKind
     place: str | None = None
-    """The words of the answer that it is about; None for the whole answer, or for something missing."""
+    """The disputed words of the answer; None for the whole answer, or for something missing."""
     place_found: bool | None = None
-    """Whether the answer contains these words; None without any."""
+    """True if the answer contains the quoted words; None without any."""
     settled_by: str = ""
-    """What would settle it."""
+    """Evidence needed to settle the claim."""
     ruling: Ruling = "cannot_tell"
-    """The ruling that counts: "holds" only with evidence that was found."""
+    """The final ruling: "holds" only with verified evidence."""
     judged: Ruling | None = None
     """The judge's own ruling; None if there is none."""
     reason: str = ""
     """The judge's reason."""
     evidence: list[Evidence] = Field(default_factory=new_list)
     why: str = ""
-    """What the ruling rests on, in a sentence."""
+    """The basis of the ruling, in a sentence."""
 
 
 class CritiqueEntry(Contribution):
@@ -121,7 +122,7 @@ class CritiqueEntry(Contribution):
 
 
 CritiqueTranscript: TypeAlias = "StateResource[TranscriptState[CritiqueEntry]]"
-"""The resource that `create_critique_transcript` makes."""
+"""Key of the resource made by `create_critique_transcript`."""
 
 
 def create_critique_transcript() -> CritiqueTranscript:
@@ -136,7 +137,7 @@ class RevisionAsked(CritiqueInput):
     is_complete: ClassVar[bool] = True
     """A person needs no transcript beside it."""
     claims: list[Claim]
-    """The claims that hold."""
+    """The upheld claims."""
 
     def task_for_human(self) -> str:
         """Write the answer, the claims and the task for a person."""
@@ -150,7 +151,7 @@ class CritiqueState(PatternState):
     """The state of a critique's sequencer, as `ctx.sequencer.state` shows it."""
 
     answer: str | None = None
-    """The answer that is criticized; None before there is one."""
+    """The criticized answer; None before there is one."""
     is_given: bool = False
     """True if the user gave it."""
     drafts: dict[str, list[ClaimDraft]] = Field(default_factory=new_dict)
@@ -164,7 +165,7 @@ class CritiqueState(PatternState):
 
     @property
     def holding(self) -> list[Claim]:
-        """The claims that hold."""
+        """The upheld claims."""
         return [claim for claim in self.claims if claim.ruling == "holds"]
 
     def turn_of(self, name: str) -> RevisionAsked | None:
@@ -180,11 +181,11 @@ class CritiqueOutput(PatternOutput):
 
     question: str
     answer: str | None = None
-    """The answer that is left: the original or the revised one; None if it was rejected, or if there was none."""
+    """The final answer: the original or the revised one; None if it was rejected, or if there was none."""
     outcome: Outcome | None = None
     """The decision; None if the run could not make it: then the answer is unchecked."""
     original: str | None = None
-    """The answer that was criticized."""
+    """The criticized answer."""
     is_given: bool = False
     """True if the user gave it; False if the author wrote it."""
     claims: list[Claim] = Field(default_factory=new_list)
@@ -197,12 +198,12 @@ class CritiqueOutput(PatternOutput):
 
     @property
     def holding(self) -> list[Claim]:
-        """The claims that hold."""
+        """The upheld claims."""
         return [claim for claim in self.claims if claim.ruling == "holds"]
 
     @property
     def is_undisputed(self) -> bool:
-        """Whether the answer stands: no claim about it holds."""
+        """True if the answer stands: no claim about it holds."""
         return self.outcome == "stands"
 
     @property
@@ -211,12 +212,12 @@ class CritiqueOutput(PatternOutput):
 
     @property
     def decision_line(self) -> str | None:
-        """The outcome, and how many claims hold."""
+        """The outcome, and the number of upheld claims."""
         return None if self.outcome is None else f"{self.outcome}: {self.claims_note}"
 
     @property
     def claims_note(self) -> str:
-        """The number of claims that hold, in words."""
+        """The number of upheld claims, in words."""
         if not self.claims:
             return "no claims"
         return f"{len(self.holding)} of {counted(len(self.claims), 'claim')} held up"
@@ -282,15 +283,15 @@ class RulingsAsked:
         )
 
     def answer_schema(self) -> type[WireModel]:
-        """Return the model of a valid answer, which names the claims."""
+        """Return the model of a valid answer about the named claims."""
         return rulings_on(tuple(claim.id for claim in self.claims))
 
 
 @lru_cache(maxsize=64)
 def rulings_on(ids: tuple[str, ...]) -> type[WireModel]:
-    """Create the model of a judge's rulings, whose schema lists the `ids` of the claims.
+    """Create the model of a judge's rulings, with the `ids` of the claims in its schema.
 
-    Reason and quotes come before the ruling: models commit to what they wrote first.
+    Reason and quotes come before the ruling: models stick to their first words.
 
     >>> rulings_on(("C1",))(rulings=[{"claim": "C1", "reason": "-", "ruling": "holds"}]).rulings[0].quotes
     []

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from .options import CritiqueOptions
 
 MakeJudge: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
-"""Makes the block that rules on the claims with these ids."""
+"""Factory of the block to rule on the claims with these ids."""
 _CACHED_JUDGES = 32
 
 
 class Answering(Block[Any, None]):
-    """The step that gets the answer: from the input, the options, or else the author's turn."""
+    """The step to get the answer: from the input, the options, or else the author's turn."""
 
     def __init__(self, loop: Loop[CritiqueOptions], turn: Turn | None) -> None:
         """`turn` is None where the options have an answer."""
@@ -127,7 +127,7 @@ class CriticTurn(Block[Any, None]):
 
 
 def read_claims(answer: object, *, block: str) -> list[ClaimDraft]:
-    """Read the claims of a critic, which may be a list alone; OutputError that names the block for anything else."""
+    """Read the claims of a critic, also from a bare list; raise OutputError with the block's name for anything else."""
     report = {"claims": answer} if isinstance(answer, (list, tuple)) else answer
     return [
         draft.model_copy(
@@ -138,7 +138,7 @@ def read_claims(answer: object, *, block: str) -> list[ClaimDraft]:
 
 
 def gather_claims(loop: Loop[CritiqueOptions]) -> Handler[Any, None]:
-    """Create the tap behind the critics, which numbers their claims in declared order and requires the quorum."""
+    """Create the tap after the critics, to number their claims in declared order and require the quorum."""
 
     @handler(name=f"{loop.name}-gather-claims", resources={"transcript": loop.transcript})
     def gather(_: object, ctx: Context) -> None:
@@ -172,9 +172,9 @@ def claims_so_far(loop: Loop[CritiqueOptions], state: CritiqueState) -> list[Cla
 
 
 class Judging(Block[Any, None]):
-    """The step that has the judge rule on the claims, and looks up its quotes.
+    """The step to have the judge rule on the claims, and to look up its quotes.
 
-    Claims about words that the answer does not contain are not shown to the judge; without others it is not asked.
+    Claims about words missing in the answer are not shown to the judge; without other claims it is not asked.
     """
 
     def __init__(self, loop: Loop[CritiqueOptions], make: MakeJudge, *, custom: bool) -> None:
@@ -215,7 +215,7 @@ class Judging(Block[Any, None]):
 
 
 class Revising(Wrapped):
-    """The step that has the author revise the answer, if a claim holds."""
+    """The step to have the author revise the answer, if a claim holds."""
 
     def __init__(self, turn: Turn, loop: Loop[CritiqueOptions]) -> None:
         super().__init__(turn)
@@ -233,7 +233,7 @@ class Revising(Wrapped):
 
 
 def build_critique(loop: Loop[CritiqueOptions]) -> Handler[Any, Any]:
-    """Create the block that decides about the answer and publishes the raw output."""
+    """Create the block to decide about the answer and publish the raw output."""
 
     @handler(name=f"{loop.name}-decide")
     def build(_: object, ctx: Context) -> object:
