@@ -1,4 +1,4 @@
-"""Ballots of a judge: the data that a verdict records, and exact counting that no order of ballots changes."""
+"""Ballots of a judge: the data recorded in a verdict, and exact counting independent of the order of ballots."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def _is_none(value: object) -> bool:
 
 
 class LetterFit(WireModel):
-    """What was fitted for a model that judges by letter; `fit_letters()` fits it from its ballots."""
+    """Corrections for a model judging by letter, fitted from its ballots by `fit_letters()`."""
 
     per_log_length: Annotated[float, Field(allow_inf_nan=False)]
-    """The log-odds that the judge gives a side for each unit of the logarithm of its length: they are subtracted."""
+    """The judge's log-odds in favour of a side for each unit of the logarithm of its length; they are subtracted."""
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    """The lead after that from which on there is a winner."""
+    """The lead required for a winner after this correction."""
 
 
 class JudgeBallot(WireModel):
@@ -70,14 +70,14 @@ class JudgeBallot(WireModel):
     winner: str | None = None
     """The winning side; None for none of them."""
     verdict: str = ""
-    """The conclusion; empty on the only ballot of a single-view judge, whose verdict has it."""
+    """The conclusion; empty on the only ballot of a single-view judge, since the verdict has it."""
     reasoning: str = ""
     """The reasons; empty where `verdict` is."""
     problem: str | None = None
     """The reason why the answer is unusable; None for a usable one."""
     spoken: list[str] | None = Field(default=None, exclude_if=_is_none)
-    """The sides in the order in which they spoke in the last round of the transcript, where a debate has several
-    transcripts (`mirror`); None (and not written) otherwise."""
+    """The sides in speaking order of the transcript's last round, for a debate with several transcripts (`mirror`);
+    None (and not written) otherwise."""
 
     @property
     def shares(self) -> dict[str, float]:
@@ -90,7 +90,7 @@ class JudgeBallot(WireModel):
 
     @property
     def for_length(self) -> dict[str, float]:
-        """The part of each side's log-odds that its length explains; 0 where nothing was fitted.
+        """The part of each side's log-odds explained by its length; 0 without a fit.
 
         It grows with the logarithm of the length, up to four times the length of the others: beyond that nothing was
         measured.
@@ -108,7 +108,7 @@ class JudgeBallot(WireModel):
 
     @property
     def counted(self) -> dict[str, float]:
-        """The log-odds that count: those of the letters, without what lengths explain."""
+        """The corrected log-odds: the letters' log-odds, without the effect of lengths."""
         explained = self.for_length
         return {side: value - explained.get(side, 0.0) for side, value in (self.log_odds or {}).items()}
 
@@ -128,19 +128,19 @@ class Statement(WireModel):
 
     @property
     def turn(self) -> int:
-        """The number of its turn, from 1."""
+        """Number of the statement's turn, from 1."""
         return self.entry + 1
 
 
 class JudgeQuote(WireModel):
-    """A statement that a judge picked as a side's most concrete one."""
+    """A statement picked by a judge as a side's most concrete one."""
 
     side: str
-    """The stance that it speaks for."""
+    """The stance supported by the statement."""
     statement: Statement
     """The statement."""
     reply: Statement | None = None
-    """The statement of another side afterwards that shares most words with it; None if none of them spoke again."""
+    """The later statement of another side with the most words in common; None if no other side spoke again."""
 
 
 class Judging(WireModel):
@@ -154,7 +154,7 @@ class Judging(WireModel):
     schedule: str = "single"
     """The schedule of views: "single", "swap", "cyclic", "full" or "sampled(n)"."""
     decided_by: DecidedBy = "mean"
-    """Rule that combined the ballots."""
+    """Rule for combining the ballots."""
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=MIN_LOG_ODDS, exclude_if=lambda least: least == MIN_LOG_ODDS
     )
@@ -166,21 +166,21 @@ class Judging(WireModel):
     ballots: list[JudgeBallot]
     """Ballots in the order of the schedule, model by model."""
     planned: Annotated[int, Field(ge=1)] = 1
-    """The number of ballots that the schedule and the panel provide for."""
+    """The number of ballots planned by the schedule and the panel."""
     scores: dict[str, Share]
     """The share of each side over all usable ballots."""
     flipped: bool = False
     """Flag of a model with different winners in different views."""
     on_flip: OnFlip | None = None
-    """The policy that was applied to a flipped verdict; None if it was not needed."""
+    """The policy applied to a flipped verdict; None if it was not needed."""
     effective_n: Annotated[float, Field(gt=0)] = 1.0
-    """The number of independent judges that the panel is worth; see `effective_n()`."""
+    """The number of independent judges equivalent to the panel; see `effective_n()`."""
     quotes: list[JudgeQuote] | None = Field(default=None, exclude_if=_is_none)
     """Statements picked from each side by a judge with letters; None (and not written) otherwise."""
 
     @property
     def saved(self) -> int:
-        """The number of calls that were skipped because they could not change the verdict."""
+        """The number of calls skipped because they could not change the verdict."""
         return self.planned - len(self.ballots)
 
 
@@ -203,11 +203,11 @@ def decide(
     A tied ballot counts in equal parts for the tied sides. Sums are exact, so the order of the ballots does not matter.
     Without a usable ballot all sides have equal shares.
 
-    By log-odds, what favours a slot cancels only in all orders together: a model of which one ballot is unusable is
-    left out. The ballots of one model are averaged, so that it counts once however often it was asked. Between two
-    sides the median of the models decides, so that no model outvotes two thirds of the others, however sure it is. The
-    winner is `min_log_odds` (None: `least_lead`) ahead of each other side; scores are probabilities, of how far a side
-    is behind the one that is furthest ahead of it.
+    By log-odds, a preference for a slot cancels only in all orders together: a model with an unusable ballot is left
+    out. The ballots of one model are averaged: it counts once however often it was asked. Between two sides the median
+    of the models decides, and no model outvotes two thirds of the others, however sure it is. The winner is
+    `min_log_odds` (None: `least_lead`) ahead of each other side; scores are probabilities, based on the distance of a
+    side from its strongest rival.
 
     >>> first = JudgeBallot(view=0, order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
     >>> second = JudgeBallot(view=1, order=["no", "yes"], scores={"yes": 0.5, "no": 0.5})
@@ -274,7 +274,7 @@ def is_settled(ballots: Sequence[JudgeBallot], *, remaining: int, sides: Sequenc
 
 
 def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
-    """Return the number of independent judges that `n` correlated ones are worth: n / (1 + (n - 1) correlation).
+    """Return the number of independent judges equivalent to `n` correlated ones: n / (1 + (n - 1) correlation).
 
     >>> effective_n(9), effective_n(9, 0), effective_n(9, 1)
     (2.0, 9.0, 1.0)
@@ -333,7 +333,7 @@ def _only(sides: Sequence[str]) -> str | None:
 
 
 def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
-    """Check whether a model's ballots of two views have different winners; within one view, that is noise."""
+    """Check whether a model's ballots of two views have different winners; within one view, a difference is noise."""
     winners: dict[str | None, dict[int, set[str | None]]] = {}  # by model and view
     for ballot in ballots:
         views = winners.setdefault(ballot.model, {})

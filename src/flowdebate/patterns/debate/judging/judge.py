@@ -108,15 +108,15 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     """Create the block `{name}-judge`: it picks one of `stances` as the winner, or None for a synthesis of several.
 
     The judge reads stances instead of names. With the `schedule` "single" it is asked once for a winner, with the
-    arguments of each round shuffled by `random` (None: from the run's seed, so that one seed always gives one order).
-    Otherwise it scores each side in every view, or names the letter of one, and all views are judged concurrently.
-    `answer_form` to `ask` are described in `JudgeOptions`; with none of them given but a schedule of several orders, a
-    model whose profile is concise names letters.
+    arguments of each round shuffled by `random` (None: from the run's seed, one seed always gives one order). Otherwise
+    it scores each side in every view, or names the letter of one, and all views are judged concurrently. `answer_form`
+    to `ask` are described in `JudgeOptions`; if only a schedule of several orders is set, a model with a concise
+    profile names letters.
 
     `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner that is not among `stances` is
     a `SchemaViolation`; of several ballots, an unusable one is left out unless all are. `anonymity` replaces names
-    inside arguments by aliases. With `sources`, the judge reads which quotes they contain. With the
-    `turn_order` "simultaneous", only arguments of later rounds are quoted as said afterwards.
+    inside arguments by aliases. With `sources`, the judge sees the verified quotes. With the `turn_order`
+    "simultaneous", only arguments of later rounds are quoted as said afterwards.
     """
     how = JudgeOptions(
         answer_form=answer_form,
@@ -152,7 +152,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
 
 
 def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Callable[P, Judge]]:
-    """Give a function the signature of `create_judge`, by which its options are checked and completed."""
+    """Give a function the signature of `create_judge`, used to check and complete its options."""
 
     def sign(function: Callable[..., Judge]) -> Callable[P, Judge]:
         function.__dict__["__signature__"] = signature(create_judge)
@@ -166,9 +166,9 @@ def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Call
 def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `create_judge`
     """Create the block `{name}-judge`, a panel: `create_judge` with a `panel` of models, each judging every view.
 
-    All models judge the same views, with "single" one shuffled view, and all ballots count. `quorum` is the number
-    of models that must answer (None: two); the panel goes on without a model whose provider fails.
-    `correlation` is the correlation of the models' errors, from which the verdict computes `effective_n`.
+    All models judge the same views, with "single" one shuffled view, and all ballots count. `quorum` is the number of
+    models that must answer (None: two); the panel continues without a model after a failure of its provider.
+    `correlation` is the correlation of the models' errors, used to compute the verdict's `effective_n`.
     """
     if not (panel := options.get("panel")):
         raise ConfigurationError(f"judge {options.get('name')!r}", "panel", panel, "at least one model")
@@ -304,9 +304,9 @@ class Judge(Block[Any, JudgedVerdict]):
         return (self._profile or profile_of(ctx.model(self._model))) == "concise"
 
     def _winner_cases(self, count: int, question: str, ctx: Context) -> list[JudgeInput]:
-        """Return the inputs of a judge that names a winner: the order that is read first, and its mirror.
+        """Return the inputs of a judge naming a winner: the first order, and its mirror.
 
-        Each round is shuffled by itself, so that no side has the first word in all of them.
+        Each round is shuffled separately: no side has the first word in all of them.
         """
         entries, cases = recent_entries(ctx), list[JudgeInput]()
         orders = orders_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
@@ -501,20 +501,23 @@ class BallotCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlippedBallots:
-    """Input of the person who decides a flipped verdict."""
+    """Input of the person deciding a flipped verdict."""
 
     subject: str
     ballots: Sequence[JudgeBallot]
 
 
 def read_blind(block: Block[Any, Any], anonymity: Anonymity | None) -> Block[Any, Any]:
-    """Hide from a person what is hidden from models: `block` shows stances for names, and aliases inside arguments."""
+    """Hide the same information from a person as from models.
+
+    `block` shows stances for names, and aliases inside arguments.
+    """
     blinded: Callable[[object], Block[Any, Any]] | None = getattr(block, "reading_blind", None)
     return block if blinded is None else blinded(recent_entries if anonymity is None else anonymity.entries)
 
 
 def _person(name: str, how: JudgeOptions, sides: Sequence[str], material: Material | None) -> Block[Any, Any]:
-    """Create the human who decides a flipped verdict."""
+    """Create the human to decide a flipped verdict."""
     from flowdebate.blocks.human.human import human
 
     def ballots_in_words(flipped: FlippedBallots) -> str:

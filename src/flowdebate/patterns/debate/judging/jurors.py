@@ -64,9 +64,9 @@ class JudgeTemplate(Template):
         f"from several of them.\n{_LAST}",
         uses("positions"),
     )
-    """The system message of a judge that names a winner."""
+    """The system message of a judge naming a winner."""
     scored: str = part(f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
-    """The system message of a judge that scores each position."""
+    """The system message of a judge scoring each position."""
     labelled: str = part(f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
     """Line for positions with labels."""
     turn: str = part(
@@ -79,7 +79,7 @@ class JudgeTemplate(Template):
         "You judge a debate by its facts. A fact counts if it matters for the question. Catchphrases, personal "
         "stories and changes of subject count for nothing."
     )
-    """The system message of a judge that answers with a letter."""
+    """The system message of a judge answering with a letter."""
     letter_turn: str = part(
         "Question: {question}\n\n{sides}\n\n"
         "Which side gave concrete facts that matter for the question? Answer {letters}.",
@@ -96,7 +96,7 @@ class JudgeTemplate(Template):
         "answered. Then say which position was argued best, and why. Write plain text without headings.",
         uses("positions"),
     )
-    """The system message of a judge that answers with a letter after its reasons."""
+    """The system message of a judge answering with a letter after its reasons."""
     rubric: str = part(
         "Give each position a score on each of these criteria, considering that criterion alone:\n{criteria}",
         uses("criteria", lines=("criteria",)),
@@ -113,12 +113,12 @@ JUDGE = JudgeTemplate()
 
 
 def render_judge_system(*, stances: Sequence[str], template: JudgeTemplate = JUDGE) -> str:
-    """Render the system message of a judge that names a winner."""
+    """Render the system message of a judge naming a winner."""
     return filled(template.system, positions=listed(*map(tag_text, dict.fromkeys(stances))))
 
 
 def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, reasons: bool = False) -> str:
-    """Render the system message of a judge that scores each position, or writes `reasons`, in the order of `view`."""
+    """Render the system message of a judge scoring each position, or writing `reasons`, in the order of `view`."""
     positions = map(tag_text, view.order)
     if view.labels is None:
         return filled(template.scored, positions=listed(*positions))
@@ -155,7 +155,7 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
 
 @lru_cache(maxsize=256)  # debates about the same sides share a few orders
 def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
-    """Build the schema of a judge that scores each side, or each by all `criteria`.
+    """Build the schema of a judge scoring each side, as a whole or by all `criteria`.
 
     `names` are in the order of the view.
     """
@@ -180,9 +180,9 @@ def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type
 
 
 def _scored_base(names: tuple[str, ...]) -> type[WireModel]:
-    """Return a base of answers with scores that reads a winner alone as all points for that side.
+    """Return a base of answers with scores; a winner without scores counts as all points for that side.
 
-    Models that were trained on other judges' prompts name a winner although they are asked for scores.
+    Models trained on other judges' prompts name a winner although they are asked for scores.
     """
 
     class Scored(WireModel):
@@ -223,7 +223,7 @@ class JudgeInput:
     model: str | None = None
     """The model of a panel; None for the judge's own."""
     reasons: str = ""
-    """The reasons that the model gave before it is asked for a letter."""
+    """The model's reasons, written before it is asked for a letter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,9 +243,9 @@ class JurorSetup:
     """The weights of a rubric."""
     transcript: Transcript
     options: FilledOptions
-    """Options of the blocks that ask the models."""
+    """Options of the blocks asking the models."""
     show: Callable[[str], str] = quoted
-    """Function that puts a text behind a label: `frame` if the texts are material instead of arguments."""
+    """Function to put a text behind a label: `frame` if the texts are material instead of arguments."""
 
     def of_panel(self, model: Model | str | None) -> JurorSetup:
         """Return the set-up with a model of a panel; None for the judge's own model."""
@@ -278,7 +278,7 @@ class JurorSetup:
 
 
 class Juror:
-    """One judging model that is asked for scores, or only for a winner."""
+    """One judging model, asked for scores or only for a winner."""
 
     def __init__(self, setup: JurorSetup, *, scored: bool, panel_model: Model | str | None = None) -> None:
         self._setup = setup.of_panel(panel_model)
@@ -288,7 +288,7 @@ class Juror:
 
     @property
     def block(self) -> Generator[Any]:
-        """The block that asks the model, with the sides in declared order."""
+        """The block asking the model, with the sides in declared order."""
         return self._generators(self._setup.sides)
 
     async def cast(self, case: JudgeInput, ctx: Context) -> JudgeBallot:
@@ -399,7 +399,7 @@ def listed_letters(letters: Sequence[str]) -> str:
 def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed: bool) -> tuple[JudgeView, ...]:
     """Give `views` letters in the order of the slots; crossed, each with each rotation of the letters.
 
-    Letters and slots that agree are one bias, which all orders together cancel.
+    If letters agree with slots, this is a single bias, and all orders together cancel it.
     """
     turns = range(len(letters) if crossed else 1)
     return tuple(
@@ -410,11 +410,11 @@ def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed:
 
 
 class LetterJuror:
-    """One judging model that is asked for a letter, whose log-probabilities are the ballot.
+    """One judging model, asked for a letter; the letter's log-probabilities are the ballot.
 
-    The arguments are grouped by side, under a letter and without their positions, of which a small model would judge in
-    place of the arguments. With `reasons`, the model reads the debate by rounds, with the positions, and writes its
-    reasons before it names the letter.
+    The arguments are grouped by side, under a letter and without their positions, or a small model would judge the
+    positions and not the arguments. With `reasons`, the model reads the debate by rounds, with the positions, and
+    writes its reasons before naming the letter.
     """
 
     def __init__(self, setup: JurorSetup, *, reasons: bool, panel_model: Model | str | None = None) -> None:
@@ -468,7 +468,7 @@ class LetterJuror:
         options: FilledOptions,
         resources: Mapping[str, Resource] | None = None,
     ) -> Generator[Any]:
-        """Create a block that asks for one of `choices`, without tools."""
+        """Create a block to ask for one of `choices`, without tools."""
         slots: FilledOptions = {**options, "tools": ()}  # no room for calls
         return generator(name=self._setup.name, prompt=system, user=user, choices=choices, resources=resources, **slots)
 

@@ -42,15 +42,15 @@ class JudgeOptions:
     """
 
     answer_form: Answer | None = None
-    """The form of its answers: "winner" (of one judge, in one order or in both), "scores", "letter", whose
-    log-probabilities are the ballot, or "letter_after_reasons". None: a letter with decided_by="log_odds", and for a
-    model whose profile is concise unless one of the options that follow asks for something else, or the schedule for a
+    """The form of the judge's answers: "winner" (of one judge, in one order or in both), "scores", "letter" (with its
+    log-probabilities as the ballot), or "letter_after_reasons". None: a letter with decided_by="log_odds", and for a
+    model with a concise profile unless one of the following options requires something else, or the schedule has a
     single order; scores where there are several ballots or labels; else a winner."""
     schedule: ScheduleLike | None = None
-    """The orders in which the judge is asked: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. None:
-    "cyclic" for letters, which show little but the slot in a single order; else "single"."""
+    """The orders of sides shown to the judge: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. None:
+    "cyclic" for letters, since a single order shows little but the slot; else "single"."""
     panel: Sequence[Model | str] = ()
-    """The models of a panel, each of which judges every view; empty for a single judge with its own model."""
+    """The models of a panel, each judging every view; empty for a single judge with its own model."""
     decided_by: DecidedBy | None = None
     """The decision rule: "mean" averages scores, "vote" counts the first choice of each ballot, "log_odds" takes the
     median of the models' mean log-odds of letters. None: "log_odds" for letters, else "mean"."""
@@ -61,8 +61,8 @@ class JudgeOptions:
     """Fit for judge and model with answer_form="letter", for instance by `fit_letters()`. None: the fit in
     docs/evidence.md for the default prompt and the weights of the model "local"; nothing for all others."""
     quotes: bool = True
-    """Flag to quote, with answer_form="letter", the statement of each side that the judge picks as its most concrete
-    one; a call of one token a side."""
+    """Flag to quote, with answer_form="letter", the most concrete statement of each side, as picked by the judge; a
+    call of one token a side."""
     on_flip: OnFlip = "average"
     """The policy if a model picks different winners in different views: "average" lets the mean decide, "abstain" and
     "tie" name no winner (with the mean's scores, or equal ones for sides that came first), "human" asks a person."""
@@ -73,17 +73,18 @@ class JudgeOptions:
     """Flag to ask the judge about each order with each rotation of the labels ("A", "B", … unless `labels` says
     otherwise): this multiplies the calls by the number of sides."""
     criteria: Mapping[str, float] | None = None
-    """A rubric: by which criteria each side is scored, and how much each counts. A ballot has the scores of each, and
-    the weighted mean decides. None: one score for all."""
+    """A rubric: the criteria for scoring each side, and their weights. A ballot has the scores of each, and the
+    weighted mean decides. None: one score for all."""
     curtail: bool = False
     """Flag to stop asking for ballots once no remaining one could change the winner."""
     quorum: int | None = None
-    """The number of models of a panel that must answer; None: two, or what the debate's `FailurePolicy` says."""
+    """The number of answers required from a panel's models; None: two, or the number in the debate's
+    `FailurePolicy`."""
     correlation: float | None = None
     """The correlation between the errors of a panel's models, from 0 to 1, for the effective n; `flowdebate eval audit`
     measures it. None: 0.4375, from a published panel of nine judges worth two."""
     ask: Ask | None = None
-    """Function that asks a person with on_flip="human", as in `human(ask=…)`; None suspends the run."""
+    """Function to ask a person with on_flip="human", as in `human(ask=…)`; None suspends the run."""
     model: Model | str | None = None
     """The model of one judge; None for the debate's. A panel has its own."""
     template: JudgeTemplate | None = None
@@ -181,7 +182,7 @@ class JudgeOptions:
 
     @property
     def form(self) -> Answer:
-        """The form of answers, for a model with a full profile if that decides."""
+        """The form of answers, for a model with a full profile if the profile decides."""
         if self.answer_form is not None:
             return self.answer_form
         if self.decided_by == "log_odds":
@@ -192,7 +193,7 @@ class JudgeOptions:
 
     @property
     def has_labels(self) -> bool:
-        """Whether views call the sides by labels."""
+        """True if views call the sides by labels."""
         return self.labels is not False or self.crossed_labels
 
     @property
@@ -202,7 +203,7 @@ class JudgeOptions:
 
     @property
     def is_open(self) -> bool:
-        """Whether the profile of the model decides on the form of answers."""
+        """True if the model's profile decides on the form of answers."""
         values = (self.answer_form, self.decided_by, self.template, self.tools, self.criteria)
         several = bool(self.panel) or self.has_labels or self.on_flip != "average" or self.curtail
         # letters show little but the slot in a single order; in several, they are what such a model judges best by

@@ -1,7 +1,7 @@
-"""Verdicts in words: the conclusion of a count, and the statements of the debate that it quotes.
+"""Verdicts in words: the conclusion of a count, and its quoted statements from the debate.
 
-The words are assembled from a verdict's data, so that they cannot contradict its winner. A statement is a sentence of
-the debate that a judge picked by letter, and so is verbatim by construction.
+The words are assembled from a verdict's data, and cannot contradict its winner. A statement is a sentence of the debate
+picked by a judge by letter, and so is verbatim by construction.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _TWO = 2  # sides, of which one has more than the other, and not most; or orders
 def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint: bool = False) -> JudgedVerdict:
     """Build the verdict of a count with `winner` ahead, or for nobody if `judging.on_flip` says so.
 
-    A tie has equal scores for the sides that a ballot put first; abstaining leaves the scores as they were counted. The
-    words are those of the ballot that is most clearly for the winner; without one, the reasons of all ballots. A judge
-    that answered with letters has written no words itself; with `hint`, they say that it is a small model.
+    A tie has equal scores for the sides put first by a ballot; abstaining leaves the counted scores unchanged. The
+    words come from the ballot most clearly for the winner; without one, the reasons of all ballots. A judge answering
+    with letters writes no words itself; with `hint`, the text mentions that it is a small model.
     """
     used = [ballot for ballot in judging.ballots if ballot.problem is None]
     if judging.on_flip == "tie":
@@ -93,7 +93,7 @@ def add_headline(verdict: str, winner: str | None, sides: Sequence[str]) -> str:
 
 
 def letter_verdict(winner: str | None, sides: int, *, usable: bool) -> str:
-    """Write the conclusion of a judge that answered with letters."""
+    """Write the conclusion of a judge answering with letters."""
     if winner is not None:
         return (
             f"The judge sides with: {_end(winner)} It gave the {'more' if sides <= _TWO else 'most'} concrete evidence."
@@ -142,7 +142,7 @@ def tell_lead(judging: Judging) -> str | None:
 
 
 def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
-    """Render the ballots for a person who has to decide between them, as text that cannot forge a line."""
+    """Render the ballots for a person to decide between them, as text unable to forge a line."""
     lines = []
     for number, ballot in enumerate(ballots, start=1):
         if ballot.problem is not None:
@@ -157,7 +157,7 @@ def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
 
 
 def _tell_reasons(ballot: JudgeBallot) -> str:
-    """Render the reasons of a ballot; if positions had labels, say which is which."""
+    """Render the reasons of a ballot; if positions had labels, explain the labels."""
     if ballot.labels is None:
         return ballot.reasoning
     called = "; ".join(f"{ballot.labels[side]}: {side}" for side in ballot.order)
@@ -217,8 +217,9 @@ def statements_of(
 ) -> list[Statement]:
     """List the sentences of `side` to choose a quote from, in order.
 
-    Those that quote one of the `sources` word for word, if there are any: a small model prefers a fluent invention.
-    Short ones only if there are no others; of more than there are letters, the last ones.
+    Statements quoting one of the `sources` word for word take precedence, since a small model prefers a fluent
+    invention. Short statements are used only if there are no others, and if there are more than letters, the last ones
+    are used.
     """
     every = [
         Statement(entry=index, text=sentence)

@@ -1,7 +1,7 @@
-"""Views of a transcript: the orders and labels in which a judge reads it, and their schedules; a reader's blind view.
+"""Views of a transcript: the orders and labels shown to a judge, and their schedules; a reader's blind view.
 
-A judge that favours a slot or a label favours a side if it sees one view. If every side has every slot once, it favours
-all sides equally, and the average of its scores is free of that bias.
+A judge favouring a slot or a label favours a side if it sees only one view. If every side has every slot once, it
+favours all sides equally, and the average of its scores is free of that bias.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FULL_AT_MOST = 4  # sides: five would need 120 calls
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeView:
-    """One order of the sides, with or without labels, in which a judge reads a transcript."""
+    """One order of the sides, with or without labels, for a judge to read a transcript."""
 
     order: tuple[str, ...]
     """The sides by slot: in each round the arguments of the first come first."""
@@ -47,7 +47,7 @@ class JudgeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The set of views that a judge is asked about, one call each.
+    """The set of views shown to a judge, in one call each.
 
     - "single": one random order.
     - "swap": one order and its reverse; enough for two sides.
@@ -166,7 +166,7 @@ def order_for_judge(
 def orders_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool = True, random: Random | None = None
 ) -> tuple[list[int], list[int]]:
-    """Return the order of `order_for_judge` and its mirror, in which each round is read from its other end.
+    """Return the order of `order_for_judge` and its mirror, with each round read from the other end.
 
     >>> orders_for_judge([])
     ([], [])
@@ -266,7 +266,7 @@ def apply_labels(entries: Sequence[DebateContributionEntry], view: JudgeView) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindTurn:
-    """A contribution, of a side that is known by its letter."""
+    """A contribution of a side, identified by its letter."""
 
     label: str
     text: str
@@ -283,16 +283,16 @@ class BlindRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindReading:
-    """A debate as a reader reads it who does not know who spoke."""
+    """A debate as seen by a reader without knowledge of the speakers."""
 
     question: str
     sides: tuple[tuple[str, str], ...]
-    """The letter and the stance of each side, in the order in which they are read."""
+    """The letter and the stance of each side, in reading order."""
     rounds: tuple[BlindRound, ...]
 
     @property
     def order(self) -> list[str]:
-        """The sides in the order in which they are read."""
+        """The sides in reading order."""
         return [stance for _, stance in self.sides]
 
     @classmethod
