@@ -1,4 +1,4 @@
-"""Audience of a debate: listeners who vote before and after it; the side that moved more of them wins."""
+"""Audience of a debate: listeners with a vote before and after it; the side convincing more of them wins."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
 
 
 class Audience(Block[Any, Any]):
-    """The vote of all listeners at once: before the debate (a tap), or after it, which gives the verdict."""
+    """The vote of all listeners at once: before the debate (a tap), or after it, for the verdict."""
 
     def __init__(
         self, loop: Loop[DebateOptions], listeners: Sequence[str], options: BlockOptions, *, after: bool

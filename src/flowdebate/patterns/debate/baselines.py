@@ -55,7 +55,7 @@ class BaselineOptions:
 
     @property
     def has_budget(self) -> bool:
-        """Whether one of the baselines may use as much as the debate did."""
+        """True if one of the baselines may use as much as the debate did."""
         return not BUDGETED.isdisjoint(read_baselines(self.names, location=type(self).__name__))
 
 
@@ -109,7 +109,7 @@ def render_baseline_turn(*, question: str, draft: Draft | None = None, template:
 
 
 class Draft(str):
-    """The position that an answer named, with its reasoning, which a revision reads."""
+    """The position named by an answer, with its reasoning for a revision to read."""
 
     __slots__ = ("reasoning",)
 
@@ -126,7 +126,7 @@ def direct_answer(
 ) -> Generator[Draft]:
     """Create the block `name`: it takes a question, or one with its draft, and returns the right position.
 
-    The positions are shown in this `order`. `options` are those of `generator`. It can name nothing but a position:
+    The positions are shown in this `order`. `options` are options of `generator`. Any answer other than a position is a
     `SchemaViolation`.
     """
 
@@ -190,20 +190,20 @@ def create_baselines(
     """Create the block `{name}-baselines`: it finds the right stance without a debate, in up to four ways.
 
     - "single": one call of the default model (`options["model"]`, None for `"intent/chat"`).
-    - "drafts": the vote of independent answers, one for each of `models`, which are those of the debaters (None
-      for the default); without `models`, one of the default model for each stance.
-    - "self_consistency": the vote of as many answers of the default model as the tokens pay for that the debate around
-      the block has used so far, 1 at least and `max_samples` at most. `equal` names something else than tokens:
-      "completion_tokens", "cost" (by the `prices` of the run's limits) or "calls". Where a server does not tell its
-      tokens, as many as the debate made calls.
-    - "revision": the same drafts, each revised by its own model, which reads nothing of the others, as often as the
-      same budget pays for; the vote of the last editions. What a debate does beyond it, arguments of others have done
+    - "drafts": the vote of independent answers, one for each of `models`, the debaters' models (None for the default);
+      without `models`, one of the default model for each stance.
+    - "self_consistency": the vote of several answers of the default model, as many as the tokens used by the
+      surrounding debate so far would pay for, between 1 and `max_samples`. `equal` selects another measure than tokens:
+      "completion_tokens", "cost" (by the `prices` of the run's limits) or "calls". If a server does not report its
+      tokens, the number of calls is used.
+    - "revision": the same drafts, each revised by its own model, without reading the others, as often as the same
+      budget pays for; the vote of the last editions. Any gain of a debate over it is due to the arguments of others
       (Bertalanič and Fortuna, arXiv 2605.00914).
 
     Each call sees the question and the positions, in an order drawn from the run's seed, and nothing else but, in a
-    revision, its own last answer. The other
-    `options` are those of the default blocks, so that baselines have the same tools, context and settings as debaters.
-    If a provider fails, or a limit of the run stops a call, its answer is left out of the vote, and the debate goes on.
+    revision, its own last answer. The other `options` are the options of the default blocks: baselines have the same
+    tools, context and settings as debaters. If a provider fails, or a limit of the run stops a call, its answer is left
+    out of the vote, and the debate goes on.
     """
     block_name = f"{name}-baselines"
     positions = tuple(dict.fromkeys(stances))
@@ -236,7 +236,7 @@ class _Vote:
 
 
 class Baselines(Block[Any, list[BaselineAnswer]]):
-    """Answers that took no debate; made by `create_baselines`."""
+    """Answers without a debate; made by `create_baselines`."""
 
     role: str | None = "baseline"
 
@@ -277,7 +277,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order([partial(self._answer, name, question, budget, total, ctx) for name in self._asked])
 
     def check_prices(self, ctx: Context) -> None:
-        """ConfigurationError if the cost is to be equal, and nobody can know it: what has it no price, or the sides."""
+        """Raise ConfigurationError if equal cost is required without known prices, or without known sides."""
         budget = ctx.run.budget
         if self._equal == "cost" and (
             budget is None
@@ -408,7 +408,7 @@ def _goes_on(error: BaseException) -> bool:
 
 
 def _room(budget: float | None, spent: float | None, calls: int, votes: int) -> int:
-    """Number of further answers that the budget pays for, judging by those so far; the first is always made."""
+    """Estimate the number of further answers within the budget from the answers so far; the first is always made."""
     if not votes:
         return 1
     if not budget or not spent:  # unknown to the server, or not counted: at equal calls
@@ -445,9 +445,9 @@ def with_baselines(
 ) -> Sequencer[Any, Any]:
     """Add baselines to `pattern`, a debate between `debaters`.
 
-    They are asked after its verdict, see `create_baselines`. They are in the raw output, `raw.baselines`; the output is
-    what the debate gives. A failed baseline leaves the verdict as it is. `options` are those of the default blocks:
-    give the debate's own.
+    They are asked after its verdict, see `create_baselines`. They are in the raw output, `raw.baselines`; the output
+    remains the debate's. A failed baseline leaves the verdict as it is. `options` are the options of the default
+    blocks: pass the debate's own.
 
     >>> from flowdebate import debate
     >>> from flowdebate.testing import FunctionModel

@@ -1,4 +1,4 @@
-"""Answer and cost of one debate beside those of its baselines."""
+"""Answer and cost of one debate beside its baselines' answers and costs."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class MethodAnswer(WireModel):
     cost: Annotated[float, Field(ge=0)] | None = None
     """Cost in the currency of the prices; None without prices."""
     votes: Annotated[int, Field(ge=0)] | None = None
-    """The answers that were counted; None for a debate."""
+    """The counted answers; None for a debate."""
 
     def credit(self, truth: str, *, sides: int = 2, undecided: Undecided = "lot") -> float:
         """Score the answer: 1 if it is right, 0 if it is wrong.
 
-        A tie, and an answer for none of `sides` positions, count by one rule: the chance that a lot among what it
-        leaves open is right; or, with undecided="wrong", 0.
+        A tie, and an answer for none of `sides` positions, count by one rule: the chance of a correct random draw among
+        the options left open; or, with undecided="wrong", 0.
 
         >>> open_, tied = MethodAnswer(answer=[]), MethodAnswer(answer=["a", "b"])
         >>> open_.credit("a"), tied.credit("a"), tied.credit("c"), open_.credit("a", undecided="wrong")
@@ -68,7 +68,7 @@ class BenefitItem(WireModel):
     sides: Annotated[int, Field(ge=2)] = 2
     """The number of positions."""
     failed: bool = False
-    """Flag of a debate without a verdict, after which no baseline was asked."""
+    """Flag of a debate without a verdict; no baseline was asked after it."""
     cluster: str | None = None
     """Group of questions with something in common, such as a topic; None for an independent question."""
 
@@ -84,9 +84,9 @@ def benefit_item(
     cost: float | None = None,
     cluster: str | None = None,
 ) -> BenefitItem:
-    """Pair a debate's answer with those of its `baselines`; calls, tokens and `cost` are the whole run's.
+    """Pair a debate's answer with the answers of its `baselines`; calls, tokens and `cost` are the whole run's.
 
-    The debate's own cost is the run's without that of the baselines. A baseline without a single vote is left out.
+    The debate's own cost is the run's cost without its baselines. A baseline without a single vote is left out.
     """
     winner = None if raw.verdict is None else raw.verdict.winner
     return BenefitItem(

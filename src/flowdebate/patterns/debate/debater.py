@@ -1,8 +1,8 @@
-"""Debater: a model that argues for a stance.
+"""Debater: a model arguing for a stance.
 
-Its prompt begins with what is the same for all turns (the system message, then the transcript, which only grows) and
-ends with what differs, so that a server can reuse what it read in the turn before. Whose turn it is and what to do
-are the last lines, since small models follow what they read last.
+Its prompt begins with the constant part of all turns (the system message, then the growing transcript) and ends with
+the variable part: a server can reuse its cache from the turn before. The speaker and the task are in the last lines,
+since small models follow the last text.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class DebaterTemplate(OpeningTemplate):
         "It is your turn in round {round} of {max_rounds}. The position you defend is [{stance}].",
         uses(*_TURN),
     )
-    """Line that gives the turn to a debater; `{others}` are the tags of the other positions."""
+    """Line to give a debater the turn; `{others}` are the tags of the other positions."""
     role: str = part("Your role: {role}", uses("role"))
     opening: str = part(
         "Nobody has argued yet. Open with your case: state your position and give the strongest reasons for it, with "
@@ -97,27 +97,27 @@ class DebaterTemplate(OpeningTemplate):
     phase: str = part("Current phase: {phase}", uses("phase"))
     """Stands before the task in a debate with phases."""
     aim: str = part("Your task in this phase: {aim}", uses("aim", *_TURN))
-    """The task in a phase that says what it is for."""
+    """The task in a phase with an aim."""
     question: str = part(
         "Ask the debater for [{to}] one question that tests the weakest point of their case: a fact that it rests on, "
         "a consequence that it overlooks, or a contradiction in it. Write only the question, in one or two sentences, "
         "and do not answer it.",
         uses(*_TURN, "to"),
     )
-    """The task of who asks in a cross-examination."""
+    """The task of the questioner in a cross-examination."""
     answer: str = part(
         "The debater for [{to}] asks you: {last}\n"
         "Answer this question directly first, and only then say what the answer means for your position. Do not ask a "
         "question in return.",
         uses(*_TURN, "to", "last"),
     )
-    """The task of who is asked."""
+    """The task of the debater answering in a cross-examination."""
     unsourced: str = part("")
     """Last line of a turn's message in a debate without sources."""
 
     @property
     def labelled(self) -> bool:
-        """Whether positions have letters, by which the transcript calls them: if `turn` says which is the debater's."""
+        """True if positions have letters in the transcript: if `turn` states the debater's letter."""
         return "{label}" in self.turn
 
 
@@ -163,7 +163,7 @@ def render_debater_system(
     length: str = LENGTH,
     template: DebaterTemplate = DEBATER,
 ) -> str:
-    """Write the rules, the question, the positions and the sources, which all turns of a debate share."""
+    """Write the rules, the question, the positions and the sources, common to all turns of a debate."""
     quotable = tuple((sources or {}).items())
     system = _render_system(template, question, tuple(stances), max_rounds, length, quotable)
     if not phases:
@@ -220,7 +220,7 @@ class Guidance:
     new_angle: str | None = None
     """The moderator's question."""
     reader: str | None = None
-    """The question of a reader, in a finished debate that goes on."""
+    """The question of a reader, in a continued debate."""
 
 
 NO_GUIDANCE = Guidance()
@@ -237,9 +237,9 @@ def render_debater_turn(
     transcript: str | None = None,
     template: DebaterTemplate = DEBATER,
 ) -> str:
-    """Write the message of a turn: the transcript so far, the guidance of the round, whose turn it is, and the task.
+    """Write the message of a turn: the transcript so far, the guidance of the round, the speaker, and the task.
 
-    `assignment` is what the turn is for in a debate with phases, `task` takes the place of the template's, and
+    `assignment` is the purpose of the turn in a debate with phases, `task` takes the place of the template's, and
     `transcript` is the text of `entries`, if it is known already. The messages of two turns of a debate begin alike, up
     to the end of the shorter transcript.
     """
@@ -287,7 +287,7 @@ def _render_task(
 def _render_assignment(
     identity: DebaterIdentity, assignment: DebateTurn, fields: Mapping[str, object], template: DebaterTemplate
 ) -> str:
-    """Write the task that a phase gives: the question or answer of a cross-examination, and the aim of the phase."""
+    """Write the task of a phase: the question or answer of a cross-examination, and the aim of the phase."""
     tasks: list[str] = []
     if (other := assignment.to_stance) is not None:
         labels = dict(labels_of(identity.positions)) if template.labelled else {}
@@ -300,13 +300,13 @@ def _render_assignment(
 
 
 def _describe_turn(identity: DebaterIdentity, round: int, template: DebaterTemplate) -> dict[str, object]:  # noqa: A002
-    """Return the fields that all tasks may use."""
+    """Return the fields available to all tasks."""
     return {**_describe_side(identity, labelled=template.labelled), "round": round}
 
 
 @lru_cache(maxsize=256)  # the same in all turns of a debater
 def _describe_side(identity: DebaterIdentity, *, labelled: bool) -> Mapping[str, object]:
-    """Return the fields that describe a debater's position and the others."""
+    """Return the fields describing a debater's position and the others."""
     stance = identity.stance
     labels = dict(labels_of(identity.positions) if labelled else ())
     other_sides = [f"[{tag_text(other)}]" for other in dict.fromkeys(identity.positions) if other != stance]
@@ -319,7 +319,7 @@ def _describe_side(identity: DebaterIdentity, *, labelled: bool) -> Mapping[str,
 
 
 class PhasedWording(RolePrompt[DebaterTemplate]):
-    """Template and length of a debater's prompts; the length is that of the phase, if it has one."""
+    """Template and length of a debater's prompts; the phase's length, if it has one, takes precedence."""
 
     def __init__(
         self, options: BlockOptions, *, template: DebaterTemplate | None, length: Length | None, location: str
@@ -343,7 +343,7 @@ class PhasedWording(RolePrompt[DebaterTemplate]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DebaterPrompt:
-    """The prompts of one debater, in the texts for the model that is asked."""
+    """The prompts of one debater, in the texts for the requested model."""
 
     wording: RolePrompt[DebaterTemplate]
     agent_name: str
@@ -429,12 +429,12 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
 ) -> Generator[str]:
     """Create the block `{name}-debater-{agent_name}`: it argues for `stance`, answers the other side, never concedes.
 
-    `stances` are those of all debaters, in declared order (default: its own alone); together with the question they
-    make a system message that is the same for all turns of all debaters; `sources` are part of it. `anonymity` replaces
-    names by aliases in its prompts (None: no names are hidden). An answer that ran out of room is cut at its last full
-    sentence. With the concise texts, a turn that copies more than 12 words in a row from an earlier one, or shares more
-    than 30% of its word pairs with it, is asked for once more, without the other sides' turns; the answer that copies
-    less is the turn.
+    `stances` are the stances of all debaters, in declared order (default: its own alone); together with the question
+    and the `sources` they make a common system message for all turns of all debaters. `anonymity` replaces names by
+    aliases in its prompts (None: no names are hidden). A truncated answer is cut at its last full sentence. With the
+    concise texts, a turn that copies more than 12 words in a row from an earlier one, or shares more than 30% of its
+    word pairs with it, is asked for once more, without the other sides' turns; the answer with less copied text becomes
+    the turn.
     """
     block_name = f"{name}-debater-{agent_name}"
     prompt = DebaterPrompt(

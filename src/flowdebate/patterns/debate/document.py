@@ -71,7 +71,7 @@ class DebateDocument(RoundsDocument):
 
     @property
     def last_calls(self) -> int:
-        """The synthesizer's and the judge's, who reads two sides in both orders unless a plan says otherwise."""
+        """Options of the synthesizer and the judge; by default, the judge reads two sides in both orders."""
         return 3 if len(self.debaters) == 2 else 2  # noqa: PLR2004 - sides
 
     def raw_speakers(self) -> list[Side]:
@@ -147,7 +147,7 @@ class DebateDocument(RoundsDocument):
 
 
 def reader_asks(question: str) -> Group:
-    """Show a reader's question, with which a finished debate continues."""
+    """Show a reader's question at the continuation of a finished debate."""
     return Group(label="A reader asks", text=question, opens=True)
 
 

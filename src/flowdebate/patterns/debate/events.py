@@ -19,7 +19,7 @@ class ModeratorDecided(BaseEvent):
     block: str
     """The moderator's block."""
     decision: DebateModeratorDecision
-    """The decision, with the round that it opened."""
+    """The decision, with its round."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class JudgeViewMade(BaseEvent):
     view: int = 0
     """The number of the view in the judge's schedule, from 0."""
     model: str | None = None
-    """The model of a panel of judges that is shown it; None for the judge's own."""
+    """The model of a panel of judges reading the view; None for the judge's own."""
 
 
 @dataclass(slots=True, kw_only=True)

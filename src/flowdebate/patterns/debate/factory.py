@@ -227,9 +227,9 @@ def raw_output(loop: Loop[DebateOptions], ctx: Context, status: RunStatus) -> De
 def _build_raw_output(
     loop: Loop[DebateOptions], judge: str, stances: Sequence[str], *, custom: bool, on_flip: OnFlip | None
 ) -> Handler[Any, DebateRawOutput]:
-    """Create a block that takes the judge's verdict, or `MISSING`, and publishes the raw output.
+    """Create a block to take the judge's verdict, or `MISSING`, and publish the raw output.
 
-    With `on_flip` the debate was mirrored: its verdict is that on both.
+    With `on_flip` the debate was mirrored: its verdict covers both.
     """
     sides = list(dict.fromkeys(stances))
 
@@ -267,8 +267,8 @@ def _build_raw_output(
 def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Context, *, block: str) -> DebateVerdict:
     """Check the verdict of an application's own judge.
 
-    Without ballots, and with one of `stances` as the winner, or none. A winner that is written in another Unicode form
-    is the stance that reads the same; any other is not counted.
+    Without ballots, and with one of `stances` as the winner, or none. A winner in another Unicode form counts as the
+    stance with the same text; any other is not counted.
     """
     plain = verdict.model_copy(update={"judging": None, "unknown_winner": None})  # only the library can know
     if verdict.winner is None or verdict.winner in stances:
@@ -282,7 +282,7 @@ def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Cont
 
 
 def _record_unheard(roster: Sequence[Debater], ctx: Context) -> None:
-    """Record the stances that nobody was asked to argue, such as those that a moderator never gave the floor."""
+    """Record the stances nobody was asked to argue, such as stances never given the floor by a moderator."""
     shown_up = {entry.stance for entry in entries_of(ctx)} | {loss.stance for loss in state_of(ctx, DebateState).losses}
     for debater in roster:
         if debater.stance not in shown_up:
@@ -328,7 +328,7 @@ OutT = TypeVar("OutT")
 
 
 class DebateKeywords(PatternKeywords, total=False):
-    """The options of `debate` that say nothing about the type of its output; their meaning is there."""
+    """The options of `debate` with no effect on the type of its output; see there for their meaning."""
 
     moderator: BlockLike | ModeratorOptions | bool | None
     transcript: Transcript | None
@@ -447,22 +447,22 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any, DebateRawOutput]:
-    """Build a debate, a block that argues a question and decides it: `await pattern.run("Should we ship?")`.
+    """Build a debate, a block to argue and decide a question: `await pattern.run("Should we ship?")`.
 
     In each round every debater speaks once; after `max_rounds`, or when `terminate_when(ctx)` is true, the judge reads
     the transcript and the synthesizer writes the output. `result.raw` is the `DebateRawOutput`.
 
     - `judge`, `moderator`, `synthesizer`: a block, a function of `(input, ctx)`, or the role's options. A judge may be
       a schedule ("swap"); `synthesizer=False` returns the `DebateRawOutput`.
-    - `model`: for all roles that name none.
+    - `model`: for all roles without a specific one.
     - `turn_order`: "declared", "rotated", "shuffled" or "simultaneous".
-    - `phases`, `format`: what the rounds are for, or a named format such as "oxford".
-    - `audience`: listeners who vote before and after, in place of a judge.
+    - `phases`, `format`: the purpose of each round, or a named format such as "oxford".
+    - `audience`: listeners with a vote before and after, in place of a judge.
     - `mirror`: hold it again with the speakers reversed.
     - `instructions`, `tools`, `uses`, `context`, `settings`, `prompts`: for all default blocks.
-    - `sources`: texts or paths that debaters may quote.
+    - `sources`: texts or paths for debaters to quote.
     - `baselines`: what to compare the debate with.
-    - `failures`: what a failed provider costs, and time limits of turns and rounds.
+    - `failures`: the reaction to a failed provider, and time limits of turns and rounds.
 
     Takes a str, `{"question": str}` or a `DebateInput`. Invalid options raise `ConfigurationError`.
 
@@ -548,7 +548,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _hide_names(loop: Loop[DebateOptions], judge: BlockLike | None, judging: JudgeOptions | None) -> Anonymity | None:
-    """Return the aliases of all that could give away the author of an argument; None where names are shown."""
+    """Return the aliases of all names hinting at the author of an argument; None where names are shown."""
     readers = [judge, *(debater.block for debater in loop.roster)]
     is_read = hasattr(judge, "reading_blind") or any(own_options(block) is not None for block in readers)
     if loop.prompts.hide_names is False or not is_read:  # by somebody whom the debate shows its transcript
@@ -571,7 +571,7 @@ def _assembled(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
 
 
 def warn_of_kin(location: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: ModelChoice) -> None:
-    """Warn of judges that were chosen, and are of the family of a debater."""
+    """Warn about configured judges from the model family of a debater."""
     from flowdebate.chassis.anonymity.names import kin_among
 
     default = of_intent(model, "chat")
@@ -594,7 +594,7 @@ def warn_of_kin(location: str, judges: Sequence[Model | str], roster: Sequence[D
 def warn_of_named_judge(
     location: str, roster: Sequence[Debater], *, model: ModelChoice, judge: Model | str | None
 ) -> None:
-    """Warn of a default judge that is shown names and shares a model with a debater."""
+    """Warn about a default judge with a debater's model if names are shown to it."""
     default, judges = of_intent(model, "chat"), judge or of_intent(model, "synthesize")
     same = [member.name for member in roster if member.block is None and (member.model or default) == judges]
     if same:

@@ -37,7 +37,7 @@ class Format:
     roles: Sequence[str] = ()
     """The role of each member without one of its own, by its place."""
     audience: Sequence[str] = ()
-    """Listeners who vote before and after a debate, and so decide it."""
+    """Listeners with a vote before and after a debate, to decide it."""
     anonymous: str = ""
     """Common name of members, used with a number instead of their own names; empty to keep their names."""
     instructions: str | None = None
