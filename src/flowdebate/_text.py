@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 __all__ = ("add_note", "cut", "error_text", "is_deeper", "listed", "pickles", "problems_of", "shown")
 
 _LONGEST_VALUE, _LONGEST_LIST, _LONGEST_KEY = 200, 1_500, 60
-"""Characters that an error message shows of a foreign value, of a list of problems, and of a key in a field's path."""
+"""Maximum characters in an error message for a foreign value, a list of problems, and a key in a field's path."""
 _DEEPEST_VALUE = 100
-"""Levels of a value that is shown as its own `repr` writes it; a deeper one is shown without its depths."""
+"""Maximum levels of a value shown by its own `repr`; a deeper one is shown without its depths."""
 
 
 def shown(value: object) -> str:
-    """`value` as an error message shows it: its `repr`, on one line, cut to a readable length.
+    """Render `value` for an error message: its `repr`, on one line, cut to a readable length.
 
     >>> shown("x" * 500)[-9:]
     'xx… (500)'
@@ -71,7 +71,7 @@ _LEFT_OUT = (
 
 
 def requirement(allowed: str, got: object) -> str:
-    """Say what is wrong with a value, after the name of its option; `allowed` is what it may be.
+    """Say what is wrong with a value, after the name of its option; `allowed` describes valid values.
 
     >>> requirement("an int >= 1", -1), requirement("an int >= 1", "x"), requirement("a number > 0", None)
     ('must be at least 1', 'must be a whole number, at least 1', 'is required: a number, more than 0')
@@ -97,7 +97,7 @@ def requirement(allowed: str, got: object) -> str:
 
 
 def suggestion(allowed: str, got: object) -> str:
-    """Return a question about the one of the `allowed` words that was meant; "" where none was.
+    """Return a question about the most likely of the `allowed` words; "" without a match.
 
     >>> suggestion("'fail' or 'skip'", "fial"), suggestion("one of debate, council", "debte")
     ('Did you mean fail?', 'Did you mean debate?')
@@ -109,14 +109,14 @@ def suggestion(allowed: str, got: object) -> str:
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Whether lists and objects are nested more than `levels` deep, found without recursion.
+    """Check that lists and objects are nested more than `levels` deep, without recursion.
 
-    Recursion's own limit is no guard: finalizers that happen to run close to it fail.
+    Recursion's own limit is no guard: finalizers running close to it fail.
 
     >>> is_deeper({"a": [[]]}, 2), is_deeper({"a": [[]]}, 3)
     (True, False)
 
-    A value that holds itself is deeper than any number of levels.
+    A self-containing value is deeper than any number of levels.
     """
     level = [value]
     for _ in range(levels):
@@ -133,7 +133,7 @@ def is_deeper(value: object, levels: int) -> bool:
 
 
 def error_text(error: BaseException) -> str:
-    """The type and message of `error`, for messages and events; its own `__str__` may raise.
+    """Return the type and message of `error`, for messages and events; its own `__str__` may raise.
 
     >>> error_text(ValueError("no such side"))
     'ValueError: no such side'
@@ -146,18 +146,18 @@ def error_text(error: BaseException) -> str:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """`error.add_note`, for errors of the application, which may be frozen or refuse it in other ways."""
+    """Add a note to an error of the application, even if it is frozen or refuses `error.add_note`."""
     with suppress(Exception):
         error.add_note(note)
 
 
 def cut(text: str, longest: int) -> str:
-    """`text` in at most `longest` characters."""
+    """Cut `text` to at most `longest` characters."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def pickles(value: object) -> bool:
-    """Whether `value` can be pickled."""
+    """Check that `value` can be pickled."""
     import pickle
 
     try:
@@ -168,7 +168,7 @@ def pickles(value: object) -> bool:
 
 
 def listed(problems: Iterable[tuple[str, str]]) -> str:
-    """`problems` on one printable line of readable length: a model can invent any number of fields, of any name."""
+    """List `problems` on one printable line of readable length: a model can invent any number of fields and names."""
     text = "; ".join(f"`{field}` {problem}" if field else problem for field, problem in problems)
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -176,7 +176,7 @@ def listed(problems: Iterable[tuple[str, str]]) -> str:
 
 
 def problems_of(error: ValidationError, *, got: bool = True) -> list[tuple[str, str]]:
-    """The `(field, what is wrong)` pairs of a pydantic `ValidationError`; with `got`, each shows what was given."""
+    """Return the `(field, problem)` pairs of a pydantic `ValidationError`; with `got`, each shows the invalid value."""
     problems = []
     for item in error.errors(include_url=False, include_context=False):
         path = ".".join(cut(str(part), _LONGEST_KEY) for part in item["loc"])  # a model can invent keys of any length
@@ -223,7 +223,7 @@ _KEYS = (
 
 
 def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return the choice that `word` is most like; None if it is like none of them.
+    """Return the choice most similar to `word`; None if no choice is similar.
 
     >>> nearest("rounds", ["max_rounds", "model"])
     'max_rounds'
@@ -234,7 +234,7 @@ def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str | 
 
 
 def did_you_mean(word: str, choices: Iterable[str], *, form: str = "{}", cutoff: float = 0.6) -> str:
-    """Return a question about the choice that `word` is most like; "" if it is like none of them.
+    """Return a question about the choice most similar to `word`; "" if no choice is similar.
 
     >>> did_you_mean("debte", ["council", "debate"])
     'Did you mean debate?'
@@ -244,7 +244,7 @@ def did_you_mean(word: str, choices: Iterable[str], *, form: str = "{}", cutoff:
 
 
 def counted(number: int, one: str) -> str:
-    """A number with its noun.
+    """Format a number with its noun.
 
     >>> counted(1, "ballot"), counted(1200, "ballot")
     ('1 ballot', '1,200 ballots')
@@ -253,7 +253,7 @@ def counted(number: int, one: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    r"""`text` as valid Unicode without NUL: lone surrogates become U+FFFD, split pairs become their character.
+    r"""Convert `text` to valid Unicode without NUL: lone surrogates become U+FFFD, split pairs become their character.
 
     >>> clean_text("a\ud800b\x00c")
     'a\ufffdbc'
@@ -278,13 +278,13 @@ class CutOff(str):
 
 
 class Trimmed(str):
-    """Text of a model that was cut on purpose to the number of whole sentences that it was asked for."""
+    """Text of a model, cut on purpose to the requested number of whole sentences."""
 
     __slots__ = ()
 
 
 def is_blank(text: str) -> bool:
-    r"""Whether `text` is empty, or only white space and characters that are invisible by themselves.
+    r"""Check that `text` is empty, or only white space and characters invisible by themselves.
 
     >>> is_blank(" \u200b\u3164\n"), is_blank("\x08"), is_blank("."), is_blank("")
     (True, True, False, True)
@@ -295,7 +295,7 @@ def is_blank(text: str) -> bool:
 
 
 def is_unseen(char: str) -> bool:
-    """Whether `char` is invisible by itself: a control or format character, a filler, a variation selector."""
+    """Check that `char` is invisible by itself: a control or format character, a filler, a variation selector."""
     return category(char) in {"Cf", "Cc"} or char == "\u2800" or _UNSEEN.match(char) is not None
 
 
@@ -316,7 +316,7 @@ def clean_data(value: Any) -> Any:  # noqa: ANN401 - plain data of any shape
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """`text` without `secrets`.
+    """Remove `secrets` from `text`.
 
     >>> redact("the key is hunter2", ["hunter2"])
     'the key is [redacted]'
@@ -328,7 +328,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def without_keys(text: str) -> str:
-    """`text` without anything that looks like a key.
+    """Remove everything similar to a key from `text`.
 
     >>> without_keys("bad key sk-abcdef123456")
     'bad key [redacted]'
@@ -337,7 +337,7 @@ def without_keys(text: str) -> str:
 
 
 def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
-    r"""A server's own `text` as an error may show it: no keys, one printable line, at most 500 characters.
+    r"""Format a server's own `text` for an error: no keys, one printable line, at most 500 characters.
 
     >>> one_line("bad key sk-abcdef123456\x1b[2J")
     'bad key [redacted]\\x1b[2J'
@@ -379,7 +379,7 @@ _SAME = (
 
 
 def _is_accent(char: str) -> bool:
-    """Whether `char` is an accent, or a vowel sign that Hebrew and Arabic seldom write."""
+    """Check that `char` is an accent, or a vowel sign that Hebrew and Arabic seldom write."""
     kind = combining(char)
     return 10 <= kind <= 35 or kind >= 200  # noqa: PLR2004 - canonical combining classes
 
@@ -407,7 +407,7 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
 def fold(text: str) -> str:
-    r"""`text` in lower case, in compatibility form (NFKC), without accents and invisible characters.
+    r"""Fold `text`: lower case, compatibility form (NFKC), without accents and invisible characters.
 
     >>> fold("\uff2ao\u200bsé’s")
     "jose's"
@@ -416,12 +416,12 @@ def fold(text: str) -> str:
 
 
 def origins(text: str) -> list[int] | None:
-    """The place in `text` of each character of `fold(text)`; None if no place changes."""
+    """Return the index in `text` of each character of `fold(text)`; None if no index changes."""
     return None if text.isascii() else [place for place, char in enumerate(text) for _ in _FOLDS[ord(char)]]
 
 
 def with_accents(text: str, end: int) -> int:
-    """The end of a span that ends at `end`, including the combining accents that follow."""
+    """Extend a span with the given `end` to include the following combining accents."""
     while end < len(text) and _is_accent(text[end]):
         end += 1
     return end

@@ -85,7 +85,7 @@ __all__ = (
 
 
 def _restored(kind: type[FlowDebateError], args: tuple[object, ...]) -> FlowDebateError:
-    """A pickled error without its facts, which pickle sets afterwards."""
+    """Restore a pickled error without its facts; pickle sets them afterwards."""
     error = kind.__new__(kind)
     error.args = args
     return error
@@ -99,10 +99,11 @@ class FlowDebateError(Exception):
     """Base class: `except FlowDebateError` catches everything that the library itself raises."""
 
     run: Any = None  # a RunView, of a layer that imports this one
-    """The run that it ended, with its transcript, events and raw output so far (a `RunView`); None outside of one."""
+    """View of the run ended by it, with its transcript, events and raw output so far (a `RunView`); None outside of
+    one."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle any error: a fact that cannot be pickled becomes its text, and such a `run` becomes None."""
+        """Pickle any error: an unpicklable fact becomes its text, and such a `run` becomes None."""
         facts, run = vars(self).copy(), self.run
         try:
             self.run = None  # a run may refer to the error that ended it
@@ -140,7 +141,7 @@ class ConfigurationError(FlowDebateError, ValueError):
 
     @property
     def problem(self) -> str:
-        """What is wrong with the field: a sentence without its subject."""
+        """Problem of the field: a sentence without its subject."""
         return requirement(_QUOTED.sub(r"\1", self.allowed) if self._is_typed else self.allowed, self.got)
 
     @property
@@ -157,7 +158,7 @@ class ConfigurationError(FlowDebateError, ValueError):
 
 
 _TYPED = re.compile(r"^(?:command line|options|the stored run|start_debate)$|^(?:POST|PATCH) |\.(?:toml|json)$")
-"""Locations of values that a person typed, in which nothing is shown as Python writes it."""
+"""Locations of values typed by a person; nothing there is shown as Python writes it."""
 _QUOTED = re.compile(r"'([\w-]+)'")
 
 
@@ -212,15 +213,16 @@ class _Asker(TypedDict, total=False):
 class ModelError(FlowDebateError):
     """A model could not be called, or gave no usable answer.
 
-    `model` is the model and `block` the block that asked it; None where that is not known.
+    `model` is the model and `block` the asking block; None if unknown.
     """
 
     transient: bool = False
-    """Whether another attempt, later or with the reason, may succeed; a `Retry` repeats only such calls."""
+    """True if another attempt, later or with the reason, may succeed; a `Retry` repeats only such calls."""
     retry_after: float | None = None
-    """Seconds that the endpoint asks to wait; None where it did not say."""
+    """Waiting time in seconds requested by the endpoint; None if it did not say."""
     providers_fault: bool = True
-    """Whether a debate may continue without this answer; False for what the application or its tests must fix."""
+    """True if a debate may continue without this answer; False for errors to be fixed in the application or its tests.
+    """
 
     def __init__(
         self, message: str, *, model: str | None = None, block: str | None = None, transient: bool | None = None
@@ -267,7 +269,7 @@ class RequestRejected(ModelError):
     """
 
     certain: bool = True
-    """Whether it is clear what was refused; False where another form of the request may be accepted."""
+    """True if the refused part is clear; False if another form of the request may be accepted."""
     words: str = ""
     """All words of the refusal, with its codes and parameters, in lower case."""
 
@@ -484,7 +486,7 @@ class OutputError(FlowDebateError):
 class RosterError(OutputError):
     """A moderator or a speaker named somebody who cannot speak next; `available` is in declared order.
 
-    `field` is where the name stood. `problem` says what is wrong with it, where it is not that nobody has it.
+    `field` is the location of the name. `problem` says what is wrong with it, unless nobody has this name.
     """
 
     def __init__(
@@ -532,9 +534,9 @@ class LimitReached(FlowDebateError):
 
 
 class BudgetReached(LimitReached):
-    """A budget of several runs is used up, such as that of all runs of a service. `budget` says which one.
+    """A budget of several runs is used up, such as a service's budget for all its runs. `budget` names it.
 
-    That of an owner's day is empty again at `until`, in seconds since the epoch; None for one that is not.
+    An owner's daily budget is empty again at `until`, in seconds since the epoch; None for other budgets.
 
     >>> str(BudgetReached("calls", limit=1000, used=1000))
     'the budget of all runs is reached: 1,000 of 1,000 calls used'
@@ -558,7 +560,7 @@ class BudgetReached(LimitReached):
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds until the budget is empty again; None for one that stays used up."""
+        """Seconds until the budget is empty again; None for a permanently exhausted one."""
         return None if self.until is None else max(0.0, self.until - time.time())
 
 
@@ -620,8 +622,8 @@ class LoopLimitExceeded(FlowDebateError):
 class PromiseBroken(FlowDebateError, AssertionError):
     """`check_debate` or `check_pattern` has found that a pattern breaks a promise of the library.
 
-    `example` is the smallest one that was found, None if the promise is about all of them; `reproduce` is the call
-    that repeats the check.
+    `example` is the smallest failing one, None if the promise is about all of them; `reproduce` is the call to repeat
+    the check.
     """
 
     def __init__(self, promise: str, meaning: str, problem: str, *, example: object = None, reproduce: str) -> None:
@@ -635,7 +637,7 @@ class PromiseBroken(FlowDebateError, AssertionError):
 
 
 class ViewError(FlowDebateError):
-    """A text that was to be parsed as a rendered transcript, but that no renderer can have written."""
+    """A text that no renderer can have written, parsed as a rendered transcript."""
 
     def __init__(self, got: str, expected: str) -> None:
         self.got = got
@@ -644,7 +646,7 @@ class ViewError(FlowDebateError):
 
 
 class BadFile(FlowDebateError):
-    """A file that the user named cannot be used: it is missing, too large, or not what it should be.
+    """A file named by the user cannot be used: it is missing, too large, or of a wrong kind.
 
     >>> str(BadFile("debate.toml", "is larger than 1 MB"))
     'debate.toml: is larger than 1 MB'
@@ -673,7 +675,7 @@ class StoreError(FlowDebateError):
 
 
 class StoreLost(StoreError):
-    """What the store recorded may be lost: its file was deleted, moved or replaced, or its disk failed."""
+    """The store's records may be lost: its file was deleted, moved or replaced, or its disk failed."""
 
 
 class RunNotFound(StoreError):
@@ -701,7 +703,7 @@ class RunConflict(StoreError):
 
 
 class RunChanged(StoreError):
-    """The run was started with other options; `differences` are the lines that differ, by what they belong to."""
+    """The run was started with other options; `differences` are the differing lines, by their owner."""
 
     def __init__(self, store: str, run_id: str, differences: Mapping[str, Sequence[str]]) -> None:
         self.run_id = run_id
@@ -726,7 +728,7 @@ class RunUncertain(StoreError):
 
 
 class JournalMismatch(StoreError):
-    """The step `key` makes another request than the one that was recorded under its key."""
+    """The step `key` makes another request than the recorded one under its key."""
 
     def __init__(self, store: str, run_id: str, key: str, problem: str) -> None:
         self.run_id = run_id

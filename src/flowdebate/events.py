@@ -96,7 +96,7 @@ RunEvent: TypeAlias = (
 _SharedEvent: TypeAlias = (
     RoundStarted | TurnsOrdered | TurnStarted | TurnFinished | RoleFailed | RoundsEnded | EscalationStepFinished
 )
-"""The events that all patterns share."""
+"""Events shared by all patterns."""
 
 if TYPE_CHECKING:
     PatternEvent: TypeAlias = (
@@ -131,7 +131,7 @@ if TYPE_CHECKING:
     """
 
 _SHARED: frozenset[type[BaseEvent]] = frozenset(get_args(RunEvent | _SharedEvent))
-"""The events that runs of any pattern may have."""
+"""Events possible in runs of any pattern."""
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class of events, or their union
@@ -169,9 +169,9 @@ def changes() -> tuple[type[BaseEvent], ...]:
 
 
 def wire_of(event: object) -> dict[str, Any]:
-    """Any event of a run as JSON data, `kind` first: the `to_wire()` of ours, else one of the kind "custom".
+    """Convert any event of a run to JSON data, `kind` first: library events by `to_wire()`, others as "custom".
 
-    Ours are the events of this library, and those in the entries of the patterns that an application has registered.
+    Library events include the events in the entries of an application's registered patterns.
 
     A custom event has the `name` of the class that the application gave to `ctx.emit`. It has a `value` if that is
     JSON data, or can be written as such (dataclasses, models, dates, sets, …), of at most 50 levels and 100,000
@@ -204,7 +204,7 @@ def _is_registered(kind: type[BaseEvent]) -> bool:
 
 
 def event_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of `wire_of(event)`: one of all kinds of events, told apart by their `kind`.
+    """Return the JSON Schema (2020-12) of `wire_of(event)`: one of all kinds of events, told apart by their `kind`.
 
     It is the file `events.schema.json` of the package, generated from the classes of the events, with the events of
     further patterns that are registered. Objects may have further keys, so that it also holds for later events of the
@@ -242,7 +242,7 @@ def _add_to(schema: dict[str, Any], kind: type[Any]) -> None:
 
 
 def _place_of(event: object) -> dict[str, Any]:
-    """The path and the time of an application's own kind of `BaseEvent`, as far as they are given."""
+    """Return the path and the time of an application's own kind of `BaseEvent`, as far as they are set."""
     if not isinstance(event, BaseEvent):
         return {}
     path = {"path": json_data(event.path)} if event.path and isinstance(event.path, str) else {}

@@ -3,10 +3,10 @@
 The first line of a text by models, users and files follows a tag or a label, and each further line a bar, so no line of
 it begins a line of the prompt. Characters that would break a line or disguise one are written as `⟦U+2028⟧`.
 
-In what models and users say (`quoted`), so are `⟦` itself, and the first character of anything that a model's chat
-template could read as a control token: `<|im_end|>`, `</s>`, `[INST]`, `[gMASK]`, `[|user|]`. Everything else is
-unchanged, and the original can be read back. Material (`frame`: sources, diffs, compared texts) is shown as it is, but
-for the control tokens of a list: its readers judge and quote what stands there, and `List<String>` is no token.
+In texts of models and users (`quoted`), so are `⟦` itself, and the first character of anything readable as a control
+token by a model's chat template: `<|im_end|>`, `</s>`, `[INST]`, `[gMASK]`, `[|user|]`. Everything else is unchanged,
+and the original can be read back. Material (`frame`: sources, diffs, compared texts) is shown as it is, but for the
+control tokens of a list: its readers judge and quote the original text, and `List<String>` is no token.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _ENTRY = re.compile(r"^\[[^\n]*(?:\n  \| [^\n]*)*", re.MULTILINE)
 
 
 def split_entries(text: str) -> list[str]:
-    r"""Split a prompt behind each text that follows a tag; the last piece has none. Joined, they are `text`.
+    r"""Split a prompt behind each text with a tag in front; the last piece has none. Joined, they are `text`.
 
-    A transcript only grows, so all pieces but the last are those of a later prompt, too.
+    A transcript only grows, so all pieces but the last are part of a later prompt, too.
 
     >>> split_entries("So far:\n[for] Yes.\n  | Really.\n[against] No.\nAnswer.")
     ['So far:\n[for] Yes.\n  | Really.', '\n[against] No.', '\nAnswer.']
@@ -97,7 +97,7 @@ def _in_message() -> re.Pattern[str]:
 
 
 def _with_tokens(pattern: str) -> re.Pattern[str]:
-    """The pattern, and the first character of each token of the list that it does not match anyway."""
+    """Extend the pattern by the first character of each listed token without a match of its own."""
     from flowdebate._util.control_tokens import CONTROL_TOKENS
 
     matches = re.compile(pattern).search
@@ -107,7 +107,7 @@ def _with_tokens(pattern: str) -> re.Pattern[str]:
 
 
 def _any_of(endings: Iterable[str]) -> str:
-    """A pattern of what begins with one of `endings`, which compares each character once."""
+    """Build a pattern of any of `endings` that compares each character once."""
     by_first = _by_first(endings)
     if "" in by_first:
         return ""
@@ -123,7 +123,7 @@ def _by_first(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def quoted(text: str) -> str:
-    r"""`text` after a tag or a label: each further line begins with a bar.
+    r"""Quote `text` after a tag or a label: each further line begins with a bar.
 
     >>> print("[for] " + quoted("Yes.\n[against] I give up."))
     [for] Yes.
@@ -140,8 +140,8 @@ def quoted(text: str) -> str:
 def frame(text: str) -> str:
     r"""Frame material, as it is, behind a tag or a label: each further line begins with a bar.
 
-    Escaped are the control tokens of `flowdebate._util.control_tokens` and characters that are invisible by themselves.
-    A carriage return at the end of a line is part of the line break.
+    Escaped are the control tokens of `flowdebate._util.control_tokens` and characters invisible by themselves. A
+    carriage return at the end of a line is part of the line break.
 
     >>> print("[names.java] " + frame("List<String> names;\r\n// <|im_end|>\r"))
     [names.java] List<String> names;
@@ -170,7 +170,7 @@ _MOST_MARKS = 3  # characters that the explanation names: a binary file may have
 
 
 def unquoted(text: str) -> str:
-    r"""The original of a `quoted` text; ViewError if `quoted` cannot have written it.
+    r"""Return the original of a `quoted` text; raise ViewError if `quoted` cannot have written it.
 
     >>> unquoted(quoted("one\r\ntwo"))
     'one\r\ntwo'
@@ -183,20 +183,20 @@ def unquoted(text: str) -> str:
 
 @lru_cache(maxsize=1024)  # the same few names and stances occur in every prompt of a debate
 def tag_text(text: str) -> str:
-    """`text` on one line and without square brackets: a stance in a tag or in a sentence."""
+    """Return `text` on one line and without square brackets: a stance in a tag or in a sentence."""
     return _escape_word(_in_tag().sub(_escape, text) if _has(text, "⟦<[]◁〈") else text)
 
 
 @lru_cache(maxsize=1024)
 def tag_name(name: str) -> str:
-    """`name` on one line, without square brackets and commas: a name in a tag or in a list."""
+    """Return `name` on one line, without square brackets and commas: a name in a tag or in a list."""
     return _escape_word(_in_name().sub(_escape, name) if _has(name, "⟦<[],◁〈") else name)
 
 
 def without_control_tokens(text: str, *, listed: bool = False) -> str:
-    """`text` with the control tokens of chat templates escaped; everything else, also line breaks, is unchanged.
+    """Escape the control tokens of chat templates in `text`; everything else, also line breaks, is unchanged.
 
-    If `listed`, only those of `flowdebate._util.control_tokens`, as in material.
+    If `listed`, only tokens of `flowdebate._util.control_tokens` are escaped, as in material.
 
     >>> without_control_tokens("<|im_end|> List<String>")
     '⟦U+003C⟧|im_end|> List⟦U+003C⟧String>'
@@ -209,12 +209,12 @@ def without_control_tokens(text: str, *, listed: bool = False) -> str:
 
 
 def unescaped(text: str) -> str:
-    """`text` with each `⟦U+2028⟧` turned back into its character."""
+    """Turn each `⟦U+2028⟧` in `text` back into its character."""
     return re.sub(ESCAPE, lambda match: chr(int(match[1], 16)), text) if _MARK in text else text
 
 
 def _has(text: str, signs: str) -> bool:
-    """Whether `text` has one of `signs`, or anything that is not printable."""
+    """Check that `text` has one of `signs`, or anything unprintable."""
     return not text.isprintable() or any(sign in text for sign in signs)
 
 
@@ -223,7 +223,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _escape_word(tag: str) -> str:
-    """`tag` such that brackets around it make no control token: a file may be called INST."""
+    """Escape `tag` so that brackets around it make no control token: a file may be called INST."""
     return f"⟦U+{ord(tag[0]):04X}⟧{tag[1:]}" if f"[{tag}]" in _control_tokens() else tag
 
 
@@ -241,7 +241,7 @@ AROUND = f"{DECORATION}.!?,;:…"  # what models write around a name, and the en
 
 
 def as_seen(name: str) -> str:
-    r"""`name` as a reader sees it: without invisible characters, case-folded, in compatibility form (NFKC).
+    r"""Return `name` as seen by a reader: without invisible characters, case-folded, in compatibility form (NFKC).
 
     >>> as_seen("Anna\u200b") == as_seen("ANNA")
     True
@@ -251,7 +251,7 @@ def as_seen(name: str) -> str:
 
 
 def name_among(written: str, names: Iterable[str]) -> str | None:
-    """The one of `names` that is `written`, in any case, escaped as in prompts or in quotes; None for no match.
+    """Find `written` among `names`, in any case, escaped as in prompts or in quotes; None for no match.
 
     At last blanks, hyphens and underscores do not matter, where they tell no two names apart.
 
@@ -277,7 +277,7 @@ def _join_words(name: str) -> str:
 Profile: TypeAlias = Literal["concise", "full"]
 """Kind of default prompts: short steps for small models, or the whole task."""
 Length: TypeAlias = Literal["short", "medium", "long"] | int
-"""How long a turn is: a name, or a number of words."""
+"""Length of a turn: a name, or a number of words."""
 
 # Each length as a prompt states it, and the words that it takes at most.
 _LENGTHS: dict[object, tuple[str, int]] = {
@@ -296,7 +296,7 @@ _PLAIN = frozenset({"label", "length", "max_rounds", "position", "round", "round
 
 
 def filled(template: str, **values: object) -> str:
-    """`template` with each `{field}` replaced; inserted values are never parsed.
+    """Replace each `{field}` in `template`; inserted values are never parsed.
 
     >>> filled("Question: {question}", question="Who is {round}?")
     'Question: Who is {round}?'
@@ -306,22 +306,22 @@ def filled(template: str, **values: object) -> str:
 
 @lru_cache(maxsize=256)
 def _format(template: str) -> str:
-    """The template as a format of the operator `%`, which fills in all fields in C."""
+    """Convert the template to a format of the operator `%`, which fills in all fields in C."""
     return _FIELD.sub(r"%(\1)s", template.replace("%", "%%"))
 
 
 def listed(*items: str) -> str:
-    """`items`, each on its own line."""
+    """Join `items`, each on its own line."""
     return "\n".join(map("- {}".format, items))
 
 
 def uses(*names: str, lines: Iterable[str] = ()) -> Mapping[str, frozenset[str]]:
-    """A template part's metadata: the fields that it may use; those of `lines` are rendered as whole lines."""
+    """Return a template part's metadata: its allowed fields; fields in `lines` are rendered as whole lines."""
     return {"uses": frozenset({*names, *lines}), "lines": _LINES.union(lines)}
 
 
 def part(default: str, allowed: Mapping[str, frozenset[str]] = uses()) -> Any:  # noqa: ANN401 - as of `field()`
-    """A part of a template: its default text, and the fields that it may use."""
+    """Create a part of a template: its default text, and its allowed fields."""
     return field(default=default, metadata=allowed)
 
 
@@ -329,8 +329,8 @@ def part(default: str, allowed: Mapping[str, frozenset[str]] = uses()) -> Any:  
 class Template:
     """The texts of one role; override any of them by keyword.
 
-    ConfigurationError for a `{field}` that the template does not have, and for one in a place where its text could pass
-    for the prompt's own words: text of others must not begin a line, and a transcript must not share one.
+    ConfigurationError for an unknown `{field}`, and for a field in a place where its text could pass for the prompt's
+    own words: text of others must not begin a line, and a transcript must not share one.
     """
 
     def __post_init__(self) -> None:
@@ -357,7 +357,7 @@ class Profiles(Generic[TemplateT]):
     """Parts in which the concise template says how a turn begins and what each of its sentences does."""
 
     def template(self, profile: Profile, *, instructed: bool = False) -> TemplateT:
-        """The template of `profile`; with the application's instructions (`instructed`) no task prescribes a form."""
+        """Return the template of `profile`; with the application's instructions (`instructed`) tasks set no form."""
         if profile == "full":
             return self.full
         if instructed and self.tasks:
@@ -376,7 +376,7 @@ def check_length(location: str, length: object, *, field: str = "length") -> Non
 
 
 def length_text(length: Length) -> str:
-    """`length` as prompts state it.
+    """Return `length` as stated in prompts.
 
     >>> length_text("medium"), length_text(120)
     ('two to four paragraphs', 'about 120 words')
@@ -385,12 +385,12 @@ def length_text(length: Length) -> str:
 
 
 def words_of(length: Length) -> int:
-    """The words that a turn of `length` takes at most."""
+    """Return the maximum number of words of a turn of `length`."""
     return _LENGTHS[length][1] if isinstance(length, str) else length
 
 
 def _problem(match: re.Match[str], placeholders: frozenset[str], lines: frozenset[str]) -> str | None:
-    """The rule that a field breaks, or None."""
+    """Return the rule broken by a field, or None."""
     name, text = match[1], match.string
     begins = match.start() == 0 or text[match.start() - 1] == "\n"
     ends = match.end() == len(text) or text[match.end()] == "\n"

@@ -33,12 +33,12 @@ from flowdebate.measures.similarity import Convergence, Similarity, best_similar
 from flowdebate.runs.context import Context
 
 PREDICATE = "predicate"
-"""The name of a function that has none."""
+"""Name for a function without one."""
 PATTERNS_OWN = frozenset(
     {"max_rounds", "max_turns", "moderator_done", "settled", "reviewed", "not_reviewed"}
     | {"convergence", "judge", "agents", "confidence", "budget", "timeout"}
 )
-"""The stop reasons that patterns have themselves, which no condition may be called."""
+"""Stop reasons of the patterns themselves; no condition may have these names."""
 _LONGEST_NAME = 100
 _LONGEST_TEXT = 1_000
 
@@ -46,9 +46,9 @@ _LONGEST_TEXT = 1_000
 class Condition(ABC):
     """A condition for the end of the rounds; compose conditions with `|`, `&` and `~`.
 
-    All members of a combination are evaluated after each round, in the order in which they are written, so that their
-    order never changes whether the rounds end. `await condition(ctx)` is the answer as a bool, and
-    `await condition.reason(ctx)` the name of what holds.
+    All members of a combination are evaluated after each round, in written order, so their order never changes whether
+    the rounds end. `await condition(ctx)` is the answer as a bool, and `await condition.reason(ctx)` the name of the
+    condition that holds.
     """
 
     @property
@@ -58,7 +58,7 @@ class Condition(ABC):
 
     @abstractmethod
     async def reason(self, ctx: Context) -> str | None:
-        """The name of what holds now, or None: of `a | b` the first member that does, of `a & b` both."""
+        """Return the name of the condition that holds now, or None: of `a | b` the first member, of `a & b` both."""
 
     @property
     def functions(self) -> tuple[Callable[..., object], ...]:
@@ -91,7 +91,7 @@ class Condition(ABC):
 
 
 StopWhen: TypeAlias = Condition | Callable[["Context"], bool | Awaitable[bool]]
-"""What `terminate_when=` takes: a condition, or a sync or async function of `(ctx)` that returns True or False."""
+"""Argument of `terminate_when=`: a condition, or a sync or async function of `(ctx)` that returns True or False."""
 
 
 @dataclass(frozen=True)
@@ -186,13 +186,13 @@ def _members(condition: Condition, kind: type[_Combined]) -> tuple[Condition, ..
 
 
 def rounds(number: int) -> Condition:
-    """At least `number` rounds (of a handoff: turns) are over; to let another condition hold only from then on."""
+    """Stop after at least `number` rounds (of a handoff: turns); combine it to delay another condition until then."""
     check_count("stop.rounds()", number=number)
     return _One(f"rounds({number})", lambda ctx: bool(ctx.sequencer.state.round >= number))
 
 
 def tokens(number: int) -> Condition:
-    """The run has used `number` tokens or more, prompts and answers together, in all its blocks.
+    """Stop after the run has used `number` tokens or more, prompts and answers together, in all its blocks.
 
     Where a server reports none they are estimated, at four characters a token.
     """
@@ -201,13 +201,13 @@ def tokens(number: int) -> Condition:
 
 
 def seconds(number: float) -> Condition:
-    """`number` seconds or more have passed since the run first began; the time until it was resumed counts."""
+    """Stop `number` seconds or more after the run first began; the time until it was resumed counts."""
     check_seconds("stop.seconds()", number=number)
     return _One(f"seconds({_number(number)})", lambda ctx: max(ctx.elapsed, ctx.run.seconds) >= number)
 
 
 def flag(name: str) -> Condition:
-    """`ctx.session.state[name]` is True: a block of the application, or the application itself, has set it.
+    """Stop when `ctx.session.state[name]` is True: a block of the application, or the application itself, has set it.
 
     Missing, None and False are no; any other value ends the run with an error.
     """
@@ -221,7 +221,7 @@ def _flag(name: str, ctx: Context) -> object:
 
 
 def converged(threshold: float = 0.9, *, similarity: Similarity | None = None) -> Condition:
-    """What the speakers said last is similar: the mean similarity of all pairs is `threshold` or more.
+    """Stop when the speakers' last texts are similar: the mean similarity of all pairs is `threshold` or more.
 
     Similarity is not agreement: opposite answers in the same words are similar. It does not hold if somebody stands
     apart, or if speakers state positions that differ (in `consensus`), or if there is only one speaker. `similarity` is
@@ -231,7 +231,7 @@ def converged(threshold: float = 0.9, *, similarity: Similarity | None = None) -
 
 
 def repeated(threshold: float = 0.9, *, similarity: Similarity | None = None) -> Condition:
-    """The speakers repeat themselves: what they said last is similar to what each of them said before.
+    """Stop when the speakers repeat themselves: the last text of each is similar to an earlier one of the same speaker.
 
     It holds if everybody has spoken twice, and the mean similarity of their last two contributions is `threshold` or
     more. `similarity` as in `converged`.
@@ -272,7 +272,7 @@ def _similar(
 
 
 def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | None = None) -> Condition:
-    """The application's own rule: a sync or async `function` of `(ctx)` that returns True or False.
+    """Stop by the application's own rule: a sync or async `function` of `(ctx)` that returns True or False.
 
     `name` is its name in `stop_reason`; None takes the function's ("predicate" for one without a name).
     """
@@ -290,7 +290,7 @@ def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | N
 
 
 def as_condition(value: StopWhen) -> Condition:
-    """`value` if it is a condition, else the function `value` as one: `when(value)`."""
+    """Return `value` if it is a condition, else `when(value)` for the function `value`."""
     if isinstance(value, Condition):
         return value
     if not is_predicate(value):
@@ -300,12 +300,12 @@ def as_condition(value: StopWhen) -> Condition:
 
 
 def name_of(value: StopWhen) -> str:
-    """The name of a condition or function in outlines."""
+    """Return the name of a condition or function in outlines."""
     return value.name if isinstance(value, Condition) else function_name(value)
 
 
 def is_predicate(value: object) -> bool:
-    """Whether `value` is a function that can be called with the context alone and may return a bool."""
+    """Check that `value` is a function callable with the context alone, and that it may return a bool."""
     if not callable(value) or isinstance(value, Block):
         return False
     uncalled = any(value is condition for condition in _UNCALLED)  # `stop.rounds` without its number

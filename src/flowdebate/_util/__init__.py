@@ -1,1 +1,1 @@
-"""Helpers that every part uses."""
+"""Helpers for every part of the library."""

@@ -1,11 +1,11 @@
 """Control tokens of chat models, word for word: what servers obey wherever it stands in a message.
 
-The list is of tokens that tokenizers of known families mark as special, or that their chat templates put around
-messages and tools. It has no patterns, so that nothing else is mistaken for a token: `List<String>`, `<|` and
-`[OPTIONS]` are none. Tokens that are ordinary writing as well are left out: `<s>`, `</s>`, `<mask>`, `<image>` and
-`<PRE>` are elements of HTML or SVG, `<filename>`, `[ARGS]` and `[PREFIX]` stand in usage messages, and `<unk>`,
-`<pad>` and `[CLS]` end no message. Sources: the published tokenizer files and chat templates of the families, and
-the tables of llama.cpp (`llama-chat.cpp`, `llama-vocab.cpp`).
+The list has the special tokens of tokenizers of known families, and the tokens of their chat templates around messages
+and tools. It has no patterns, so nothing else is mistaken for a token: `List<String>`, `<|` and `[OPTIONS]` are none.
+Tokens of ordinary writing are left out: `<s>`, `</s>`, `<mask>`, `<image>` and `<PRE>` are elements of HTML or SVG,
+`<filename>`, `[ARGS]` and `[PREFIX]` stand in usage messages, and `<unk>`, `<pad>` and `[CLS]` end no message. Sources:
+the published tokenizer files and chat templates of the families, and the tables of llama.cpp (`llama-chat.cpp`,
+`llama-vocab.cpp`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ __all__ = ("CONTROL_TOKENS",)
 
 
 def _bars(names: str) -> tuple[str, ...]:
-    """The tokens `<|name|>`."""
+    """Build the tokens `<|name|>`."""
     return tuple(f"<|{name}|>" for name in names.split())
 
 
 def _full_width(names: str) -> tuple[str, ...]:
-    """The tokens of DeepSeek and Hunyuan: fullwidth bars, and U+2581 where a name has a hyphen."""
+    """Build the tokens of DeepSeek and Hunyuan: fullwidth bars, and U+2581 for a hyphen in a name."""
     return tuple(f"<\uff5c{name.replace('-', chr(0x2581))}\uff5c>" for name in names.split())
 
 
 def _elements(names: str) -> tuple[str, ...]:
-    """The tokens `<name>` and `</name>`."""
+    """Build the tokens `<name>` and `</name>`."""
     return tuple(f"<{slash}{name}>" for name in names.split() for slash in ("", "/"))
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ADDRESS = ""
-"""The public address of the documentation, which ends in a slash; empty as long as there is none."""
+"""Public address of the documentation, with a slash at the end; empty as long as there is none."""
 ONE_MODEL = "models#one-model-everywhere"
-"""The section on runs in which all roles have one model."""
+"""Section on runs with one model in all roles."""
 AGENT_CLIS = "models#agent-clis"
 """The section on agent programs as models."""
 _NAME = re.compile(r"[a-z0-9_-]+")
@@ -27,7 +27,7 @@ class Titles(NamedTuple):
     """Empty for a page as a whole."""
 
     def __str__(self) -> str:
-        """The place in words.
+        """Describe the location in words.
 
         >>> str(Titles("Models", "")), str(Titles("Models", "Effort"))
         ('the page “Models” of the documentation', '“Effort” on the page “Models” of the documentation')
@@ -37,7 +37,7 @@ class Titles(NamedTuple):
 
 
 def cite(place: str, *, address: str = ADDRESS) -> str:
-    """Refer to a place of the documentation, such as "models#effort", in output that is text.
+    """Refer to a location in the documentation, such as "models#effort", in text output.
 
     >>> cite("models#one-model-everywhere")
     '“One model everywhere” on the page “Models” of the documentation'
@@ -50,7 +50,7 @@ def cite(place: str, *, address: str = ADDRESS) -> str:
 
 @cache
 def titles_of(place: str) -> Titles:
-    """The titles of a place, as its page has them; what its address says where the pages are not installed."""
+    """Return the titles of a location, as on its page; from its address if the pages are not installed."""
     page, _, section = place.partition("#")
     headings = headings_of(read_page(page) or "")
     titles = {slug(heading): heading for heading in reversed(headings)}
@@ -58,12 +58,12 @@ def titles_of(place: str) -> Titles:
 
 
 def headings_of(text: str) -> list[str]:
-    """The headings of a page, without those that are comments in its code."""
+    """List the headings of a page, without comments in its code."""
     return [_plain(match[1]) for match in _HEADING.finditer(_FENCE.sub("", text))]
 
 
 def slug(heading: str) -> str:
-    """The anchor of a heading.
+    """Return the anchor of a heading.
 
     >>> slug("Let people vote, `blind`")
     'let-people-vote-blind'
@@ -72,7 +72,7 @@ def slug(heading: str) -> str:
 
 
 def read_page(name: str) -> str | None:
-    """The Markdown of a page; None for a page that there is not."""
+    """Read the Markdown of a page; None for a missing page."""
     folder = _folder()
     file = folder / f"{name}.md"
     if not _NAME.fullmatch(name) or not file.is_file():
@@ -81,7 +81,7 @@ def read_page(name: str) -> str | None:
 
 
 def _folder() -> Path:
-    """The folder of the pages: in the package, or beside the sources of a checkout."""
+    """Return the folder of the pages: in the package, or beside the sources of a checkout."""
     package = Path(__file__).parent.parent
     installed = package / "docs"
     return installed if installed.is_dir() else package.parent.parent / "docs"

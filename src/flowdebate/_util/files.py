@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """Open `path` and return its descriptor; a file that this creates has the mode 0600, an existing one its own."""
+    """Open `path` and return its descriptor; a newly created file has the mode 0600, an existing one its own."""
     return os.open(path, flags | os.O_CREAT, 0o600)
 
 

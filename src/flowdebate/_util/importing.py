@@ -18,7 +18,7 @@ IMPORTING = threading.Lock()
 
 
 def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE:OBJECT") -> T:
-    """The `kind` that `spec` names, or that the function made which it names; ConfigurationError if there is none.
+    """Load the `kind` named by `spec`, or made by a function of this name; ConfigurationError if there is none.
 
     The module may be a file, such as "path/to/file.py": its folder is then searched for modules first.
     """
@@ -48,17 +48,17 @@ def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE
 class InNotebooks:
     """Base of results, handles, documents and reports of evaluations: a notebook shows them as a page.
 
-    IPython asks for HTML and Markdown. Packages above all that they show make these, so they are loaded by name then.
+    IPython asks for HTML and Markdown. Packages at a higher level make them, so they are loaded by name then.
     """
 
     __slots__ = ()
 
     def _repr_html_(self) -> str | None:
-        """The page as HTML; None where there is none, or if it cannot be made: a notebook then shows the repr."""
+        """Render the page as HTML; None without one, or if it cannot be made: a notebook then shows the repr."""
         html: str | None = resolve_name("flowdebate.web.notebook:html_of")(self)
         return html
 
     def _repr_markdown_(self) -> str | None:
-        """The page as Markdown; None as for HTML."""
+        """Render the page as Markdown; None as for HTML."""
         text: str | None = resolve_name("flowdebate.web.notebook:markdown_of")(self)
         return text

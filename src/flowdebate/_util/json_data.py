@@ -27,11 +27,11 @@ _LONGEST_INT = 1024
 
 
 def json_data(value: object, *, largest: int = _LARGEST, strict: bool = False) -> Any:  # noqa: ANN401 - JSON data
-    r"""`value` as JSON data; dataclasses and models have camelCase keys, NaN and the infinities are null.
+    r"""Convert `value` to JSON data; dataclasses and models have camelCase keys, NaN and the infinities are null.
 
-    What JSON cannot hold is written as a text that describes it, also what is too deep (50 levels) or too large
-    (`largest` characters, where each value counts as ten). Nothing is raised, unless `strict` is set: then it is a
-    ValueError, or whatever the value itself raises.
+    Other values are written as a text description, also too deep (50 levels) or too large ones (`largest` characters,
+    with ten for each value). Nothing is raised, unless `strict` is set: then it is a ValueError, or whatever the value
+    itself raises.
 
     >>> json_data({"share": float("nan"), 1: {"b", "a"}, "lock": object, "text": "a\ud800"})
     {'share': None, '1': ['a', 'b'], 'lock': "<class 'object'>", 'text': 'a�'}
@@ -51,27 +51,27 @@ def json_data(value: object, *, largest: int = _LARGEST, strict: bool = False) -
 
 @lru_cache(maxsize=512)
 def wire_names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
-    """The fields of a dataclass, each with its key on the wire."""
+    """Return the fields of a dataclass, each with its key on the wire."""
     return tuple((field.name, to_camel(field.name)) for field in fields(kind))
 
 
 SPARSE: Mapping[str, Any] = {"sparse": True}
-"""Metadata of a dataclass's field that is written only where it differs from its default."""
+"""Metadata of a dataclass's field written only for values other than its default."""
 
 
 @lru_cache(maxsize=512)
 def sparse_defaults(kind: type[Any]) -> Mapping[str, Any]:
-    """The defaults of the sparse fields of a dataclass, by name."""
+    """Return the defaults of the sparse fields of a dataclass, by name."""
     return {field.name: field.default for field in fields(kind) if field.metadata.get("sparse")}
 
 
 def _shown(value: object) -> str:
-    """A text that describes a foreign value, whose repr may be anything."""
+    """Describe a foreign value in text; its repr may be anything."""
     return clean_text(str.__str__(shown(value)))
 
 
 class _TooLarge(ValueError):
-    """A value that does not fit."""
+    """Error for a value over the limit."""
 
 
 class _Writer:
@@ -142,7 +142,7 @@ class _Writer:
         return float.__float__(value) if isfinite(value) else None
 
     def _leaf(self, value: object) -> object:
-        """A date, a UUID, bytes: whatever pydantic writes as one text. Iterators are not touched."""
+        """Convert a date, a UUID, bytes: whatever pydantic writes as one text. Iterators are not touched."""
         if isinstance(value, (bytes, bytearray, memoryview)):
             self._take(len(value))
         if isinstance(value, Iterator):
@@ -165,7 +165,7 @@ class _Writer:
 
 
 def json_text(value: object) -> str:
-    r"""JSON on one line, in ASCII: half surrogate pairs are escaped, and numbers that JSON lacks are null.
+    r"""Write JSON on one line, in ASCII: half surrogate pairs are escaped, and numbers outside JSON are null.
 
     >>> json_text({"text": "\ud83d"}), json_text({"score": float("nan")})
     ('{"text":"\\ud83d"}', '{"score":null}')

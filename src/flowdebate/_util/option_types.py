@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def allowed(sentence: str) -> WrapValidator:
-    """Report what a type rejects by `sentence`, not in pydantic's words."""
+    """Report rejected values of a type by `sentence`, not in pydantic's words."""
 
     def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
         try:
@@ -37,7 +37,7 @@ def allowed(sentence: str) -> WrapValidator:
 
 @dataclass(frozen=True)
 class Reach:
-    """Resource that a text in a plan makes this program read or connect to; the type of each text declares it."""
+    """Resource for this program to read or connect to, named by a text in a plan; the type of each text declares it."""
 
     of: Literal["nothing", "file", "server", "model"]
 
@@ -46,7 +46,7 @@ NOTHING = Reach("nothing")
 
 
 def is_text(value: str) -> bool:
-    """Return whether `value` is text that is not blank."""
+    """Return whether `value` is non-blank text."""
     # a lone surrogate, as of a broken argument of the command line, is in no UTF-8, and so in no request
     return bool(value.strip()) and value.encode(errors="replace").decode() == value
 
@@ -86,7 +86,7 @@ Flag = Annotated[bool, allowed("true or false")]
 Whole = Annotated[int, allowed("an int")]
 Count = Annotated[int, Field(ge=1), allowed("an int >= 1")]
 Quorum = Count
-"""Number of members of a panel, or of sides of a debate, that a result needs; the others may fail."""
+"""Number of members of a panel, or of sides of a debate, required for a result; the others may fail."""
 Rounds = Annotated[Count, AfterValidator(_at_most_all_rounds)]
 Amount = Annotated[_Positive, allowed("a number > 0")]
 Money = Annotated[_Positive, allowed("a number > 0")]
@@ -107,7 +107,7 @@ _ADAPTERS: dict[object, TypeAdapter[object]] = {}  # a pattern checks its option
 
 
 def check_option(kind: TypeForm[object], field: str, value: object, *, location: str, optional: bool = True) -> None:
-    """Raise ConfigurationError unless `value` is a `kind`, or None for an `optional` one that was left out.
+    """Raise ConfigurationError unless `value` is a `kind`, or None for an omitted `optional` one.
 
     >>> check_option(Count, "max_rounds", 0, location="debate 'rent'")
     Traceback (most recent call last):

@@ -49,7 +49,7 @@ _MEANT = {
 
 
 def unknown_option(location: str, option: str, options: Iterable[str]) -> TypeError:
-    """The error for a keyword that a function does not have; it says which one may be meant."""
+    """Create the error for an unknown keyword of a function, with a suggestion."""
     names = list(options)
     meant = _MEANT.get(option)
     if meant is None or meant.partition("=")[0] not in names:
@@ -59,7 +59,7 @@ def unknown_option(location: str, option: str, options: Iterable[str]) -> TypeEr
 
 
 def suggesting(function: Callable[P, T]) -> Callable[P, T]:
-    """`function`, whose TypeError for an unknown keyword says which one may be meant."""
+    """Wrap `function` so that its TypeError for an unknown keyword suggests a known one."""
 
     @wraps(function)
     def checked(*args: P.args, **options: P.kwargs) -> T:
@@ -80,7 +80,7 @@ def suggesting(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def check_count(location: str, *, minimum: int = 1, maximum: int | None = None, **options: object) -> None:
-    """ConfigurationError for an option that is no int from `minimum` up, to `maximum`.
+    """Check that an option is an int from `minimum` up, to `maximum`; else raise ConfigurationError.
 
     >>> check_count("ConcurrencyLimit", max_concurrency=0)
     Traceback (most recent call last):
@@ -94,14 +94,14 @@ def check_count(location: str, *, minimum: int = 1, maximum: int | None = None, 
 
 
 def check_seconds(location: str, **options: object) -> None:
-    """ConfigurationError for an option that is not a finite number of seconds > 0."""
+    """Check that an option is a finite number of seconds > 0; else raise ConfigurationError."""
     for name, value in options.items():
         if not is_number(value, maximum=float_info.max):
             raise ConfigurationError(location, name, value, "a number of seconds > 0")
 
 
 def check_weight(location: str, name: str, weight: object) -> None:
-    """ConfigurationError for the weight of `name` in a vote that is no number > 0, or so large that sums overflow.
+    """Check that the weight of `name` in a vote is a number > 0, small enough for sums; else ConfigurationError.
 
     >>> check_weight("tally()", "ann", 1e308)
     Traceback (most recent call last):
@@ -112,12 +112,12 @@ def check_weight(location: str, name: str, weight: object) -> None:
 
 
 def is_number(value: object, *, maximum: float) -> bool:
-    """Whether `value` is a number > 0, <= `maximum`; NaN is none, nor are integers that no float can hold."""
+    """Check that `value` is a number > 0, <= `maximum`; NaN is none, nor are integers too large for a float."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= maximum
 
 
 def check_share(location: str, *, ends: bool = True, **options: object) -> None:
-    """ConfigurationError for an option that is no number from 0 to 1; without `ends`, for 0 and 1 too."""
+    """Check that an option is a number from 0 to 1, without `ends` between them; else raise ConfigurationError."""
     for name, value in options.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not (0 <= value <= 1 if ends else 0 < value < 1):  # type: ignore[operator] # it is a number
@@ -126,7 +126,7 @@ def check_share(location: str, *, ends: bool = True, **options: object) -> None:
 
 
 def check_library(location: str, module: str, *, library: str, extra: str) -> None:
-    """ConfigurationError, with the command that installs it, for a missing `library` of an optional `extra`."""
+    """Raise ConfigurationError, with the command to install it, for a missing `library` of an optional `extra`."""
     if not find_spec(module):
         message = f'{location} needs {library}, which is not installed: pip install "flowdebate[{extra}]"'
         raise ConfigurationError(location, "library", None, f"{library}, installed", message=message)

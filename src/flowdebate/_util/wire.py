@@ -16,18 +16,18 @@ from flowdebate.errors import ReadOnly
 
 
 def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
-    """The type of one of `values`, which schemas list in this order.
+    """Return the type of one of `values`, listed in this order by schemas.
 
-    `typing` takes literals for equal in any order, so `Literal["b", "a"] | None` is `Literal["a", "b"] | None` where
-    somebody made that before: what models are shown would depend on earlier runs of the process. The order is part of
-    this type.
+    `typing` takes literals for equal in any order, so `Literal["b", "a"] | None` is `Literal["a", "b"] | None` if
+    somebody made the latter before: schemas for models would depend on earlier runs of the process. The order is part
+    of this type.
     """
     choices = tuple(values)
     return Annotated[Literal[choices], choices]
 
 
 class WireModel(BaseModel):
-    """A frozen value that reads both key styles, refuses unknown keys, and writes camelCase `by_alias`."""
+    """A frozen value; it reads both key styles, refuses unknown keys, and writes camelCase `by_alias`."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
@@ -39,7 +39,7 @@ class WireModel(BaseModel):
     )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other values in some fields: pydantic's own, in a third of its time for the usual model."""
+        """Copy the model with other values in some fields, as pydantic does, but in a third of the time."""
         if deep or self.__pydantic_private__ is not None or self.__pydantic_extra__ is not None:
             return super().model_copy(update=update, deep=deep)
         copy = object.__new__(type(self))
@@ -63,7 +63,7 @@ _set = object.__setattr__  # frozen models refuse their own
 
 
 def share_fields_set(model: WireModel) -> None:
-    """Let `model` have one set of its fields that were given with all that were given the same: 0.7 KB for each."""
+    """Let `model` share its set of explicit fields with all models of the same set: 0.7 KB for each."""
     if model.model_config.get("frozen"):  # nothing adds to its set, which pydantic copies before it changes a copy
         _set(model, "__pydantic_fields_set__", _fields_set(frozenset(model.__pydantic_fields_set__)))
 
@@ -74,17 +74,17 @@ def _fields_set(names: frozenset[str]) -> set[str]:
 
 
 def new_list() -> list[Any]:
-    """A new list, as the default of a field: of `list` itself pydantic parses the documentation, in milliseconds."""
+    """Create a new list, as the default of a field: for `list` itself pydantic spends milliseconds on its docs."""
     return []
 
 
 def new_dict() -> dict[str, Any]:
-    """A new dict, likewise."""
+    """Create a new dict, likewise."""
     return {}
 
 
 def as_list(value: object) -> object:
-    """`value`, with a tuple as a list; iterators are not converted, since they may be endless."""
+    """Return `value`, with a tuple as a list; iterators are not converted, since they may be endless."""
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -93,18 +93,18 @@ class BaseEvent:
     """An event of a run. Emitting it fills in `at`, and `path` where it is not given."""
 
     kind: ClassVar[str]
-    """The kind of event, for readers that do not know the class."""
+    """Kind of event, for readers without knowledge of the class."""
     repeats_speech: ClassVar[bool] = False
-    """Whether a reader of what is said has all of it already: chats leave such an event out."""
+    """True if the event only repeats text already known to a reader of the run: chats leave it out."""
     output_item: ClassVar[tuple[str, str] | None] = None
-    """Its field that the raw output has as well, and the field of the output: a list of them, or the one value."""
+    """Field with a copy in the raw output, and the output's field: a list of them, or the one value."""
     path: str = field(default="", compare=False, repr=False)
-    """The place of the block that emitted it; for events of the run itself, that of the outermost block."""
+    """Path of the emitting block; for events of the run itself, the path of the outermost block."""
     at: float = field(default=0.0, compare=False, repr=False)
     """Seconds since the epoch, by the run's clock. In a stored run it does not advance between two steps."""
 
     def to_wire(self) -> dict[str, Any]:
-        """The event as JSON data: its `kind`, then its fields with camelCase keys."""
+        """Convert the event to JSON data: its `kind`, then its fields with camelCase keys."""
         kind: Any = type(self)
         defaults = sparse_defaults(kind)
         wire: dict[str, Any] = {"kind": self.kind}
@@ -120,7 +120,7 @@ class BlockEvent(BaseEvent):
     """An event of a block. Emitting it fills in the `role` of the block as well."""
 
     role: str | None = field(default=None, compare=False, repr=False, metadata=SPARSE)
-    """What the block does in its pattern, such as "judge"; None, and not written, for one outside of all roles."""
+    """Role of the block in its pattern, such as "judge"; None, and not written, outside of all roles."""
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:
@@ -155,7 +155,7 @@ class FrozenDict(dict[str, Any]):
 
 
 def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
-    """`value` with frozen copies of the lists and dicts in it and in its models; what is frozen already is shared.
+    """Freeze `value` with copies of the lists and dicts in it and in its models; frozen parts are shared.
 
     >>> freeze([1, {"a": [2]}])
     [1, {'a': [2]}]
@@ -177,7 +177,7 @@ def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
 
 
 def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
-    """A frozen list of `items` and `further`; only what is not in a frozen list yet is looked at.
+    """Build a frozen list of `items` and `further`; only items not yet in a frozen list are examined.
 
     >>> extend_frozen(extend_frozen([], [1]), [2])
     [[1], [2]]

@@ -47,10 +47,10 @@ _KEY = "flowdebate"
 class InspectModel(AdaptedModel):
     """A model of Inspect in any role: counted, limited, retried, recorded and streamed like any other.
 
-    - `model`: its name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None for the model that is evaluated.
+    - `model`: its name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None for the evaluated model.
     - `role`: a role of the evaluation (`model_roles`); where none is bound to it, `model` answers.
     - `config`: a `GenerateConfig` for each call; a request's own settings come before it.
-    - `name`: in errors, events and usage; None for that of the role or model.
+    - `name`: in errors, events and usage; None for the name of the role or model.
     - `retry`: the retry policy; None for no retries. Inspect's own are off: every request is counted here.
 
     Inside an evaluation, Inspect's log, cache and limits count its calls too; a limit of Inspect's that is reached
@@ -123,7 +123,7 @@ class InspectModel(AdaptedModel):
 
 
 def _handler(request: ModelRequest) -> Any:  # noqa: ANN401 - StreamHandler
-    """A function that passes on the text of a stream; None where nobody listens."""
+    """Return a function to pass on the text of a stream; None without a listener."""
     on_text = request.on_text
     if on_text is None or request.output is not None:
         return None
@@ -155,7 +155,7 @@ def _message(message: Message) -> ChatMessage:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """The arguments of an earlier call; none where the model wrote no JSON object."""
+    """Read the arguments of an earlier call; none if the model wrote no JSON object."""
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError):
@@ -189,7 +189,7 @@ def _response(output: ModelOutput, request: ModelRequest) -> ModelResponse:
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> Tool:
-    """`as_tool(pattern)` as a tool for `use_tools(…)` and agents; `options` are those of `Block.run()`."""
+    """Convert a pattern to a tool for `use_tools(…)` and agents; `options` are passed to `Block.run()`."""
     check_library("inspect_ai.debate_tool", "inspect_ai", library="Inspect", extra="inspect-ai")
     from inspect_ai.tool import ToolDef
 
@@ -204,11 +204,11 @@ def debate_solver(
     answer: Callable[[RunResult[Any]], str] | None = None,
     **options: Unpack[RunOptions],
 ) -> Solver:
-    """A solver that runs `pattern` on each sample; its answer is the sample's completion.
+    """Create a solver that runs `pattern` on each sample; its answer is the sample's completion.
 
-    - `question`: what is asked, from the state; None for the text of the last user message.
+    - `question`: function from the state to the question; None for the text of the last user message.
     - `answer`: the completion, from the result; None for the pattern's output as text, or the `answer` of a raw output.
-    - `options`: those of `Block.run()`, the same for each sample. The model is the evaluated one unless one is given.
+    - `options`: options of `Block.run()`, the same for each sample. The model is the evaluated one unless one is given.
 
     `output.metadata["flowdebate"]` has the id of the run, its status, its usage and its winner. A run without an
     output, because of a limit or because it waits for a human, is an empty completion whose `error` says so. Errors
@@ -249,18 +249,18 @@ def debate_scorer(
     question: Callable[[TaskState, Target], str] | None = None,
     **options: Unpack[RunOptions],
 ) -> Scorer:
-    """A scorer that has the debate `pattern` judge each answer.
+    """Create a scorer with the debate `pattern` as the judge of each answer.
 
     - `pattern`: a debate in which one side argues that the answer is correct.
     - `correct`: the stance of that side. If it wins, the score is CORRECT; if another wins, INCORRECT.
-    - `question`: what is debated, from the state and the target; None for the task, the target and the answer.
-    - `options`: those of `Block.run()`, the same for each sample. The model is that of Inspect's role "grader", else
-      the evaluated one, unless one is given.
+    - `question`: function from the state and the target to the question; None for the task, the target and the answer.
+    - `options`: options of `Block.run()`, the same for each sample. Without a model, Inspect's role "grader" is used,
+      else the evaluated model.
 
-    A verdict without a winner is NOANSWER (reason "undecided"), as is an empty answer, which is not debated
+    A verdict without a winner is NOANSWER (reason "undecided"), as is an empty answer, without a debate about it
     ("no_response"); both count as 0. A debate without a verdict is unscored ("grader_failed"). The explanation is the
-    verdict; `metadata["flowdebate"]` has the id of the run, its status, its usage and the judge's scores. Errors of
-    the run are raised: Inspect counts the sample as failed.
+    verdict; `metadata["flowdebate"]` has the id of the run, its status, its usage and the judge's scores. Errors of the
+    run are raised: Inspect counts the sample as failed.
     """
     location = "debate_scorer()"
     _check(location, pattern, options)
@@ -295,7 +295,7 @@ def _check(location: str, pattern: object, options: Mapping[str, Any]) -> None:
 async def _run_debate(
     pattern: Block[Any, Any], question: str, options: RunOptions, model: InspectModel
 ) -> RunResult[Any]:
-    """Run `pattern` inside a span of Inspect's transcript that has the id of the run."""
+    """Run `pattern` inside a span of Inspect's transcript with the id of the run."""
     from inspect_ai.log import transcript
     from inspect_ai.util import span
 
@@ -314,7 +314,7 @@ def _tell_end(result: RunResult[Any]) -> str:
 
 
 def _record(result: RunResult[Any]) -> dict[str, Any]:
-    """What Inspect's log has of a run: JSON data."""
+    """Record a run for Inspect's log as JSON data."""
     used, verdict = result.usage, getattr(result.raw, "verdict", None)
     record: dict[str, Any] = {
         "run_id": result.run_id,
@@ -356,7 +356,7 @@ def _score_debate(location: str, result: RunResult[Any], correct: str, answer: s
 
 
 def _ask_whether_correct(state: TaskState, target: Target) -> str:
-    """The question whether an answer is correct; what others wrote is marked line by line."""
+    """Write the question whether an answer is correct; texts of others are marked line by line."""
     parts = {"Task": state.input_text, "Correct answer, or criterion": target.text, "Submitted answer": ""}
     parts["Submitted answer"] = state.output.completion
     sections = [f"{name}:\n{indent(text, '> ', lambda _: True)}" for name, text in parts.items() if text.strip()]

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 _UNREACHABLE = {"APIConnectionError", "APITimeoutError"}  # of the clients of OpenAI and Anthropic
 _ROOM = 4096
-"""Tokens of an answer for Anthropic, which wants a number, where the request has none."""
+"""Tokens of an answer for Anthropic, which requires a number, if the request has none."""
 
 
 class InstructorModel(AdaptedModel):
     """A model behind a client of instructor: `InstructorModel(instructor.from_provider("openai/gpt-5-mini"))`.
 
     - `client`: of `from_provider`, `from_openai`, `from_anthropic` and the like, sync or async.
-    - `model`: the model's name at the provider; None for the one that the client was made with.
+    - `model`: the model's name at the provider; None for the client's own.
     - `max_retries`: how often instructor asks again after an answer that fails validation, your validators included.
     - `retry`: the retry policy for failures of the provider; None for no retries. The provider's own client no longer
       retries, so that every request is counted here and bounded by the run's limits.

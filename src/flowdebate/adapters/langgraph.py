@@ -47,11 +47,11 @@ _BY = "langgraph"
 class RunnableModel(AdaptedModel):
     """A chat model, chain or graph of LangChain and LangGraph as a model, in any role.
 
-    - `runnable`: a chat model; a graph whose state has `messages` (such as an agent), which answers with the last of
-      them; or any other runnable that takes a list of messages and returns a message or a text.
+    - `runnable`: a chat model; a graph with `messages` in its state (such as an agent), whose last message is the
+      answer; or any other runnable from a list of messages to a message or a text.
     - `config`: its `RunnableConfig` for each call; graphs get a `thread_id` of their own for each call.
-    - `name`: in errors, events and usage; None for that of the runnable.
-    - `retry`: the retry policy; None for no retries. What the tools of an agent do is done again with each retry.
+    - `name`: in errors, events and usage; None for the name of the runnable.
+    - `retry`: the retry policy; None for no retries. Actions of an agent's tools are repeated with each retry.
 
     Chat models get the temperature and maximum length of a request; graphs and chains have settings of their own.
     A schema is a chat model's structured output; anything else is shown it. One run of a graph is one call, however
@@ -111,7 +111,7 @@ class RunnableModel(AdaptedModel):
 
     @staticmethod
     async def _structured(chat: BaseChatModel, request: ModelRequest, config: RunnableConfig) -> dict[str, Any] | None:
-        """The data of a structured answer, or its text; None if the chat model has no structured output."""
+        """Return the data of a structured answer, or its text; None if the chat model has no structured output."""
         assert request.output is not None  # noqa: S101 - the caller has looked
         # LangChain makes a function of the schema, which gets its name and description from these
         schema = {"title": request.output.name, "description": "The answer.", **request.output.json_schema}
@@ -123,7 +123,7 @@ class RunnableModel(AdaptedModel):
         return {"text": _text(answer["raw"])} if answer["parsed"] is None else {"data": answer["parsed"]}
 
     def _observed(self) -> tuple[Callable[[], Usage], RunnableConfig]:
-        """The configuration of a call, and a function that returns its usage."""
+        """Return the configuration of a call, and a function for its usage."""
         from langchain_core.callbacks import AsyncCallbackHandler
         from langchain_core.runnables.config import merge_configs
 
@@ -162,7 +162,7 @@ def _reason_of(message: object) -> object:
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> StructuredTool:
-    """`as_tool(pattern)` as a tool of LangChain; `options` are those of `Block.run()`."""
+    """Convert a pattern to a tool of LangChain with `as_tool(pattern)`; `options` are passed to `Block.run()`."""
     check_library("langgraph.debate_tool", "langchain_core", library="LangGraph", extra="langgraph")
     from langchain_core.tools import StructuredTool
 
@@ -173,7 +173,7 @@ def debate_tool(
 def debate_node(
     pattern: Block[Any, Any], *, question: str = "question", into: str = "result", **options: Unpack[RunOptions]
 ) -> Callable[[Any], Awaitable[dict[str, Any]]]:
-    """Make a node that runs `pattern` on the `question` of the state and puts its output `into` the state.
+    """Make a node to run `pattern` on the `question` of the state and put its output `into` the state.
 
     The output is JSON data: a string, or an object. Each event of the run goes to the stream writer as JSON data
     (`stream_mode="custom"`). `options` are those of `Block.run()`. With a `store` the run is durable, has an id made of

@@ -1,4 +1,4 @@
-"""LiteLLM: `LiteLLM`, a model of any provider that LiteLLM knows."""
+"""LiteLLM: `LiteLLM`, a model of any provider supported by LiteLLM."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class LiteLLM(AdaptedModel):
 async def wait_for_callbacks() -> None:
     """Wait for the callbacks of earlier calls, which LiteLLM queues: it drops them if the event loop ends first.
 
-    Nothing is waited for in a task that is being cancelled, and nothing for longer than a few seconds.
+    A task in cancellation waits for nothing, and no task for longer than a few seconds.
     """
     from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 

@@ -26,16 +26,16 @@ _LONGEST_RESULT = 50_000  # characters of a result that the model reads
 
 
 async def mcp_tools(client: Client, *, only: Collection[str] | None = None, prefix: str = "") -> list[Tool]:
-    """List the tools of the server that `client` is connected to, for the `tools` of a block or a `Capability`.
+    """List the tools of the server behind `client`, for the `tools` of a block or a `Capability`.
 
-    `only` names those to offer, None for all; `prefix` keeps names of several servers apart. The client has to stay
+    `only` names the tools to offer, None for all; `prefix` keeps names of several servers apart. The client has to stay
     open while runs use the tools. Each call is a step of the run: a resumed run does not repeat a recorded one.
-    Arguments are validated against the schema of the tool before it is called. A refusal of the server is an answer,
-    which the model reads; a lost connection is raised. Results are cut to 50,000 characters, and what is no text is
-    named by its type.
+    Arguments are validated against the schema of the tool before it is called. A refusal of the server is an answer for
+    the model to read; a lost connection is raised. Results are cut to 50,000 characters, and non-text parts are named
+    by their type.
 
-    ConfigurationError for a name in `only` that the server does not have, and for a tool whose name or schema cannot be
-    offered to models.
+    ConfigurationError for a name in `only` missing on the server, and for a tool with a name or schema unsuitable for
+    models.
     """
     check_library(_WHERE, "mcp", library="the MCP SDK", extra="mcp")
     listed: list[ListedTool] = []

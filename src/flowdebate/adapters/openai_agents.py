@@ -37,8 +37,8 @@ class AgentModel(AdaptedModel):
       after its instructions. Where a role has a schema, that is the agent's output type for the call.
     - `context`: its context, the same for each call.
     - `run_config`: its `RunConfig`, for tracing, for example; the settings of a request are added to it.
-    - `name`: in errors, events and usage; None for that of the agent.
-    - `retry`: the retry policy; None for no retries. What the agent's tools do is done again with each retry.
+    - `name`: in errors, events and usage; None for the name of the agent.
+    - `retry`: the retry policy; None for no retries. Actions of the agent's tools are repeated with each retry.
 
     One run of the agent is one call, however often it asks its model; all its tokens are counted.
     """
@@ -106,7 +106,7 @@ class AgentModel(AdaptedModel):
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> FunctionTool:
-    """`as_tool(pattern)` as a tool for `Agent(tools=[…])`; `options` are those of `Block.run()`."""
+    """Convert a pattern to a tool for `Agent(tools=[…])` with `as_tool(pattern)`; `options` go to `Block.run()`."""
     check_library("openai_agents.debate_tool", "agents", library="the OpenAI Agents SDK", extra="openai-agents")
     from agents import function_tool
 
@@ -114,7 +114,7 @@ def debate_tool(
 
 
 def _output_type(schema: OutputSchema) -> AgentOutputSchemaBase:
-    """The output type of an agent for `schema`; the answer stays text here and is validated like any model's."""
+    """Return the output type of an agent for `schema`; the answer stays text here and is validated like any model's."""
     from agents.agent_output import AgentOutputSchemaBase
 
     class Answer(AgentOutputSchemaBase):

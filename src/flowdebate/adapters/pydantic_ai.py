@@ -34,8 +34,8 @@ class AgentModel(AdaptedModel):
     - `agent`: keeps its own instructions, tools and model; the system message of a request is added to its
       instructions. It must not validate outputs itself, since a judge's have a schema of their own.
     - `deps`: its dependencies, the same for each call.
-    - `name`: in errors, events and usage; None for that of the agent.
-    - `retry`: the retry policy; None for no retries. What the agent's tools do is done again with each retry.
+    - `name`: in errors, events and usage; None for the name of the agent.
+    - `retry`: the retry policy; None for no retries. Actions of the agent's tools are repeated with each retry.
 
     One run of the agent is one call, however often it asks its model; all its tokens are counted.
     """
@@ -108,7 +108,7 @@ class AgentModel(AdaptedModel):
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> Tool[Any]:
-    """`as_tool(pattern)` as a tool for `Agent(tools=[…])`; `options` are those of `Block.run()`."""
+    """Convert a pattern to a tool for `Agent(tools=[…])` with `as_tool(pattern)`; `options` go to `Block.run()`."""
     check_library("pydantic_ai.debate_tool", "pydantic_ai", library="pydantic-ai", extra="pydantic-ai")
     from pydantic_ai import Tool
 

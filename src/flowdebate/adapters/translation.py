@@ -1,4 +1,4 @@
-"""Translation between requests here and those of other frameworks: messages, usage, exceptions."""
+"""Translation between requests here and other frameworks' requests: messages, usage, exceptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TRANSIENT = (ConnectionError, TimeoutError)
 
 
 class AdaptedModel:
-    """What models of all frameworks have in common; `retry` is the policy that the application chose."""
+    """Common base of models of all frameworks; `retry` is the application's policy."""
 
     gives_logprobs = False
 
@@ -59,7 +59,7 @@ def framework_failures(*passed: type[Exception]) -> Iterator[None]:
 
 
 def _failure(error: Exception) -> ModelError:
-    """The error of an exception; what the framework wrapped in it is named as well."""
+    """Convert an exception to an error; its cause inside the framework is named as well."""
     first: BaseException = error
     for _ in range(10):
         inner = first.__cause__ or (None if first.__suppress_context__ else first.__context__)
@@ -81,7 +81,7 @@ def _failure(error: Exception) -> ModelError:
 
 
 def text_of(message: Message) -> str:
-    """Return the text of a chat message; ConfigurationError for pictures and other parts that are no text."""
+    """Return the text of a chat message; ConfigurationError for pictures and other non-text parts."""
     content = message.get("content")
     if content is None or isinstance(content, str):
         return content or ""
@@ -107,9 +107,10 @@ def chat_of(request: ModelRequest) -> list[tuple[str, str]]:
 
 
 def sampling_of(request: ModelRequest, *, effort: str | None = None) -> dict[str, Any]:
-    """Return the settings that a request makes: `temperature`, `max_tokens`, its effort, and its `extra`.
+    """Return the settings of a request: `temperature`, `max_tokens`, its effort, and its `extra`.
 
-    `effort` is what the framework calls the effort; None where it cannot be told, which is a ConfigurationError.
+    `effort` is the framework's name for the effort; without one (None) a request with an effort is a
+    ConfigurationError.
     """
     settings = request.settings
     if settings.effort is not None and effort is None:
@@ -126,7 +127,7 @@ def schema_prompt(schema: OutputSchema) -> str:
 
 
 def usage_of(prompt: object, completion: object, cached: object = None) -> Usage:
-    """Return the usage of one call; what is no count is unknown, and so are tokens that are all zero.
+    """Return the usage of one call; values other than counts are unknown, and so are tokens of all zeros.
 
     >>> usage_of(120, 7), usage_of(0, 0) == Usage.unknown()
     (Usage(calls=1, prompt_tokens=120, cached_tokens=None, completion_tokens=7), True)
@@ -162,7 +163,7 @@ class CompareOptions(TypedDict, total=False):
 async def compare_with_baseline(
     question: object, output: object, expected: object, options: CompareOptions
 ) -> Comparison:
-    """Compare two texts that are called "output" and "expected"; values that are no texts are compared as JSON."""
+    """Compare two texts under the names "output" and "expected"; other values are compared as JSON."""
     from flowdebate.blocks.functions import result_text
     from flowdebate.evaluation.comparison import compare
 

@@ -27,7 +27,7 @@ class FlowDebateInstrumentor:
     def instrument(
         self, *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None, **_: object
     ) -> None:
-        """Export all runs that begin from now on."""
+        """Export all runs from now on."""
         in_spans = os.environ.get(_CAPTURE, "").strip().lower() in _IN_SPANS
         content: Content = "spans" if in_spans else "none"
         set_default_observer(
@@ -39,5 +39,5 @@ class FlowDebateInstrumentor:
         set_default_observer(None)
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Return the packages that have to be installed: none besides this one."""
+        """Return the packages to be installed: none besides this one."""
         return ()

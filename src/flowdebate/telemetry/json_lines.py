@@ -11,7 +11,7 @@ _FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "t
 
 
 class JsonLines(logging.Formatter):
-    """Formats each record as one line of JSON: time, level, logger, message, and the fields that it was given.
+    """Formats each record as one line of JSON: time, level, logger, message, and its extra fields.
 
     Of an exception only the class is written: its message may quote a model. `times=False` leaves out the time.
     """

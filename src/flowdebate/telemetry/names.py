@@ -1,4 +1,4 @@
-"""Names of spans, attributes, events and metrics: those of the GenAI conventions, and this library's own.
+"""Names of spans, attributes, events and metrics: GenAI conventions, and this library's own.
 
 The conventions have no release yet: `CONVENTIONS` is the commit of github.com/open-telemetry/semantic-conventions-genai
 whose names these are. docs/telemetry.md has all of them, which the tests compare.
@@ -129,7 +129,7 @@ PROVIDERS: Final = {
 
 
 def model_names(name: str) -> tuple[str, str]:
-    """The provider and the model that a model's name means.
+    """Split a model's name into the provider and the model.
 
     >>> model_names("openai/gpt-5-mini"), model_names("mistral/large"), model_names("local"), model_names("Scripted")
     (('openai', 'gpt-5-mini'), ('mistral_ai', 'large'), ('local', 'local'), ('custom', 'Scripted'))
@@ -141,7 +141,7 @@ def model_names(name: str) -> tuple[str, str]:
 
 
 def server_names(address: str) -> tuple[str | None, str | None, int | None]:
-    """The provider at an address, if it is a known one, its host and its port.
+    """Return the provider at an address, if it is a known one, its host and its port.
 
     >>> server_names("https://api.mistral.ai/v1"), server_names("http://localhost:8000/v1")
     (('mistral_ai', 'api.mistral.ai', 443), (None, 'localhost', 8000))
@@ -156,7 +156,7 @@ def server_names(address: str) -> tuple[str | None, str | None, int | None]:
 
 @cache
 def _hosts() -> dict[str, str]:
-    """The providers by their hosts; a server on this machine may be any."""
+    """Return the providers by their hosts; a server on this machine may be any."""
     from flowdebate.models.providers import PROVIDERS as ENDPOINTS
 
     hosted = {

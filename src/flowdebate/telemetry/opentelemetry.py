@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 Content = Literal["none", "spans"]
-"""Where prompts, answers, tool arguments and results, and explanations of verdicts go: nowhere, or into spans."""
+"""Destination of prompts, answers, tool arguments and results, and explanations of verdicts: none, or spans."""
 
 TRACEPARENT = "traceparent"  # the label of a stored run with the W3C context of its first trace
 
@@ -180,7 +180,7 @@ class _Current(AbstractContextManager["Any"]):
         _end(self.span, self.error)
 
     def given(self) -> object:
-        """What `with … as` gets."""
+        """Return the value bound by `with … as`."""
         return None
 
     def finish(self) -> None:
@@ -188,11 +188,11 @@ class _Current(AbstractContextManager["Any"]):
 
 
 _FIRST: ContextVar[bool] = ContextVar("flowdebate_first_delivery", default=False)
-"""Whether a worker executes the run for the first time, so that it is not resumed."""
+"""True if a worker executes the run for the first time; it is not resumed then."""
 
 
 class _Delivery(_Current):
-    """What a worker does with a run from its queue."""
+    """Delivery of a run from a worker's queue."""
 
     def __init__(self, span: Span, *, first: bool) -> None:
         super().__init__(span)
@@ -203,7 +203,7 @@ class _Delivery(_Current):
 
 
 class _Agent(AbstractContextManager[None]):
-    """An answer of a generator; it has a span from its first call or tool on, so that a replayed one has none."""
+    """An answer of a generator; its span begins with its first call or tool, so a replayed one has none."""
 
     def __init__(self, tracer: trace.Tracer, agent: str, attributes: Attributes) -> None:
         self._tracer = tracer
@@ -486,13 +486,13 @@ class _RunTrace(_Current, Observer):
 
 
 def _within_agent() -> context.Context | None:
-    """The context with the span of the agent that acts, as the parent of its calls; None for the current one."""
+    """Return the context with the acting agent's span, as the parent of its calls; None for the current one."""
     agent = _AGENT.get()
     return None if agent is None else trace.set_span_in_context(agent.span)
 
 
 def _kind_of(error: BaseException | None) -> str | None:
-    """The `error.type` of what `error` has ended; None if it has not failed."""
+    """Return the `error.type` of an activity ended by `error`; None if it has not failed."""
     if error is None or isinstance(error, Suspended):
         return None
     return names.CANCELLED if isinstance(error, asyncio.CancelledError) else type(error).__name__
@@ -514,7 +514,7 @@ def _inject(span: Span, labels: dict[str, str]) -> None:
 
 
 def _links(labels: Mapping[str, str], kind: str) -> list[Link]:
-    """A link to the trace in `labels`, if there is one."""
+    """Return a link to the trace in `labels`, if there is one."""
     carrier = {TRACEPARENT: str(labels.get(TRACEPARENT, ""))}
     parent = TraceContextTextMapPropagator().extract(carrier, context.Context())
     first = trace.get_current_span(parent).get_span_context()

@@ -19,7 +19,7 @@ from flowdebate.workers.deployment import Workers
 
 
 def load(spec: str) -> Workers:
-    """The `Workers` that "MODULE:OBJECT" names; ConfigurationError if there is none."""
+    """Load the `Workers` named by "MODULE:OBJECT"; raise ConfigurationError if there is none."""
     return load_object(spec, Workers, location="flowdebate.workers")
 
 

@@ -1,4 +1,4 @@
-"""Deployment of workers: their shared configuration, and the client that submits runs to them."""
+"""Deployment of workers: their shared configuration, and the client for submitting runs."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Workers:
 
     @contextmanager
     def _submitted(self, header: RunHeader) -> Iterator[StoredRun]:
-        """The queued run, with the labels of the observer, which sees how it is put on the queue."""
+        """Enter the observer's context of a submission, and yield the queued run with the observer's labels."""
         labels = dict(header.labels)
         with observer_of(self.observe).submit(header.block, header.run_id, labels):
             yield StoredRun(header=replace(header, labels=labels), status="queued", updated_at=time.time(), steps=0)
@@ -173,7 +173,7 @@ class Workers:
     ) -> str:
         """Put a fork of a stored run on the queue, as `Block.fork` of the pattern would start it, and return its id.
 
-        Errors: those of `Block.fork` before it starts; RunExists if `fork_id` is taken.
+        Errors: the same as for `Block.fork` before it starts; RunExists if `fork_id` is taken.
         """
         block = self._pattern("fork", pattern)
         header = await prepare_fork(
@@ -199,10 +199,10 @@ class Workers:
     async def resume(self, run_id: str, *, retry_dead_letter: bool = False) -> None:
         """Put an ended run back on the queue, whatever ended it.
 
-        A complete run is left unchanged, unless its judge, chair or synthesizer failed, which is then asked again.
+        A complete run is left unchanged, unless its judge, chair or synthesizer failed: it is then asked again.
 
-        RunNotFound; RunConflict while a process executes it that is no worker, or a worker that is to give it up;
-        DeadLetter for a run that was given up because it killed its workers, unless `retry_dead_letter`.
+        RunNotFound; RunConflict while it is executed by a non-worker, or by a worker about to give it up; DeadLetter
+        for a run given up because it killed its workers, unless `retry_dead_letter`.
         """
         stored = await self.store.run(run_id)
         self.check_accepted(stored.header)
@@ -217,9 +217,9 @@ class Workers:
         await self._deliver(stored.header, first=stored.status == "awaiting")  # a person has answered, and waits
 
     async def cancel(self, run_id: str) -> None:
-        """Cancel the run: it ends as "interrupted", with what was recorded; its worker stops within seconds.
+        """Cancel the run: it ends as "interrupted", with all recorded steps; its worker stops within seconds.
 
-        Has no effect on a run that has ended. RunNotFound.
+        Has no effect on a finished run. RunNotFound.
         """
         stored = await self.store.run(run_id)
         await asyncio.to_thread(lambda: self.queue.cancel(self.queue.active(run_id)))
@@ -230,7 +230,7 @@ class Workers:
                 return
 
     async def status(self, run_id: str) -> QueuedRunStatus:
-        """The status of the run; RunNotFound."""
+        """Return the status of the run; raise RunNotFound for an unknown one."""
         # The run is read last: a worker notes there why it gave a run up before it ends the delivery.
         deliveries = await asyncio.to_thread(self.queue.of, run_id)
         last = deliveries[0] if deliveries else None
@@ -250,7 +250,7 @@ class Workers:
         )
 
     async def overview(self) -> QueueState:
-        """What waits in the queue and who works on it; StoreError if the database does not answer."""
+        """Return the waiting runs of the queue and its live workers; StoreError if the database does not answer."""
         await asyncio.to_thread(self.queue.open)
         return await asyncio.to_thread(read_queue, self)
 
@@ -260,8 +260,8 @@ class Workers:
         """Run a worker until `stop` is set: one at a time per process, which must not use DBOS otherwise.
 
         After `stop` no new call starts. Calls in flight have `patience` seconds to finish; unfinished runs go back to
-        the queue. A database that is away is waited for; StoreError for one that refuses the user. On the port
-        `health`, GET /health says that the worker turns, and GET /ready whether its database answers.
+        the queue. The worker waits for an absent database; StoreError if it refuses the user. On the port `health`, GET
+        /health says that the worker turns, and GET /ready whether its database answers.
         """
         from flowdebate.workers.worker import Worker
 
@@ -281,16 +281,16 @@ class Workers:
         await asyncio.to_thread(self.queue.close)
 
     def is_ours(self, header: RunHeader) -> bool:
-        """Whether the run was submitted to this queue, for workers of this version."""
+        """Check that the run was submitted to this queue, for workers of this version."""
         plan = header.plan or {}
         return plan.get("workers") == self.name and plan.get("version") == self.version
 
     def limits_of(self, header: RunHeader) -> Limits | None:
-        """The limits under which workers execute a run: its own ones, bounded by theirs."""
+        """Return the limits of a run at its workers: its own ones, bounded by theirs."""
         return self._within(limits_of(self.store, replace(header, limits=(header.plan or {}).get("limits"))))
 
     def check_accepted(self, header: RunHeader) -> None:
-        """Raise ConfigurationError for a run of another queue or version, or one that was imported."""
+        """Raise ConfigurationError for an imported run, or a run of another queue or version."""
         hint = ""
         allowed = f"a run that was submitted to {self.name!r}, version {self.version}"
         if header.foreign and not self.allow_imported:
@@ -317,7 +317,7 @@ class Workers:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
 
     def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
-        """The limits of a run; ConfigurationError for a cost of its own."""
+        """Return the limits of a run; raise ConfigurationError for a cost of its own."""
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:
@@ -326,7 +326,7 @@ class Workers:
         return bounded
 
     async def _find_same(self, header: RunHeader, *, seeded: bool) -> StoredRun:
-        """The stored run with this id; RunExists if it is a different one."""
+        """Return the stored run with this id; raise RunExists if it is a different one."""
         existing = await self.store.run(header.run_id)
         then = existing.header
         # A submission without a seed draws another one each time that it is repeated.
@@ -351,7 +351,7 @@ class Workers:
         return self.queue.send(header.run_id, owner=header.labels.get(OWNER, ""), priority=priority)
 
     async def reject(self, run_id: str, problem: str) -> None:
-        """Store why no worker can execute a run that waits, for all who wait for it."""
+        """Store why no worker can execute a waiting run, for everybody waiting for it."""
         with suppress(StoreError):  # it is gone or executed elsewhere, or its store is away
             if (await self.store.run(run_id)).status in ("queued", "running"):
                 await self._set(run_id, "rejected", only=("queued", "running"), error=problem)
@@ -370,5 +370,5 @@ class Workers:
 
 
 def _request(header: RunHeader) -> dict[str, Any]:
-    """What a run is asked for, apart from its limits and its priority."""
+    """Return everything requested from a run, apart from its limits and its priority."""
     return {name: value for name, value in (header.plan or {}).items() if name not in ("limits", "priority")}

@@ -76,11 +76,11 @@ FORGET = f"""
 DELETE FROM documents WHERE collection = %s
 AND split_part(key, ':', -1)::bigint NOT IN (SELECT number FROM {ALIVE} AS held (number)) RETURNING key
 """.encode()  # noqa: S608
-"""Statement that forgets the workers that are dead."""
+"""Statement to forget all dead workers."""
 
 
 def workers_of(queue: str) -> str:
-    """The collection of documents in which the workers of a queue say that they are there."""
+    """Return the collection of documents in which the workers of a queue announce themselves."""
     return f"workers/{queue}"
 
 
@@ -130,7 +130,7 @@ def read_queue(workers: Workers) -> QueueState:
 
 WORKFLOW = "flowdebate.deliver"  # the only one
 _TURNS = 2**24
-"""How many turns each priority has of DBOS's 2**31; a queue that is empty now and then begins anew, and needs few."""
+"""Turns of each priority, out of DBOS's 2**31; an empty queue begins anew and needs few."""
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS's statuses of deliveries that have not ended
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
@@ -151,27 +151,27 @@ DELIVERIES: Mapping[str, Delivery] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedRunStatus:
-    """Status of a run that was submitted to workers, by its store and its queue."""
+    """Status of a run submitted to workers, by its store and its queue."""
 
     run_id: str
     status: StoredStatus
-    """As stored: "queued" until a worker starts the run."""
+    """Stored status: "queued" until a worker starts the run."""
     owned: bool
-    """Whether a process is running it at this moment."""
+    """True if a process is running it at this moment."""
     steps: int
     """The number of recorded steps."""
     outcome: Mapping[str, Any] | None
-    """How the run ended: `output`, `raw`, `usage`, `seconds` and `error`; None before."""
+    """Outcome of the run: `output`, `raw`, `usage`, `seconds` and `error`; None before its end."""
     delivery: Delivery | None
-    """None for a run that was never put on the queue."""
+    """Last delivery of the run; None if it was never put on the queue."""
     worker: str | None
-    """The worker that took the last delivery: "machine:process:number"."""
+    """Worker with the last delivery: "machine:process:number"."""
     problem: str | None
-    """Why a worker gave up on the run."""
+    """Reason why a worker gave up on the run."""
 
     @property
     def over(self) -> bool:
-        """Whether the run has ended, or does not continue until it is resumed."""
+        """True if the run has ended, or does not continue until it is resumed."""
         if self.status in ("queued", "running"):
             return self.delivery in ("failed", "cancelled") and not self.owned
         return True
@@ -179,16 +179,16 @@ class QueuedRunStatus:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What became of a run's earlier deliveries; each delivery carries it along in its attributes."""
+    """Fate of a run's earlier deliveries; each delivery carries it along in its attributes."""
 
     deaths: int = 0
-    """How many workers in a row have died while they executed the run, without a step of it being recorded."""
+    """Number of workers in a row that died while executing the run, without recording a step of it."""
     alone: int = 0
-    """How many of them executed nothing else: the run itself is to blame."""
+    """Number of these workers without any other run: the run itself is to blame."""
     outages: int = 0
-    """How often in a row the run was put off because its provider was away, without a step of it being recorded."""
+    """Number of delays in a row because its provider was away, without a recorded step."""
     since: int = 0
-    """When that was for the first time, in seconds since the epoch."""
+    """Time of the first such delay, in seconds since the epoch."""
     steps: int = 0
     """The run's steps at the last of these."""
 
@@ -199,7 +199,7 @@ class History:
 
     @property
     def suspect(self) -> bool:
-        """Whether the run is to be executed alone: it may be what kills its workers."""
+        """True if the run is to be executed alone: it may be killing its workers."""
         return self.deaths >= _DEATHS_TOGETHER
 
     @property
@@ -212,7 +212,7 @@ class History:
         return longest
 
     def after_death(self, steps: int) -> History:
-        """The history after one more worker has died, with so many steps recorded.
+        """Return the history after the death of one more worker, with so many steps recorded.
 
         >>> once = History().after_death(3)
         >>> twice = once.after_death(3)
@@ -223,7 +223,7 @@ class History:
         return replace(before, deaths=before.deaths + 1, alone=before.alone + before.suspect)
 
     def after_outage(self, steps: int, now: float) -> History:
-        """The history after the provider was away once more, with so many steps recorded."""
+        """Return the history after one more outage of the provider, with so many steps recorded."""
         before = self._without_progress(steps)
         return replace(before, outages=before.outages + 1, since=before.since or math.ceil(now))
 
@@ -333,7 +333,7 @@ class RunQueue:
             return session.exec_driver_sql(query.format(schema=schema), values).all()
 
     def drop(self, delivery: str) -> None:
-        """Forget a delivery: cancelled, it would mean the will of a user to a worker that is alive all the same."""
+        """Forget a delivery: cancelling it would look like a user's request to a worker that is alive all the same."""
         self.open().delete_workflows([delivery])
 
     def _send(self, run_id: str, deliveries: Sequence[WorkflowStatus], history: History, **options: object) -> None:
@@ -356,7 +356,7 @@ class RunQueue:
         return int(turn)
 
     def taken_by(self, worker: str, delivery: str) -> tuple[DeliveredRun, History]:
-        """The delivery as observers are told of it, and what became of those before it."""
+        """Return the delivery in the form for observers, and the fate of earlier deliveries."""
         workflows = self.open().list_workflows(workflow_ids=[delivery], load_input=False, load_output=False)
         origin = {"queue": self.name, "worker": worker, "version": self.version.removeprefix(f"{self.name}/")}
         if not workflows:
@@ -368,7 +368,7 @@ class RunQueue:
         return DeliveredRun(**origin, delivery=number, seconds=waited), history
 
     def of(self, run_id: str) -> Sequence[WorkflowStatus]:
-        """The run's deliveries, the newest first."""
+        """Return the run's deliveries, the newest first."""
         workflows = self.open().list_workflows(
             workflow_id_prefix=f"{encode_text(run_id)}/",
             attributes={"run": encode_text(run_id)},
@@ -380,11 +380,11 @@ class RunQueue:
         return [workflow for workflow in workflows if workflow.workflow_id.rpartition("/")[0] == encode_text(run_id)]
 
     def active(self, run_id: str) -> list[str]:
-        """The ids of the run's deliveries that have not ended."""
+        """Return the ids of the run's unfinished deliveries."""
         return [workflow.workflow_id for workflow in self.of(run_id) if workflow.status in ACTIVE]
 
     def taken(self, worker: str | None = None) -> Sequence[WorkflowStatus]:
-        """The deliveries in progress at workers of this version, or at this one."""
+        """Return the deliveries in progress at workers of this version, or at this one."""
         return self.open().list_workflows(
             queue_name=self.name,
             status="PENDING",
@@ -395,14 +395,14 @@ class RunQueue:
         )
 
     def cancelled(self, ids: Iterable[str]) -> set[str]:
-        """Those of the deliveries that were cancelled."""
+        """Return the ids of all cancelled deliveries among `ids`."""
         workflows = self.open().list_workflows(
             workflow_ids=list(ids), status="CANCELLED", load_input=False, load_output=False
         )
         return {workflow.workflow_id for workflow in workflows}
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """Cancel deliveries; those that have ended stay as they are."""
+        """Cancel deliveries; finished ones stay as they are."""
         if ids:
             self.open().cancel_workflows(list(ids))
 
@@ -433,12 +433,12 @@ class RunQueue:
 
 
 def _partition(owner: str) -> str:
-    """An owner's part of the queue, which is short: DBOS has an index on it."""
+    """Return an owner's part of the queue, in short form: DBOS has an index on it."""
     return sha256(owner.encode(errors="surrogatepass")).hexdigest()
 
 
 def driver() -> ModuleType:
-    """The package `dbos`; ConfigurationError if it is missing."""
+    """Import the package `dbos`; raise ConfigurationError if it is missing."""
     try:
         with IMPORTING:
             import dbos

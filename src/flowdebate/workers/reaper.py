@@ -51,12 +51,12 @@ _ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 -
 
 
 def worker_id(machine: str, process: int, number: int) -> str:
-    """The worker's unique id in DBOS; it names the lock that shows that the worker is alive."""
+    """Return the worker's unique id in DBOS; it names the lock held during the worker's life."""
     return f"{machine}:{process}:{number}"
 
 
 def number_of(worker: str | None) -> int | None:
-    """The number of a worker's lock; None if this is not the id of a worker."""
+    """Return the number of a worker's lock; None if this is not the id of a worker."""
     text = (worker or "").rpartition(":")[2]
     return int(text) if text.isdecimal() else None
 
@@ -105,7 +105,7 @@ class Reaper:
         await asyncio.to_thread(self._workers.queue.drop, delivery)
 
     async def _redeliver(self, delivery: WorkflowStatus) -> None:
-        """Deliver a run again whose worker is dead, with a delay if that worker had started it."""
+        """Deliver the run of a dead worker again, with a delay if the worker had started it."""
         queue, store = self._workers.queue, self._workers.store
         run_id = decode_text((delivery.attributes or {}).get("run", ""))
         with suppress(RunNotFound, RunConflict):  # deleted, or somebody executes it
@@ -157,7 +157,7 @@ class Reaper:
         await self._reject_stranded(state)
 
     async def _reject_stranded(self, state: QueueState) -> None:
-        """Say of runs that have waited for a while that no worker of their version is alive; one may yet come."""
+        """Mark runs after a long wait without any live worker of their version; one may yet come."""
         from psycopg import sql
 
         workers, versions = self._workers, ", ".join(sorted({repr(worker.version) for worker in state.workers}))
@@ -182,7 +182,7 @@ class Reaper:
         return undelivered
 
     async def _ask(self, query: bytes | Composed, values: Params = ()) -> list[Any]:
-        """The first column of what the database answers."""
+        """Return the first column of the database's answer."""
 
         def ask() -> list[Any]:
             if self._session is None or self._session.closed:
@@ -198,7 +198,7 @@ class Reaper:
                 session.close()
 
     def _long_enough(self, kind: str, ids: list[str]) -> list[str]:
-        """The `ids` that have been seen for at least GRACE; all others of their kind are forgotten."""
+        """Return the `ids` seen for at least GRACE; all others of their kind are forgotten."""
         now, names = time.monotonic(), {f"{kind} {run_id}" for run_id in ids}
         self._gone = {
             name: since for name, since in self._gone.items() if name in names or not name.startswith(f"{kind} ")

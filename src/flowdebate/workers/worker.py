@@ -1,4 +1,4 @@
-"""Worker: takes run ids from the queue and resumes their runs, through a store that can be drained."""
+"""Worker: takes run ids from the queue and resumes their runs, through a drainable store."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("flowdebate")
 COOLDOWN = 10.0
-"""Seconds for which workers start no runs once their provider is away; then each of them tries one."""
+"""Seconds without new runs after a provider's failure; then each worker tries one."""
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _TRIES = 100  # attempts to resume a run while its store is unreachable: at least ten minutes
 _SWEEPS_PER_STORE_SWEEP = 3  # sweeps of the queue for each sweep of the store, which reads all running runs
 
 
 class _WorkerStore(Draining):
-    """A store that can be drained, which knows whether the provider of the runs is there."""
+    """A drainable store with knowledge of the provider's availability."""
 
     def __init__(self, store: Store, provider: _Provider) -> None:
         super().__init__(store)
@@ -72,7 +72,7 @@ class _WorkerStore(Draining):
 
 
 class _Provider:
-    """Whether runs can be executed: their provider may be away, which workers of a queue tell one another."""
+    """Availability of the runs' provider: workers of a queue tell one another of an outage."""
 
     def __init__(self, workers: Workers) -> None:
         self._counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
@@ -84,7 +84,7 @@ class _Provider:
         self.put_off: dict[str, History] = {}
 
     async def admit(self) -> int:
-        """Wait until a run may start; the ticket with which it settles its end."""
+        """Wait until a run may start; return the ticket for settling its end."""
         while True:
             delay = max(self._paused_until - time.monotonic(), self.circuit.seconds_left)
             if delay <= 0 and (ticket := self.circuit.admit().ticket) is not None:
@@ -104,7 +104,7 @@ class _Provider:
         self._paused_until = time.monotonic() + await self._counter.seconds_left(self._key)
 
     async def puts_off(self, run_id: str, store: Store) -> bool:
-        """Whether a failed run is to be tried again later, since its provider was away, and not for too long."""
+        """Check that a failed run is to be tried again later, since its provider was away, and not for too long."""
         run, history = self.runs.get(run_id, (None, History()))
         error = None if run is None else run.failure
         # where the provider cannot be used at the moment, another call would fail as well
@@ -124,9 +124,9 @@ class _Provider:
 
 
 _SESSIONS = 16
-"""Sessions without which a worker could not execute the runs that it takes."""
+"""Minimum number of sessions for a worker to execute its runs."""
 _HELD = 2
-"""Those that it has open before it takes any: of its lock and of its queue."""
+"""Number of its open sessions before any run: for its lock and for its queue."""
 
 
 class Worker:
@@ -179,9 +179,9 @@ class Worker:
             await asyncio.to_thread(self._owner.end)
 
     async def _reach(self, stop: asyncio.Event) -> bool:
-        """Wait for a database that is away, or has too few sessions; False if `stop` is set before.
+        """Wait for a database that is away, or has too few sessions; return False if `stop` is set before.
 
-        StoreError for one that lets nobody in.
+        StoreError for a database without access.
         """
         workers, reported = self._workers, ""
         while not stop.is_set():
@@ -209,7 +209,7 @@ class Worker:
         return False
 
     def _make_engine(self) -> type[DBOS]:
-        """DBOS, configured; it runs its workflows on the loop in which it is launched."""
+        """Configure DBOS; it runs its workflows on the loop in which it is launched."""
         engine: type[DBOS] = driver().DBOS
         refuse_pickles()
         deliveries = self._workers.queue
@@ -295,7 +295,7 @@ class Worker:
                 self._places.notify_all()
 
     async def _resume(self, run_id: str, history: History, delivered: DeliveredRun) -> str:
-        """The status of the run at its end; repeated while the store is unreachable."""
+        """Resume the run and return its status at the end; repeat while the store is unreachable."""
         pause, away = 0.1, False
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -314,7 +314,7 @@ class Worker:
         raise AssertionError
 
     async def _once(self, run_id: str, history: History, delivered: DeliveredRun, *, failed: bool) -> str:
-        """One attempt of `_resume`; with `failed`, a failed run is resumed too: it failed because of its store."""
+        """Try to resume once; with `failed`, a failed run is resumed too: it failed because of its store."""
         workers = self._workers
         stored = await self._store.run(run_id)
         if stored.status not in ("queued", "running", "rejected") and not (failed and stored.status == "failed"):
@@ -366,7 +366,7 @@ class Worker:
         writer.close()
 
     async def _sweep(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set: recover the runs of dead workers, and stop cancelled ones."""
+        """Recover the runs of dead workers, and stop cancelled ones, until `stop` is set."""
         number, failing = 0, False
         while not stop.is_set():
             try:
@@ -387,7 +387,7 @@ class Worker:
                 await asyncio.wait_for(stop.wait(), 2 * self._workers.poll)
 
     async def _give_up(self) -> None:
-        """Interrupt the runs of this worker that were cancelled."""
+        """Interrupt the cancelled runs of this worker."""
         if not self._running:
             return
         for delivery in await asyncio.to_thread(self._workers.queue.cancelled, tuple(self._running)):
