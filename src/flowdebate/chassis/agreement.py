@@ -31,7 +31,7 @@ class AnswerPair:
 
     @property
     def swapped(self) -> AnswerPair:
-        """The same answers in the other order."""
+        """The pair in the opposite order."""
         return AnswerPair(question=self.question, first=self.second, second=self.first)
 
     @property

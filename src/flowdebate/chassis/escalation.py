@@ -368,7 +368,7 @@ class _Step(Block[Any, Any]):
 
 
 def _cost(ctx: Context, begin: int) -> dict[str, Any]:
-    """Calls and tokens of the step around `ctx` since the event at `begin`."""
+    """Sum calls and tokens of the step around `ctx` since the event at `begin`."""
     usage, place = Usage.none(), f"{ctx.path}/"
     for event in ctx.run.records.events[begin:]:
         if isinstance(event, ModelCalled) and (event.path == ctx.path or event.path.startswith(place)):

@@ -52,7 +52,7 @@ class EscalationReport(WireModel):
     """An escalation against an unconditional alternative, on equal questions."""
 
     n: int
-    """Questions; failed ones count as wrong in both."""
+    """Questions; a failed run counts as wrong."""
     failed: int
     """Number of questions for which one of the two runs failed."""
     confidence: float

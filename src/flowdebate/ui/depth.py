@@ -77,7 +77,7 @@ def _says_agreement(page: PatternPage) -> bool:
 
 
 def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
-    """The pattern at each depth in turn, until those who decide agree; its outputs are those of the last one."""
+    """Build the pattern at each depth in turn, until those who decide agree; the last one makes the outputs."""
     blocks = [page.build(_plan_at(page, plan, depth)) for depth in STEPS]
 
     def make(state: EscalationState, _: Context, status: RunStatus, last: StepResult) -> PatternOutput | None:
@@ -107,14 +107,14 @@ def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
 
 
 def _plan_at(page: PatternPage, plan: Plan, depth: Depth) -> Plan:
-    """The plan of one step, whose block is named after its depth."""
+    """Make the plan of one step, whose block is named after its depth."""
     values = {**page.options_for(depth), **page.depths.get("auto", {})}
     options = _filled(page, plan.options, values).replaced(depth=depth)
     return replace(plan, name=depth, options=options, speakers=_speakers_at(page, plan, values))
 
 
 def _speakers_at(page: PatternPage, plan: Plan, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The speakers of one step, among those of all steps; all of them where the user has named others."""
+    """Choose the speakers of one step among those of all steps; keep all if the user has named them."""
     if plan.options.ROSTER not in page.options_for(STEPS[-1]):
         return plan.speakers
     names = [entry["name"] for entry in values.get(plan.options.ROSTER, page.default_speakers)]
