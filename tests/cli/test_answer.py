@@ -60,7 +60,7 @@ def test_roles_are_checked_before_anything_is_asked_for() -> None:
         unkept = command(*on.options(*SIDES, "--human", "con", "--no-store"))
         assert on.bodies == []
     assert (nobody.exit_code, "among pro, con, judge, moderator" in nobody.stderr) == (2, True)
-    assert (unkept.exit_code, "`store` must be a store" in unkept.stderr) == (2, True)
+    assert (unkept.exit_code, "`store` is required: a store" in unkept.stderr) == (2, True)
 
 
 def test_humans_type_in_a_terminal() -> None:

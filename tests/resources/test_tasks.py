@@ -507,7 +507,7 @@ def test_a_collection_has_a_name(wrong: Any) -> None:
 @pytest.mark.parametrize("wrong", ["", None, 3])
 def test_a_resource_has_a_key(wrong: Any) -> None:
     """Blocks could not find it otherwise."""
-    with pytest.raises(ConfigurationError, match=r"`key` (must not be blank|is required)"):
+    with pytest.raises(ConfigurationError, match=r"`key` (must not be blank|is required|must be a non-empty string)"):
         create_task_collection("rent", key=wrong)
 
 

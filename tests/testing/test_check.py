@@ -329,12 +329,12 @@ def test_a_debate_inside_a_debate_is_no_part_of_its_rounds() -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no pattern": ({"pattern": 3}, "check_debate.*pattern.*a pattern, or a function that builds one, got 3"),
+    "no pattern": ({"pattern": 3}, "check_debate.*pattern.*a pattern, or a function that builds one .got 3"),
     "a function of something else": ({"pattern": lambda: "x"}, "a function that builds one .got 'x'"),
     "another pattern": ({"pattern": deliberation(name="x", debaters=MEMBERS)}, "check_pattern.. checks every pattern"),
-    "no examples": ({"max_examples": 0}, "`max_examples` must be at least 1 (got 0)"),
-    "no calls": ({"max_calls": True}, "`max_calls` must be a whole number, at least 1 (got True)"),
-    "no time": ({"max_seconds": 0}, "`max_seconds` must be more than 0 seconds (got 0)"),
+    "no examples": ({"max_examples": 0}, "`max_examples` must be at least 1 \\(got 0\\)"),
+    "no calls": ({"max_calls": True}, "`max_calls` must be a whole number, at least 1 \\(got True\\)"),
+    "no time": ({"max_seconds": 0}, "`max_seconds` must be more than 0 seconds \\(got 0\\)"),
     "an unknown promise": ({"skip": ["typo"]}, "`skip` must be names of promises: fails_only_for_a_reason"),
 }
 
