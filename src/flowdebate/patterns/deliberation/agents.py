@@ -1,7 +1,7 @@
-"""Speakers of a deliberation: a debater for each persona, and the moderator, who closes each round.
+"""Speakers of a deliberation: a debater for each persona, and the moderator, closing each round.
 
-A debater's prompt begins with what is the same for all turns (the rules, the topic, who takes part, who it is, then the
-transcript, which only grows) and ends with what differs: the moderator's summary, whose turn it is, what to do.
+A debater's prompt begins with the constant part of all turns (the rules, the topic, the participants, its persona, then
+the growing transcript) and ends with the variable part: the moderator's summary, the current speaker, the task.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from .report import parse_report
 from .schemas import DeliberationEntry, DeliberationState, DeliberationTranscript, ModeratorReport, ReportStatus
 
 OWN = " (you)"
-"""Stands behind the reader's own name in the transcript that it is shown."""
+"""Mark after the reader's own name in the transcript."""
 
 
 def render_said(entries: Iterable[DeliberationEntry], *, own_name: str | None = None) -> str:
     """Render the transcript as text: `[name, role] …`, under a heading for each round.
 
-    More entries only add to the end. With `own_name`, the name of who reads it, what that one said is marked.
+    More entries only add to the end. With `own_name`, the reader's name, the reader's contributions are marked.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationEntry
     >>> print(render_said([DeliberationEntry(round=1, name="Bear", role="risk analyst", text="It can fail.")]))
@@ -90,7 +90,7 @@ class PersonaTemplate(Template):
     summary: str = part("The moderator's summary after round {round}: {summary}", uses("round", "summary"))
     """The moderator's latest; left out before there is one."""
     turn: str = part("It is your turn in round {round} of {max_rounds}.", uses(*_TURN))
-    """Line that gives the turn to a persona; its description follows, since small models follow the last text."""
+    """Line to give a persona the turn; its description comes next, since small models follow the last text."""
     reminder: str = part("", uses("who"))
     """Description of a persona with a short system prompt; for a long one, and if this is empty, it is `persona`."""
     opening: str = part(
@@ -192,9 +192,9 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
 ) -> Generator[str]:
     """Create the block `{name}-debater-{agent_name}`: it speaks in its `role`, as its `system_prompt` describes it.
 
-    `participants` are the roles of all who take part, by name, in declared order (default: itself alone). It sees the
-    topic, all that was said in earlier rounds, and the moderator's latest summary. An answer that ran out of room is
-    cut at its last full sentence.
+    `participants` are the roles of all participants, by name, in declared order (default: itself alone). The debater
+    sees the topic, all contributions of earlier rounds, and the moderator's latest summary. A truncated answer is cut
+    at its last full sentence.
     """
     members = {agent_name: role} if participants is None else dict(participants)
     me = Identity(name=agent_name, role=role, members=members, max_rounds=max_rounds, system_prompt=system_prompt)
@@ -222,7 +222,7 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
 
 @dataclass(frozen=True, kw_only=True)
 class ModeratorTemplate(Template):
-    """The texts of a moderator's prompt that closes rounds with a report."""
+    """The prompt texts of a moderator closing rounds with a report."""
 
     system: str = part(
         "You moderate a deliberation and take no side. After each round, you report on it.\n\n"
@@ -245,7 +245,7 @@ class ModeratorTemplate(Template):
         "STATUS: SETTLED or CONTINUE\n"
         "DECISION: one or two sentences, or none"
     )
-    """Added to the system message for a model that is asked for text."""
+    """Addition to the system message for a model asked for text."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
     """First part of a round's message."""
     report: str = part(
@@ -333,10 +333,9 @@ def create_moderator(
 ) -> Generator[ModeratorReport]:
     """Create the block `{name}-moderator`: it closes a round with `{summary, status, decision}`.
 
-    It sees all that was said, with names and roles. `participants` are the roles of all who take part, by name, in
-    declared order. Its prompt states `max_rounds` if it is given. With `report="text"` the
-    model is asked for the lines SUMMARY, STATUS and DECISION, which `parse_report` reads: for models without
-    structured answers.
+    The moderator sees all contributions, with names and roles. `participants` are the roles of all participants, by
+    name, in declared order. Its prompt states `max_rounds`, if set. With `report="text"` the model is asked for the
+    lines SUMMARY, STATUS and DECISION, for `parse_report` to read: useful for models without structured answers.
     """
     check_option(ReportForm, "report", report, location=f"moderator {name!r}", optional=False)
     everyone = dict(participants)
@@ -382,10 +381,9 @@ def _report_form() -> type[WireModel]:
 
 
 def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, ModeratorReport | None]:
-    """Create a block that adds the report of `moderator` to the state; None for `MISSING`, which settles nothing.
+    """Create a block to add the report of `moderator` to the state; None for `MISSING`, without settling anything.
 
-    It takes the model, a dict in either key style, or text, which `parse_report` reads; OutputError for what does not
-    validate.
+    It takes the model, a dict in either key style, or text for `parse_report`; OutputError for an invalid report.
     """
 
     @handler(name=f"{name}-stash-report")

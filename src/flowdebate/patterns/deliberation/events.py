@@ -19,6 +19,6 @@ class ModeratorReported(BaseEvent):
     block: str
     """The moderator's block."""
     round: int
-    """The round that it closed, from 1."""
+    """The closed round, from 1."""
     report: ModeratorReport
     """The report."""

@@ -64,7 +64,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, DeliberationOutput, DeliberationOutput]:
-    """Build a deliberation, a block that discusses a topic until it is settled: `await pattern.run("Invest $1M?")`.
+    """Build a deliberation, a block to discuss a topic until it is settled: `await pattern.run("Invest $1M?")`.
 
     In each round all debaters speak at the same time, and the moderator reports `{summary, status, decision}`. The
     deliberation ends when the moderator reports SETTLED, after `max_rounds`, or when `terminate_when(ctx)` is true. The
@@ -73,10 +73,10 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models.
     - `moderator`: a block, a function of `(input, ctx)`, or `ModeratorOptions`; without one (False) nothing settles the
       topic.
-    - `model`: for all roles that name none.
+    - `model`: for all roles without a specific one.
     - `report`: how the default moderator answers: "structured" with a schema, "text" in three lines.
-    - `failures`: what a failed provider costs, and time limits of turns and rounds.
-    - All others are those of `debate()`.
+    - `failures`: the reaction to a failed provider, and time limits of turns and rounds.
+    - All other options: see `debate()`.
 
     Takes a str, `{"topic": str}` or a `DeliberationInput`. Invalid options raise `ConfigurationError`.
 
@@ -150,7 +150,7 @@ def _in_progress(loop: Loop[CommonOptions], ctx: Context) -> list[DeliberationEn
 
 
 def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[DeliberationEntry]]:
-    """Create a block that adds the round's contributions to the transcript, now that all have spoken."""
+    """Create a block to add the round's contributions to the transcript once all have spoken."""
 
     @handler(name=f"{loop.name}-record-round", resources={"transcript": loop.transcript})
     def record(_: object, ctx: Context) -> list[DeliberationEntry]:

@@ -35,7 +35,7 @@ _DEBATERS = (
         "system_prompt": "You are a skeptic. You want the careful answer, because you see what can go wrong.",
     },
 )
-"""Two who differ about any topic."""
+"""Two debaters with different views of any topic."""
 
 
 _STATUSES: Mapping[ReportStatus, str] = {"SETTLED": "the matter is settled", "CONTINUE": "not settled yet"}
@@ -109,7 +109,7 @@ def report_groups(report: ModeratorReport | None) -> Iterator[Section]:
 
 
 class DeliberationPage(PatternPage):
-    """What a deliberation adds to the service."""
+    """Page of a deliberation in the service."""
 
     options: ClassVar[type[DeliberationPlanOptions]] = DeliberationPlanOptions
     document: ClassVar[type[DeliberationDocument]] = DeliberationDocument

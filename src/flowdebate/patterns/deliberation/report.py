@@ -4,9 +4,9 @@
     STATUS: CONTINUE
     DECISION: What was decided, if anything was.
 
-`render_report` writes it so that nothing inside a part can pass for another part. `parse_report` reads that back
-exactly, and makes the best of what a model writes instead: it never fails, and takes a matter as settled only if the
-text says so without a doubt.
+`render_report` writes it so that nothing inside a part can pass for another part. `parse_report` reads this form back
+exactly, and makes the best of a model's free text: it never fails, and considers a matter settled only if the text says
+so clearly.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _LEADING = frozenset(
     now question round status the this topic we x yes
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-"""Words before SETTLED that take nothing from it; all others may ("not", "nearly", "can be", "Bear says it is")."""
+"""Harmless words before SETTLED; all others may weaken it ("not", "nearly", "can be", "Bear says it is")."""
 _DOUBTS = frozenset(
     """
     ? ☐ almost although but cannot continue continued continues except false however if maybe nearly never not or part
     partially partly pending perhaps provided though unclear unless unsettled until whether yet
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-"""Words behind SETTLED that take it back, or take something from it."""
+"""Words after SETTLED that revoke or weaken it."""
 
 
 def render_report(report: ModeratorReport) -> str:
@@ -78,9 +78,9 @@ def parse_report(text: str) -> ModeratorReport:
     r"""Parse the report in `text`, whoever wrote it; never an error.
 
     Parts begin with SUMMARY, STATUS and DECISION at the start of a line, in any order and case, with markdown, bullets
-    or numbers around them, and go on to the next one. Lines that quote (`>`, `|`, indented by four, in a code fence
-    or in quotation marks) begin no part. A status that is missing, unclear, hedged or contradicted is CONTINUE. Without
-    a summary, the text before the first part is the summary: all of the text if there is no part.
+    or numbers around them, and extend to the next one. Quoting lines (`>`, `|`, indented by four, in a code fence or in
+    quotation marks) begin no part. A missing, unclear, hedged or contradicted status is CONTINUE. Without a summary,
+    the text before the first part is the summary: all of the text if there is no part.
 
     >>> parse_report("**Status:** not settled yet\n\n## Summary\nThey differ on the price.")
     ModeratorReport(summary='They differ on the price.', status='CONTINUE', decision=None)

@@ -22,7 +22,7 @@ from flowdebate.resources.resource import StateResource
 DeliberationStopReason = Literal["settled", "max_rounds", "predicate"] | NamedStop
 """Reason for the end of a deliberation: its moderator found it settled, its cap, or `terminate_when`.
 
-That is "predicate", or the name of the condition that held."""
+A condition is given as "predicate", or by its name."""
 
 ReportStatus = Literal["SETTLED", "CONTINUE"]
 """A moderator's finding: the matter is settled, or it needs another round."""
@@ -31,7 +31,7 @@ _NOTHING = frozenset(
     {"", "n/a", "na", "nil", "no decision", "no decision yet", "none", "none yet", "not applicable", "not decided"}
     | {"not yet", "null", "tbd", "undecided"}
 )
-"""Answers of models that mean that nothing was decided."""
+"""Answers of models meaning that nothing was decided."""
 _LONGEST = max(map(len, _NOTHING))
 _MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # what models set around such an answer
 
@@ -60,20 +60,20 @@ class DeliberationEntry(Contribution):
 
     @property
     def speaker(self) -> str:
-        """The same as `name`, as in the entries of all patterns."""
+        """Alias of `name`, as in the entries of all patterns."""
         return self.name
 
 
 DeliberationTranscript: TypeAlias = "StateResource[TranscriptState[DeliberationEntry]]"
-"""The resource that `create_deliberation_transcript` makes."""
+"""Key of the resource made by `create_deliberation_transcript`."""
 
 
 def create_deliberation_transcript() -> DeliberationTranscript:
     """Create a transcript shared by a deliberation and its readers, under the key `"transcript"`.
 
-    `ctx.resources.transcript.state.entries` is what was said in the rounds before: those of a round are added when
-    all have spoken, before the moderator reports. Every block that reads it, and the pattern, must be given the same
-    object.
+    `ctx.resources.transcript.state.entries` holds the contributions of earlier rounds: a round's contributions are
+    added when all have spoken, before the moderator's report. Pass the same object to the pattern and to every block
+    reading it.
     """
     return StateResource(key="transcript", initial=TranscriptState[DeliberationEntry])
 
@@ -86,11 +86,11 @@ class ModeratorReport(WireModel):
     status: ReportStatus
     """Status of the matter."""
     decision: Annotated[str | None, AfterValidator(_something)] = None
-    """The decision; None without one. A text that says so ("none", "N/A", blank) is None too."""
+    """The decision; None without one. A text without a decision ("none", "N/A", blank) becomes None too."""
 
     @property
     def settled(self) -> bool:
-        """Whether its status is SETTLED."""
+        """True if the report's status is SETTLED."""
         return self.status == "SETTLED"
 
 
@@ -104,12 +104,12 @@ class DeliberationState(PatternState):
 
     @property
     def report(self) -> ModeratorReport | None:
-        """The last report: that of the last closed round, or an earlier one if the moderator's provider failed."""
+        """The last report: from the last closed round, or an earlier one if the moderator's provider failed."""
         return next((report for report in reversed(self.reports) if report is not None), None)
 
     @property
     def is_settled(self) -> bool:
-        """Whether the last closed round was found to settle the matter."""
+        """True if the moderator found the matter settled in the last closed round."""
         last = self.reports[-1] if self.reports else None
         return last is not None and last.settled
 
@@ -124,14 +124,14 @@ class DeliberationOutput(PatternOutput):
     topic: str
     rounds: int
     history: list[DeliberationEntry]
-    """All that was said: round by round, in declared order within each."""
+    """All contributions: round by round, in declared order within each."""
     summaries: list[str]
     """The moderator's, one for each closed round; empty if its provider failed."""
     final_decision: str | None
     """Settled: the moderator's decision, or its summary where it made none. Not settled: the last report's decision,
     or None."""
     is_settled: bool
-    """Flag of a matter that the moderator found settled."""
+    """Flag of a matter found settled by the moderator."""
     reports: list[ModeratorReport | None] = Field(default_factory=list)
     """The moderator's, one for each closed round; None if its provider failed."""
     stop_reason: DeliberationStopReason | None = None
@@ -147,7 +147,7 @@ class DeliberationOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool:
-        """Whether the moderator found the matter settled."""
+        """True if the moderator found the matter settled."""
         return self.is_settled
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
@@ -157,12 +157,12 @@ class DeliberationOutput(PatternOutput):
 
     @property
     def decision_word(self) -> str | None:
-        """Whether it was settled; None where the rounds were cut short."""
+        """True if the matter was settled; None where the rounds were cut short."""
         if self.stop_reason is None:
             return None
         return "settled" if self.is_settled else "not settled"
 
     @property
     def decision_line(self) -> str | None:
-        """How the decision begins; its word where it was not settled."""
+        """The beginning of the decision; its word if the matter was not settled."""
         return (brief(self.final_decision) if self.is_settled else None) or self.decision_word

@@ -1,8 +1,8 @@
 """Text page of a deliberation, for people.
 
-Lines of the page itself (rules, headings, speakers, labels) differ from what others said in the first column of a
-line, or in their form; a line of somebody's text that has the form is set behind a bar. Characters that a terminal
-would obey are written as `⟦U+001B⟧`.
+Lines of the page itself (rules, headings, speakers, labels) differ from contributions in the first column of a line, or
+in their form; a line of somebody's text in the same form is set behind a bar. Terminal control characters are written
+as `⟦U+001B⟧`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,14 @@ _FORM = re.compile(
     r"|(?:final decision|moderator summary|round [0-9]+)\s*$"
     r"|debate concluded after"
 )
-"""Beginnings of the page's own lines, and of those that look like them."""
+"""Beginnings of the page's own lines, and of lines resembling them."""
 
 
 def render_deliberation(output: DeliberationOutput, *, title: str | None = None) -> str:
     """Render `output` as a page.
 
     Title, rounds with contributions, the moderator's reports, the final decision, the end. `title` is the first line;
-    None is "DELIBERATION — " and the topic. Nothing that was said can pass for a line of the page, or act on a
-    terminal.
+    None is "DELIBERATION — " and the topic. No contribution can pass for a line of the page, or act on a terminal.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationOutput
     >>> page = render_deliberation(
@@ -99,7 +98,7 @@ def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]
 
 
 def _indent(line: str, indent: str) -> str:
-    """Return `indent`, or a bar before a line that could be mistaken for one of the page itself."""
+    """Return `indent`, or a bar before a line resembling one of the page itself."""
     # the beginning is enough of a line that may be as long as an argument; invisible characters and other forms of
     # the same letters would hide the resemblance from the pattern alone
     seen = "".join(c for c in normalize("NFKC", line.lstrip()[:200]) if category(c) not in {"Cf", "Mn", "Me"})
