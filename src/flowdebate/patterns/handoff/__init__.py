@@ -1,4 +1,4 @@
-"""`handoff()`: whoever has spoken says who speaks next."""
+"""`handoff()`: each speaker names the next one."""
 
 import lazy_loader
 

@@ -1,7 +1,8 @@
 """Answers of a handoff: offered in three forms, read leniently from any, and checked.
 
-A model answers by calling `handoff`, in JSON with the same fields, or in text that ends in "Transition to NAME". The
-schema allows only those who can speak next; any answer is read, so that a wrong name costs one more call and no text.
+A model answers by calling `handoff`, in JSON with the same fields, or in text ending in "Transition to NAME". The
+schema allows only the possible next speakers; any answer is read: a wrong name costs one more call, but no text is
+lost.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def handoff_form(transition: TransitionForm, other_names: Sequence[str], *, loca
 
 
 def handoff_spec(other_names: Sequence[str]) -> ToolSpec:
-    """Schema of the function `handoff`, by which a model hands over to one of `other_names`.
+    """Build the schema of the function `handoff`, for a model to hand over to one of `other_names`.
 
     >>> handoff_spec(["Con", "Neutral"]).parameters["properties"]["next_agent_name"]["enum"]
     ['Con', 'Neutral']
@@ -123,7 +124,7 @@ def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: C
 
 
 def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
-    """Read the answer from a model's text, which may contain the fields, or the call, as JSON."""
+    """Read the answer from a model's text, with the fields or the call as JSON in it, if any."""
     # without tools or schemas a model may write the call itself as text
     fields = _written_down(text) if '"response"' in text else None
     if fields is not None:
@@ -133,7 +134,7 @@ def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
-    """Read the answer from invalid JSON: prose, or an object that was cut off, or that goes on too long."""
+    """Read the answer from invalid JSON: prose, a truncated object, or an object with further text."""
     if not answer.lstrip().startswith(("{", "[")):
         return read_text(answer, names)
     try:
@@ -151,7 +152,7 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def _written_down(text: str) -> HandoffFields | None:
-    """Read the fields of the first object of `text` with any words, or with a call that has some."""
+    """Read the fields of the first object of `text` with any words, or with words in a call."""
     begin = text.find("{")
     for _ in range(_TRIES):
         if begin == -1:
@@ -191,7 +192,7 @@ class HandoffDecision:
 
     text: str
     next_agent_name: str | None = None
-    """The next speaker; None if nobody was named who can speak."""
+    """The next speaker; None if no possible speaker was named."""
     chosen_by: ChosenBy | None = None
     problem: str | None = None
     """The problem of the answer; None without one."""
@@ -200,11 +201,11 @@ class HandoffDecision:
     cut_off: bool = False
     """Flag of a truncated text."""
     speaker: Block[Any, Any] | None = field(default=None, repr=False, compare=False)
-    """The block to ask once more; None for one that cannot be asked again."""
+    """The block to ask once more; None for a block without a second call."""
 
     @property
     def flag(self) -> Flag | None:
-        """What is wrong with the text."""
+        """The problem with the text."""
         return "empty" if not self.text else "cut_off" if self.cut_off else None
 
 
@@ -212,7 +213,7 @@ def read_said(value: object, agent_name: str, names: Sequence[str], ctx: Context
     """Read the output of a block for a turn of `agent_name`, as an answer.
 
     A dict or an object with a `response` or a `text`, and maybe a `next_agent_name`, in either key style; else text, as
-    `text_said` takes it. Text that comes without a name hands over as `read_transition` reads it.
+    read by `text_said`. For text without a separate name, `read_transition` reads the next speaker.
     """
     raw_text = _held(value, _TEXTS)
     text = text_said(raw_text if isinstance(raw_text, str) else value, agent_name, ctx)
@@ -231,7 +232,7 @@ def check_decision(
     chosen_by: ChosenBy = "speaker",
     speaker: Block[Any, Any] | None = None,
 ) -> HandoffDecision:
-    """Add the problem of `answer` to it: no text, or no name of somebody who can speak after `agent_name`.
+    """Add the problem of `answer` to it: no text, or no possible speaker after `agent_name`.
 
     >>> answer = HandoffAnswer(response="Well.", next_agent_name="pro")
     >>> check_decision(answer, agent_name="Pro", names=["Pro", "Con"]).problem
@@ -276,7 +277,7 @@ def spell_name(value: object) -> str | None:
 
 
 def handoff_schema(names: Sequence[str]) -> type[WireModel]:
-    """Schema of an answer: the text, and which of `names` is next."""
+    """Build the schema of an answer: the text, and the next speaker from `names`."""
     return create_model(
         "HandoffAnswer",
         __base__=WireModel,

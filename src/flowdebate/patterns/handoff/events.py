@@ -12,14 +12,14 @@ from .schemas import ChosenBy
 
 @dataclass(slots=True, kw_only=True)
 class HandoffMade(BaseEvent):
-    """A turn of a handoff is over, and it is decided who speaks next.
+    """A turn of a handoff is over, and the next speaker is decided.
 
     With a `problem` it is a warning: the speaker did not choose as it should.
     """
 
     kind: ClassVar[str] = "handoff_made"
     round: int
-    """The turn that is over."""
+    """The finished turn."""
     agent_name: str
     """Speaker of the turn."""
     next_agent_name: str

@@ -1,8 +1,8 @@
 """`handoff()`: its options, its steps from the first to the last, and its speakers with their prompts.
 
-Prompts begin with what is the same for all turns (the rules, the proposition, who takes part, who it is, then the
-transcript, which only grows) and end with what differs: whose turn it is, what to do, whom to hand over to. A speaker
-that is asked once more is shown its own words at the end of the transcript.
+Prompts begin with the constant part of all turns (the rules, the proposition, the participants, the persona, then the
+growing transcript) and end with the variable part: the current speaker, the task, the possible next speakers. A speaker
+asked once more sees its own words at the end of the transcript.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 SILENT = "(said nothing)"
 """Placeholder for an empty text."""
 PROPOSITION = "{proposition}"
-"""Placeholder in a system prompt that the proposition replaces."""
+"""Placeholder for the proposition in a system prompt."""
 
 _TURN = ("name", "speaker", "others", "round", "max_rounds")
 _SAY = ("what", "reason")
@@ -106,11 +106,11 @@ class SpeakerTemplate(Template):
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
     turn: str = part("It is your turn, number {round} of {max_rounds}.", uses(*_TURN))
-    """Line that gives the turn to a speaker; its description follows, since small models follow the last text."""
+    """Line to give a speaker the turn; its description comes next, since small models follow the last text."""
     reminder: str = part("", uses("who"))
     """Description of a speaker with a short system prompt; for a long one, and if this is empty, it is `speaker`."""
     nobody: str = part("Nobody has spoken yet.", uses(*_TURN))
-    """Said behind that while it is so."""
+    """Sentence added to that line while it applies."""
     opening: str = part("your opinion of the proposition")
     """First task before anybody has spoken."""
     opening_reason: str = part("the strongest reasons for it, with the evidence behind them")
@@ -140,7 +140,7 @@ class SpeakerTemplate(Template):
         "one line only: {choices}.",
         uses(*_AGAIN, "choices"),
     )
-    """Message to a speaker that handed over to nobody who can speak next."""
+    """Message to a speaker after handing over to no possible next speaker."""
     again_tool: str = part(
         "What you said has been recorded, but the next speaker is not clear: {problem}. Call the function handoff "
         "again: repeat what you said as its response, and choose its next_agent_name from: {others}.",
@@ -154,7 +154,7 @@ class SpeakerTemplate(Template):
     )
     """Second request for a handoff in JSON."""
     silent: str = part("Your last answer could not be used: {problem}.", uses("problem"))
-    """Message to a speaker that said nothing; the task follows, as in the turn itself."""
+    """Message to a speaker after an empty answer; the task follows, as in the turn itself."""
 
 
 SPEAKER = SpeakerTemplate()
@@ -218,8 +218,8 @@ def render_speaker_turn(
 ) -> str:
     """Render the transcript so far, then the turn, its task, and the form of a handoff.
 
-    `problem` is what was wrong with an answer that said nothing. The messages of two turns begin alike, up to the end
-    of the shorter transcript.
+    `problem` describes an earlier, empty answer. The messages of two turns begin alike, up to the end of the shorter
+    transcript.
     """
     fields = {**me.about, **_choices(me), "round": round}
     heard = any(entry.agent_name != me.name and entry.text for entry in entries)
@@ -242,7 +242,7 @@ def render_again(
     problem: str,
     template: SpeakerTemplate = SPEAKER,
 ) -> str:
-    """Render the transcript up to the speaker's own words, then why nobody can speak next, and whom to name.
+    """Render the transcript up to the speaker's own words, then the problem of its choice, and the possible names.
 
     It begins as the message of the turn itself.
     """
@@ -252,17 +252,17 @@ def render_again(
 
 
 def _choices(me: Identity) -> dict[str, object]:
-    """Return the names that a speaker can hand over to, as text, and the lines for it."""
+    """Return the possible next speakers as text, and the prompt lines for them."""
     other_names = [tag_name(other) for other in me.members if other != me.name]
     lines = [f'"Transition to {other}"' for other in other_names]
     return {"name": tag_name(me.name), "others": ", ".join(other_names), "choices": " or ".join(lines)}
 
 
 class Speaker(Block[Any, HandoffDecision]):
-    """Asks a model for what it says and whom it hands over to; given that `HandoffDecision`, asks it once more.
+    """Block to ask a model for its contribution and the next speaker.
 
-    Every answer is used: one that names nobody who can
-    speak next is a `HandoffDecision` with a `problem`.
+    With such a `HandoffDecision` as input, to ask once more. Every answer is used: without a possible next speaker, it
+    is a `HandoffDecision` with a `problem`.
     """
 
     def __init__(
@@ -341,10 +341,10 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
 ) -> Speaker:
     """Create the block `{name}-debater-{agent_name}`: it speaks, and hands over to another one of `speakers`.
 
-    `speakers` are the roles of all who take part, by name, in declared order. It sees the proposition and all that was
-    said. With "tool" its model is offered a function `handoff(response, next_agent_name)`, beside `tools`; with
-    "structured" it answers in JSON with these fields; the schema has the others as an enum. With "text" it ends its
-    answer with "Transition to NAME". Text that ran out of room is cut at its last full sentence.
+    `speakers` are the roles of all participants, by name, in declared order. The speaker sees the proposition and all
+    contributions. With "tool" its model is offered a function `handoff(response, next_agent_name)`, beside `tools`;
+    with "structured" it answers in JSON with these fields; the schema has the others as an enum. With "text" it ends
+    its answer with "Transition to NAME". Truncated text is cut at its last full sentence.
     """
     block_name = f"{name}-debater-{agent_name}"
     other_names = [other for other in speakers if other != agent_name]
@@ -424,20 +424,20 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, HandoffOutput, HandoffOutput]:
-    """Build a handoff, in which each speaker names the next one: `await pattern.run("AI may decide")`.
+    """Build a handoff, a discussion where each speaker names the next one: `await pattern.run("AI may decide")`.
 
     The handoff ends after `max_turns` turns, or when `terminate_when(ctx)` is true after one. The output is a
-    `HandoffOutput`: the turns, each with the next speaker and who chose it.
+    `HandoffOutput`: the turns, each with the next speaker and the source of this choice.
 
     - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models. `{proposition}` in a
       system prompt is replaced.
     - `first`: the first speaker; None takes the first debater.
-    - `model`: for all roles that name none.
+    - `model`: for all roles without a specific one.
     - `transition`: how speakers hand over: "structured" in JSON, "tool" by a call, "text" by "Transition to NAME".
-    - `on_invalid`: what happens if a speaker names nobody who can speak next: "retry" asks once more, "random" draws,
+    - `on_invalid`: the reaction if a speaker names no possible next speaker: "retry" asks once more, "random" draws,
       "error" raises `RosterError`.
-    - `failures`: what a failed provider costs, and the time limit of a turn; `round_timeout` must be None.
-    - All others are those of `debate()`.
+    - `failures`: the reaction to a failed provider, and the time limit of a turn; `round_timeout` must be None.
+    - All other options: see `debate()`.
 
     Takes a str, `{"proposition": str}` or a `HandoffInput`. Invalid options raise `ConfigurationError`.
 

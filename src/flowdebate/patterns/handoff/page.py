@@ -1,4 +1,4 @@
-"""Page of a handoff: options, turns, and whom each speaker hands over to."""
+"""Page of a handoff: options, turns, and the next speaker of each."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class HandoffLive(Live):
 
 
 class HandoffPage(PatternPage):
-    """What a handoff adds to the service."""
+    """Page of a handoff in the service."""
 
     options: ClassVar[type[HandoffPlanOptions]] = HandoffPlanOptions
     document: ClassVar[type[HandoffDocument]] = HandoffDocument

@@ -20,14 +20,14 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 TransitionForm = Literal["text", "tool", "structured"]
-"""Form in which a model names the next speaker: in the last line of its text, by calling `handoff`, in JSON."""
+"""Form of naming the next speaker: in the last line of its text, by calling `handoff`, in JSON."""
 
 OnInvalid = Literal["retry", "random", "error"]
-"""Reaction if nobody was named who can speak next: the speaker is asked once more and then the lot decides, the
-lot decides at once, the run fails."""
+"""Reaction to an answer without a possible next speaker: ask once more and then draw at random, draw at once, or fail
+the run."""
 
 HandoffStopReason = Literal["max_turns", "predicate"] | NamedStop
-"""Reason for the end: the number of turns, or `terminate_when`: "predicate", or the name of the condition that held."""
+"""Reason for the end: the number of turns, or `terminate_when`: "predicate", or the name of the fulfilled condition."""
 
 ChosenBy = Literal["speaker", "retry", "random"]
 """Source of the next speaker: the speaker at once, the speaker when asked again, or the lot."""
@@ -37,7 +37,7 @@ class HandoffInput(PatternInput):
     """The input of a handoff."""
 
     proposition: str
-    """Proposition that the speakers are for, against, or neutral about."""
+    """Proposition to argue for, against, or without taking sides."""
 
 
 class HandoffAnswer(WireModel):
@@ -45,7 +45,7 @@ class HandoffAnswer(WireModel):
 
     response: str
     next_agent_name: str | None = None
-    """The name that it gave for the next speaker; None for nobody."""
+    """The requested next speaker; None for nobody."""
     cut_off: bool = Field(default=False, exclude_if=lambda cut_off: not cut_off)
     """Flag of a truncated text."""
 
@@ -56,24 +56,24 @@ class HandoffEntry(Contribution):
     round: Annotated[int, Field(ge=1)]
     agent_name: str
     text: str
-    """The contribution, without the marker that names the next speaker; may be empty."""
+    """The contribution, without the marker of the next speaker; may be empty."""
     next_agent_name: str | None = None
-    """The next speaker; None if the run ended before that was decided."""
+    """The next speaker; None if the run ended before the decision."""
     chosen_by: ChosenBy | None = None
-    """Source of that decision."""
+    """Source of the decision about the next speaker."""
     problem: str | None = None
     """Reason why the speaker's first choice did not count; None if it did."""
 
 
 HandoffTranscript: TypeAlias = "StateResource[TranscriptState[HandoffEntry]]"
-"""The resource that `create_handoff_transcript` makes."""
+"""Key of the resource made by `create_handoff_transcript`."""
 
 
 def create_handoff_transcript() -> HandoffTranscript:
     """Create a transcript shared by a handoff and its readers, under the key `"transcript"`.
 
-    `ctx.resources.transcript.state.entries` are the turns so far. Every block that reads it, and the pattern, must be
-    given the same object.
+    `ctx.resources.transcript.state.entries` holds the turns so far. Pass the same object to the pattern and to every
+    block reading it.
     """
     return StateResource(key="transcript", initial=TranscriptState[HandoffEntry])
 
@@ -94,16 +94,16 @@ class HandoffOutput(PatternOutput):
 
     proposition: str
     turns: int
-    """Number of turns, including those whose provider failed."""
+    """Number of turns, including turns lost to a failed provider."""
     transcript: list[HandoffEntry]
     stop_reason: HandoffStopReason | None = None
     """Reason for no further turn; None if the turns were cut short."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None
-    """The seed of the run, from which lots were drawn."""
+    """The seed of the run, used for random draws."""
 
     @property
     def answer(self) -> None:
-        """None: a handoff ends without an answer of its own."""
+        """Always None: a handoff ends without an answer of its own."""
         return None

@@ -1,4 +1,4 @@
-"""Steps of a turn after its answer: record what was said, ask once more, and decide who speaks next."""
+"""Steps of a turn after its answer: record the contribution, ask once more, and decide on the next speaker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record_said(
     collection_id: str,
     custom: bool = False,
 ) -> Handler[Any, HandoffDecision]:
-    """Create the block that adds a speaker's text to the transcript, before it is decided who is next."""
+    """Create the block to add a speaker's text to the transcript, before the next speaker is decided."""
 
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
     async def record(value: object, ctx: Context) -> HandoffDecision:
@@ -58,7 +58,10 @@ def draw_instead(error: Exception, value: HandoffDecision, ctx: Context) -> Hand
 def hand_over(
     *, name: str, names: Sequence[str], on_invalid: OnInvalid, transcript: HandoffTranscript
 ) -> Handler[Any, None]:
-    """Create the block that decides who speaks next: the speaker's choice, or the lot; with "error", a RosterError."""
+    """Create the block to decide on the next speaker.
+
+    The speaker's choice, a random draw, or, with "error", a RosterError.
+    """
 
     @handler(name=f"{name}-hand-over", resources={"transcript": transcript})
     def decide(value: HandoffDecision | None, ctx: Context) -> None:
@@ -92,7 +95,7 @@ def hand_over(
 
 
 def _refuse_problem(decision: HandoffDecision, other_names: Sequence[str], ctx: Context) -> None:
-    """Raise an error for an answer with a problem; it names the block that gave it."""
+    """Raise an error for an answer with a problem; it names the answering block."""
     if decision.problem is None:
         return
     block = ctx.block if decision.speaker is None else decision.speaker.name

@@ -1,4 +1,4 @@
-"""The marker "Transition to NAME", by which a text hands over."""
+"""The marker "Transition to NAME", for handing over at the end of a text."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class Transition:
 
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
 _LEAD = f"{DECORATION}-+•>=#→⇒.0123456789 \t\r"
-"""Characters before a marker that has a line of its own: bullets, numbers, quotes, markdown."""
+"""Characters allowed before a marker on a line of its own: bullets, numbers, quotes, markdown."""
 _MOST_MARKERS = 50  # looked at, from the last on: a model can write any number of them
 _LONGEST_NAME = 2_000  # characters of a name with all of them escaped
 _LONGEST_STRANGER = 80  # characters of a name that nobody has; what is longer is a sentence about some transition
 
 
 def read_transition(text: str, names: Iterable[str]) -> Transition:
-    r"""Return the name that `text` hands over to, and the rest of the text.
+    r"""Return the next speaker named in `text`, and the rest of the text.
 
     A marker is "Transition to" with one of `names`, in any case, maybe in quotes, brackets or markdown, at the end of
-    the text or on a line of its own; the last one is taken off. A name that nobody has is read on the last line only,
-    if the marker has it for itself.
+    the text or on a line of its own; the last one is taken off. An unknown name is read on the last line only, if the
+    marker is alone there.
 
     >>> read_transition("Machines err.\n\n**Transition to: opponent.**", ["Proponent", "Opponent"])
     Transition(text='Machines err.', name='Opponent')
@@ -61,7 +61,7 @@ def read_transition(text: str, names: Iterable[str]) -> Transition:
 
 
 def _find_name(written: str, roster: tuple[str, ...]) -> str | None:
-    """Return the one of `roster` that is `written`, maybe with an article or the end of a sentence."""
+    """Return the name of `roster` matching `written`, which may have an article or the end of a sentence around it."""
     if not 0 < len(written) <= _LONGEST_NAME:
         return None
     bare = written.strip(f"{AROUND} ")
