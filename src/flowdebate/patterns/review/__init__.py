@@ -1,4 +1,4 @@
-"""Review pattern: reviewers find independently, examine each other's findings, and a rule decides what is confirmed."""
+"""Review pattern: reviewers work independently, then examine each other's findings, and a rule confirms them."""
 
 import lazy_loader
 

@@ -16,20 +16,20 @@ class FindingsReported(BaseEvent):
 
     kind: ClassVar[str] = "findings_reported"
     block: str
-    """The name of the block that read it."""
+    """The name of the reviewer's block."""
     agent_name: str
     """The reviewer."""
     findings: list[Raised]
-    """Findings of the reviewer, also those dropped because they are empty (`is_empty`)."""
+    """Findings of the reviewer, including empty ones dropped later (`is_empty`)."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FindingsExamined(BaseEvent):
-    """A reviewer has examined findings of others, or has answered those who refute its own."""
+    """A reviewer has examined findings of others, or has answered objections to its own."""
 
     kind: ClassVar[str] = "findings_examined"
     block: str
-    """The name of the block that was asked."""
+    """The name of the reviewer's block."""
     agent_name: str
     """The reviewer."""
     verdicts: list[Verdict]

@@ -90,22 +90,23 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
-    """Build a review, whose reviewers find faults and confirm or refute them: `await pattern.run("What is wrong?")`.
+    """Build a review, with reviewers finding faults and confirming or refuting them.
 
-    All read the `sources` at the same time. Findings of one fault are merged. Then each reviewer confirms or refutes
-    the others' findings; authors of refuted ones may answer. The output is a `ReviewRawOutput`.
+    `await pattern.run("What is wrong?")`. All read the `sources` at the same time. Findings of one fault are merged.
+    Then each reviewer confirms or refutes the others' findings; authors of refuted ones may answer. The output is a
+    `ReviewRawOutput`.
 
     - `reviewers`: `Persona`s, dicts or models; None is Ada, Ben and Cleo. One alone confirms nothing.
     - `sources`: texts or paths to review.
     - `gate`: a rule such as "no confirmed blocker"; the output says whether it holds.
-    - `model`: for all roles that name none.
+    - `model`: for all roles without a specific one.
     - `focus`: what to look for, for all or by reviewer.
-    - `not_vendor`, `min_vendors`: vendors that may not review; how many must.
+    - `not_vendor`, `min_vendors`: excluded vendors, and the minimum number of vendors.
     - `earlier`: the `unresolved` findings of an earlier review.
     - `merger`: a block, a function or `SynthesizerOptions`; False merges by place and title only.
     - `max_concurrency`: how many work at once.
     - `failures`: by default two reviewers are enough.
-    - All others are those of `debate()`.
+    - All other options: see `debate()`.
 
     Takes a str, `{"question": str}` or a `ReviewInput`. Invalid options raise `ConfigurationError`.
 

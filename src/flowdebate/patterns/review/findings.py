@@ -33,9 +33,9 @@ from .schemas import (
 )
 
 MOST_PAIRS = 40
-"""Pairs of findings that a merger is asked about: it is asked twice, however many findings there are."""
+"""Maximum pairs of findings in a merger's question: it is asked twice, whatever the number of findings."""
 _NEAR = 5
-"""Lines between two findings that may be the same: reviewers point at the cause or at the effect."""
+"""Maximum lines between two possibly identical findings: reviewers point at the cause or at the effect."""
 
 
 # Places
@@ -44,7 +44,7 @@ _NEAR = 5
 def locate(
     sources: tuple[Source, ...], *, file: str | None, line: int | None, end_line: int | None, quote: str | None
 ) -> Place:
-    """Look up a reviewer's place in the material: return the lines of its quote, or the reason that it is missing.
+    """Look up a reviewer's place in the material: return the lines of its quote, or the reason for its absence.
 
     >>> from flowdebate.sources.source import Source
     >>> material = (Source.of("app.py", "x = 0"), Source.of("b.py", "y = x / 0"))
@@ -90,7 +90,7 @@ def locate(
 def raise_again(draft: FindingDraft, sources: tuple[Source, ...]) -> Raised:
     """Raise a finding of an earlier review, with its place as it is now.
 
-    Lines move, so that only its quote counts. A file that the material does not have says nothing about the place.
+    Lines move, and only the quote counts. A file missing in the material says nothing about the place.
     """
     fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
     claimed = draft.model_dump(include={"file", "line", "end_line", "quote"})
@@ -173,7 +173,7 @@ def _find_file(path: str, files: Mapping[str, object]) -> str | None:
 def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> list[tuple[str, int, int]]:
     """Find a quote in these files: file, first and last line (0 without numbers).
 
-    The quote must match word for word, apart from blanks, with or without the marks that prompts and Markdown add.
+    The quote must match word for word, apart from blanks, with or without the marks added by prompts and Markdown.
     Otherwise look it up like the quotes of arguments.
     """
     index = _index(sources)  # once, since hashing sources takes time
@@ -192,7 +192,7 @@ def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> lis
 
 @lru_cache(maxsize=512)
 def _names_of(source: Source) -> frozenset[str]:
-    """Return the names that reviewers may use for a source: its own, and the names of the files in a diff."""
+    """Return a source's names for reviewers to use: its own, and the names of the files in a diff."""
     return frozenset({source.name, *(line.file for line in number_lines(source))})
 
 
@@ -215,7 +215,7 @@ def _ends(lines: Sequence[Line]) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _index(sources: tuple[Source, ...]) -> Callable[[str, _View], tuple[str, list[int], list[Line]]]:
-    """Return a cached function that renders a view of a file, shared by all quotes of a run."""
+    """Return a cached function to render a view of a file, shared by all quotes of a run."""
     files = _files(sources)
     return cache(lambda file, view: _in_one_line(files[file], view))
 
@@ -238,7 +238,7 @@ def _in_one_line(of_file: Sequence[Line], view: _View) -> tuple[str, list[int], 
 
 
 def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) -> list[FileCoverage]:
-    """Count the lines of each file that the reviewers were shown; `read` has them by reviewer and source."""
+    """Count the lines of each file shown to reviewers; `read` has them by reviewer and source."""
     coverage = []
     for source in sources:
         lines = () if source.left_out is not None else _lines_under_review(source)
@@ -288,7 +288,7 @@ def _key(raised: Raised) -> tuple[object, ...]:
 
 
 def group(reported: Iterable[Raised]) -> list[list[Raised]]:
-    """Group the findings by place and title, in an order that depends on their content alone; without empty ones."""
+    """Group the findings by place and title, in an order depending on their content alone; without empty ones."""
     groups: dict[object, list[Raised]] = defaultdict(list)
     for raised in sorted((item for item in reported if not item.is_empty), key=_key):
         place = raised.place
@@ -298,7 +298,7 @@ def group(reported: Iterable[Raised]) -> list[list[Raised]]:
 
 
 def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int, int]], int]:
-    """Find the pairs of findings that may be the same: from different reviewers, at one place.
+    """Find the pairs of possibly identical findings: from different reviewers, at one place.
 
     Return the nearest pairs, up to the limit of a merger, and the number of all pairs.
     """
@@ -343,7 +343,7 @@ def _near_pairs(groups: Sequence[Sequence[Raised]], indexes: Sequence[int]) -> I
 
 
 def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) -> list[Finding]:
-    """Merge the findings that are the `same`; nothing that a reviewer raised is lost."""
+    """Merge the `same` findings, without losing anything raised by a reviewer."""
     into = list(range(len(groups)))
     for first, second in same:
         one, other = sorted((into[first], into[second]))
@@ -379,9 +379,9 @@ class Tally(NamedTuple):
     """Counts of reviewers for and against one finding."""
 
     reviewers: int
-    """Reviewers whose findings were heard."""
+    """Reviewers with findings in this review."""
     raised: int
-    """Reviewers who raised the finding, including those who withdrew it."""
+    """Reviewers who raised the finding, even if they withdrew it later."""
     withdrawn: int
     confirmed: int
     refuted: int
@@ -469,7 +469,7 @@ STATE_RULES = (
     ),
     StateRule("disputed", "in all other cases, and always with one reviewer", "no majority", lambda _: True),
 )
-"""The rules of a finding's state; the first that applies decides."""
+"""The rules of a finding's state; the first applicable rule decides."""
 
 
 def decide(
@@ -579,7 +579,7 @@ def hold_gate(
     """Hold the findings against the rules; `missing` is a reason not to decide when no finding breaks them.
 
     A finding whose place is not in the material breaks no rule. If it would break one with its place, the gate is
-    undecided. The place of a finding that an earlier review confirmed may be gone: its state says what that means.
+    undecided. The place of a finding confirmed by an earlier review may be gone: its state shows the meaning of this.
     """
     states = {
         finding.id: finding.state

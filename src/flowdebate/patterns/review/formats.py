@@ -113,7 +113,7 @@ _MOST_OF_MESSAGE = 8_000
 
 
 def findings_sarif(document: Document) -> str:
-    """Render SARIF 2.1.0 that GitHub's code scanning accepts.
+    """Render SARIF 2.1.0 in the form accepted by GitHub's code scanning.
 
     Every result has a location: GitHub rejects the whole file otherwise. Disputed findings are for people to review,
     refuted ones are suppressed with the reason.

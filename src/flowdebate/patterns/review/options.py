@@ -18,6 +18,6 @@ class ReviewOptions(CommonOptions):
     """Options of a review."""
 
     gate: str | None
-    """Rules that the findings must hold; None for no gate."""
+    """Rules required of the findings; None for no gate."""
     earlier: Sequence[FindingDraft] | None
-    """Findings that an earlier review confirmed."""
+    """Findings confirmed by an earlier review."""

@@ -234,7 +234,7 @@ class ReviewLive(Together):
 
 
 class ReviewPage(PatternPage):
-    """What a review adds to the service."""
+    """Page of a review in the service."""
 
     options: ClassVar[type[ReviewPlanOptions]] = ReviewPlanOptions
     document: ClassVar[type[ReviewDocument]] = ReviewDocument

@@ -1,4 +1,7 @@
-"""Prompts of a review: a reviewer's for its findings, for those of others and for its own; the merger's."""
+"""Prompts of a review: a reviewer's prompts to find faults, to examine others' findings and to defend its own.
+
+The merger's prompt.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ class ReviewerTemplate(Template):
         f"findings:\n{{findings}}",
         uses("question", lines=["findings"]),
     )
-    """Findings that there are."""
+    """Findings so far, for the prompt."""
     examine: str = part(
         "Other reviewers raised these findings. Check each one against the material, and confirm or refute it. Give "
         "your reason and quote the words that show it, exactly as they are written there. Confirm a finding if it is "
@@ -73,12 +76,12 @@ class ReviewerTemplate(Template):
         "wrong or does not matter, confirm it if it is true and matters, and answer unsure if the material does not "
         "say. Neither answer is expected of you."
     )
-    """Task for findings of others, worded in the other order; an answer that changes with the order does not count."""
+    """Task for findings of others, worded in the other order; an answer varying with the order does not count."""
     defend: str = part(
         "You raised these findings, and other reviewers have refuted them for the reasons shown. Answer once for each "
         "finding: say whether it stands or you withdraw it, and why. Withdraw what you cannot show."
     )
-    """Task for one's own findings that others refute."""
+    """Task for one's own findings, refuted by others."""
 
 
 REVIEWER = ReviewerTemplate()

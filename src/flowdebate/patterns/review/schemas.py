@@ -1,4 +1,7 @@
-"""Data of a review: findings with their places, who raised, confirmed and refuted them, output."""
+"""Data of a review.
+
+Findings with their places and the reviewers behind them (raised, confirmed, refuted), and the output.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ SEVERITY_WORDS: dict[str, Severity] = {
 }
 """Severities by the words of other tools."""
 FindingState = Literal["confirmed", "disputed", "refuted", "resolved"]
-"""State of a finding by all reviewers; "resolved" is one of an earlier review that no longer holds."""
+"""State of a finding by all reviewers; "resolved" is for a finding of an earlier review that no longer holds."""
 STATES: tuple[FindingState, ...] = get_args(FindingState)
 StopReason = Literal["examined", "nothing_found"]
 """Reason for no further phase: all findings were examined, or nobody found anything."""
@@ -44,7 +47,7 @@ REVIEWERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
 QUESTION = "What is wrong with this change?"
 """Default question about material."""
 EARLIER = "the earlier review"
-"""Name under which the findings of an earlier review are raised again."""
+"""Author's name for the findings raised again from an earlier review."""
 MOST_FINDINGS = 50
 """Maximum number of findings of one reviewer."""
 _Text = Annotated[str, Field(max_length=4_000)]
@@ -64,7 +67,7 @@ class ReviewInput(PatternInput):
 
 
 class ReviewPart(ReviewInput):
-    """Input of a reviewer about one part of sources that are too long for one prompt."""
+    """Input of a reviewer about one part of sources too long for one prompt."""
 
     part: int
     """The number of the part; 0 is the first."""
@@ -88,13 +91,13 @@ class Place(WireModel):
 
     @property
     def text(self) -> str:
-        """As readers write it: "app.py:3-5"; "" for no place."""
+        """The place in readers' notation: "app.py:3-5"; "" for no place."""
         last = f"-{self.end_line}" if self.end_line and self.end_line != self.line else ""
         return f"{self.file or ''}{f':{self.line}{last}' if self.line else ''}"
 
 
 class FindingDraft(WireModel):
-    """One thing that is wrong, as a reviewer writes it."""
+    """One fault, as written by a reviewer."""
 
     # models are told that it is not empty; one that is costs only itself, where asking again would lose the others too
     title: Annotated[_Short, Field(description="What is wrong, in a few words", json_schema_extra={"minLength": 1})]
@@ -108,13 +111,13 @@ class FindingDraft(WireModel):
 
 
 class Findings(WireModel):
-    """What a reviewer returns; an empty list if it finds nothing."""
+    """Answer of a reviewer; an empty list if it finds nothing."""
 
     findings: Annotated[list[FindingDraft], Field(max_length=MOST_FINDINGS)]
 
 
 class Raised(WireModel):
-    """A finding in the words of one who raised it."""
+    """A finding in the words of one of its reviewers."""
 
     agent_name: str
     title: str
@@ -125,12 +128,12 @@ class Raised(WireModel):
 
     @property
     def is_empty(self) -> bool:
-        """Whether its title or its claim says nothing; then it is no finding."""
+        """True if the title or the claim is empty; then it is not a finding."""
         return is_blank(self.title) or is_blank(self.claim)
 
 
 class Verdict(WireModel):
-    """What a reviewer who did not raise a finding says of it."""
+    """Opinion of another reviewer about a finding."""
 
     finding: str
     """Its id."""
@@ -141,11 +144,11 @@ class Verdict(WireModel):
     quote_found: bool | None = None
     """Flag of a quote found in the material; None without one."""
     flipped: bool = False
-    """Flag of an answer that changed with the order of the words; then it is "neither"."""
+    """Flag of an answer varying with the order of the words; then it is "neither"."""
 
 
 class Defence(WireModel):
-    """The answer of one who raised a finding to those who refute it."""
+    """The answer of a finding's reviewer to objections."""
 
     finding: str
     agent_name: str
@@ -155,13 +158,13 @@ class Defence(WireModel):
 
 
 class Finding(WireModel):
-    """One thing that is wrong, with all that was said of it."""
+    """One fault, with all opinions about it."""
 
     id: str
     title: str
     claim: str
     severity: Severity
-    """The gravest of those who raised it."""
+    """The highest severity among its reviewers."""
     place: Place
     suggestion: str | None = None
     raised: Annotated[list[Raised], Field(min_length=1)]
@@ -175,7 +178,7 @@ class Finding(WireModel):
 
     @property
     def raisers(self) -> list[str]:
-        """The names of those who raised it."""
+        """The names of the reviewers who raised it."""
         return list(dict.fromkeys(raised.agent_name for raised in self.raised))
 
     @property
@@ -185,7 +188,7 @@ class Finding(WireModel):
 
     @property
     def draft(self) -> FindingDraft:
-        """The finding as a later review takes it, in `earlier`."""
+        """The finding in the form for a later review's option `earlier`."""
         place = self.place.model_dump(include={"file", "line", "end_line", "quote"})
         return FindingDraft(
             title=self.title, claim=self.claim, severity=self.severity,
@@ -200,12 +203,12 @@ class GateResult(WireModel):
     holds: bool | None
     """Result of the gate; None if the run could not decide."""
     against: list[str] = Field(default_factory=new_list)
-    """The ids of the findings that are against it."""
+    """The ids of the findings violating the rule."""
     why: str
 
     @property
     def word(self) -> str:
-        """Whether it holds, in a word or two."""
+        """The result of the rule, in a word or two."""
         return {True: "holds", False: "does not hold", None: "is undecided"}[self.holds]
 
 
@@ -218,11 +221,11 @@ class FileCoverage(WireModel):
     read: dict[str, int] = Field(default_factory=new_dict)
     """Number of these lines in the prompts of each reviewer."""
     first_line: int | None = None
-    """Number of the first line under review that still exists."""
+    """Number of the first line under review still in existence."""
     left_out: str | None = None
-    """Reason that the file was shown to nobody."""
+    """Reason for not showing the file to anybody."""
     unread: str | None = None
-    """Parts of a document that its text lacks, such as "2 pictures"."""
+    """Parts of a document missing in its text, such as "2 pictures"."""
     excluded: bool = False
     """True if the user excluded the file."""
 
@@ -238,12 +241,12 @@ class FileCoverage(WireModel):
 
 
 def unread_files(coverage: Iterable[FileCoverage]) -> list[str]:
-    """List the files with unread parts, each with its gap, apart from files that the user excluded."""
+    """List the files with unread parts, each with its gap, apart from files excluded by the user."""
     return [f"{file.file} ({file.gap})" for file in coverage if not file.is_read and not file.excluded]
 
 
 class ReviewReport(Contribution):
-    """What a reviewer says in a phase, as text in the transcript."""
+    """Contribution of a reviewer in a phase, as text in the transcript."""
 
     round: Annotated[int, Field(ge=1)] = 1
     agent_name: str
@@ -292,9 +295,9 @@ class ReviewRawOutput(PatternOutput):
     coverage: list[FileCoverage] = Field(default_factory=new_list)
     """Coverage of each file, in the order of the sources."""
     left_apart: int = 0
-    """Pairs of findings at one place that nobody was asked about: they may be the same."""
+    """Pairs of findings at one place, possibly identical but never put to the merger."""
     empty: dict[str, int] = Field(default_factory=new_dict)
-    """Number of findings by reviewer that were dropped because of an empty title or claim."""
+    """Number of findings dropped because of an empty title or claim, by reviewer."""
     transcript: list[ReviewReport] = Field(default_factory=new_list)
     stop_reason: StopReason | None = None
     status: DebateStatus = "complete"
@@ -324,7 +327,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def headline(self) -> str:
-        """First line for readers: the share of the files that was read, and the result."""
+        """First line for readers: the share of files read, and the result."""
         return ": ".join(filter(None, [self._files_read, self.answer or "not finished"]))
 
     @property
@@ -334,7 +337,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def coverage_note(self) -> str:
-        """Sentence that counts the files read in full and names the others; "" without files."""
+        """Write a sentence to count the files read in full and name the others; "" without files."""
         if not self.coverage:
             return ""
         parts = [self._files_read]
@@ -346,7 +349,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def places_note(self) -> str:
-        """Sentence about findings whose places are not in the material; "" for none."""
+        """Write a sentence about findings with places missing in the material; "" for none."""
         unlocated = [
             f"{finding.id} ({finding.place.problem})"
             for finding in self.findings
@@ -355,7 +358,7 @@ class ReviewRawOutput(PatternOutput):
         return f"Places not in the material: {', '.join(unlocated)}" if unlocated else ""
 
     def find_repetitions(self) -> list[str]:
-        """Return nothing: reviewers who write the same agree, and their findings are merged."""
+        """Return nothing: reviewers writing the same agree, and their findings are merged."""
         return []
 
     @property
@@ -365,7 +368,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def empty_note(self) -> str:
-        """Whose findings were empty, and how many, in a sentence; "" if none was."""
+        """A sentence about the number of empty findings by reviewer; "" if there are none."""
         counts = ", ".join(f"{count} of {name}" for name, count in self.empty.items())
         return f"Findings left out, without a title or a claim: {counts}" if counts else ""
 
@@ -389,19 +392,19 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool:
-        """Whether every finding is confirmed, refuted or resolved."""
+        """True if every finding is confirmed, refuted or resolved."""
         return self.stop_reason is not None and not self.in_state("disputed")
 
     @property
     def decision_word(self) -> str | None:
-        """The gate in a word; without one, whether anything is confirmed."""
+        """The gate's result in a word; without a gate, whether anything is confirmed."""
         if self.gate is not None:
             return None if self.gate.holds is None else self.gate.word
         return None if self.stop_reason is None else "confirmed" if self.in_state("confirmed") else "nothing confirmed"
 
     @property
     def decision_line(self) -> str | None:
-        """Whether the gate holds; without a gate, the number of findings by state."""
+        """The result of the gate; without a gate, the number of findings by state."""
         return self.answer if self.gate is None or self.decision_word is None else f"gate {self.decision_word}"
 
 
@@ -438,7 +441,7 @@ class ExaminationTurned(WireModel):
 
 
 class Defended(WireModel):
-    """An answer to those who refute one finding."""
+    """An answer to the objections to one finding."""
 
     finding: _Id
     stands: Annotated[bool, Field(description="false withdraws the finding")]
@@ -446,7 +449,7 @@ class Defended(WireModel):
 
 
 class Answers(WireModel):
-    """A reviewer's answers to those who refute its findings."""
+    """A reviewer's answers to objections to its findings."""
 
     answers: Annotated[list[Defended], Field(max_length=1_000)]
 
@@ -472,7 +475,7 @@ _TASKS = {
 
 
 def answer_to(kind: str, *, turned: bool = False) -> type[Any]:
-    """Build the model of a valid answer to a `FindingsAsked` of that kind."""
+    """Build the model of a valid answer to a `FindingsAsked` of this kind."""
     if kind == "examine":
         return ExaminationTurned if turned else Examination
     return Answers if kind == "defend" else Comparison
@@ -480,7 +483,7 @@ def answer_to(kind: str, *, turned: bool = False) -> type[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingsAsked:
-    """The input of a reviewer's block about findings that there are, and of a merger's."""
+    """The input of a reviewer's block about existing findings, and of a merger's block."""
 
     kind: Literal["examine", "defend", "merge"]
     """Kind of the task: an `Examination` of others' findings, `Answers` about its own, or, for the merger, a

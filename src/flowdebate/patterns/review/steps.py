@@ -1,4 +1,4 @@
-"""Steps of a review: a reviewer's turn in each phase, and what is made of all turns of a phase."""
+"""Steps of a review: a reviewer's turn in each phase, and the combination of all turns of a phase."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ _MANY = 200
 class ReviewerTurn(Block[Any, None]):
     """The turn of one reviewer in one phase, under a task of the audit trail; none where there is nothing to ask it.
 
-    If its provider fails for good, the next of `speakers` answers; without one, the turn is skipped if that is allowed.
+    If its provider fails for good, the next of `speakers` answers; without one, the turn is skipped if the options
+    allow it.
     """
 
     def __init__(
@@ -282,9 +283,9 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - a field of a finding
 
 
 class Merging(Wrapped):
-    """The step between finding and examining: asks `merger` about pairs that may be the same, twice.
+    """The step between finding and examining: asks `merger` about possibly identical pairs, twice.
 
-    Without one, only what is the same in place and title is one.
+    Without a merger, only findings with the same place and title are merged.
     """
 
     def __init__(self, merger: Block[Any, Any] | None, loop: Loop[ReviewOptions], hide: Hide) -> None:
@@ -313,7 +314,7 @@ class Merging(Wrapped):
     async def _compare(
         self, groups: Sequence[Sequence[Raised]], pairs: Sequence[tuple[int, int]], ctx: Context
     ) -> list[tuple[int, int]]:
-        """Return the pairs that the merger calls the same in both orders; none without its answer."""
+        """Return the pairs called the same by the merger in both orders; none without its answer."""
 
         def render(at: int) -> str:
             [finding] = join([groups[at]], [])
@@ -390,7 +391,7 @@ def report_of(findings: Sequence[Raised], *, brief: bool = False) -> str:
 def check_reviewers(
     loop: Loop[ReviewOptions], voices: Mapping[str, Any], *, not_vendor: Sequence[str], min_vendors: int | None
 ) -> Handler[Any, None]:
-    """Create the step that checks the vendors of the reviewers' models before the first call."""
+    """Create the step to check the vendors of the reviewers' models before the first call."""
 
     @handler(name=f"{loop.name}-vendors")
     def check(_: object, ctx: Context) -> None:
@@ -401,7 +402,7 @@ def check_reviewers(
 
 
 def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
-    """Create a tap between examining and answering, which have times of their own."""
+    """Create a tap between examining and answering, each with a time limit of its own."""
 
     @handler(name=f"{loop.name}-open-defence")
     def open_(_: object, ctx: Context) -> None:
@@ -426,7 +427,7 @@ def findings_of(state: ReviewState) -> list[Finding]:
 
 
 def build_review(loop: Loop[ReviewOptions]) -> Handler[Any, Any]:
-    """Create a block that decides about all findings and publishes the raw output."""
+    """Create a block to decide about all findings and publish the raw output."""
 
     @handler(name=f"{loop.name}-decide")
     def build(_: object, ctx: Context) -> object:
