@@ -46,7 +46,7 @@ OutT = TypeVar("OutT")
 
 
 class RoundRobinKeywords(PatternKeywords, total=False):
-    """The options of `round_robin` that say nothing about the type of its output; their meaning is there."""
+    """The options of `round_robin` with no effect on the type of its output; see there for their meaning."""
 
     transcript: RoundRobinTranscript | None
     turn_order: TurnOrder
@@ -147,19 +147,20 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any, RoundRobinOutput]:
-    """Build a round robin, whose debaters work on a question in turn: `await pattern.run("How do we launch?")`.
+    """Build a round robin, with debaters working on a question in turn: `await pattern.run("How do we launch?")`.
 
     In each round every debater speaks once and sees everything said before. After `max_rounds`, or when
     `terminate_when(ctx)` is true, the synthesizer turns it into the output. `result.raw` is the `RoundRobinOutput`.
 
     - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models.
     - `referee`: reports after each round how well the debaters argued: True, `RefereeOptions`, a block or a function.
-    - `model`: for all roles that name none.
+    - `model`: for all roles without a specific one.
     - `synthesizer`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`; False returns the
       `RoundRobinOutput`.
-    - `output_schema`: what the synthesizer returns.
-    - `failures`: what a failed provider costs; by default the round robin goes on as long as two debaters are heard.
-    - All others are those of `debate()`.
+    - `output_schema`: the type of the synthesizer's answer.
+    - `failures`: the reaction to a failed provider; by default the round robin continues as long as two debaters are
+      heard.
+    - All other options: see `debate()`.
 
     Takes a str, `{"question": str}` or a `RoundRobinInput`. Invalid options raise `ConfigurationError`.
 

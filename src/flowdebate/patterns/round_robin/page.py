@@ -41,7 +41,7 @@ _DEBATERS = (
         "system_prompt": "You are a critic. You ask what can go wrong, who was forgotten, and what would be simpler.",
     },
 )
-"""Three who look at any question from different sides."""
+"""Three debaters with different perspectives on any question."""
 
 
 class RoundRobinPlanOptions(OutputOptions):
@@ -112,7 +112,7 @@ def referee_group(audit: RefereeAudit) -> Group:
 
 
 class RoundRobinPage(PatternPage):
-    """What a round robin adds to the service."""
+    """Page of a round robin in the service."""
 
     options: ClassVar[type[RoundRobinPlanOptions]] = RoundRobinPlanOptions
     document: ClassVar[type[RoundRobinDocument]] = RoundRobinDocument

@@ -7,9 +7,9 @@
     Referee: Nobody gave figures.
     Referee on [Ada]: names no source
 
-Only the renderer begins a line with a tag, a round's heading or the referee: see `flowdebate.prompts`. A
-debater's prompt begins with what is the same for all turns (the rules, who takes part, who it is, then the transcript,
-which only grows) and ends with what differs: whose turn it is, what the referee found of its last one, what to do.
+Only the renderer begins a line with a tag, a round's heading or the referee: see `flowdebate.prompts`. A debater's
+prompt begins with the constant part of all turns (the rules, the participants, its role, then the growing transcript)
+and ends with the variable part: the current speaker, the referee's notes on its last turn, the task.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def render_contributions(
 ) -> str:
     """Render the transcript as text: `[name, role] …` under a heading for each round, each followed by its audit.
 
-    With `scores`, an audit says how well each debater argued; else only what was wrong with it.
+    With `scores`, an audit rates each debater's arguments; else it only lists the issues.
 
     >>> from flowdebate.patterns.round_robin.schemas import RoundRobinEntry, RefereeAudit
     >>> said = RoundRobinEntry(round=1, agent_name="Ada", role="economist", text="It pays back.")
@@ -120,7 +120,7 @@ class RoundRobinDebaterTemplate(Template):
         "It is your turn in round {round} of {max_rounds}. You are {speaker}.",
         uses(*_TURN, "question"),
     )
-    """Line that gives the turn to a debater; `{who}` is its role, or its name without a role."""
+    """Line to give a debater the turn; `{who}` is its role, or its name without a role."""
     issues: str = part(
         "The referee raised these issues about your last turn: {issues}. Avoid them now.", uses("issues")
     )
@@ -165,7 +165,7 @@ CONCISE_DEBATER = RoundRobinDebaterTemplate(
     ),
     alone="Nobody else has spoken yet. In one or two sentences, add one new point to your answer.",
 )
-"""The texts for small models, where a first word that differs for each debater stops one from copying the other."""
+"""The texts for small models, with a different first word for each debater, to stop them from copying each other."""
 DEBATERS = Profiles(full=DEBATER, concise=CONCISE_DEBATER, tasks=("opening", "reply", "alone"))
 
 
@@ -240,9 +240,9 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
 ) -> Generator[str]:
     """Create the block `{name}-debater-{agent_name}`: it speaks in its `role`, as its `system_prompt` describes it.
 
-    `members` are the roles of all debaters, by name, in declared order (default: itself alone). It sees
-    the question, all that was said, also in the same round, and what the referee found of the rounds before;
-    `refereed` says that there is one. An answer that ran out of room is cut at its last full sentence.
+    `members` are the roles of all debaters, by name, in declared order (default: itself alone). The debater sees the
+    question, all contributions, also of the same round, and the referee's notes on earlier rounds; `refereed` means
+    that there is a referee. A truncated answer is cut at its last full sentence.
     """
     everyone = {agent_name: role} if members is None else dict(members)
     me = Identity(name=agent_name, role=role, members=everyone, max_rounds=max_rounds, system_prompt=system_prompt)
@@ -333,7 +333,7 @@ def create_round_robin_synthesizer(
     """Create the block `{name}-synthesizer`.
 
     It takes a `RoundRobinOutput` and returns `output_schema`, or text without one. `output_schema` is a pydantic model,
-    a dataclass or TypedDict, or a JSON Schema as a dict (validated with `jsonschema`); an answer that does not fit is a
+    a dataclass or TypedDict, or a JSON Schema as a dict (validated with `jsonschema`); an answer of another form is a
     `SchemaViolation`.
     """
     return deciding_block(

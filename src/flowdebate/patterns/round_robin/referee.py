@@ -1,4 +1,4 @@
-"""Referee of a round robin: a model that audits how well a round was argued, and decides nothing."""
+"""Referee of a round robin: a model auditing the arguments of a round, without deciding anything."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def create_referee(
 ) -> RosterBlock[RefereeReport]:
     """Create the block `{name}-referee`: it audits a round with `{assessments, notes}`.
 
-    It sees all that was said, with names and roles, and its own earlier audits. The schema that its model gets has
-    `roster_names` as an enum. Its prompt states `max_rounds` if it is given.
+    The referee sees all contributions, with names and roles, and its own earlier audits. Its model's schema has
+    `roster_names` as an enum. Its prompt states `max_rounds`, if set.
     """
     # a str is a sequence of names of one letter each
     roster = list(roster_names) if not isinstance(roster_names, str) else []
@@ -164,8 +164,8 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
     """Build the referee's answer.
 
     Issues before the score, and the notes last, since models commit to their first words. The roster is an enum, and
-    complete, for models that can be held to that. For others neither is a reason to ask again: what they find of a
-    stranger is dropped.
+    complete, for models with reliable schemas. For others neither is a reason to ask again: findings about an unknown
+    name are dropped.
     """
 
     def short(text: str) -> str:
@@ -202,9 +202,9 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
 
 
 def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> RefereeAudit:  # noqa: A002
-    """Convert `report` to its record: the first assessment of each who `spoke`; all others are dropped and named.
+    """Convert `report` to its record: the first assessment of each debater in `spoke`.
 
-    A name may be written in any case, and as prompts show it.
+    All others are dropped and listed. A name may be written in any case, and as prompts show it.
 
     >>> from flowdebate.patterns.round_robin.schemas import Assessment
     >>> report = RefereeReport(notes="Thin.", assessments=[Assessment(agent_name="nobody", score=9)])
@@ -229,7 +229,7 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
 def stash_audit(
     name: str, referee: str, transcript: RoundRobinTranscript, *, custom: bool
 ) -> Handler[object, RefereeAudit | None]:
-    """Create a block that adds the report of `referee` to the state; None for `MISSING`.
+    """Create a block to add the report of `referee` to the state; None for `MISSING`.
 
     It takes the model, or a dict in either key style; OutputError for what does not validate.
     """

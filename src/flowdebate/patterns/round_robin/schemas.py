@@ -22,8 +22,8 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 RoundRobinStopReason = Literal["max_rounds", "predicate"] | NamedStop
-"""Reason for the end of a round robin: its cap, or `terminate_when`: "predicate", or the name of the condition that
-held."""
+"""Reason for the end of a round robin: its cap, or `terminate_when`: "predicate", or the name of the fulfilled
+condition."""
 
 
 class RoundRobinInput(PatternInput):
@@ -42,14 +42,14 @@ class RoundRobinEntry(Contribution):
 
 
 RoundRobinTranscript: TypeAlias = "StateResource[TranscriptState[RoundRobinEntry]]"
-"""The resource that `create_round_robin_transcript` makes."""
+"""Key of the resource made by `create_round_robin_transcript`."""
 
 
 def create_round_robin_transcript() -> RoundRobinTranscript:
     """Create a transcript shared by a round robin and its readers, under the key `"transcript"`.
 
-    `ctx.resources.transcript.state.entries` is what was said so far. Every block that reads it, and the pattern, must
-    be given the same object.
+    `ctx.resources.transcript.state.entries` holds the contributions so far. Pass the same object to the pattern and to
+    every block reading it.
     """
     return StateResource(key="transcript", initial=TranscriptState[RoundRobinEntry])
 
@@ -72,18 +72,18 @@ class RefereeReport(WireModel):
     """A referee's report on a round. It controls neither the order nor the end."""
 
     assessments: Annotated[list[Assessment], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
-    """The first of each debater who spoke in the round counts."""
+    """Assessments of debaters; the first one of each speaker in the round counts."""
     notes: str
     """Notes on the round as a whole."""
 
 
 class RefereeAudit(RefereeReport):
-    """A referee's report as it is recorded: with its round, and only of those who spoke in it."""
+    """A referee's report in its recorded form: with its round, and only about speakers of the round."""
 
     round: Annotated[int, Field(ge=1)]
-    """The round that it audits."""
+    """The audited round."""
     dropped: list[str] = Field(default_factory=list)
-    """The names whose assessments were dropped: nobody of that name spoke in the round, or it was assessed already."""
+    """The names of dropped assessments: nobody of this name spoke in the round, or it was assessed already."""
 
 
 class RoundRobinState(PatternState):
@@ -108,7 +108,7 @@ class RoundRobinOutput(PatternOutput):
     rounds: int
     transcript: list[RoundRobinEntry]
     audits: list[RefereeAudit] = Field(default_factory=list)
-    """One for each round with a referee, except for rounds in which its provider failed."""
+    """Audits, one for each round with a referee, except after a failure of its provider."""
     stop_reason: RoundRobinStopReason | None = None
     """Reason for no further round; None if the rounds were cut short."""
     status: DebateStatus = "complete"
@@ -119,5 +119,5 @@ class RoundRobinOutput(PatternOutput):
 
     @property
     def answer(self) -> None:
-        """None: the answer is the synthesizer's, and that is the run's output."""
+        """Always None: the synthesizer's answer is the run's output."""
         return None
