@@ -1,4 +1,4 @@
-"""The default moderator: a model that opens each round, picks who speaks, briefs them, and may end the debate."""
+"""The default moderator: a model to open each round, pick and brief the speakers, and possibly end the debate."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ class ModeratorTemplate(Template):
     )
     """Task of later rounds; `{rounds}` is " of at most 3" if the bound is known."""
     question: str = part("", uses("round", "rounds"))
-    """Task that replaces a decision: one question for the round, in which all debaters speak. Empty for a moderator
-    that decides."""
+    """Task in place of a decision: one question for a round with turns of all debaters. Empty for a deciding
+    moderator."""
     begins: str = part("")
-    """Words that such a question begins with, where the model can continue them: a line for each round, in turn."""
+    """First words of such a question, for models able to continue them: a line for each round, in turn."""
 
 
 MODERATOR = ModeratorTemplate()
@@ -93,7 +93,7 @@ CONCISE_MODERATOR = ModeratorTemplate(
     ),
     begins="What would each choice mean for\nWho would be affected most\nHow would each side deal with",
 )
-"""The texts for small models, which ask a question and decide nothing."""
+"""The texts for small models: they ask a question and decide nothing."""
 MODERATORS = Profiles(
     full=MODERATOR, concise=CONCISE_MODERATOR, tasks=("system", "opening", "next", "question", "begins")
 )
@@ -155,7 +155,7 @@ def _render_decision(number: int, reason: str | None, briefing: str | None, new_
 
 
 class CompletedDecision(DebateModeratorOutput):
-    """A decision of the default moderator's model, completed by the speakers that it must not leave out."""
+    """A decision of the default moderator's model, completed by the speakers it must not leave out."""
 
     added: list[str]
 
@@ -163,10 +163,10 @@ class CompletedDecision(DebateModeratorOutput):
 def owed_a_turn(
     decision: DebateModeratorOutput, *, stances: Mapping[str, str], entries: Sequence[DebateContributionEntry]
 ) -> list[str]:
-    """List the names that must speak in a round although `decision` leaves out their side.
+    """List the names due to speak in a round although `decision` leaves out their side.
 
-    `stances` has all debaters' by name. A side may be left out for a reason, if it was heard after all sides that do
-    speak. A round without speakers leaves nobody out once all were heard.
+    `stances` has all debaters' stances, by name. A side may be left out for a reason, if it was heard after all
+    speaking sides. A round without speakers leaves nobody out once all were heard.
 
     >>> owed_a_turn(DebateModeratorOutput(next_speakers=["ann"]), stances={"ann": "for", "bea": "against"}, entries=[])
     ['bea']
@@ -224,12 +224,13 @@ def create_moderator(
 ) -> Moderator:
     """Create the block `{name}-moderator`: it opens a round with `{reason, next_speakers, briefing, new_angle, done}`.
 
-    It sees who defends what, the whole transcript with names, and its own earlier decisions. All debaters speak, unless
-    it gives a `reason` to leave a side out; a side that was not heard since a speaking one was has a turn in any case,
-    and is in the decision's `added`. With `tools` (or `uses`) it is asked to look facts up and to put what it finds
-    into the briefing. The schema that its model gets has `roster_names` as an enum. `max_rounds` is stated in its
-    prompt (None: that of the debate). In the concise profile, without tools and instructions, it decides nothing: all
-    debaters speak in declared order, and its model writes one neutral question, the decision's `new_angle`.
+    The moderator sees the debaters' positions, the whole transcript with names, and its own earlier decisions. All
+    debaters speak, unless it gives a `reason` to leave a side out; a side heard less recently than a speaking one has a
+    turn in any case, and is listed in the decision's `added`. With `tools` (or `uses`) it is asked to look up facts and
+    to put the results into the briefing. Its model's schema has `roster_names` as an enum. `max_rounds` is stated in
+    its prompt (None: the debate's own maximum). In the concise profile, without tools and instructions, it decides
+    nothing: all debaters speak in declared order, and its model writes one neutral question, the decision's
+    `new_angle`.
     """
     location = f"moderator {name!r}"
     roster = list(roster_names)
@@ -288,7 +289,7 @@ def create_moderator(
 
 
 def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - of `decision_among`
-    """Complete the model's decision with turns for sides that would otherwise not be heard."""
+    """Complete the model's decision with turns for sides otherwise left unheard."""
     fields: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
     decision = DebateModeratorOutput(**fields)
     # without the field, it may have been recorded when there was no such rule, and the run has to go the same course
@@ -300,7 +301,7 @@ def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> De
 
 
 def _read_question(roster: Sequence[str], text: str, _: ModelResponse, __: Context) -> DebateModeratorOutput:
-    """Read the decision of a moderator that only asks: all speak; text without a question mark asks nothing."""
+    """Read the decision of a moderator without choices: all speak; text without a question mark asks nothing."""
     question, mark, _rest = " ".join(text.split()).partition("?")
     question_text = f"{question}{mark}"
     return DebateModeratorOutput(
@@ -323,10 +324,10 @@ def decide_declared_order(
 def stash_moderator_decision(
     *, name: str, moderator: str, roster_names: Sequence[str], custom: bool = False
 ) -> Handler[Any, DebateModeratorDecision]:
-    """Create a block that checks the moderator's decision and adds it to the debate's state with its round.
+    """Create a block to check the moderator's decision and add it to the debate's state with its round.
 
-    OutputError for an invalid decision, RosterError for a speaker outside the debate. `custom`: the moderator is the
-    application's, so that a resumed run holds to what it decided before.
+    OutputError for an invalid decision, RosterError for a speaker outside the debate. `custom` means a moderator of the
+    application: a resumed run keeps its earlier decisions.
     """
     roster = frozenset(roster_names)
     maximum = _TURNS_EACH * len(roster)

@@ -1,4 +1,4 @@
-"""Options of a debate, with the rules about those that do not go together."""
+"""Options of a debate, with the rules about incompatible options."""
 
 from __future__ import annotations
 

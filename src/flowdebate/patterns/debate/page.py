@@ -114,14 +114,17 @@ class PhaseEntry(RosterEntry):
 
 
 class AskedEntry(RosterEntry):
-    """A reader's question, with the round that answers it."""
+    """A reader's question, with the round of the answers."""
 
     round: Count
     text: Text
 
 
 class GoesOnEntry(RosterEntry):
-    """How a fork goes on with a finished debate; the fork itself adds what was `held` and `asked` before."""
+    """Continuation of a finished debate by a fork.
+
+    The fork itself adds the earlier rounds (`held`) and questions (`asked`).
+    """
 
     rounds: Annotated[int, Field(ge=1, le=MOST), allowed(f"an int from 1 to {MOST:,}")] | None = None
     ask: Annotated[Text, Field(max_length=LONGEST), allowed(ASKED)] | None = None
@@ -256,7 +259,7 @@ class DebateLive(OneByOne):
 
 
 class DebatePage(PatternPage):
-    """What a debate adds to the service."""
+    """Page of a debate in the service."""
 
     proposes = True
     speaks_for: ClassVar[Literal["role", "stance"]] = "stance"
@@ -352,7 +355,7 @@ class DebatePage(PatternPage):
         return yes_no_sides(subject)
 
     def settled(self, plan: Plan) -> PlanValues:
-        """Restore sides that the plan does not name: a resumed run has them without asking again."""
+        """Restore sides missing in the plan: a resumed run has them without asking again."""
         if plan.options.debaters:
             return {}
         return {"debaters": [{"name": speaker.name, "stance": speaker.stance} for speaker in plan.speakers]}
@@ -408,7 +411,7 @@ class DebatePage(PatternPage):
         return cast("Sequencer[Any, Any]", pattern.lengthen(cast("GoesOn", more)))
 
     def _rounds(self, plan: Plan) -> int:
-        """Return the number of rounds that the plan says beside its phases, which have their own."""
+        """Return the number of rounds in the plan, apart from the rounds of its phases."""
         options: DebatePlanOptions = plan.options
         if not phases_in(options):
             return plan.length
@@ -450,7 +453,7 @@ def _named_one_winner(run: StoredRun) -> bool:
 
 
 def _human(plan: Plan, role: str) -> Human:
-    """Create a human who is asked here and now, or answers later."""
+    """Create a human to ask right away, or to answer later."""
     from flowdebate.blocks.human.human import human
 
     return human(name=f"{plan.name}-{role}", ask=None if plan.options.suspend else plan.ask)

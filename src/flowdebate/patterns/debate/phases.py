@@ -1,4 +1,4 @@
-"""Phases of a debate: what each round is for, and the cross-examinations in which one side asks and another answers."""
+"""Phases of a debate: the purpose of each round, and cross-examinations of one side by another."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _MOST = 100  # phases
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Rounds of a debate that are for one thing: `Phase("rebuttal", rounds=2)`.
+    """Rounds of a debate with a common purpose: `Phase("rebuttal", rounds=2)`.
 
-    ConfigurationError for what it cannot be.
+    Raises ConfigurationError for invalid values.
     """
 
     name: str
     """Name of the phase in prompts and on pages."""
     rounds: int = field(default=1, kw_only=True)
     asks: Literal["pairs"] | None = field(default=None, kw_only=True)
-    """"pairs": a cross-examination. Each speaker asks somebody of another side, who answers at once: two turns each.
-    In a later round of the phase, another one is asked where there are several."""
+    """"pairs": a cross-examination. Each speaker asks somebody of another side and gets an answer at once: two turns
+    each. In a later round of the phase, a different debater is asked if there are several."""
     speakers: Sequence[int] = field(default=(), kw_only=True)
-    """The debaters who speak (or ask), by their places on the roster from 1, in this order; none: all, in the debate's
-    order. With a moderator, it decides."""
+    """The debaters speaking (or asking), by their positions on the roster from 1, in this order; none: all, in the
+    debate's order. A moderator, if there is one, decides instead."""
     aim: str | None = field(default=None, kw_only=True)
     """Task of its debaters; None: the meaning of its name ("closing"), or to argue as in any round."""
     length: Length | None = field(default=None, kw_only=True)
@@ -76,7 +76,7 @@ class Phase:
 
     @property
     def turn_length(self) -> Length | None:
-        """How long its turns are; None for as long as the debate says."""
+        """The length of the phase's turns; None for the debate's length."""
         return "short" if self.length is None and self.asks else self.length
 
     @property
@@ -164,7 +164,7 @@ class PhasedTurns(RoundOfTurns):
         return turn_order, planned
 
     def open(self, wave: Wave, ctx: Context) -> None:
-        """Say what the turns of `wave` are for, before they are taken."""
+        """Assign the turns of `wave` their purposes before they begin."""
         state = state_of(ctx, DebateState)
         phase = state.phase
         if phase is None:
@@ -186,7 +186,7 @@ class PhasedTurns(RoundOfTurns):
 
 
 def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
-    """Choose whom `name` asks in round `number` of a cross-examination.
+    """Choose the debater to be asked by `name` in round `number` of a cross-examination.
 
     The next debater of another side, and another one in the next round.
 

@@ -47,7 +47,7 @@ class BaselineAnswer(WireModel):
     votes: dict[str, Count]
     """The votes for each position, in the order of the debate."""
     calls: Count
-    """Requests that it took, those that failed included."""
+    """Number of requests, including failed ones."""
     prompt_tokens: int | None = None
     """Prompt tokens; None if a server does not report them."""
     cached_tokens: int | None = None
@@ -56,7 +56,7 @@ class BaselineAnswer(WireModel):
     cost: float | None = None
     """Cost by the `prices` of the run's limits; None without prices."""
     lost: Count = 0
-    """Answers that were asked for and not given."""
+    """Number of answers requested but not received."""
     problem: str | None = None
     """Reason for the first missing figure; None if none is missing."""
 
@@ -80,11 +80,11 @@ def _is_none(value: object) -> bool:
 StopReason = Literal["max_rounds", "moderator_done", "predicate"] | NamedStop
 """Reason for the end of a debate: its cap, its moderator, or `terminate_when`.
 
-That is "predicate", or the name of the condition that held."""
+A condition is given as "predicate", or by its name."""
 
 
 PHASE_NAME = r"^[^\W_][\w '’()/-]{0,59}$"
-"""The names of phases: they are part of the headings of transcripts, which are read back."""
+"""The names of phases: they are part of the headings of transcripts, and must be readable again."""
 EntryKind: TypeAlias = Literal["question", "answer"]
 """Role of an entry in a cross-examination."""
 
@@ -104,9 +104,9 @@ class DebateTurn(DebateInput):
     kind: EntryKind | None = None
     """Kind of the turn: a question or an answer; None to argue."""
     to: str | None = None
-    """The name of whom to ask, or to answer."""
+    """The name of the debater to ask, or to answer."""
     to_stance: str | None = None
-    """The position of that debater."""
+    """The position of the debater to ask, or to answer."""
     put: str | None = None
     """The question to answer."""
 
@@ -114,7 +114,7 @@ class DebateTurn(DebateInput):
         return {"phase": self.phase, "kind": self.kind, "to": self.to, "to_stance": self.to_stance}
 
     def task_for_human(self) -> str:
-        """Tell a person who has the turn what to do."""
+        """Describe the task of the turn to a human debater."""
         lines = [f"Phase: {self.phase}", *([] if self.aim is None else [f"What to do in it: {quoted(self.aim)}"])]
         if self.to is not None:
             who = f"{tag_name(self.to)}, who argues for: {tag_text(self.to_stance or '')}"
@@ -126,27 +126,27 @@ class DebateContributionEntry(Contribution):
     """One argument of the transcript."""
 
     round: Annotated[int, Field(ge=1)]
-    """The round in which it was made, from 1."""
+    """The round of the argument, from 1."""
     agent_name: str
     """The debater's name."""
     stance: str
-    """The position that it defends."""
+    """The position defended by the argument."""
     text: str
     """The argument, as it was made."""
     phase: Annotated[str | None, Field(pattern=PHASE_NAME)] = Field(default=None, exclude_if=_is_none)
-    """The phase of the debate in which it was made; None (and not written) in a debate without phases."""
+    """The phase of the debate at the argument; None (and not written) in a debate without phases."""
     kind: EntryKind | None = Field(default=None, exclude_if=_is_none)
     """Kind of the entry: a question of a cross-examination or the answer to one; None (and not written) for an
     argument."""
     to: str | None = Field(default=None, exclude_if=_is_none)
-    """The name of the debater who is asked, or whose question is answered."""
+    """The name of the debater asked, or answered."""
     to_stance: str | None = Field(default=None, exclude_if=_is_none)
-    """The position of that debater."""
+    """The position of the debater asked, or answered."""
 
 
 # without a parameter: that would build a validator at import, for which pydantic searches all installed packages
 class DebateTranscriptState(TranscriptState):
-    """The arguments so far, in the order in which they were made."""
+    """The arguments so far, in chronological order."""
 
     entries: list[DebateContributionEntry] = Field(default_factory=new_list)
 
@@ -174,15 +174,15 @@ class DebateModeratorOutput(WireModel):
 
 
 class DebateModeratorDecision(DebateModeratorOutput):
-    """A moderator's decision, with the round that it opened."""
+    """A moderator's decision, with the round opened by it."""
 
     round: Annotated[int, Field(ge=1)]
-    """The round that it opened, from 1."""
+    """The round opened by the decision, from 1."""
     fallback: bool = False
-    """True: the moderator gave no usable decision, so that all debaters speak in declared order."""
+    """Flag of an unusable decision of the moderator: all debaters speak in declared order."""
     added: list[str] = Field(default_factory=new_list, exclude_if=lambda added: not added)
-    """The last of `next_speakers`, whom the default moderator's model had left out though their side has to be heard;
-    not written without any."""
+    """The last of `next_speakers`, added because the default moderator's model left out a side due to be heard; not
+    written without any."""
 
 
 class DebateVerdict(WireModel):
@@ -191,7 +191,7 @@ class DebateVerdict(WireModel):
     verdict: str
     """The conclusion, in words."""
     winner: str | None
-    """The stance that won; None for a synthesis of several."""
+    """The winning stance; None for a synthesis of several."""
     reasoning: str
     """Reasoning behind the verdict."""
     judging: Judging | None = Field(default=None, exclude_if=_is_none)
@@ -212,7 +212,7 @@ class DebateVerdict(WireModel):
 
 
 class JudgedVerdict(DebateVerdict):
-    """A verdict that the library's own judge made, so that its `judging` is true."""
+    """A verdict of the library's own judge, with a reliable `judging`."""
 
 
 class SourceFact(WireModel):
@@ -223,12 +223,12 @@ class SourceFact(WireModel):
 
 
 class SortedFacts(WireModel):
-    """The facts of the sources by the side that they help, as a small model has sorted them."""
+    """The facts of the sources by the side they support, as sorted by a small model."""
 
     by_stance: dict[str, list[SourceFact]]
     """The facts of each stance, the clearest first."""
     bias: dict[str, float]
-    """The log-odds of each stance on average, which are no sign of a fact."""
+    """The average log-odds of each stance, independent of any fact."""
 
 
 class DebateState(PatternState):
@@ -254,7 +254,7 @@ class DebateState(PatternState):
     audience: list[AudienceVote] = Field(default_factory=new_list)
     """The votes so far, in a debate with an audience."""
     reader_questions: list[ReaderQuestion] = Field(default_factory=new_list)
-    """The questions of readers, in a debate that goes on."""
+    """The questions of readers, in a continued debate."""
     floor: dict[str, DebateTurn] = Field(default_factory=new_dict)
     """Tasks of the turns in progress, by debater, in a debate with phases."""
 
@@ -285,7 +285,7 @@ class DebateState(PatternState):
 
     @property
     def reader_question(self) -> str | None:
-        """What a reader asks in the round in progress."""
+        """The question of a reader in the round in progress."""
         return next((question.text for question in self.reader_questions if question.round == self.round), None)
 
     def turn_of(self, name: str) -> DebateTurn | None:
@@ -300,18 +300,18 @@ class DebateState(PatternState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """The side that won a debate."""
+    """The winning side of a debate."""
 
     stance: str
     debaters: tuple[str, ...]
-    """The names of the debaters who argued it, in the order in which they first spoke."""
+    """The names of the side's debaters, in the order of their first turns."""
 
 
 class ReaderQuestion(WireModel):
-    """A question of a reader with which a finished debate went on."""
+    """A question of a reader about a finished debate, to continue it."""
 
     round: Annotated[int, Field(ge=1)]
-    """The round that answers it."""
+    """The round with the answers."""
     text: str
 
 
@@ -349,11 +349,11 @@ class DebateRawOutput(PatternOutput):
     status: DebateStatus = "complete"
     """Outcome of the run."""
     losses: list[ProviderFailure] = Field(default_factory=new_list)
-    """The provider failures that it went on without."""
+    """The provider failures tolerated by the debate."""
     seed: int | None = None
-    """The seed of the run, from which the judge's shuffle was drawn."""
+    """The seed of the run, used for the judge's shuffle."""
     leaks: LeakReport | None = Field(default=None, exclude_if=_is_none)
-    """The names that stood in arguments, and were hidden; None (and not written) where none was found."""
+    """The names hidden in arguments; None (and not written) if none was found."""
     baselines: list[BaselineAnswer] | None = Field(default=None, exclude_if=_is_none)
     """Answers without a debate; None (and not written) unless `baselines` asked for them."""
     turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
@@ -366,7 +366,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def cross_questions(self) -> list[CrossQuestion]:
-        """The questions of all cross-examinations, each with its answer, in the order in which they were put."""
+        """The questions of all cross-examinations, each with its answer, in chronological order."""
         questions: list[CrossQuestion] = []
         answers = [entry for entry in self.transcript if entry.kind == "answer"]
         for question in (entry for entry in self.transcript if entry.kind == "question"):
@@ -378,7 +378,7 @@ class DebateRawOutput(PatternOutput):
         return questions
 
     reader_questions: list[ReaderQuestion] = Field(default_factory=new_list, exclude_if=lambda asked: not asked)
-    """The questions of readers with which it went on; none (and not written) in a debate that did not."""
+    """The questions of readers in the continued debate; none (and not written) in any other debate."""
     audience: list[AudienceVote] = Field(default_factory=new_list, exclude_if=lambda votes: not votes)
     """The votes of the audience; none (and not written) in a debate without one."""
 
@@ -401,7 +401,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool | None:
-        """Whether all ballots name the winner; None without at least two."""
+        """True if all ballots name the winner; None without at least two."""
         ballots = [winner for voices, _ in self.answer_courses() for winners in voices.values() for winner in winners]
         if self.verdict is None or len(ballots) < 2:  # noqa: PLR2004 - one ballot cannot differ from another
             return None
@@ -409,7 +409,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def found(self) -> DebateVerdict:
-        """The verdict; LookupError where there is none, which `status` explains."""
+        """The verdict; LookupError where there is none; `status` gives the reason."""
         if self.verdict is None:
             message = f"this debate has no verdict: its status is {self.status!r}"
             raise LookupError(message)
@@ -417,7 +417,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def winner(self) -> Winner | None:
-        """The stance that won, with those who argued it; None without a verdict, and for a synthesis of stances."""
+        """The winning stance, with its debaters; None without a verdict, and for a synthesis of stances."""
         if self.verdict is None or self.verdict.winner is None:
             return None
         stance = self.verdict.winner
@@ -431,7 +431,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def decision_word(self) -> str | None:
-        """The name of the debater whose stance won, or "no winner"."""
+        """The name of the debater with the winning stance, or "no winner"."""
         if self.verdict is None:
             return None
         winners = (entry.agent_name for entry in self.transcript if entry.stance == self.verdict.winner)
@@ -439,7 +439,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def decision_line(self) -> str | None:
-        """The winner with its stance; the stance alone where it is the name."""
+        """The winner with its stance; the stance alone if the name is the same."""
         name, stance = self.decision_word, None if self.verdict is None else self.verdict.winner
         if name is None or stance is None or stance.casefold() == name.casefold():
             return stance or name

@@ -1,4 +1,4 @@
-"""Sides of a question that comes without any: by its own words where they are certain, else proposed by a model."""
+"""Sides of a question asked without any: from its own words if they are clear, else proposed by a model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ALTERNATIVES = (
 def default_sides(question: str) -> list[Debater] | None:
     """Make two debaters for a plain English question of yes or no, or of "A or B"; None for all others.
 
-    There are no sides for questions that ask what, which, why or how, that are negated, or in other languages:
+    There are no sides for questions with what, which, why or how, for negated ones, or in other languages:
     `create_side_proposer` lets a model propose them.
 
     >>> [side.stance for side in default_sides("Should we adopt a four-day week?")]
@@ -72,7 +72,7 @@ def default_sides(question: str) -> list[Debater] | None:
 
 
 def yes_no_sides(question: str) -> list[Debater]:
-    """Make two debaters for a question that is known to ask for yes or no, in any language.
+    """Make two debaters for a question known to ask for yes or no, in any language.
 
     >>> [side.stance for side in yes_no_sides("Ist die Erde rund?")]
     ['The answer to "Ist die Erde rund?" is yes', 'The answer to "Ist die Erde rund?" is no']
@@ -141,7 +141,7 @@ def _check_position(text: str) -> str:
 
 
 class ProposedSide(BaseModel):
-    """A position that a model proposes."""
+    """A position proposed by a model."""
 
     name: Annotated[str, Field(description="One or two words for the position", max_length=60)]
     position: Annotated[
@@ -152,7 +152,7 @@ class ProposedSide(BaseModel):
 
 
 class ProposedSides(BaseModel):
-    """The positions that a model proposes for a question."""
+    """The positions proposed by a model for a question."""
 
     # more than four sides make a debate of two rounds as long as a book, and each has less to answer
     sides: Annotated[list[ProposedSide], Field(min_length=2, max_length=4)]
@@ -169,10 +169,10 @@ class ProposedSides(BaseModel):
 def create_side_proposer(
     *, name: str = "sides", template: SideProposerTemplate = SIDE_PROPOSER, **options: Unpack[BlockOptions]
 ) -> Generator[list[Debater]]:
-    """Create a block that asks a model for two to four sides of a question and returns a list of `Debater`.
+    """Create a block to ask a model for two to four sides of a question, and return a list of `Debater`.
 
-    An answer with fewer or more positions, with blank or equal ones, or with control characters is a
-    `SchemaViolation`. Names are made fit for a roster: a letter stands for one that is not.
+    An answer with fewer or more positions, with blank or equal ones, or with control characters is a `SchemaViolation`.
+    Names unfit for a roster are replaced by letters.
     """
 
     def system(_: object) -> str:
@@ -204,7 +204,7 @@ def create_side_proposer(
 async def propose_sides(question: str, *, model: Model | str | None = None) -> list[Debater]:
     """Propose the sides of any question: `default_sides` if its words name them, otherwise a model's.
 
-    At most one call, which is not stored; with the errors of a run for a model that fails.
+    It takes at most one call, without storing it, and raises the errors of a run if the model fails.
     """
     return default_sides(question) or (await create_side_proposer(model=model).run(question)).output
 

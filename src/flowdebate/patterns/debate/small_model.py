@@ -1,8 +1,8 @@
-"""Support for debaters whose model is small: first words of their turns, facts to begin with, and a second try.
+"""Support for debaters with a small model: first words of their turns, facts to begin with, and a second try.
 
 A model of a few billion parameters forgets its side, copies earlier turns and leaves sources aside. So each turn of the
-concise profile begins with the debater's position, which the model continues; where there are sources, with a fact that
-supports it; and a turn that copies, or ends on another side, is asked for once more.
+concise profile begins with the debater's position for the model to continue, or, where there are sources, with a fact
+in support of it. A turn copying another, or ending on another side, is asked for once more.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OpeningTemplate(Template):
-    """Texts of the first words of turns; each line of one that begins with "begins" is a choice."""
+    """Texts of the first words of turns; each line of an attribute named "begins…" is a choice."""
 
     begins: str = part("", uses("position"))
-    """First words of a debater's first turn, for a model that can continue them: a small model that begins with its
-    position argues for it. Turns take the lines in order, so that they do not sound alike."""
+    """First words of a debater's first turn, for a model able to continue them: a small model beginning with its
+    position argues for it. Turns take the lines in order, to avoid sounding alike."""
     begins_reply: str = part("", uses("position"))
     """First words of a debater's first turn after another position has been argued."""
     begins_again: str = part("", uses("position"))
     """First words of a debater's further turns."""
     sorts: str = part("", uses("question", "text", "letters", lines=("positions",)))
-    """Question which position a fact of the sources supports; empty: facts are not sorted."""
+    """Question about the position supported by a fact of the sources; empty: facts are not sorted."""
     fact: str = part("", uses("position", "fact"))
-    """Task of a turn that begins with a fact."""
+    """Task of a turn beginning with a fact."""
     begins_fact: str = part("", uses("position", "fact"))
-    """First words of a turn that begins with a fact."""
+    """First words of a turn beginning with a fact."""
 
 
 OPENINGS = OpeningTemplate(
@@ -85,7 +85,7 @@ OPENING_PARTS = tuple(field.name for field in fields(OpeningTemplate))
 def support_small_model(
     block: Generator[str], prompt: DebaterPrompt, *, name: str, options: BlockOptions
 ) -> Generator[str]:
-    """Add to a debater's `block` what a small model needs, as far as the texts of its `prompt` ask for it.
+    """Add a small model's support to a debater's `block`, as far as the texts of its `prompt` call for it.
 
     Facts of the sources are sorted by the model of `options`, in calls of the block `{name}-facts`. A block with tools
     gets no second try: the further request would lack the tools' results.
@@ -117,7 +117,7 @@ class SmallModelSupport:
     def is_asked_for(self, ctx: Context) -> bool:
         """Tell whether the texts of the prompt ask for any support; most do not.
 
-        `render_turn` looks it up, and leaves the answer where the methods that follow it in a turn read it.
+        `render_turn` looks it up, and stores the answer for the following methods of a turn.
         """
         needed = ctx.scope.looked_up.get(self)
         if needed is None:
@@ -136,7 +136,10 @@ class SmallModelSupport:
         return self._render(ctx)
 
     def defer_turn(self, _: object, ctx: Context) -> Callable[[], str] | None:
-        """Return what writes the message of a turn without support; None for one with support, which has effects."""
+        """Return the function to write the message of a turn without support.
+
+        None for a turn with support, since it has effects.
+        """
         return None if self.is_asked_for(ctx) else partial(self.prompt.render_turn, None, ctx)
 
     def _render(self, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
@@ -148,7 +151,7 @@ class SmallModelSupport:
         return self.prompt.render_turn(None, ctx, entries=entries, task=task)
 
     def next_fact(self, ctx: Context) -> str | None:
-        """Return the fact that the turn begins with; None if its position has used all of its facts."""
+        """Return the fact at the beginning of the turn; None if its position has used all of its facts."""
         if not self.prompt.template(ctx).begins_fact or self.prompt.is_examination(ctx):
             return None
         facts = state_of(ctx, DebateState).facts
@@ -158,14 +161,14 @@ class SmallModelSupport:
         return supporting[used].text if used < len(supporting) else None
 
     def bounds(self, value: object, ctx: Context, shift: int = 0) -> AnswerForm:
-        """Return the form of the answer: its bounds, and the words that it begins with."""
+        """Return the form of the answer: its bounds, and its first words."""
         bounds = self.prompt.wording.bounds(value, ctx)
         if ctx.scope.looked_up.get(self) is False:
             return bounds
         return {**bounds, "begins": self.first_words(ctx, shift)}
 
     def first_words(self, ctx: Context, shift: int = 0) -> str:
-        """Return the words with which the turn begins; `shift` takes a later choice."""
+        """Return the first words of the turn; `shift` takes a later choice."""
         template = self.prompt.template(ctx)
         if not (template.begins or template.begins_reply or template.begins_again) or self.prompt.is_examination(ctx):
             return ""
@@ -180,7 +183,7 @@ class SmallModelSupport:
         )
 
     def cut(self, text: str, response: ModelResponse, ctx: Context) -> str:
-        """Cut an answer to its bounds: the words that it was made to begin with do not count."""
+        """Cut an answer to its bounds: the prescribed first words do not count."""
         if ctx.scope.looked_up.get(self) is False:
             return self.prompt.wording.cut(text, response, ctx)
         begins = self.first_words(ctx)
@@ -191,9 +194,9 @@ class SmallModelSupport:
     async def review(
         self, messages: Sequence[Message], response: ModelResponse, ctx: Context
     ) -> tuple[ModelResponse, bool]:
-        """Ask once more for a turn that copies, or ends on another side; see `Review`.
+        """Ask once more for a turn copying another, or ending on another side; see `Review`.
 
-        The second answer is a step of its own; readers learn that the text streamed so far does not count.
+        The second answer is a step of its own; readers are told to discard the text streamed so far.
         """
         if ctx.scope.looked_up.get(self) is False:
             return response, False
@@ -249,9 +252,9 @@ class Objection:
     """One word, as the class name of an error would say it."""
     message: str
     turn: str
-    """Message that asks for the turn once more."""
+    """Message to ask for the turn once more."""
     copied: tuple[str, ...] = ()
-    """Texts of which a better answer copies less."""
+    """Texts of other turns; a better answer copies less of them."""
     excess: float = 0.0
     """Excess of copied words in the first answer."""
 
@@ -275,10 +278,10 @@ def opening_words(
     fact: str | None = None,
     template: OpeningTemplate = OPENINGS,
 ) -> str:
-    """Return the words with which a turn begins; none for a position as long as a speech.
+    """Return the first words of a turn; none for a position as long as a speech.
 
-    The default texts are English: in a debate in another language, a turn begins with the position alone. `shift`
-    takes a later choice; a `fact` is quoted.
+    The default texts are English: in a debate in another language, a turn begins with the position alone. `shift` takes
+    a later choice; a `fact` is quoted.
 
     >>> opening_words(entries=[], agent_name="ann", stance="trams are better.", question="Trams or buses?")
     'Trams are better, because'
@@ -301,7 +304,7 @@ def opening_words(
 
 
 def is_english(text: str) -> bool:
-    """Tell whether `text` has a word that is frequent in English questions and positions, and rare elsewhere."""
+    """Tell whether `text` has a word frequent in English questions and positions, and rare elsewhere."""
     return not _COMMON.isdisjoint(fold(text).split())
 
 
@@ -325,7 +328,9 @@ _SORTER = "You sort evidence by side. Reply with one letter."
 
 
 def facts_in(sources: Sequence[Source]) -> list[SourceFact]:
-    r"""Return the sentences of `sources` with a number, without headings: the first eight that a turn can quote.
+    r"""Return the sentences of `sources` with a number, without headings.
+
+    At most eight are returned, each short enough to quote in a turn.
 
     >>> from flowdebate.sources.source import Source
     >>> trial = Source.of("trial", "Trial of 2024\n\nSales rose by 4 percent. All were glad.")
@@ -343,10 +348,10 @@ def facts_in(sources: Sequence[Source]) -> list[SourceFact]:
 
 @dataclass(frozen=True, kw_only=True)
 class FactSorter:
-    """Sorts facts by the position that they support, as a model sees it."""
+    """Sorter of facts by the position they support, in a model's opinion."""
 
     name: str
-    """Name of the block that asks the model."""
+    """Name of the block asking the model."""
     prompt: DebaterPrompt
     model: Model | str | None
     settings: ModelSettings | None
@@ -358,7 +363,7 @@ class FactSorter:
     async def sort(self, sources: Sequence[Source], value: object, ctx: Context) -> None:
         """Sort the facts of `sources` into the state, once in a debate, if turns begin with facts.
 
-        A fact goes to the position that it supports most, compared with what the model gives that position on average.
+        A fact goes to the position it supports most, relative to the model's average for the position.
         """
         if state_of(ctx, DebateState).facts is not None or not self.prompt.template(ctx).sorts:
             return
@@ -381,7 +386,7 @@ class FactSorter:
         ctx.scope.handle.update(facts=SortedFacts(by_stance=by_stance, bias=bias))
 
     async def find_leader(self, text: str, facts: SortedFacts, ctx: Context) -> str | None:
-        """Return the position that the last sentence of `text` supports; None where that cannot be told."""
+        """Return the position supported by the last sentence of `text`; None if it is unclear."""
         sentences: Sequence[str] = sentences_of(text)
         odds = await self._ask(sentences[-1], state_of(ctx, DebateState).question, ctx) if sentences else {}
         return max(odds, key=lambda side: odds[side] - facts.bias.get(side, 0.0)) if odds else None

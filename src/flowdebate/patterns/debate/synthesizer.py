@@ -93,7 +93,7 @@ def create_synthesizer(
     """Create the block `{name}-synthesizer`.
 
     It takes a `DebateRawOutput` and returns `output_schema`, or text without one. `output_schema` is a pydantic model,
-    a dataclass or TypedDict, or a JSON Schema as a dict (validated with `jsonschema`); an answer that does not fit is a
+    a dataclass or TypedDict, or a JSON Schema as a dict (validated with `jsonschema`); an answer of another form is a
     `SchemaViolation`.
     """
     block_name = f"{name}-synthesizer"

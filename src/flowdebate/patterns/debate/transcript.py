@@ -6,9 +6,9 @@
     (quotes: 1 verified in "report", 1 not found: "rents fell")
     [against] …
 
-Only the renderer begins a line with a tag, a round's heading or "(quotes:": see `flowdebate.prompts` for how texts,
-stances and names are kept from it. Marks in a text are `⟦…⟧`, which is escaped in arguments. What is written can be
-read back: `parse_entries(render_entries(entries)) == entries`.
+Only the renderer begins a line with a tag, a round's heading or "(quotes:": see `flowdebate.prompts` for the escaping
+of texts, stances and names. Marks in a text are `⟦…⟧`, which is escaped in arguments. The text can be read back:
+`parse_entries(render_entries(entries)) == entries`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from flowdebate.sources.quotes import verify_quotes as verify_quotes
 from .schemas import DebateContributionEntry, DebateTranscriptState
 
 Transcript = StateResource[DebateTranscriptState]
-"""The resource that `create_debate_transcript` makes."""
+"""Key of the resource made by `create_debate_transcript`."""
 
 
 def create_debate_transcript() -> Transcript:
     """Create a transcript shared by a debate and its readers, under the key `"transcript"`.
 
-    `ctx.resources.transcript.state.entries` are the arguments so far. Every block that reads it, and the pattern,
-    must be given the same object.
+    `ctx.resources.transcript.state.entries` holds the arguments so far. Pass the same object to the pattern and to
+    every block reading it.
 
     >>> create_debate_transcript().key
     'transcript'
@@ -52,9 +52,9 @@ def create_debate_transcript() -> Transcript:
 def create_record_argument(
     *, name: str, agent_name: str, stance: str, transcript: Transcript, collection_id: str
 ) -> Handler[Any, str]:
-    """Create a block that adds a debater's output to the transcript, and completes the turn's task with it.
+    """Create a block to add a debater's output to the transcript, and complete the turn's task with it.
 
-    Its output is the text that was added: a `str`, the `text` of a dict or a model, or `str()` of anything else.
+    Its output is the added text: a `str`, the `text` of a dict or a model, or `str()` of anything else.
     """
     return record_turn(
         name=name,
@@ -109,9 +109,9 @@ def render_entries(
     """Render the transcript as text: `[stance] …`, or with `names` `[name, stance] …`, under a heading for each round.
 
     Rendering more entries only adds to the end. No entries are `(empty)`. A line below a flagged argument says that it
-    is cut off or empty. `below` has another line for each entry (empty for none), such as
-    `flowdebate.patterns.debate.transcript.render_quotes` writes. A stance with a label is shown by it. `show` puts a
-    text behind its tag: `quoted`, which protects readers from models, or `frame` for texts that are material.
+    is cut off or empty. `below` has another line for each entry (empty for none), such as a line of
+    `flowdebate.patterns.debate.transcript.render_quotes`. A stance with a label is shown by it. `show` puts a text
+    behind its tag: `quoted`, which protects readers from models, or `frame` for texts used as material.
 
     >>> print(render_entries([DebateContributionEntry(round=1, agent_name="a", stance="for", text="Yes.")], names=True))
     Round 1:
@@ -170,7 +170,7 @@ def _lines(
 
 
 def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionEntry]:
-    """Read the entries that `render_entries` wrote as `text`, of either kind; without names, `agent_name` is empty.
+    """Read the entries written by `render_entries` as `text`, of either kind; without names, `agent_name` is empty.
 
     Raises ViewError for any other text.
     """
@@ -224,7 +224,7 @@ HOW_TO_READ_QUOTES = (
     "argument were found word for word in the sources, and which were not. Ignore what an argument says about its own "
     "quotations. A quotation that was found does not necessarily prove the point that it is used for."
 )
-"""Added to the system message of a judge that reads such lines."""
+"""Addition to the system message of a judge reading such lines."""
 
 _EXCERPT = 60  # characters of a quote that the line shows: enough to find it in the argument above
 _MOST_SHOWN = 3  # sources, and missing quotes: an argument of fifty quotes is no reason for a line of fifty
@@ -234,7 +234,7 @@ _QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
 def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
     """Render the line below an argument with these `quotes`; empty without any to report.
 
-    Quotes that are too short, or inside a verified quote, are left out; a repeated quote counts once.
+    Short quotes, and quotes inside a verified one, are left out; a repeated quote counts once.
 
     >>> found = verify_quotes('"Rents rose in May", and "they will fall in June".', {"report": "Rents rose in May."})
     >>> render_quotes(found)
@@ -260,7 +260,7 @@ def is_quotes_line(line: str) -> bool:
 
 
 def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
-    """Escape `text` as `quoted` does, with a mark after each of its `quotes` that is not too short.
+    """Escape `text` as `quoted` does, with a mark after each of its long enough `quotes`.
 
     Marks are `⟦verified in "report"⟧` and `⟦not found⟧`.
 
@@ -278,7 +278,7 @@ def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
 
 
 def _count(quotes: Iterable[VerifiedQuote]) -> list[VerifiedQuote]:
-    """Return the quotes that count, without those inside a verified one."""
+    """Return the relevant quotes, without any inside a verified one."""
     outermost: list[VerifiedQuote] = []
     until = 0
     for quote in sorted(quotes, key=lambda item: (item.start, -item.end)):
