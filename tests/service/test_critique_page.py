@@ -18,7 +18,7 @@ from flowdebate.patterns.critique.page import CritiqueDocument
 from flowdebate.service import Service
 from tests.cli.stage import Stage
 from tests.mcp.conftest import told
-from tests.patterns.critique.critiques import ANSWER, CLAIM, LEASE, QUESTION, QUOTE, REVISED, model_of
+from tests.patterns.critique.critiques import ANSWER, APART, CLAIM, LEASE, QUESTION, QUOTE, REVISED, model_of
 from tests.server.stage import staged
 
 if TYPE_CHECKING:
@@ -148,3 +148,22 @@ async def test_hosts_of_mcp_have_a_tool_for_it() -> None:
     assert run["status"] == quick["status"] == "complete"
     assert REVISED in run["result"]
     assert "The answer was rejected: 1 of 1 claim held up" in quick["result"]
+
+
+def test_chat_clients_and_ag_ui_have_it_as_a_model_and_an_agent() -> None:
+    """A chat gets all that was said; with `:answer`, the answer alone, first of all."""
+    message = {"role": "user", "content": QUESTION}
+    with staged(lambda: Service(store="memory:", model=model_of(quotes=APART)), openai=True, ag_ui=True) as stage:
+        names = ("flowdebate/critique", "flowdebate/critique:answer")
+        whole, answer = (
+            stage.http.post("/v1/chat/completions", json={"model": name, "messages": [message]}).json()
+            for name in names
+        )
+        body = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {}}
+        agent = stage.http.post("/ag-ui/critique", json={**body, "messages": [{"id": "1", **message}]})
+    said, short = (each["choices"][0]["message"]["content"] for each in (whole, answer))
+    for part in (ANSWER, CLAIM["claim"], "The answer was revised: 1 of 1 claim held up", REVISED):
+        assert part in said
+    assert short == REVISED
+    assert agent.status_code == 200
+    assert REVISED in agent.text
