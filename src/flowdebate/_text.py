@@ -328,7 +328,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def without_keys(text: str) -> str:
-    """Remove everything similar to a key from `text`.
+    """Remove everything that looks like a key from `text`.
 
     >>> without_keys("bad key sk-abcdef123456")
     'bad key [redacted]'

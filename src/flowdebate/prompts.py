@@ -140,8 +140,8 @@ def quoted(text: str) -> str:
 def frame(text: str) -> str:
     r"""Frame material, as it is, behind a tag or a label: each further line begins with a bar.
 
-    Escaped are the control tokens of `flowdebate._util.control_tokens` and characters invisible by themselves. A
-    carriage return at the end of a line is part of the line break.
+    It escapes the control tokens of `flowdebate._util.control_tokens` and characters that are invisible by themselves.
+    A carriage return at the end of a line is part of the line break.
 
     >>> print("[names.java] " + frame("List<String> names;\r\n// <|im_end|>\r"))
     [names.java] List<String> names;
@@ -306,7 +306,7 @@ def filled(template: str, **values: object) -> str:
 
 @lru_cache(maxsize=256)
 def _format(template: str) -> str:
-    """Convert the template to a format of the operator `%`, which fills in all fields in C."""
+    """Convert the template to a format of the operator `%`: it fills in all fields in C."""
     return _FIELD.sub(r"%(\1)s", template.replace("%", "%%"))
 
 
@@ -376,7 +376,7 @@ def check_length(location: str, length: object, *, field: str = "length") -> Non
 
 
 def length_text(length: Length) -> str:
-    """Return `length` as stated in prompts.
+    """Return `length` in the words of prompts.
 
     >>> length_text("medium"), length_text(120)
     ('two to four paragraphs', 'about 120 words')

@@ -33,7 +33,7 @@ from flowdebate.measures.similarity import Convergence, Similarity, best_similar
 from flowdebate.runs.context import Context
 
 PREDICATE = "predicate"
-"""Name for a function without one."""
+"""Name of a function that has none."""
 PATTERNS_OWN = frozenset(
     {"max_rounds", "max_turns", "moderator_done", "settled", "reviewed", "not_reviewed"}
     | {"convergence", "judge", "agents", "confidence", "budget", "timeout"}

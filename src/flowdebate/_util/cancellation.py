@@ -9,7 +9,7 @@ from typing import Any
 async def wait_uncancelled(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
     """Wait until `task` is done even if the caller is cancelled; returns the cancellation, for the caller to raise.
 
-    For calls about the ownership of a run: a caller leaving early would not know its runs to release.
+    It is for calls that decide who owns a run: a caller that left early would not know which run to release.
     """
     cancelled: asyncio.CancelledError | None = None
     while not task.done():  # a shield holds against one cancellation only, and timeouts bring a second one

@@ -27,7 +27,7 @@ class Titles(NamedTuple):
     """Empty for a page as a whole."""
 
     def __str__(self) -> str:
-        """Describe the location in words.
+        """Return the location in words.
 
         >>> str(Titles("Models", "")), str(Titles("Models", "Effort"))
         ('the page “Models” of the documentation', '“Effort” on the page “Models” of the documentation')

@@ -56,7 +56,7 @@ def wire_names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
 
 
 SPARSE: Mapping[str, Any] = {"sparse": True}
-"""Metadata of a dataclass's field written only for values other than its default."""
+"""Metadata of a dataclass's field that is written only if it differs from its default."""
 
 
 @lru_cache(maxsize=512)
@@ -71,7 +71,7 @@ def _shown(value: object) -> str:
 
 
 class _TooLarge(ValueError):
-    """Error for a value over the limit."""
+    """Error for a value that does not fit."""
 
 
 class _Writer:

@@ -27,7 +27,7 @@ def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
 
 
 class WireModel(BaseModel):
-    """A frozen value; it reads both key styles, refuses unknown keys, and writes camelCase `by_alias`."""
+    """A frozen value that reads both key styles, refuses unknown keys, and writes camelCase `by_alias`."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
@@ -93,11 +93,11 @@ class BaseEvent:
     """An event of a run. Emitting it fills in `at`, and `path` where it is not given."""
 
     kind: ClassVar[str]
-    """Kind of event, for readers without knowledge of the class."""
+    """Kind of event, for readers that do not know the class."""
     repeats_speech: ClassVar[bool] = False
     """True if the event only repeats text already known to a reader of the run: chats leave it out."""
     output_item: ClassVar[tuple[str, str] | None] = None
-    """Field with a copy in the raw output, and the output's field: a list of them, or the one value."""
+    """Field that the raw output has as well, and the output's field for it: a list of them, or the one value."""
     path: str = field(default="", compare=False, repr=False)
     """Path of the emitting block; for events of the run itself, the path of the outermost block."""
     at: float = field(default=0.0, compare=False, repr=False)
@@ -155,7 +155,7 @@ class FrozenDict(dict[str, Any]):
 
 
 def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
-    """Freeze `value` with copies of the lists and dicts in it and in its models; frozen parts are shared.
+    """Return `value` with frozen copies of the lists and dicts in it and in its models; frozen parts are shared.
 
     >>> freeze([1, {"a": [2]}])
     [1, {'a': [2]}]

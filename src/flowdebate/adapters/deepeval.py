@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def comparison_metric(*, threshold: float = 0.5, **options: Unpack[CompareOptions]) -> BaseMetric:
-    """Create a metric with judges to `compare()` the actual and the expected output, blind and in all orders.
+    """Create a metric that has judges `compare()` the actual and the expected output, blind and in all orders.
 
     The score is the share of the actual output (.5 is as good as the expected one), and passes from `threshold` on; the
     reason is the verdict, and says how many judges found otherwise in another order. A test case without an expected

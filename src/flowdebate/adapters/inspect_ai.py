@@ -249,7 +249,7 @@ def debate_scorer(
     question: Callable[[TaskState, Target], str] | None = None,
     **options: Unpack[RunOptions],
 ) -> Scorer:
-    """Create a scorer with the debate `pattern` as the judge of each answer.
+    """Create a scorer that has the debate `pattern` judge each answer.
 
     - `pattern`: a debate in which one side argues that the answer is correct.
     - `correct`: the stance of that side. If it wins, the score is CORRECT; if another wins, INCORRECT.

@@ -173,7 +173,7 @@ def debate_tool(
 def debate_node(
     pattern: Block[Any, Any], *, question: str = "question", into: str = "result", **options: Unpack[RunOptions]
 ) -> Callable[[Any], Awaitable[dict[str, Any]]]:
-    """Make a node to run `pattern` on the `question` of the state and put its output `into` the state.
+    """Make a node that runs `pattern` on the `question` of the state and puts its output `into` the state.
 
     The output is JSON data: a string, or an object. Each event of the run goes to the stream writer as JSON data
     (`stream_mode="custom"`). `options` are those of `Block.run()`. With a `store` the run is durable, has an id made of

@@ -93,7 +93,7 @@ class LiteLLM(AdaptedModel):
 async def wait_for_callbacks() -> None:
     """Wait for the callbacks of earlier calls, which LiteLLM queues: it drops them if the event loop ends first.
 
-    A task in cancellation waits for nothing, and no task for longer than a few seconds.
+    A task that is being cancelled waits for nothing, and no task waits longer than a few seconds.
     """
     from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 

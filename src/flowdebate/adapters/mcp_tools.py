@@ -26,7 +26,7 @@ _LONGEST_RESULT = 50_000  # characters of a result that the model reads
 
 
 async def mcp_tools(client: Client, *, only: Collection[str] | None = None, prefix: str = "") -> list[Tool]:
-    """List the tools of the server behind `client`, for the `tools` of a block or a `Capability`.
+    """List the tools of the server that `client` is connected to, for the `tools` of a block or a `Capability`.
 
     `only` names the tools to offer, None for all; `prefix` keeps names of several servers apart. The client has to stay
     open while runs use the tools. Each call is a step of the run: a resumed run does not repeat a recorded one.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def comparison_evaluator(**options: Unpack[CompareOptions]) -> Evaluator[Any, Any, Any]:
-    """Create an evaluator with judges to `compare()` each output and the expected one, blind and in all orders.
+    """Create an evaluator that has judges `compare()` each output and the expected one, blind and in all orders.
 
     It gives the score `share` (of the output; .5 is as good as the expected one), with the verdict as its reason, and
     the assertions `not_worse` and `same_in_all_orders`. A case without an expected output, or with a blank one, is an

@@ -21,7 +21,7 @@ def as_tool(
     description: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Callable[[str], Awaitable[str]]:
-    """Make an async function from a question to the result of `pattern` as text.
+    """Make an async function that runs `pattern` on a question and returns its result as text.
 
     It has a name (default: the pattern's), a docstring with `description` and the argument, and annotations, which is
     what frameworks read. The text is the output: a string as it is, anything else as JSON. A run that ends without an

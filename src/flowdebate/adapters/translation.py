@@ -1,4 +1,4 @@
-"""Translation between requests here and other frameworks' requests: messages, usage, exceptions."""
+"""Translation between this library's requests and other frameworks' requests: messages, usage, exceptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TRANSIENT = (ConnectionError, TimeoutError)
 
 
 class AdaptedModel:
-    """Common base of models of all frameworks; `retry` is the application's policy."""
+    """Common base class for models of other frameworks; `retry` is the application's policy."""
 
     gives_logprobs = False
 

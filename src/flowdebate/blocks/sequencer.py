@@ -155,7 +155,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         over: Function | None = None,
         max_concurrency: int | None = None,
     ) -> Sequencer[InT, OutT, RawT]:
-        """Append `for_each` without a change to the value."""
+        """Append `for_each`, but leave the value unchanged."""
         return self._with(self._for_each(block, over, max_concurrency, tapped=True))
 
     def branch(self, *cases: tuple[Function, BlockLike], otherwise: BlockLike | None = None) -> Sequencer[InT, Any]:

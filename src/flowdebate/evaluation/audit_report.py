@@ -226,7 +226,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
 
 
 class ReaderAgreement(InNotebooks, WireModel):
-    """Agreement between the judges and readers voting without knowledge of the verdict."""
+    """Agreement between the judges and readers who voted without knowing the verdict."""
 
     agreement: Figure | None = None
     """The share of debates in which the side with most of the readers' votes won, with Wilson's interval. Only debates

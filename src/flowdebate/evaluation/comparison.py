@@ -219,7 +219,7 @@ class Comparison(InNotebooks, WireModel):
 
     @property
     def flips(self) -> int:
-        """Number of judges with another decision in another order, also by a tie in one of them."""
+        """Number of judges that decided differently in another order, also by a tie in one of them."""
         return sum(judge.flipped for judge in self.judges)
 
     @property

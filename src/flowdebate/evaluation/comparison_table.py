@@ -45,7 +45,7 @@ _PAIR = 2
 
 
 class ComparedSystem(WireModel):
-    """One system over all rows with a text of it."""
+    """One system over all rows in which it was compared."""
 
     name: str
     rows: int

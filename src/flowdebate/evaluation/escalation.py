@@ -103,7 +103,7 @@ class _Outcome:
     calls: int
     tokens: int | None
     steps: tuple[str, ...]
-    """The answering steps of an escalation; the last one has decided."""
+    """Steps of the escalation that answered; the last step decided."""
 
 
 async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation

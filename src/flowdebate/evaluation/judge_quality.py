@@ -23,7 +23,7 @@ from flowdebate.evaluation.statistics import effective_size, share_interval
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
 
 _LEAST = 1e-6
-"""Share used for a side without any share: its logarithm is finite."""
+"""Share assigned to a side without any, so that its logarithm is finite."""
 _FOLDS = 5
 _RESAMPLES = 1_000
 _STEEPEST = 100.0
@@ -51,7 +51,7 @@ class JudgedItem(WireModel):
 
 
 class ReliabilityBin(WireModel):
-    """Items with a similar confidence of the judge."""
+    """Items about which the judge was about equally sure."""
 
     low: float
     high: float

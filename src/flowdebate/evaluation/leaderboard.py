@@ -1,4 +1,4 @@
-"""Leaderboard of stored runs: models by their won debates, judges by influences other than arguments.
+"""Leaderboard of stored runs: models by the debates they won, judges by influences other than arguments.
 
 It also counts the repaired answers of all models.
 """
@@ -85,7 +85,7 @@ class Leaderboard(InNotebooks, WireModel):
     answers: list[AnsweringModel] = Field(default_factory=list)
     """Models with unclean answers, the largest share of repairs first."""
     left_out: dict[str, int] = Field(default_factory=dict)
-    """The runs without evidence about models, by reason."""
+    """Runs that say nothing about models, by reason."""
     findings: list[str]
 
 

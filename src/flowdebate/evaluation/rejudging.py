@@ -47,7 +47,7 @@ class ArguedDebate(DebateInput):
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """The argued stances, in the order of their first arguments."""
+        """Stances of the debate, in the order in which they first spoke."""
         return tuple(dict.fromkeys(entry.stance for entry in self.transcript))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 TOLERANCE = 3
-"""Lines of tolerance between a finding and the fault."""
+"""Number of lines that a finding may be away from the fault."""
 
 FAULT_KINDS: dict[str, str] = {
     "deadlock": r"dead.?lock|locks? (twice|again)|already (locked|held)|re-?entran|while holding|self.?lock",
@@ -165,10 +165,10 @@ Outcome: TypeAlias = tuple[ReviewCase, Sequence[ReportedFinding]]
 
 
 class ReviewRates(InNotebooks, WireModel):
-    """Share of planted faults found by reviews, and share of findings about something else."""
+    """Share of planted faults that reviews find, and number of findings about something else."""
 
     recall: Figure | None
-    """Share of found planted faults, with Wilson's interval; None without a fault."""
+    """Share of the planted faults that were found, with Wilson's interval; None without a fault."""
     false_findings: Figure
     """Findings per change that match no planted fault, with an interval of their mean."""
     false_on_clean: Figure | None
@@ -179,7 +179,7 @@ class ReviewBenchmark(InNotebooks, WireModel):
     """The rates of a benchmark, without cross-examination and with it, from the same reviews."""
 
     changes: int
-    """Changes with a finished review."""
+    """Number of changes that were reviewed to the end."""
     faults: int
     left_out: int = 0
     """Changes without a complete review: they count nowhere."""

@@ -45,7 +45,7 @@ CONTROL, ALONE = "control", "alone"
 """The positive control: the judge with what decides the question in hand; and the same judge without it. Neither reads
 a debate."""
 JUDGED = (NOISE, CONTROL, ALONE)
-"""Methods in which the judge of the first design reads something else than its debate."""
+"""Methods in which the judge of the first design reads something other than its debate."""
 _OWN = (*JUDGED, *get_args(BaselineName))
 """Method names that designs cannot use."""
 _MOST_REPEATS = 1_000
@@ -53,7 +53,7 @@ _MOST_REPEATS = 1_000
 _NOTHING = ("nan", "NaT", "<NA>")
 """An empty cell in a data frame."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
-"""Hash in the short form for sentences."""
+"""Pattern of a hash, shown in sentences by its first 12 digits."""
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
 
 
@@ -257,7 +257,7 @@ class Study:
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
         """Select the `answers` to cases of the study, in the current clusters of its rows.
 
-        ConfigurationError for an answer to a row with another right position at its time.
+        ConfigurationError for an answer from a time when another position of its row was right.
         """
         known_answers = [answer for answer in answers if answer.key in self.keys]
         for answer in known_answers:

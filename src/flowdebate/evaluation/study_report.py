@@ -79,7 +79,7 @@ class StudyComparison(WireModel):
     p_adjusted: float
     """P-value, unadjusted for the primary comparison; adjusted by Holm's method over all others for the rest."""
     e_value: float
-    """The evidence for a look after every question, see `flowdebate.evaluation.e_value`."""
+    """Evidence that may be inspected after every question, see `flowdebate.evaluation.e_value`."""
     tokens_ratio: float | None
     cost_ratio: float | None
     """Tokens and cost of the one as multiples of the other's; None if unknown."""
@@ -128,7 +128,7 @@ class StudyReport(InNotebooks, WireModel):
     planned: int
     """Number of planned answers."""
     failed: int
-    """Debates without a verdict at their end."""
+    """Number of debates that ended without a verdict."""
     missing: Missing
     """Rule for counting failed debates."""
     confidence: float

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForbidden)
-"""Errors of an invalid study setup: no other question would fare better."""
+"""Errors that show an invalid setup of the study: every other question would fail, too."""
 
 
 def _missing_verdict(raw: DebateRawOutput) -> str:
@@ -85,7 +85,7 @@ class StudyAnswer(WireModel):
     partner: str | None = None
     """Question whose arguments the judge read, for noise."""
     problem: str | None = None
-    """The kind of error at its end; it is asked again by the next run of the study."""
+    """The kind of error that ended it; the next run of the study asks it again."""
     transcript: str = ""
     """The SHA-256 hash of the transcript."""
     seed: int
@@ -428,7 +428,7 @@ class _Asking:
     async def _judged(
         self, case: Case, name: str, argued: ArguedDebate, how: JudgeOptions, *, partner: str | None = None
     ) -> StudyAnswer:
-        """Ask the judge with something else than the debate."""
+        """Ask the judge to read something other than the debate."""
         started, entries = time.monotonic(), argued.transcript
         names = tuple(dict.fromkeys(entry.agent_name for entry in entries))
         anonymity = Anonymity(names=names, stances=case.positions, question=str(case.question))

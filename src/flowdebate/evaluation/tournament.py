@@ -32,7 +32,7 @@ class Seat(NamedTuple, Generic[SystemT]):
     name: str
     position: str
     system: SystemT
-    """System registered under the name."""
+    """System passed under this name in `systems`."""
 
 
 class Tournament(InNotebooks, WireModel):

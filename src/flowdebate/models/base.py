@@ -477,7 +477,7 @@ class ModelResponse:
     logprobs: Mapping[str, float] | None = None
     """Log-probability of each of the request's `choices`; None if the model gives none."""
     flags: tuple[Flag, ...] = ()
-    """Oddities of a nevertheless usable answer."""
+    """Oddities of an answer that is still usable."""
     repaired: tuple[str, ...] = ()
     """Repairs of a structured answer, in words such as "code fence"; empty without repairs."""
     validated: OutputSchema | None = field(default=None, repr=False, compare=False)
@@ -558,7 +558,7 @@ class CallRetried(BlockEvent):
 
     kind: ClassVar[str] = "call_retried"
     block: str
-    """Name of the asking block."""
+    """Name of the calling block."""
     model: str | None
     """The model's name; None where it is not known."""
     attempt: int
@@ -577,7 +577,7 @@ class TextWithdrawn(BlockEvent):
 
     kind: ClassVar[str] = "text_withdrawn"
     block: str
-    """Name of the asking block."""
+    """Name of the calling block."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -586,7 +586,7 @@ class CallFellBack(BlockEvent):
 
     kind: ClassVar[str] = "call_fell_back"
     block: str
-    """Name of the asking block."""
+    """Name of the calling block."""
     model: str
     """The failed model."""
     to: str

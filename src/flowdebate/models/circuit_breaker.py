@@ -35,8 +35,8 @@ class CircuitBreaker(Wrapper):
     """Open the circuit after `failures` failed calls of `inner` in a row; try it again after `cooldown` seconds.
 
     While the circuit is open, calls fail with CircuitOpen at once, so an outer `Fallback` can ask another model. After
-    the cooldown at most `successes` calls at a time are let through; this many successes close the circuit, one failure
-    opens it again.
+    the cooldown at most `successes` calls at a time are let through; after as many successes the circuit closes; one
+    failure opens it again.
 
     Failures of the endpoint count: unreachable, connection lost, 5xx, malformed response, timeout. Rejected requests
     (4xx, 429 too), unusable answers and cancelled calls do not count. One call counts once, however often `inner`
@@ -149,7 +149,7 @@ class Breaker:
 
     @property
     def state(self) -> CircuitState:
-        """Current state for a new call."""
+        """State that a new call would meet."""
         with self._lock:
             return "half_open" if self._state == "open" and self._left() <= 0 else self._state
 

@@ -58,7 +58,7 @@ def _is_same(one: object, other: object) -> bool:
 
 
 _LONG = 16_384
-"""Minimum length of a text for a hash of its own."""
+"""Minimum length of a text that is hashed by itself."""
 _BEGINNINGS = 8
 """Number of texts of one run growing side by side: the transcript as shown to debaters, moderator and judges."""
 
@@ -248,7 +248,7 @@ def attempts_row(attempts: Iterable[Attempt]) -> list[AttemptRow]:
 
 
 def attempts_of(rows: Iterable[AttemptRow]) -> list[Attempt]:
-    """Read the attempts from the format of `attempts_row`."""
+    """Read the attempts written by `attempts_row`."""
     return [
         Attempt(
             model=model,
@@ -365,7 +365,7 @@ def tokens_of(usage: Usage) -> Tokens:
 
 
 def usage_of(tokens: Tokens) -> Usage:
-    """Read the counts from the format of `tokens_of`."""
+    """Read the counts written by `tokens_of`."""
     calls, prompt, cached, completion, reasoning, cache_written = tokens
     return Usage(
         calls=calls,
@@ -395,7 +395,7 @@ def failure_text(error: BaseException) -> str:
 
 
 def failure_of(body: str) -> Exception:
-    """Read an error of the same class name and message from the format of `failure_text`."""
+    """Read an error written by `failure_text`, with the same class name and message."""
     recorded = json.loads(body)
     is_known = recorded["kind"] in flowdebate.errors.__all__
     base: type[Exception] = getattr(flowdebate.errors, recorded["kind"]) if is_known else Exception

@@ -259,7 +259,7 @@ def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str)
 
 
 def _parts_of(schema: object) -> Iterator[object]:
-    """Yield the parts of `schema` that may be schemas: not its constants and examples, though they may look alike."""
+    """Yield the parts of `schema` that may be schemas: not its constants and examples, which may look like schemas."""
     if isinstance(schema, list):
         yield from schema
     elif isinstance(schema, dict):

@@ -37,7 +37,7 @@ class Parsed(NamedTuple):
 
 
 def repair_answer(answer: object, output: OutputSchema, violation: SchemaViolation) -> Reading:
-    """Repair `answer` after its `violation` of `output`; raise SchemaViolation for an unrepairable one."""
+    """Repair `answer`, refused by `output` with `violation`; raise SchemaViolation if it cannot be repaired."""
     fitting = _Fitting(output)
     try:
         parsed = parse_json(answer) if isinstance(answer, str) else Parsed(answer, ())

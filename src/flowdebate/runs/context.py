@@ -240,7 +240,7 @@ class Context:
         return await self.run.step(name if count == 1 else f"{name}#{count}", call, returns=returns, failures=failures)
 
     async def decide(self, call: Callable[[], Awaitable[T]], *, returns: object = None) -> T:
-        """Make the one decision of this path, taken by the application's code and needed by the run.
+        """Make the one decision of this path: the application's code takes it, and the run depends on it.
 
         A resumed run does not ask again: the recorded decision holds. One without a record is taken anew. `returns` is
         its type, where it is not JSON data.

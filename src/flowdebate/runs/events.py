@@ -120,7 +120,7 @@ class CallStarted(BlockEvent):
 
     kind: ClassVar[str] = "call_started"
     block: str
-    """Name of the asking block."""
+    """Name of the calling block."""
     model: str
     """The model's name."""
 
@@ -131,7 +131,7 @@ class ModelCalled(BlockEvent):
 
     kind: ClassVar[str] = "model_called"
     block: str
-    """Name of the asking block."""
+    """Name of the calling block."""
     model: str
     """The model's name; a fallback's is in `attempts`."""
     usage: Usage

@@ -277,7 +277,7 @@ async def _check_seats(block: Runnable[Any], run: Run) -> None:
 
 
 async def _check_models(block: Runnable[Any], run: Run) -> None:
-    """Raise the error of the first unusable model of a seat."""
+    """Raise the error of the first seat whose model cannot be asked."""
     ready: set[int] = set()
     for seat in block.seats():
         model: Model | None = None

@@ -81,7 +81,7 @@ def attach_journal(
 
 
 def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    """Return the immutable parts of a run until it is resumed, as text."""
+    """Return, as text, the parts of a run that must not change until it is resumed."""
     return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": list_model_names(model)}
 
 
@@ -145,7 +145,7 @@ def _json_or_text(value: object) -> object:
 
 
 def read_question(value: object) -> str:
-    """Return the question in a run's input, whole and without anything similar to a key."""
+    """Return the question in a run's input, whole and without anything that looks like a key."""
     if isinstance(value, dict):
         texts = [text for text in value.values() if isinstance(text, str)]
         value = texts[0] if texts else json.dumps(value)

@@ -118,7 +118,7 @@ class Journal:
             creating.result()
 
     def takes_any(self, key: str) -> bool:
-        """Check for an answer at `key` that counts for any request."""
+        """Check for a recorded answer at `key` that counts whatever the request is now."""
         return self._accepts_changes and key in self._done
 
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
@@ -304,7 +304,7 @@ class Journal:
 
 
 def has_unanswered(rows: Iterable[StepRow]) -> bool:
-    """Check for an end of the run without an answer of its last role, which can be asked again."""
+    """Check that a run ended without an answer of its final role, which can be asked again."""
     keys = {row.key for row in rows if UNANSWERED in row.key}
     return any(f"{key}#again" not in keys for key in keys if not key.endswith("#again"))
 

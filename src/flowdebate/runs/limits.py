@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store
 
 _ANSWER = 1_000
-"""Estimated tokens of an answer of unreported and unbounded length."""
+"""Estimated tokens of an answer whose length is neither reported nor bounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +251,7 @@ class Budget:
                 return
 
     def time_is_up(self) -> LimitReached:
-        """Return the error of a run after its `seconds`."""
+        """Return the error of a run that has used up its `seconds`."""
         assert self._limits.seconds is not None  # noqa: S101 - the caller has a limit
         self.raised.append(LimitReached("seconds", limit=self._limits.seconds, used=self._limits.seconds))
         return self.raised[-1]
@@ -293,7 +293,7 @@ class Used(NamedTuple):
     cost: float = 0.0
 
     def plus(self, other: Used, sign: int = 1) -> Used:
-        """Return the sum of both; with the sign -1, the rest without `other`."""
+        """Add the usage of `other`; with the sign -1, subtract it."""
         cost = round(self.cost + sign * other.cost, 12)  # a sum of money comes back to 0
         return Used(self.calls + sign * other.calls, self.tokens + sign * other.tokens, cost)
 

@@ -74,7 +74,7 @@ def observer_of(observe: object) -> Observer:
 
 
 def observing(observe: object) -> Observing | None:
-    """Return the observation of a run from its `observe` option; None for no observation."""
+    """Return the observer factory for the `observe` option of a run; None if the run is not observed."""
     observer = observer_of(observe)
     return None if observer is NOBODY else lambda run, labels: observer.run(RunView(run), labels)
 

@@ -37,8 +37,7 @@ class Records:
     saved_states: dict[str, Any] = field(init=False)
     """The session's states when the run started, by key; new states go to the session, for later runs."""
     held: dict[str, list[tuple[bool, object, str]]] = field(default_factory=dict)
-    """Held events by path; they come later than events before the path. Each has a flag for recording, and its own
-    path."""
+    """Events held back below each path; each entry says whether the event is recorded, and where it happened."""
     closed: bool = False
     """True if the run is over."""
 

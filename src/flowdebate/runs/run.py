@@ -146,7 +146,7 @@ class Run:
     journal: Journal | None = None
     """Records its steps; None without a store."""
     observe: Observing | None = None
-    """Observation of the run; None for none."""
+    """Observer factory of the run; None if it is not observed."""
 
     status: RunStatus = field(default="running", init=False)
     failure: BaseException | None = field(default=None, init=False)
@@ -305,7 +305,7 @@ class Run:
             warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
     def was_suspended(self, path: str) -> bool:
-        """Check for a suspension of the run below `path` with an answer by now."""
+        """Check that the run was suspended below `path` for an answer that has arrived since."""
         return self.journal is not None and any(key.startswith(f"{path}/") for key in self.journal.reviewed)
 
     # Resources

@@ -23,7 +23,7 @@ class HumanRequest:
     """A question to a human."""
 
     block: str
-    """Name of the asking block."""
+    """Name of the calling block."""
     role: str | None = field(default=None, compare=False)
     """Role of the block in its pattern, such as "judge"; None outside of all roles."""
     place: str

@@ -235,7 +235,7 @@ class GitHub:
         )
 
     def _newer(self, since: str | None, merge_base: str | None, pull: _Pull) -> tuple[list[_File] | None, set[str]]:
-        """List the files changed after `since`, and the names of all files with a changed base.
+        """List the files changed after `since`, and the names of files whose base has changed.
 
         None stands for a comparison that does not say everything.
         """

@@ -203,7 +203,7 @@ class _Delivery(_Current):
 
 
 class _Agent(AbstractContextManager[None]):
-    """An answer of a generator; its span begins with its first call or tool, so a replayed one has none."""
+    """An answer of a generator; its span begins with its first call or tool, so replayed answers have none."""
 
     def __init__(self, tracer: trace.Tracer, agent: str, attributes: Attributes) -> None:
         self._tracer = tracer

@@ -66,7 +66,7 @@ Measure = Literal["round", "entries", "calls", "raises"]
 
 @dataclass(frozen=True, init=False, repr=False)
 class Returns:
-    """A block's function with `values` as results in turn, one for each round, and then from the start.
+    """A block's function returning `values` in turn, one for each round, and then from the start.
 
     Exceptions among them are raised. With `wait` the result is awaitable.
 

@@ -91,7 +91,7 @@ class CheckOptions(TypedDict, total=False):
     examples: Sequence[Example]
     """Examples to check before any is drawn."""
     max_calls: int
-    """Number of model calls from which on a run counts as endless; default 2,000."""
+    """Number of model calls at which a run counts as endless; default 2,000."""
     max_seconds: float
     """Seconds before a run counts as endless; default 5."""
 

@@ -105,7 +105,7 @@ class Runs:
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """Run continuing after its cancellation."""
+    """Run that continued after its cancellation."""
 
     place: Wait | None
     """Place of its wait in the application's code; None for the library's code."""

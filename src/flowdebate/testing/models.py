@@ -28,7 +28,7 @@ class RecordedCall:
     """A request at the time of the call."""
 
     block: str
-    """Name of the asking block."""
+    """Name of the calling block."""
     messages: Sequence[Message]
     output_schema: Mapping[str, Any] | None
     tools: Sequence[str]
@@ -45,7 +45,7 @@ class RecordedCall:
 
 
 class FunctionModel:
-    """A model with `function(request)` as its answer, sync or async.
+    """A model answering with `function(request)`, sync or async.
 
     `request.messages` are the chat messages as dicts, `request.output_schema` is the JSON Schema of a structured
     answer or None for text, `request.block` is the name of the asking block. It returns `str`, a dict (a structured
@@ -73,7 +73,7 @@ class FunctionModel:
 
 
 class ScriptedModel:
-    """A model with `replies` as its answers, one for each call, in order.
+    """A model answering with `replies`, one for each call, in order.
 
     A reply is text, a dict or pydantic model (a structured answer), a `ToolCall` or several, a `ModelResponse`, or an
     exception, which is raised. A call beyond the script is a `ScriptError`, and so is `assert_complete()` while

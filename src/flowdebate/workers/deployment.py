@@ -154,7 +154,7 @@ class Workers:
 
     @contextmanager
     def _submitted(self, header: RunHeader) -> Iterator[StoredRun]:
-        """Enter the observer's context of a submission, and yield the queued run with the observer's labels."""
+        """Submit a run inside the observer's context, and yield the queued run with the observer's labels."""
         labels = dict(header.labels)
         with observer_of(self.observe).submit(header.block, header.run_id, labels):
             yield StoredRun(header=replace(header, labels=labels), status="queued", updated_at=time.time(), steps=0)
@@ -370,5 +370,5 @@ class Workers:
 
 
 def _request(header: RunHeader) -> dict[str, Any]:
-    """Return everything requested from a run, apart from its limits and its priority."""
+    """Return everything that defines a run's request, apart from its limits and its priority."""
     return {name: value for name, value in (header.plan or {}).items() if name not in ("limits", "priority")}

@@ -130,7 +130,7 @@ def read_queue(workers: Workers) -> QueueState:
 
 WORKFLOW = "flowdebate.deliver"  # the only one
 _TURNS = 2**24
-"""Turns of each priority, out of DBOS's 2**31; an empty queue begins anew and needs few."""
+"""Number of turns of each priority, out of DBOS's 2**31; few are needed, since an empty queue begins anew."""
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS's statuses of deliveries that have not ended
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
@@ -184,7 +184,7 @@ class History:
     deaths: int = 0
     """Number of workers in a row that died while executing the run, without recording a step of it."""
     alone: int = 0
-    """Number of these workers without any other run: the run itself is to blame."""
+    """Number of these workers that executed nothing else: the run itself is to blame."""
     outages: int = 0
     """Number of delays in a row because its provider was away, without a recorded step."""
     since: int = 0
@@ -199,7 +199,7 @@ class History:
 
     @property
     def suspect(self) -> bool:
-        """True if the run is to be executed alone: it may be killing its workers."""
+        """True if the run is to be executed alone, since it may be killing its workers."""
         return self.deaths >= _DEATHS_TOGETHER
 
     @property
@@ -212,7 +212,7 @@ class History:
         return longest
 
     def after_death(self, steps: int) -> History:
-        """Return the history after the death of one more worker, with so many steps recorded.
+        """Return the history after one more worker has died, with so many steps recorded.
 
         >>> once = History().after_death(3)
         >>> twice = once.after_death(3)

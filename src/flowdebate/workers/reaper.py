@@ -51,7 +51,7 @@ _ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 -
 
 
 def worker_id(machine: str, process: int, number: int) -> str:
-    """Return the worker's unique id in DBOS; it names the lock held during the worker's life."""
+    """Return the worker's unique id in DBOS; it names the lock that shows that the worker is alive."""
     return f"{machine}:{process}:{number}"
 
 
@@ -157,7 +157,7 @@ class Reaper:
         await self._reject_stranded(state)
 
     async def _reject_stranded(self, state: QueueState) -> None:
-        """Mark runs after a long wait without any live worker of their version; one may yet come."""
+        """Mark runs that have waited for a while without a live worker of their version; one may yet come."""
         from psycopg import sql
 
         workers, versions = self._workers, ", ".join(sorted({repr(worker.version) for worker in state.workers}))

@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("flowdebate")
 COOLDOWN = 10.0
-"""Seconds without new runs after a provider's failure; then each worker tries one."""
+"""Seconds for which workers start no runs once their provider is away; then each of them tries one."""
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _TRIES = 100  # attempts to resume a run while its store is unreachable: at least ten minutes
 _SWEEPS_PER_STORE_SWEEP = 3  # sweeps of the queue for each sweep of the store, which reads all running runs
 
 
 class _WorkerStore(Draining):
-    """A drainable store with knowledge of the provider's availability."""
+    """A drainable store that knows whether the provider of the runs is available."""
 
     def __init__(self, store: Store, provider: _Provider) -> None:
         super().__init__(store)
@@ -72,7 +72,7 @@ class _WorkerStore(Draining):
 
 
 class _Provider:
-    """Availability of the runs' provider: workers of a queue tell one another of an outage."""
+    """Availability of the runs' provider; workers of a queue tell one another about outages."""
 
     def __init__(self, workers: Workers) -> None:
         self._counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
@@ -124,7 +124,7 @@ class _Provider:
 
 
 _SESSIONS = 16
-"""Minimum number of sessions for a worker to execute its runs."""
+"""Minimum number of sessions that a worker needs to execute its runs."""
 _HELD = 2
 """Number of its open sessions before any run: for its lock and for its queue."""
 
@@ -181,7 +181,7 @@ class Worker:
     async def _reach(self, stop: asyncio.Event) -> bool:
         """Wait for a database that is away, or has too few sessions; return False if `stop` is set before.
 
-        StoreError for a database without access.
+        StoreError for a database that refuses access.
         """
         workers, reported = self._workers, ""
         while not stop.is_set():

@@ -69,7 +69,7 @@ class Human(Block[Any, Any]):
     ) -> Self:
         """Return this human in a role with answers of `schema` (None: text); its own output schema takes precedence.
 
-        `who` tells the human about the role; None adds nothing. `sources` lists the sources open to quotation.
+        `who` tells the human about the role; None adds nothing. `sources` lists the sources that the human may quote.
         """
         fitted = copy.copy(self)
         if self.output is None and schema is not None:

@@ -117,7 +117,7 @@ def _ended(request: HumanRequest) -> OutputError:
 
 
 def value_typed(line: str, part: Mapping[str, Any], definitions: Mapping[str, Any]) -> object:
-    """Convert `line` to a field's value; text without such a value is returned as it is, for the check to refuse.
+    """Convert `line` to a field's value; text without such a value is returned unchanged, and the check refuses it.
 
     >>> value_typed("yes", {"type": "boolean"}, {}), value_typed("ann, bob", {"type": "array"}, {})
     (True, ['ann', 'bob'])

@@ -81,8 +81,8 @@ class OpenAIModel(PooledModel):
     - `images`: whether it can be shown images; None for yes, unless it is known by its name that it cannot.
     - `logprobs`: False for servers without log-probabilities; `JudgeOptions(answer_form="letter")` needs them.
     - `retry`: the retry policy; None for no retries.
-    - `transport`: "aiohttp" alone, with a start one second faster; or "openai", the SDK over it, used behind proxies
-      anyway.
+    - `transport`: "aiohttp" alone, for a start one second faster; or "openai", the SDK over it, always used behind
+      proxies.
     - `client`: an `AsyncOpenAI` of your own, such as `AsyncAzureOpenAI`, with its own address, key, headers and
       connections; you close it. Its retries are off here: `retry` counts them. It does not bound bodies.
     - `strict`: True raises the server's refusal of a temperature, a limit, an effort or tools, which are otherwise left

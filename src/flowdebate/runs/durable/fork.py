@@ -1,4 +1,4 @@
-"""Forks begin like a stored run and ask models only about differences; continued runs add rounds to it."""
+"""Forks begin like a stored run and ask models only for what differs; continued runs add rounds to it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class _Parent:
     left_at: float
     """Time when the fork leaves the run (and its start, `began_at`), by the parent's clock."""
     kept: str | None = None
-    """Part of the keys of steps reused independent of their request; None for no such steps."""
+    """Part of the keys of steps that are reused whatever their request is now; None for no such steps."""
 
 
 class ForkJournal(Journal):
@@ -303,7 +303,7 @@ def edited_body(row: StepRow, edit: object) -> str:
 
 
 def unfit(place: str, edit: object, why: str) -> ConfigurationError:
-    """Create the error for an edit unsuitable for the step at `place`."""
+    """Create the error for an edit that the step at `place` does not accept."""
     return ConfigurationError("fork()", f"edits[{place!r}]", edit, f"an answer that the step takes ({why})")
 
 

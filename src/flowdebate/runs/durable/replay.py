@@ -56,7 +56,7 @@ class Replay:
     events: Sequence[object]
     """The events so far, `RunFinished` included if the run has ended."""
     calls: Sequence[CallStarted]
-    """The next calls: calls in progress, while a process executes the run."""
+    """Calls that come next: the calls in progress while a process executes the run."""
     failure: FlowDebateError | None
     """Error of the run, if replaying it fails as well."""
     parked: Sequence[str]
@@ -112,7 +112,7 @@ class News:
     """True if `events` are all events of the run, not only new ones."""
     events: Sequence[object]
     calls: Sequence[CallStarted]
-    """The next calls: calls in progress, while a process executes the run."""
+    """Calls that come next: the calls in progress while a process executes the run."""
 
 
 class Follower:
@@ -157,7 +157,7 @@ class Follower:
         return News(anew=anew, events=events, calls=calls)
 
     async def _go_on(self, stored: StoredRun) -> bool:
-        """Wait until the replay has read the journal; False if it passed a step before its record."""
+        """Wait until the replay has read the journal; False if it passed a step before that was recorded."""
         assert self._replay is not None  # noqa: S101 - the caller has looked
         run, journal, _ = self._replay
         await _wait_for_end_of_journal(run, journal)
@@ -400,7 +400,7 @@ class _NoModels(ModelResolver):
 
 
 def _models_of(store: Store, header: RunHeader, profile: Profile) -> ModelResolver:
-    """Return the models of the run's start; model objects are known by their names alone."""
+    """Return the models that the run was started with; model objects are known by their names alone."""
     names = header.fingerprint.get("model", DEFAULT_MODEL)
     if header.model is not None or names == DEFAULT_MODEL:
         return models_of(store, header)

@@ -339,7 +339,7 @@ class PostgresStore(Store):
 _CHECKED = 30.0
 """Seconds of a process's reliance on a checked schema: a newer one may not suit it any more."""
 _LONGEST = 1_000_000
-"""Seconds; the server's largest timeout is not far above."""
+"""Longest timeout in seconds; the server's maximum is not far above it."""
 
 
 def _claim() -> int:

@@ -358,7 +358,7 @@ def style_of(text: str) -> float:
 
 
 def length_of(text: str) -> float:
-    """Compute how often the words double: 1 for two words, 2 for four.
+    """Return how many times the number of words doubles: 1 for two words, 2 for four.
 
     >>> length_of("It is quite good")
     2.0
