@@ -145,7 +145,7 @@ def function_name(function: Function) -> str:
 
 
 BlockLike: TypeAlias = Block[Any, Any] | Function
-"""A block, or a function of `(input, ctx)` or `(input)` that becomes one."""
+"""A block, or a function of `(input, ctx)` or `(input)` to make one of."""
 
 _LONG = 1.0  # seconds for which a function may block the event loop before that is logged
 _LOGGER = logging.getLogger("flowdebate")

@@ -175,7 +175,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_reading(self, reading: Reading) -> Self:
-        """Return this block, of whose text answers only what `reading` finds in them counts."""
+        """Return this block with a `reading` of its text answers: only the text found by it counts."""
         changed = copy.copy(self)
         changed._reading = reading  # noqa: SLF001 - its own class
         return changed
@@ -296,7 +296,7 @@ Review: TypeAlias = Callable[[Sequence[Message], ModelResponse, Context], Awaita
 
 
 class GeneratorOptions(TypedDict, total=False):
-    """The options of `generator` that do not affect the type of its output."""
+    """Options of `generator` without an effect on the type of its output."""
 
     prompt: TextSlot
     user: TextSlot | None

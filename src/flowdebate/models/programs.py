@@ -29,7 +29,7 @@ from flowdebate.models.isolation import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """Answer or failure that a program has written."""
+    """Answer or failure written by a program."""
 
     text: str = ""
     usage: Usage = Usage.unknown()  # noqa: RUF009 - frozen

@@ -23,7 +23,7 @@ from flowdebate.prompts import as_seen, unescaped
 
 
 class Reading(NamedTuple):
-    """A validated answer, and the repairs that it took."""
+    """A validated answer, and its repairs."""
 
     data: Any
     repairs: tuple[str, ...]
@@ -119,7 +119,7 @@ def parse_json(text: str) -> Parsed | None:
 def find_object(text: str) -> str | None:
     """Find the only valid JSON object in `text`, as it is written there; None if there is none, or more than one.
 
-    Parts of a broken object do not count, nor does an object that has a field twice.
+    Parts of a broken object do not count, nor does an object with a repeated field.
 
     >>> find_object('Sure: {"winner": null} - that is all.')
     '{"winner": null}'
@@ -266,7 +266,7 @@ def _missing(text: str) -> bool:
 
 
 def _repairs_of(text: str) -> tuple[str, ...]:
-    """Name what is wrong with the syntax of `text`."""
+    """Name the errors in the syntax of `text`."""
     outside = _STRING.sub('""', text)
     signs = {
         "trailing comma": re.search(r",\s*[}\]]", outside),
@@ -580,7 +580,9 @@ class _Fitting:
         return fields if fields.keys() == properties.keys() else None
 
     def _unwrap(self, value: dict[str, object], schema: _Schema) -> dict[str, object]:
-        """Return the object in a wrapper with a neutral name, the schema's own, or that of a function's arguments."""
+        """Return the object in a wrapper with a neutral name, with the schema's, or with the name of a function's
+        arguments.
+        """
         properties = schema.get("properties") or {}
         titles = {_key(str(schema.get("title", ""))), _key(self.output.name)}
         inner = value.get("properties")

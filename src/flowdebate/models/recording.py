@@ -211,7 +211,7 @@ class Call(Recorded):
     sha256: str
     """Digest of `block` and `request`."""
     occurrence: int = Field(ge=1)
-    """Number among equal requests, in the order in which they were made."""
+    """Number among equal requests, in order of time."""
     request: dict[str, JsonValue]
     answer: Answer | None = None
     error: Failure | None = None

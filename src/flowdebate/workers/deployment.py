@@ -154,7 +154,7 @@ class Workers:
 
     @contextmanager
     def _submitted(self, header: RunHeader) -> Iterator[StoredRun]:
-        """Submit a run inside the observer's context, and yield the queued run with the observer's labels."""
+        """Yield the queued run with the observer's labels, inside its context for a submission."""
         labels = dict(header.labels)
         with observer_of(self.observe).submit(header.block, header.run_id, labels):
             yield StoredRun(header=replace(header, labels=labels), status="queued", updated_at=time.time(), steps=0)

@@ -162,7 +162,7 @@ def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) ->
 
 
 def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
-    """Return the recorded sources of the pattern that asks at `place`; without texts if the run has a plan."""
+    """Return the recorded sources of the asking pattern at `place`; without texts if the run has a plan."""
     sources: dict[str, list[Source]] = {"": []}
     for row in rows:
         if row.key.endswith(DECISION) and row.body is not None:

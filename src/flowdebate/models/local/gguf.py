@@ -81,7 +81,7 @@ def local_model_installed() -> bool:
 
 
 def local_model_state() -> dict[str, Any]:
-    """Return what is there of the local model, without importing, joining or reading it.
+    """Return the state of the local model's files, without importing, joining or reading them.
 
     `title`, `engine` (whether it is installed), `packages` (whether the weights are), and `path` and `bytes` of the
     file of weights, None where there is none yet.

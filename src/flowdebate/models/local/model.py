@@ -142,7 +142,7 @@ def _join(begins: str, rest: str) -> str:
 def sentences_grammar(maximum: int) -> str:
     """Build a grammar (GBNF) of one paragraph of one to `maximum` sentences: a short turn then ends by itself.
 
-    The dot in a number ends no sentence, nor does that of an abbreviation.
+    The dot of a number or an abbreviation ends no sentence.
     """
     short = " | ".join(f'"{word}"' for word in _ABBREVIATIONS)
     return (

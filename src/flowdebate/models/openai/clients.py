@@ -52,7 +52,7 @@ class _Pool:
     clients: dict[object, _Shared] = field(default_factory=dict)
 
     async def close_unused(self) -> None:
-        """Close the clients that nobody uses."""
+        """Close the unused clients."""
         loop = asyncio.get_running_loop()
         async with AsyncExitStack() as closing:
             for key, shared in list(self.clients.items()):
@@ -106,8 +106,8 @@ class Clients:
     """The clients of one model.
 
     `keep_open` keeps connections open inside its block, where `client` returns the running loop's client. Models of one
-    endpoint share it; event loops, and so threads, do not. Clients are those of the library `sdk`, made by `connect`,
-    openai's by default.
+    endpoint share it; event loops, and so threads, do not. Clients belong to the library `sdk` and are made by
+    `connect`, openai's by default.
     """
 
     def __init__(

@@ -119,7 +119,7 @@ def _canonical(name: str) -> str:
 
 
 def _secrets_of(parts: SplitResult, headers: Headers) -> Iterator[str]:
-    """Yield the secrets of an address, as written, decoded and as a server is sent them, and those of headers."""
+    """Yield the secrets of headers and of an address, as written, decoded and as sent to a server."""
     secret = parts.password or parts.username or ""
     yield from (secret, unquote(secret))
     yield from (parts.query, urlencode(parse_qsl(parts.query, keep_blank_values=True)))

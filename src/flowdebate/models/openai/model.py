@@ -283,7 +283,7 @@ class Chat:
 
     dialect: Dialect
     client: AsyncOpenAI | Any
-    """One of openai, or what has as much of its interface as is used here."""
+    """Client of openai, or an object with the part of its interface used here."""
     endpoint: Endpoint
 
     async def answer(self, request: ModelRequest) -> ModelResponse:
@@ -451,7 +451,7 @@ class Chat:
         raise failure  # out here, since Python would chain it to `error`, which may show a key
 
     def _check_room(self, response: ModelResponse, parameters: Parameters) -> None:
-        """LostToThinking for an answer that is nothing but thought."""
+        """Raise LostToThinking for an answer of nothing but thought."""
         is_thought = response.finish == "length" or "thought_aloud" in response.flags
         if is_thought and is_blank(response.text) and not response.tool_calls:
             thought, stopped = response.usage.reasoning_tokens, response.finish != "length"

@@ -264,8 +264,8 @@ def learned_of(base_url: str, model: str) -> Learned:
 class Negotiation:
     """Forms of one request, sent one after the other until the server accepts one.
 
-    - `write`: returns the parameters of the request in a mode, with all its parts; `modes` are those of a structured
-      answer in order, empty for a text.
+    - `write`: returns the parameters of the request in a mode, with all its parts; `modes` lists the modes of a
+      structured answer in order, empty for a text.
     - `parts`: the parts open to removal.
     - `model`: the model's name, whose words say nothing about a refusal.
 

@@ -370,7 +370,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Parts:
-    """Parts of a streamed answer that have arrived so far."""
+    """Parts of a streamed answer received so far."""
 
     chunks: int = 0
     text: list[str] = field(default_factory=list)
