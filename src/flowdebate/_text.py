@@ -109,7 +109,7 @@ def suggestion(allowed: str, got: object) -> str:
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Check that lists and objects are nested more than `levels` deep, without recursion.
+    """Return whether lists and objects are nested more than `levels` deep, without recursion.
 
     Recursion's own limit is no guard: finalizers running close to it fail.
 
@@ -157,7 +157,7 @@ def cut(text: str, longest: int) -> str:
 
 
 def pickles(value: object) -> bool:
-    """Check that `value` can be pickled."""
+    """Return whether `value` can be pickled."""
     import pickle
 
     try:
@@ -284,7 +284,7 @@ class Trimmed(str):
 
 
 def is_blank(text: str) -> bool:
-    r"""Check that `text` is empty, or only white space and characters invisible by themselves.
+    r"""Return whether `text` is empty, or only white space and characters invisible by themselves.
 
     >>> is_blank(" \u200b\u3164\n"), is_blank("\x08"), is_blank("."), is_blank("")
     (True, True, False, True)
@@ -295,7 +295,7 @@ def is_blank(text: str) -> bool:
 
 
 def is_unseen(char: str) -> bool:
-    """Check that `char` is invisible by itself: a control or format character, a filler, a variation selector."""
+    """Return whether `char` is invisible by itself: a control or format character, a filler, a variation selector."""
     return category(char) in {"Cf", "Cc"} or char == "\u2800" or _UNSEEN.match(char) is not None
 
 
@@ -379,7 +379,7 @@ _SAME = (
 
 
 def _is_accent(char: str) -> bool:
-    """Check that `char` is an accent, or a vowel sign that Hebrew and Arabic seldom write."""
+    """Return whether `char` is an accent, or a vowel sign that Hebrew and Arabic seldom write."""
     kind = combining(char)
     return 10 <= kind <= 35 or kind >= 200  # noqa: PLR2004 - canonical combining classes
 

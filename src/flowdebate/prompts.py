@@ -214,7 +214,7 @@ def unescaped(text: str) -> str:
 
 
 def _has(text: str, signs: str) -> bool:
-    """Check that `text` has one of `signs`, or anything unprintable."""
+    """Return whether `text` has one of `signs`, or anything unprintable."""
     return not text.isprintable() or any(sign in text for sign in signs)
 
 

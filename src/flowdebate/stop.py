@@ -305,7 +305,7 @@ def name_of(value: StopWhen) -> str:
 
 
 def is_predicate(value: object) -> bool:
-    """Check that `value` is a function callable with the context alone, and that it may return a bool."""
+    """Return whether `value` is a function that can be called with the context alone and may return a bool."""
     if not callable(value) or isinstance(value, Block):
         return False
     uncalled = any(value is condition for condition in _UNCALLED)  # `stop.rounds` without its number

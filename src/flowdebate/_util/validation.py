@@ -112,7 +112,7 @@ def check_weight(location: str, name: str, weight: object) -> None:
 
 
 def is_number(value: object, *, maximum: float) -> bool:
-    """Check that `value` is a number > 0, <= `maximum`; NaN is none, nor are integers too large for a float."""
+    """Return whether `value` is a number > 0, <= `maximum`; NaN is none, nor are integers too large for a float."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= maximum
 
 

@@ -119,7 +119,7 @@ def _fits(signature: inspect.Signature, count: int) -> bool:
 
 
 def takes(function: Callable[..., object], count: int) -> bool:
-    """Check that `function` can be called with `count` arguments; True for a builtin without a signature."""
+    """Return whether `function` can be called with `count` arguments; True for a builtin without a signature."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -214,7 +214,7 @@ class LoopBack(Step):
     """Condition that ends the loop, for readers of the outline."""
 
     async def goes_back(self, value: object, ctx: Context, path: str, passes: int) -> bool:
-        """Check for another pass after this many."""
+        """Return whether there is another pass after this many."""
         return await _holds(self.when, value, ctx, f"{path}[{passes}]") and passes < self.max_iterations
 
     def outline(self) -> Outline:

@@ -190,5 +190,5 @@ def parse_ballots(path: str, rows: Iterator[tuple[int, dict[str, Any]]]) -> list
 
 
 def is_filled(cell: object) -> bool:
-    """Check that a cell has a value."""
+    """Return whether a cell has a value."""
     return is_text(cell) if isinstance(cell, str) else cell is not None

@@ -60,7 +60,7 @@ class PairedComparison(WireModel):
     """Right answers of each."""
     better: int
     worse: int
-    """Discordant pairs: questions with a higher and with a lower score of the debate than of the baseline."""
+    """Discordant pairs: questions on which the debate scored higher than the baseline, and lower."""
     difference: float
     low: float
     high: float

@@ -92,7 +92,7 @@ def fit_choices(
 
 
 def _identified(columns: Floats) -> bool:
-    """Check that each direction of the coefficients changes some choice."""
+    """Return whether each direction of the coefficients changes some choice."""
     import numpy as np
 
     centred = (columns - columns.mean(axis=1, keepdims=True)).reshape(-1, columns.shape[2])
@@ -100,7 +100,7 @@ def _identified(columns: Floats) -> bool:
 
 
 def _separated(columns: Floats, shares: Floats) -> bool:
-    """Check for a direction in which all choices become more likely: the best coefficients are then infinite."""
+    """Return whether all choices become more likely in some direction: the best coefficients are then infinite."""
     import numpy as np
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
 

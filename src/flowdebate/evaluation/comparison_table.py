@@ -66,7 +66,7 @@ class OrdersAgainstTruth(WireModel):
     """Accuracy of one judge, in each order and in rows with the same verdict in all orders."""
 
     rows: int
-    """Rows judged by it and labelled with the right text."""
+    """Number of rows that it judged and that name the right text."""
     orders: dict[str, Figure]
     """Share of right ballots by order, such as "2 1" if the second text of the row was read first."""
     one_order: Figure
@@ -82,7 +82,7 @@ class VerdictsAgainstTruth(WireModel):
     """Accuracy of the verdicts of all judges together."""
 
     rows: int
-    """Compared rows with a label for the right text."""
+    """Number of compared rows that name the right text."""
     decided: Figure
     """Coverage: the share of rows with a winner."""
     right: Figure | None

@@ -207,7 +207,7 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
 
 
 def is_usable(ballot: JudgeBallot) -> bool:
-    """Check that a ballot has two or more distinct sides, distinct labels or none, and a choice of one of the sides."""
+    """Return whether a ballot has two or more distinct sides, distinct labels or none, and chooses one of the sides."""
     sides = set(ballot.order)
     if len(sides) < 2 or len(sides) != len(ballot.order):  # noqa: PLR2004 - a choice takes two
         return False

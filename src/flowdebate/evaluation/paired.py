@@ -19,7 +19,7 @@ class Paired:
 
     better: int
     worse: int
-    """Questions with a higher and with a lower score of the one than of the other."""
+    """Questions on which the one scored higher than the other, and lower."""
     difference: float
     low: float
     high: float
@@ -34,7 +34,7 @@ class Paired:
     answered: float
     """The sum of the differences on the questions answered by both."""
     leads: tuple[int, int]
-    """The clusters with more right answers of the one, and with more right answers of the other."""
+    """Clusters in which the one was right more often than the other, and less often."""
 
 
 def compare_credits(
@@ -76,7 +76,7 @@ def compare_credits(
 
 
 def e_value(ones: int, other_wins: int) -> float:
-    """Weigh the evidence of `ones` against `other_wins` wins against a fair coin; it is valid at any time.
+    """Weigh the evidence that `ones` against `other_wins` wins are not a fair coin's; it is valid at any time.
 
     The value is the capital of a bettor with one unit at the start and a bet on each win before it is known, by the
     mixture of Krichevsky and Trofimov (1981). If both are equally good, it ever reaches 1 / alpha in at most a share

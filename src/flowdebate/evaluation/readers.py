@@ -40,7 +40,7 @@ class Vote(WireModel):
 
 
 class Votes(WireModel):
-    """Number of readers by their vote."""
+    """Number of readers who voted for each side."""
 
     readers: Annotated[int, Field(ge=0)]
     sides: dict[str, int]

@@ -111,7 +111,7 @@ class JudgeChanges(TypedDict, total=False):
 
 
 def judge_again_as(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> JudgeOptions:
-    """Build the options of the judge behind the ballots of `judging`, with `changes`.
+    """Build the options of the judge that cast the ballots of `judging`, with `changes`.
 
     Its form of answers, schedule, labels, rubric, decision rule and threshold come from the record; models and prompt
     are not in it. A judge that only named a winner shows nothing of orders: it is asked for scores in cyclic ones.

@@ -148,7 +148,7 @@ def sign_flip_test(leans: Sequence[float]) -> float:
 
 
 def sign_test(ones: int, other_wins: int) -> float:
-    """Test exactly, and two-sidedly, `ones` against `other_wins` wins as tosses of a fair coin.
+    """Compute the exact two-sided p-value of `ones` against `other_wins` wins under a fair coin.
 
     >>> sign_test(4, 0), sign_test(6, 0), sign_test(0, 0)
     (0.125, 0.03125, 1.0)
@@ -159,7 +159,7 @@ def sign_test(ones: int, other_wins: int) -> float:
 
 
 def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
-    """Compute the two-sided p-value of the wins of one place, under a fair judge's exchange of places. Needs scipy.
+    """Compute the two-sided p-value of the wins of one place, under random exchange of places. Needs scipy.
 
     Each of `items` has the wins of its places, and the index of the place. The test is the exact permutation test: the
     share of all choices of a place in each item with wins as far from the mean as the observed ones, or farther. With

@@ -77,7 +77,7 @@ def audit_of(items: Items, *, seed: int = 0) -> JudgeAudit:
 
 
 def has_intervals() -> bool:
-    """Check that audits have p-values and intervals here."""
+    """Return whether audits have p-values and intervals here."""
     return find_spec("scipy") is not None  # without importing it, which takes longer than a small audit
 
 

@@ -250,7 +250,7 @@ class Study:
         return Counter(case.design for case in self.cases) + judged
 
     def design_of(self, method: str) -> str:
-        """Return the design with the answers of a method; or the method, if the judge reads something else."""
+        """Return the design that a method's answers come from; or the method, if its judge reads something else."""
         design = method.partition(":")[0]
         return design if design in self.designs or design in JUDGED else self.first
 

@@ -67,7 +67,7 @@ class StudyComparison(WireModel):
     other_accuracy: float
     better: int
     worse: int
-    """Answers of the one with a higher and with a lower score than the other's."""
+    """Answers of the one method that score higher than the other's, and lower."""
     difference: float
     low: float
     high: float
@@ -96,7 +96,7 @@ class StudyControl(WireModel):
     """The judge with what decides each question in hand, against the same judge without it."""
 
     n: int
-    """Questions decided both ways."""
+    """Number of questions decided both ways."""
     control: float
     alone: float
     """Accuracy with the deciding text, and without it."""

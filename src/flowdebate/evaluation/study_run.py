@@ -150,7 +150,7 @@ class StudyProgress:
     """Progress of a study."""
 
     done: int
-    """Existing answers, of this call and earlier ones."""
+    """Number of answers so far, of this call and earlier ones."""
     total: int
     failed: int
     """Number of answers with an error."""
@@ -252,7 +252,7 @@ class _Asking:
     _asked: int = 0
 
     def is_open(self, key: tuple[str, str, int]) -> bool:
-        """Check that there is no answer, or a failed one."""
+        """Return whether the answer is missing or has failed."""
         answer = self._file.answers.get(key)
         return answer is None or answer.problem is not None
 

@@ -72,7 +72,7 @@ def answer_words(text: str) -> tuple[str, ...]:
 
 
 def same_answer(one: str, other: str) -> bool:
-    """Check that two short answers are equal, or one only continues the other.
+    """Return whether two short answers are equal, or one only continues the other.
 
     "Yes" is the same as "yes, in cities", but not as "yes, but not in cities": the continuation must not have an
     (English) negation, nor follow a number. It compares words, not meanings: "rent caps" and "caps on rents" differ.
@@ -88,7 +88,7 @@ def same_answer(one: str, other: str) -> bool:
 
 
 def is_negative(words: Sequence[str]) -> bool:
-    """Check for a negation among `words`; English only.
+    """Return whether a negation is among `words`; English only.
 
     >>> is_negative(answer_words("They shouldn’t.")), is_negative(answer_words("They should."))
     (True, False)

@@ -548,7 +548,7 @@ async def check_ready(model: Model) -> None:
 
 
 def has_eyes(model: Model) -> bool:
-    """Check that `model` takes images: its attribute `takes_images`, or False without one."""
+    """Return whether `model` takes images: its attribute `takes_images`, or False without one."""
     return getattr(model, "takes_images", False) is True
 
 

@@ -580,9 +580,7 @@ class _Fitting:
         return fields if fields.keys() == properties.keys() else None
 
     def _unwrap(self, value: dict[str, object], schema: _Schema) -> dict[str, object]:
-        """Return the object in a wrapper with a neutral name, with the schema's, or with the name of a function's
-        arguments.
-        """
+        """Return the object in a wrapper with a neutral name, the schema's name, or a name for arguments."""
         properties = schema.get("properties") or {}
         titles = {_key(str(schema.get("title", ""))), _key(self.output.name)}
         inner = value.get("properties")

@@ -118,7 +118,7 @@ class Journal:
             creating.result()
 
     def takes_any(self, key: str) -> bool:
-        """Check for a recorded answer at `key` that counts whatever the request is now."""
+        """Return whether an answer is recorded at `key` that counts whatever the request is now."""
         return self._accepts_changes and key in self._done
 
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
@@ -152,7 +152,7 @@ class Journal:
             raise JournalMismatch(self.store.name, self.run_id, row.key, problem) from error
 
     def has_steps(self, place: str) -> bool:
-        """Check for a step at or below `place` from before this process took over the run."""
+        """Return whether a step at or below `place` was started before this process took over the run."""
         return any(is_within(key, place) for rows in (self._done, self._open) for key in rows)
 
     def take_failures(self, place: str) -> list[tuple[str, str]]:
@@ -304,13 +304,13 @@ class Journal:
 
 
 def has_unanswered(rows: Iterable[StepRow]) -> bool:
-    """Check that a run ended without an answer of its final role, which can be asked again."""
+    """Return whether a run ended without an answer of its final role, which can be asked again."""
     keys = {row.key for row in rows if UNANSWERED in row.key}
     return any(f"{key}#again" not in keys for key in keys if not key.endswith("#again"))
 
 
 def is_within(key: str, place: str) -> bool:
-    """Check that the step `key` is at or below `place`."""
+    """Return whether the step `key` is at or below `place`."""
     return key == place or key.startswith((f"{place}/", f"{place}#"))
 
 

@@ -95,7 +95,7 @@ class Limits:
                 )
 
     def __bool__(self) -> bool:
-        """Check that anything is limited or counted."""
+        """Return whether anything is limited or counted."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
     def within(self, bounds: Limits) -> Limits:

@@ -80,7 +80,7 @@ def observing(observe: object) -> Observing | None:
 
 
 def is_new(events: Sequence[object], place: str = "") -> bool:
-    """Check that current events follow from a call of this process, not from a replayed one.
+    """Return whether current events follow from a call of this process, not from a replayed one.
 
     The last call at or below `place` decides; if there is none, the last one at all. A resumed run must neither log nor
     count its replayed part again.

@@ -305,7 +305,7 @@ class Run:
             warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
     def was_suspended(self, path: str) -> bool:
-        """Check that the run was suspended below `path` for an answer that has arrived since."""
+        """Return whether the run was suspended below `path` for an answer that has arrived since."""
         return self.journal is not None and any(key.startswith(f"{path}/") for key in self.journal.reviewed)
 
     # Resources

@@ -478,7 +478,7 @@ def _predicates_of(parts: Iterable[Any]) -> list[Any]:
 
 
 def _waits_outside(predicate: StopWhen) -> bool:
-    """Check for a condition on something outside the answers of models."""
+    """Return whether `predicate` depends on something that no answer of a model decides."""
     condition = as_condition(predicate)
     return not condition.functions and re.search(r"\b(seconds|tokens|flag)\(", condition.name) is not None
 

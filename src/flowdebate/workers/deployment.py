@@ -281,7 +281,7 @@ class Workers:
         await asyncio.to_thread(self.queue.close)
 
     def is_ours(self, header: RunHeader) -> bool:
-        """Check that the run was submitted to this queue, for workers of this version."""
+        """Return whether the run was submitted to this queue, for workers of this version."""
         plan = header.plan or {}
         return plan.get("workers") == self.name and plan.get("version") == self.version
 

@@ -104,7 +104,7 @@ class _Provider:
         self._paused_until = time.monotonic() + await self._counter.seconds_left(self._key)
 
     async def puts_off(self, run_id: str, store: Store) -> bool:
-        """Check that a failed run is to be tried again later, since its provider was away, and not for too long."""
+        """Return whether a failed run is to be tried again later, since its provider was away, and not for too long."""
         run, history = self.runs.get(run_id, (None, History()))
         error = None if run is None else run.failure
         # where the provider cannot be used at the moment, another call would fail as well

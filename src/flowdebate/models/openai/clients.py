@@ -193,7 +193,7 @@ class Clients:
         return self._connect_sdk(endpoint, options_of(endpoint, names=self._sdk != "openai", context=context))
 
     def _needs_sdk(self, endpoint: Endpoint) -> bool:
-        """Check that an SDK's client is requested, or needed: aiohttp alone supports too few kinds of proxies."""
+        """Return whether an SDK's client is requested, or needed: aiohttp alone supports too few kinds of proxies."""
         if self._sdk != "openai" or self._transport != "aiohttp":
             return True
         from urllib.request import getproxies
