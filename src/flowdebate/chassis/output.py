@@ -293,7 +293,7 @@ def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handl
 class Synthesis(Wrapped):
     """`inner` for raw outputs with a verdict.
 
-    None for outputs without a verdict, since there is nothing to write about.
+    It returns None for outputs without a verdict, since there is nothing to write about.
     """
 
     def __init__(self, inner: Block[Any, Any], *, read_only: bool) -> None:

@@ -190,9 +190,9 @@ def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _check_stances(stances: Sequence[str], location: str, field: str) -> None:
-    """Debaters may share a stance, as a team.
+    """Check the stances: debaters may share one, as a team.
 
-    But at least two stances are required, and no two may merely look the same.
+    At least two stances are required, and no two may merely look the same.
     """
     for index, same in _alike(stances):
         if stances[index] != stances[same]:

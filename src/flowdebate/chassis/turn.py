@@ -298,7 +298,7 @@ class WithFallback(Wrapped):
 class IfHeard(Wrapped):
     """Block to run `inner`, a role deciding about contributions.
 
-    If nothing was `heard`, it is skipped: a failure, `MISSING`.
+    If nothing was `heard`, the role is skipped, and the answer is `MISSING` for a failure.
     """
 
     def __init__(
