@@ -203,7 +203,7 @@ class Phase(Generic[QuestionT, AnswerT]):
     def answer(self) -> dict[str, Any]:
         """Return the options of `create_block` about the form of a default block's answer.
 
-        Text of whole sentences, or a form.
+        The answer is a text of whole sentences, or a form.
         """
         return {"transform": whole_sentences} if self.form is None else {"output_schema": self.form}
 

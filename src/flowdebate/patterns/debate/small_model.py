@@ -138,7 +138,7 @@ class SmallModelSupport:
     def defer_turn(self, _: object, ctx: Context) -> Callable[[], str] | None:
         """Return the function to write the message of a turn without support.
 
-        None for a turn with support, since it has effects.
+        A turn with support has effects, and gets None.
         """
         return None if self.is_asked_for(ctx) else partial(self.prompt.render_turn, None, ctx)
 

@@ -60,7 +60,7 @@ def hand_over(
 ) -> Handler[Any, None]:
     """Create the block to decide on the next speaker.
 
-    The speaker's choice, a random draw, or, with "error", a RosterError.
+    It takes the speaker's choice or a random draw, or, with "error", raises a RosterError.
     """
 
     @handler(name=f"{name}-hand-over", resources={"transcript": transcript})

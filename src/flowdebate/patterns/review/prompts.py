@@ -1,6 +1,6 @@
-"""Prompts of a review: a reviewer's prompts to find faults, to examine others' findings and to defend its own.
+"""Prompts of a review: a reviewer's (find, examine, defend) and the merger's.
 
-The merger's prompt.
+Reviewers find faults, examine others' findings and defend their own; the merger joins identical ones.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Data of a review.
+"""Data of a review: findings with their places and reviewers, and the output.
 
-Findings with their places and the reviewers behind them (raised, confirmed, refuted), and the output.
+A finding lists the reviewers who raised, confirmed and refuted it.
 """
 
 from __future__ import annotations

@@ -510,7 +510,7 @@ class FlippedBallots:
 def read_blind(block: Block[Any, Any], anonymity: Anonymity | None) -> Block[Any, Any]:
     """Hide the same information from a person as from models.
 
-    `block` shows stances for names, and aliases inside arguments.
+    The input of `block` shows stances for names, and aliases inside arguments.
     """
     blinded: Callable[[object], Block[Any, Any]] | None = getattr(block, "reading_blind", None)
     return block if blinded is None else blinded(recent_entries if anonymity is None else anonymity.entries)
