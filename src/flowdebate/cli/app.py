@@ -1,4 +1,7 @@
-"""The commands of `flowdebate`: those its help lists, and the groups `runs` and `eval`; each is loaded at first use."""
+"""The commands of `flowdebate`: the commands in its help, and the groups `runs` and `eval`.
+
+Each is loaded at first use.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class _Entry(NamedTuple):
 
     place: str
     line: str
-    """What the list of commands says about it."""
+    """Description of the command in the list of commands."""
     hidden: bool = False
 
 
@@ -47,7 +50,7 @@ _COMMANDS = {
     "export": _EXPORT._replace(hidden=True),
     "import": _IMPORT._replace(hidden=True),
 }
-"""Commands that know no pattern."""
+"""Commands independent of any pattern."""
 _OF_RUNS = {
     "list": _Entry(f"{_RUNS}:runs", "List the stored runs, the newest first (the default)."),
     "show": _SHOW,
@@ -78,7 +81,7 @@ _OF_EVAL = {
 
 
 def build_app() -> typer.Typer:
-    """The command, with one subcommand for each registered pattern."""
+    """Return the command, with one subcommand for each registered pattern."""
     app = _group(Commands)
     app.callback()(flowdebate)
     for info in PATTERNS.values():
@@ -132,7 +135,7 @@ def _load(place: str) -> Callable[..., object]:
 
 
 def _unloaded() -> None:
-    """Placeholder for the function of a command that has not been loaded."""
+    """Stand in for the function of a command before it is loaded."""
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001 - typer's callback

@@ -1,4 +1,4 @@
-"""Skeleton of commands that ask many questions: totals, progress, interruption, exit codes, and how to continue."""
+"""Skeleton of commands with many questions: totals, progress, interruption, exit codes, and how to continue."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TICK = 0.5
 
 @contextmanager
 def store_for_asking(name: str | None) -> Iterator[Place]:
-    """Open the store of a command that asks; inside, a warning that each run repeats is shown once."""
+    """Open the store of a command with many runs; inside, a warning repeated by each run is shown once."""
     from flowdebate.service.runs import opened
 
     with _warn_once(), opened(name, new=True) as place:
@@ -44,10 +44,11 @@ def store_for_asking(name: str | None) -> Iterator[Place]:
 
 
 async def ask(work: Callable[[ProgressLines], Awaitable[_T]], *, usual_calls: int | None = None) -> _T | Signals:
-    """Ask until `work` is done, and return its result, or the signal that interrupted it.
+    """Ask until `work` is done, and return its result, or the interrupting signal.
 
     `work` reports to the progress on stderr. A first SIGINT or SIGTERM cancels it, so that its runs are stored as
-    interrupted. `usual_calls` of a question let the time left be estimated before one has ended.
+    interrupted. `usual_calls` is the usual number of calls of a question, used to estimate the time left before one has
+    ended.
     """
     with open_progress(sys.stderr, calls=usual_calls) as progress:
         task = asyncio.ensure_future(work(progress))
@@ -98,10 +99,10 @@ class Totals:
     calls: int | None = None
     tokens: int | None = None
     used_up: bool = False
-    """Whether a question was not started because a limit was reached."""
+    """Flag of a question not started because a limit was reached."""
 
     def reached(self, counts: Counts) -> bool:
-        """Whether a limit is reached; asked before each question."""
+        """Check whether a limit is reached, before each question."""
         usage = counts.usage
         over_calls = self.calls is not None and usage.calls >= self.calls
         over_tokens = self.tokens is not None and (usage.total_tokens or 0) >= self.tokens
@@ -111,16 +112,16 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """End of a command that asked: decides what is said about continuing it, and its exit code."""
+    """End of a command with many questions: it decides on the advice about continuing, and the exit code."""
 
     signal: Signals | None = None
-    """Signal that interrupted the command."""
+    """Signal behind the interruption of the command."""
     failed: int = 0
-    """Number of questions that ended with an error."""
+    """Number of questions with an error."""
     used_up: bool = False
-    """Whether a total was reached before all questions were asked."""
+    """Flag of a total reached before all questions were asked."""
     incomplete: bool = False
-    """Whether a result is missing for any other reason."""
+    """Flag of a result missing for any other reason."""
     batch_id: str | None = None
     """Name of the batch, for commands with --batch-id."""
 
@@ -156,13 +157,13 @@ class Ending:
 _EVERY = 5.0
 """Seconds between two lines where there is no terminal: a log of an hour stays readable."""
 _LONGEST = 80
-"""Characters of a question that a line shows."""
+"""Maximum characters of a question in a line."""
 
 
 class ProgressLines:
     """Progress as lines on stderr: failures at once, counts every few seconds.
 
-    `calls` is the usual number of calls of a question, by which the time left is estimated until one is done.
+    `calls` is the usual number of calls of a question, used to estimate the time left until one is done.
     """
 
     def __init__(self, *, calls: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -179,13 +180,13 @@ class ProgressLines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to clean up."""
+        """Do nothing: there is nothing to clean up."""
 
     def begin(self, models: str) -> None:
-        """Say which models will be asked."""
+        """Announce the models to be asked."""
 
     def watch(self, count: Callable[[], Counts]) -> None:
-        """Show the counts that `count` returns, also while no question ends."""
+        """Show the counts returned by `count`, also while no question ends."""
         self._count = count
 
     def refresh(self) -> None:
@@ -194,7 +195,7 @@ class ProgressLines:
             self.show(self._count())
 
     def item(self, item: BatchItem[_T]) -> None:
-        """Count a run that ended, and report its failure, if it failed."""
+        """Count a finished run, and report its failure, if it failed."""
         calls = 0 if item.run is None else item.run.usage.calls
         if item.replayed:
             self._before += 1
@@ -219,7 +220,7 @@ class ProgressLines:
         tell(message)
 
     def left(self, counts: Counts) -> float | None:
-        """Estimated seconds to the end, by the calls that were made and those still to come; None if unknown."""
+        """Estimate the seconds to the end, from the calls made so far and the remaining calls; None if unknown."""
         usual = self._calls / self._ended if self._ended else self._usual_calls
         made = counts.usage.calls - self._calls_before
         if counts.total is None or not usual or made < 1:
@@ -229,7 +230,7 @@ class ProgressLines:
 
 
 class ProgressBar(ProgressLines):
-    """Progress as a bar, which disappears at the end."""
+    """Progress as a bar; it disappears at the end."""
 
     def __init__(self, console: Console, *, calls: int | None = None) -> None:
         super().__init__(calls=calls)
@@ -263,7 +264,7 @@ class ProgressBar(ProgressLines):
 
 
 def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
-    """Progress on `stream`, which is stderr: a bar in a terminal with colours, else lines."""
+    """Show progress on `stream` (stderr): a bar in a terminal with colours, else lines."""
     from flowdebate.cli.terminal.screen import Screen
 
     console = Screen(stream).console

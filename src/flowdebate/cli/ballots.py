@@ -77,7 +77,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     """Audit judges for bias and consistency.
 
     The audit tests whether judges favour a slot or a label, and whether they repeat their verdicts in another order.
-    The findings say which preferences were found, and for which there were too few verdicts to find any.
+    The findings list the preferences found, and the tests without enough verdicts.
     """
     from flowdebate.evaluation.stored_audit import audit_of, audited_runs, has_intervals, read_items
     from flowdebate.service.runs import each_run, opened
@@ -175,7 +175,7 @@ def _write(audited: JudgeAudit, items: Items, ballots: BallotFile | None, *, as_
 
 
 def _measure(items: Items, ballots: BallotFile | None) -> dict[str, JudgeQuality | ContentAudit]:
-    """Measure judges against the truths that are known, and audit what besides the content decides a file's ballots.
+    """Measure judges against known truths, and audit a file's ballots for influences other than the content.
 
     The reports are "quality", "content", and the quality of each of several judges under its name.
     """
@@ -196,7 +196,7 @@ def _measure(items: Items, ballots: BallotFile | None) -> dict[str, JudgeQuality
 
 
 class Rejudging:
-    """Judging stored debates again, as the options of `audit` say; ConfigurationError with the option that is wrong."""
+    """Setup to judge stored debates again by the options of `audit`; ConfigurationError names the invalid option."""
 
     def __init__(
         self,
@@ -306,10 +306,9 @@ def leaderboard(
     ] = "text",
     store: opt.StoreName = None,
 ) -> None:
-    """Rank models by the stored debates that they won, and judges by what counts for them besides arguments.
+    """Rank models by the stored debates they won, and judges by influences other than arguments.
 
-    Count also which model's answers had to be repaired. No model is called. A game is a pair of sides that different
-    models spoke for.
+    Count also repaired answers of each model. No model is called. A game is a pair of sides with different models.
     """
     from flowdebate.evaluation.documents import lay_out_leaderboard
     from flowdebate.evaluation.leaderboard import Standings

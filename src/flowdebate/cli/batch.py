@@ -62,8 +62,8 @@ def batch(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Run a pattern on each question of a file, several at once.
 
-    Put other options of the pattern in --file, as for its own command. Limits hold for each question; those of
-    --max-total-calls and --max-total-tokens for all.
+    Put other options of the pattern in --file, as for its own command. Limits hold for each question; --max-total-calls
+    and --max-total-tokens hold for all of them together.
     """
     from flowdebate.cli.batch_files import read_rows
     from flowdebate.cli.terminal.page import Page
@@ -95,19 +95,19 @@ def batch(  # noqa: PLR0913 - the options of the command
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedBatch:
-    """A batch that ended or was interrupted."""
+    """A finished or interrupted batch."""
 
     name: str
     summary: BatchSummary
     missing: int = 0
-    """Number of runs that ended without a result and without an error."""
+    """Number of runs without a result and without an error."""
     used_up: bool = False
-    """Whether a total was reached before all questions were asked."""
+    """Flag of a total reached before all questions were asked."""
     signal: Signals | None = None
-    """Signal that interrupted the batch."""
+    """Signal behind the interruption of the batch."""
 
     def ending(self, *, incomplete: bool) -> Ending:
-        """The end of the command; `incomplete` if a result is missing."""
+        """Return the end of the command; it is `incomplete` if a result is missing."""
         return Ending(
             signal=self.signal,
             failed=self.summary.failed,
@@ -169,7 +169,7 @@ async def run_batch(
 # Plans
 
 _BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
-"""Options that may change when a batch is continued, so they are no part of its default name."""
+"""Options free to change when a batch is continued, and therefore not part of its default name."""
 
 
 class Plans:
@@ -224,16 +224,16 @@ class Plans:
         return hash_name("batch", [self.stored["pattern"], options, [[row.question, dict(row.others)] for row in rows]])
 
     def of(self, row: Row) -> Plan:
-        """The plan of a row; all rows share their models."""
+        """Return the plan of a row; all rows share their models."""
         from flowdebate.ui.plan import with_sides
 
         plan = self._plan_for(row)
         return plan if plan.speakers else with_sides(plan, self._proposed[row.question])
 
     async def propose_sides(self, rows: Sequence[Row], *, name: str, store: Store, concurrency: int) -> None:
-        """Let the model propose sides where a question does not say what they are.
+        """Let the model propose sides for questions without any.
 
-        The proposals are a batch of their own, so that continuing does not ask again.
+        The proposals are a separate batch, and continuing does not ask again.
         """
         from flowdebate.runs.batch import Batch
         from flowdebate.runs.header import StoreOptions
@@ -258,7 +258,7 @@ class Plans:
                 self._proposed[item.question] = item.output or ()
 
     def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
-        """The pattern for a row, and its stored plan."""
+        """Return the pattern for a row, and its stored plan."""
         plan = self.of(row)
         dealt = {} if plan.dealt is None else {"model": plan.dealt}
         options = {**self.options_of(row), **plan.info.load_page().settled(plan), **dealt}
@@ -273,14 +273,14 @@ class Plans:
         return with_shared_models(make_plan(self._info, {}, file=self.options_of(row), location=location), self.base)
 
     def options_of(self, row: Row) -> dict[str, Any]:
-        """The options of a row, as a stored plan has them; it may have sources of its own."""
+        """Return the options of a row in the form of a stored plan; a row may have sources of its own."""
         from flowdebate.ui.plan import with_stored_sources
 
         return {**with_stored_sources(self.stored["options"]), **row.options, self._info.subject: row.question}
 
 
 def hash_name(kind: str, about: object) -> str:
-    """A name for what is made of `about`, JSON data: the same again for the same, so that it is continued."""
+    """Return a name derived from the JSON data `about`: equal data gets the same name, and its batch is continued."""
     return f"{kind}-{hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=5).hexdigest()}"
 
 

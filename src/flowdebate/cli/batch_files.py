@@ -48,19 +48,19 @@ class Row:
 
     question: str
     others: Mapping[str, Any] = field(default_factory=dict)
-    """The other columns or fields, which the results repeat."""
+    """The other columns or fields, repeated in the results."""
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that the row has of its own, as a plan file has them: its sources."""
+        """The row's own options, in the form of a plan file: its sources."""
         own = self.others.get("sources")
         return {"sources": [own] if isinstance(own, str) else own} if own else {}
 
 
 def read_rows(path: str, form: str | None = None) -> list[Row]:
-    """The rows of the file at `path` ("-": of stdin), at least one; `form` is one of `FORMATS`, None goes by the name.
+    """Read the rows of the file at `path` ("-": stdin), at least one.
 
-    BadFile with the line and the field of an invalid question.
+    `form` is one of `FORMATS`; None goes by the name. BadFile with the line and the field of an invalid question.
     """
     if form is None and Path(path).suffix.lower() == ".parquet":
         content, form = read_parquet(path), "jsonl"
@@ -153,7 +153,7 @@ class Line:
 
     @classmethod
     def of(cls, plan: Plan, item: BatchItem[Any]) -> Self:
-        """The line of an item, with the error or the limit that ended its run."""
+        """Return the line of an item, with the error or the limit at the end of its run."""
         from flowdebate.runs.events import RunFinished
         from flowdebate.ui.page import document_of_plan
 
@@ -184,7 +184,7 @@ class Line:
         return self.document.has_result and self.document.status in COMPLETE
 
     def as_json(self) -> str:
-        """One line of JSON in which nothing acts on a terminal."""
+        """Return one line of JSON without any control characters for a terminal."""
         document = self.document
         value = {
             "index": self.index,
@@ -200,7 +200,7 @@ class Line:
         return seen_json(json.dumps(value, ensure_ascii=False, default=str))
 
     def as_cells(self) -> list[str]:
-        """The texts of the cells of CSV: the question, the row's other columns, and `COLUMNS`."""
+        """Return the texts of the cells of CSV: the question, the row's other columns, and `COLUMNS`."""
         document = self.document
         from flowdebate.ui.document import Tokens
 
@@ -217,7 +217,7 @@ class Line:
 
 
 def _answer_of(raw: object, output: object) -> str | None:
-    """The answer in words: the synthesizer's output, else the pattern's own result."""
+    """Return the answer in words: the synthesizer's output, else the pattern's own result."""
     if isinstance(output, str):
         return output
     if output is not None and output is not raw:
@@ -229,7 +229,7 @@ def _answer_of(raw: object, output: object) -> str | None:
 
 
 def headers_of(others: Mapping[str, Any]) -> list[str]:
-    """The header of CSV; a column of ours that has the name of a row's own is called `result_…`."""
+    """Return the header of CSV; a result column with the same name as a row's column is renamed to `result_…`."""
     taken = ["question", *others]
     return [*taken, *(f"result_{name}" if name in taken else name for name in COLUMNS)]
 
@@ -241,7 +241,7 @@ class Out:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def write(self, line: Line) -> None:
         """Write one result; raises WriteFailed."""
@@ -255,7 +255,7 @@ class StdOut(Out):
 
 
 class JsonOut(Out):
-    """Writes JSON Lines to a file: each line at once and as a whole; lines that are there are not written again."""
+    """Writer of JSON Lines to a file: each line at once and as a whole; existing lines are not written again."""
 
     def __init__(self, path: Path, batch_id: str) -> None:
         self._path = path
@@ -291,7 +291,7 @@ class JsonOut(Out):
         return f"{line.as_json()}\n"
 
     def lines_of(self, content: str) -> tuple[str, _Found]:
-        """What the file begins with, and what stands in its whole lines."""
+        """Return the beginning of the file, and the contents of its complete lines."""
         lines = []
         for number, text in enumerate(content.split("\n")[:-1], 1):  # what has no end was torn
             try:
@@ -318,7 +318,7 @@ class JsonOut(Out):
             raise BadFile(str(self._path), "is being written by another process") from None
 
     def _resume(self) -> None:
-        """Retain the lines of finished rows; drop torn lines and rows that will be resumed."""
+        """Retain the lines of finished rows; drop torn lines and rows to be resumed."""
         if not self._path.is_file():  # a device or a pipe: there is nothing to continue
             return
         content = self._path.read_bytes().decode("utf-8", "replace")  # a torn line may end within a character
@@ -371,7 +371,7 @@ class CsvOut(JsonOut):
 
 
 def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
-    """The writer for `path`: "-" is stdout, None nothing; BadFile for an unknown suffix."""
+    """Return the writer for `path`: "-" is stdout, None nothing; BadFile for an unknown suffix."""
     if path is None:
         return Out()
     if path == "-":

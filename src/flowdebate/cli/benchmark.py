@@ -65,7 +65,7 @@ def benchmark_reviews(
 
 
 async def _read_benchmark(store: Store, batch_id: str, cases: Sequence[ReviewCase]) -> ReviewBenchmark | None:
-    """Read the stored reviews; those that an earlier call has completed count too."""
+    """Read the stored reviews; reviews completed by an earlier call count too."""
     from flowdebate.evaluation import review_benchmark
     from flowdebate.patterns.review.schemas import ReviewRawOutput
 

@@ -104,7 +104,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     as_json: opt.Json = False,
     **given: object,
 ) -> None:
-    """Measure on a data set whether debates help, and at which cost.
+    """Measure on a data set whether debates help, and at what cost.
 
     Each debate is compared with one call, with the vote of first drafts, and with self-consistency at equal tokens.
     --max-calls holds for each question.
@@ -169,7 +169,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
 # What came of the debates
 
 _NOT_ENDED = ("queued", "running", "left_behind", "interrupted", "awaiting", "rejected")
-"""States of runs that may still find a verdict."""
+"""States of runs still able to find a verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,13 +177,13 @@ class _Outcome:
     """The stored results of an evaluation."""
 
     items: Sequence[BenefitItem]
-    """The answers to each question whose debate has ended."""
+    """The answers to each question with a finished debate."""
     without_verdict: Mapping[str, int]
-    """The number of those without a verdict, by the status of their runs."""
+    """The number of questions without a verdict, by the status of their runs."""
     left_out: Mapping[str, int]
     """The number of other questions, by the same."""
     failed: int
-    """Baseline answers that failed."""
+    """Number of failed baseline answers."""
 
 
 async def _read_outcome(
@@ -252,7 +252,7 @@ class LabelledQuestion(Row):
 
 
 def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
-    """The positions in a row's own columns; none where it has no such column, and none was named."""
+    """Return the positions in a row's own columns; none where it has no such column, and none was named."""
     if not columns and _CHOICES not in row.others:
         return []
     cells = [read_cell_of(row, column, path=path, number=number) for column in columns or [_CHOICES]]
@@ -275,7 +275,7 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
 
 
 def read_cell_of(row: Row, column: str, *, path: str, number: int) -> object:
-    """What a row has in a column; BadFile, with those that there are, if it has no such one."""
+    """Return a row's value in a column; BadFile, with the existing columns, if there is no such column."""
     if column not in row.others:
         there = f"; there are: {', '.join(map(shown, ('question', *row.others)))}"
         raise BadFile(path, f"question {number}: there is no column `{column}`{there}")
@@ -283,7 +283,7 @@ def read_cell_of(row: Row, column: str, *, path: str, number: int) -> object:
 
 
 def read_truth(row: Row, column: str, stances: Sequence[str], names: Sequence[str], *, path: str, number: int) -> str:
-    """The stance that a row says is right; BadFile if it is none of them."""
+    """Return the correct stance of a row; BadFile if it is none of them."""
     value = read_cell_of(row, column, path=path, number=number)
     right = match_stance(value, stances, names)
     if right is None:
@@ -293,7 +293,9 @@ def read_truth(row: Row, column: str, stances: Sequence[str], names: Sequence[st
 
 
 def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) -> str | None:
-    """The stance that `value` names, or None: by its text, its debater's name, its letter, or its place from 0.
+    """Find the stance named by `value`: by its text, its debater's name, its letter, or its index from 0.
+
+    Returns None if there is no match.
 
     >>> [match_stance(value, ["tea", "coffee"], ["a", "b"]) for value in ("Coffee", "B", 1, "1", True, "milk")]
     ['coffee', 'coffee', 'coffee', 'coffee', None, None]
@@ -317,8 +319,8 @@ class EvaluationPlans(Plans):
     """Plans of the debates of a data set, with baselines; `rows` are the rows as they were read.
 
     The positions are the row's choices, dealt to the debaters at random (data sets often have the right one first), or
-    those of the named debaters. `baselines`: None for all that can differ from each other. BadFile for a row without a
-    truth among its positions.
+    the positions of the named debaters. `baselines`: None for all baselines able to differ from each other. BadFile for
+    a row without a truth among its positions.
     """
 
     def __init__(
@@ -346,13 +348,13 @@ class EvaluationPlans(Plans):
             self.of(question)  # refuses impossible options before anything is paid
 
     def name(self, rows: Sequence[Row]) -> str:
-        """The name of a batch of these rows, baselines and positions."""
+        """Return the name of a batch of these rows, baselines and positions."""
         positions = [list(map(dict, question.sides)) for question in self.questions]
         asked = [super().name(rows), self._baselines and list(self._baselines), positions]
         return hash_name("evaluation", [*asked, *self._equal.values()])
 
     def options_of(self, row: Row) -> dict[str, Any]:
-        """The options of one question: its sides, and the baselines."""
+        """Return the options of one question: its sides, and the baselines."""
         from flowdebate.evaluation.benefit import DRAFTS
 
         question = row if isinstance(row, LabelledQuestion) else self.questions[0]  # the bare row of the first question

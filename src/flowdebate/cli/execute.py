@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _STARTS_WITHIN = 2.0
-"""Seconds that a run has, after an interrupt, to come so far that it can be stopped and resumed."""
+"""Seconds for a run, after an interrupt, to reach a point where it can be stopped and resumed."""
 POLL = 0.5
 """Seconds between two looks at a run of another process: a turn takes seconds, and a look is one small query."""
 
@@ -48,13 +48,13 @@ class Show:
     """How a run is shown."""
 
     as_json: bool
-    """As JSON on stdout, so that the page is on stderr, if that is a terminal."""
+    """Flag of JSON on stdout; the page is then on stderr, if stderr is a terminal."""
     quiet: bool
     """Only its end."""
     head: Sequence[str]
     """The first lines of the page."""
     form: Callable[[Document], str] | None = None
-    """Another form of the document for stdout, so that the page is on stderr; its first lines are told in any case."""
+    """Another form of the document for stdout; the page is then on stderr. Its first lines are shown in any case."""
 
     def page(self, plan: Plan) -> View:
         on_stderr = self.as_json or self.form is not None
@@ -74,14 +74,14 @@ class Followed:
 
     view: View
     unwritten: WriteFailed | None
-    """Why it could not be shown any further."""
+    """The reason for an early end of the view."""
     signal: signal.Signals | None
-    """What interrupted it; for a run that is not executed here, what ended the view."""
+    """The interrupting signal; for a run of another process, the signal at the end of the view."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A run that is over, or suspended."""
+    """A finished or suspended run."""
 
     document: Document
     error: str = ""
@@ -89,12 +89,12 @@ class Ended:
     code: int = 0
     """The exit code of a failure."""
     advice: str = ""
-    """What to do next, with the command."""
+    """Advice on the next step, with the command."""
 
 
 @asynccontextmanager
 async def service_of(place: Place) -> AsyncIterator[Service]:
-    """A service of the runs in a store; what it still executes at the end is cancelled."""
+    """Open a service of the runs in a store; runs still in progress at the end are cancelled."""
     from flowdebate.service.service import Service
 
     service = Service(store=place.store, poll=POLL)
@@ -107,7 +107,7 @@ async def service_of(place: Place) -> AsyncIterator[Service]:
 async def begin_named(
     service: Service, run_id: str, begin: Callable[[], Awaitable[RunState]], plan: Plan, *, resume: bool
 ) -> RunState:
-    """Begin the run `run_id`; with `resume`, go on with the one that there is, after the process that executes it."""
+    """Begin the run `run_id`; with `resume`, continue the existing one, after the end of its current process."""
     from flowdebate.store.base import COMPLETE
     from flowdebate.ui.options import misuse
 
@@ -138,10 +138,10 @@ async def execute(
     markdown: Path | None,
     post: Callable[[Document, str], bool] | None = None,
 ) -> int:
-    """Start a run and show it to its end, which an interrupt or a reader who leaves brings about; the exit code.
+    """Start a run, show it to its end, and return the exit code. An interrupt or a closed pipe ends it, too.
 
-    `start` starts, resumes or forks a run of the service in `place`; where it gives none, the run is not stored.
-    `post` sends the document and the error somewhere else; False if that fails.
+    `start` starts, resumes or forks a run of the service in `place`; without a result of `start`, the run is not
+    stored. `post` sends the document and the error somewhere else; False if that fails.
     """
     loop, task, starting = asyncio.get_running_loop(), asyncio.current_task(), True
 
@@ -150,7 +150,7 @@ async def execute(
             task.cancel()
 
     def soon() -> None:
-        """A run that is about to speak is stopped as any other, with what it has; another start is given up."""
+        """Stop a run about to speak like any other, with its results so far; give up any other start."""
         loop.call_soon_threadsafe(loop.call_later, _STARTS_WITHIN, give_up)
 
     async with nullcontext() if place is None else service_of(place) as service:
@@ -189,7 +189,7 @@ async def follow_run(
 ) -> Followed:
     """Show a run to its end. An interrupt cancels it, if it is executed here; without `handle` it ends the view.
 
-    `interrupts` are those of the start, of which one may have come already.
+    `interrupts` are the start's interrupts; one may have arrived already.
     """
     loop = asyncio.get_running_loop()
     view = View()
@@ -224,7 +224,7 @@ async def follow_run(
 
 
 async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None) -> Ended:
-    """The end of a run that was executed here; `place` is where it is stored."""
+    """Return the end of a run executed here; `place` is its store."""
     from flowdebate.runs.events import RunFinished
     from flowdebate.ui.document import Tokens, read_models, read_remarks
     from flowdebate.ui.page import document_of_plan
@@ -271,7 +271,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
 
 
 async def end_of_stored(place: Place, run_id: str) -> Ended:
-    """The end of a stored run, as the store has it; BadFile if it has no document."""
+    """Return the end of a stored run, from the store; BadFile if the run has no document."""
     from flowdebate.service.runs import document_of_run
 
     stored = await place.store.run(run_id)
@@ -299,7 +299,7 @@ def finish(  # noqa: C901 - one thing to write after the other
     form: Callable[[Document], str] | None = None,
     post: Callable[[Document, str], bool] | None = None,
 ) -> int:
-    """Write what there is to write about a run that has ended, its document in a `form`; the exit code."""
+    """Write the results of a finished run, with its document in a `form`, and return the exit code."""
     from flowdebate.service.runs import short_id
 
     document, unwritten, hint = end.document, seen.unwritten, ""
@@ -334,17 +334,17 @@ def finish(  # noqa: C901 - one thing to write after the other
 # Advice on stderr
 
 _HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N", "dead_letter": " --retry-dead-letter"}
-"""Options that it takes to resume a run: limits of calls and tokens count from the run's beginning."""
+"""Options needed to resume a run: limits of calls and tokens count from the run's beginning."""
 _WHY = {
     "left_behind": "The process of the run is gone. ",
     "rejected": "No worker can execute the run as it is. ",
     "dead_letter": "The run was given up after repeated crashes. ",
 }
-"""What became of a run that did not come to an end of its own."""
+"""Explanations for runs without a regular end."""
 
 
 def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str | None = None) -> str:
-    """How to resume a run; "" where there is nothing to resume."""
+    """Explain how to resume a run; "" where there is nothing to resume."""
     from flowdebate.service.runs import short_id
     from flowdebate.ui.statuses import RESUMABLE
 
@@ -358,7 +358,7 @@ def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str 
 
 
 def advice_on(run: StoredRun, place: Place) -> str:
-    """How to resume a stored run, and what became of its process; "" where there is nothing to resume."""
+    """Explain how to resume a stored run, and the end of its process; "" where there is nothing to resume."""
     from flowdebate.service.runs import state_of
     from flowdebate.ui.plan import pattern_of_run
 

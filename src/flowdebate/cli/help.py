@@ -24,16 +24,16 @@ if TYPE_CHECKING:  # typer's copy of click is private; type checkers need its na
     from flowdebate.ui.page import PatternPage
 
 _WHOLE = 200
-"""Characters of a first sentence that the list of commands shows."""
+"""Maximum characters of a first sentence in the list of commands."""
 _TOKEN = re.compile(r"""(?:--?[\w-]+ (?!-))?(?:[^\s"']*"[^"]*"|[^\s"']*'[^']*'|\S+)""")
 """A word of a command line, behind its option; text in quotes is one."""
 PROGRAM = "flowdebate"
 GROUPS = ("runs", "eval")
 _LISTED = ("compare", "run", "resume", "serve", "mcp", "models", "eval", "runs")
-"""What `flowdebate --help` lists after the patterns: with them, at most twelve commands."""
+"""Commands listed by `flowdebate --help` after the patterns: with them, at most twelve."""
 _DEFAULT_OF_RUNS = "list"
 _FORMS = 2
-"""Examples with which the help of a command begins."""
+"""Examples at the beginning of a command's help."""
 
 _RUN_CODES = (
     "Ctrl-C ends the run; `flowdebate resume` continues it. Exit codes: 0 done, 1 failed, 2 misused, 3 no result "
@@ -59,7 +59,7 @@ EXIT_CODES = {
         "Exit codes: 0 done, 1 failed, 2 misused.",
     ),
 }
-"""Exit codes of commands; those that run a pattern have the same."""
+"""Exit codes of commands; all commands running a pattern have the same."""
 
 EXAMPLES = {
     "run": (
@@ -136,7 +136,7 @@ EXAMPLES = {
     "audit": ("flowdebate eval audit", "flowdebate eval audit --rejudge --schedule full --repeat 3"),
     "leaderboard": ("flowdebate eval leaderboard", "flowdebate eval leaderboard --format markdown > leaderboard.md"),
 }
-"""Examples by command; those of a pattern's command are on its page."""
+"""Examples by command; a pattern's page has the examples of its command."""
 _DOCUMENTATION = {
     "batch": "batch", "evaluate": "evaluate", "study": "evaluate#a-study", "critic": "critique", "audit": "judges",
     "leaderboard": "judges",
@@ -159,7 +159,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def unknown_command(self, name: str) -> str:
-        """The message about a command that the group does not have."""
+        """Return the message about a command unknown to the group."""
         return f"There is no command {name} here. {did_you_mean(name, self.commands)}".rstrip()
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -176,7 +176,7 @@ class Group(TyperGroup):
         _write({"Commands": rows}, formatter)
 
     def listed(self, ctx: Context) -> Iterable[str]:
-        """The names of the commands, in the order of the help."""
+        """Return the names of the commands, in the order of the help."""
         return self.list_commands(ctx)
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -212,7 +212,7 @@ class Commands(Group):
 
 
 class RunCommands(Group):
-    """The group `runs`: without a command it lists the runs, and it takes the options of that list."""
+    """The group `runs`: without a command it lists the runs, and takes the options of `runs list`."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         asks_for_help = {*args[:1]} & {*ctx.help_option_names}
@@ -225,11 +225,11 @@ class RunCommands(Group):
 
 
 BARE = {"--diff": "HEAD"}
-"""Options that may stand without a value, and what they mean then."""
+"""Options allowed without a value, and their meaning then."""
 
 
 class Command(TyperCommand):
-    """Command whose options are listed in panels, with examples and exit codes at the end."""
+    """Command with its options listed in panels, and with examples and exit codes at the end."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         known = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
@@ -271,7 +271,7 @@ class Command(TyperCommand):
 
 
 def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Command]:
-    """Return the class of a command whose function is loaded when it is run or its own help is shown."""
+    """Return the class of a command with a lazy function, loaded to run it or to show its own help."""
 
     class Deferred(Command):
         @cached_property
@@ -297,13 +297,13 @@ def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Comma
 
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-"""The error of a command line that cannot be parsed; typer exports only this child of it."""
+"""The error of an invalid command line; typer exports only this child of it."""
 _KINDS = {"int": "a whole number", "number": "a number", "float": "a number"}
 
 
 @contextmanager
 def plain_words(ctx: Context, args: Sequence[str], parameters: Sequence[ClickParameter]) -> Iterator[None]:
-    """Inside, an error of the parser says in plain words what is wrong, and what may be meant."""
+    """Turn an error of the parser inside into plain words about the problem and the likely intention."""
     typed = list(args)  # the parser takes them out
     try:
         yield
@@ -338,7 +338,7 @@ def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickPa
 
 
 def _value_of(option: str, args: Sequence[str]) -> str | None:
-    """Return what was typed for an option; None if it was not typed."""
+    """Return the text typed for an option; None if it was not typed."""
     for index, word in enumerate(args):
         if word == option:
             return args[index + 1] if index + 1 < len(args) else None
@@ -348,14 +348,14 @@ def _value_of(option: str, args: Sequence[str]) -> str | None:
 
 
 def _page_of(name: str) -> PatternPage | None:
-    """Return the page of the pattern whose command has this name; None for another command."""
+    """Return the page of the pattern with this command name; None for another command."""
     info = find_pattern(name)
     page: PatternPage | None = info.load_page() if info is not None and name == info.verb else None
     return page
 
 
 def _write_forms(forms: Sequence[str], formatter: HelpFormatter) -> None:
-    """Write the usage as command lines that can be pasted."""
+    """Write the usage as command lines ready to paste."""
     with formatter.section("Usage"):
         for line in forms:
             formatter.write("".join(f"{part}\n" for part in _pasted(line, formatter)))
@@ -383,12 +383,12 @@ def _write_options(parameters: Iterable[ClickParameter], ctx: Context, formatter
 
 
 def _title(panel: object, default: str) -> str:
-    """The panel's title; typer has a placeholder in place of None."""
+    """Return the panel's title; typer has a placeholder in place of None."""
     return panel if isinstance(panel, str) else default
 
 
 def _pasted(line: str, formatter: HelpFormatter) -> list[str]:
-    """An example in the width of the page, which a shell reads as one line."""
+    """Return an example in the width of the page, still one line for a shell."""
     indent = " " * formatter.current_indent
     words, sign = _TOKEN.findall(line), "\0"
     joined = " ".join(word.replace(" ", sign) for word in words)

@@ -1,4 +1,4 @@
-"""`flowdebate models`: list the models in use, the origin of that choice, and their abilities."""
+"""`flowdebate models`: list the models in use, the origin of this choice, and their abilities."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def models(
     as_json: opt.Json = False,
     base_url: str | None = None,
 ) -> None:
-    """Show which models would be asked, or check what they can do.
+    """Show the models to be asked, or check their abilities.
 
-    Without an action it shows whether keys are set. Keys themselves are never shown. A check of a model takes about
-    22 short calls. It shows which parts of requests its server refuses, how it answers, which roles it can play, and
-    what to set.
+    Without an action it shows whether keys are set. Keys themselves are never shown. A check of a model takes about 22
+    short calls. It shows the parts of requests refused by its server, the form of its answers, its possible roles, and
+    recommended settings.
     """
     for name, value in {"SPEC": specs, "--quick": quick or None, "--record": record, "--base-url": base_url}.items():
         opt.check(action == "check" or not value, name, value, "left out without the action check")
@@ -81,7 +81,7 @@ def models(
 
 
 def _seats() -> dict[str, dict[str, str]]:
-    """The model that each seat of each pattern would get with --model each."""
+    """Return the model of each seat of each pattern with --model each."""
     from flowdebate.models.resolve import EACH
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.models import seat_titles

@@ -148,7 +148,7 @@ OwnLabels: TypeAlias = Annotated[
 
 
 def read_labels(given: Sequence[str] | None) -> dict[str, str]:
-    """Labels by name; ConfigurationError for what is none."""
+    """Read labels by name; ConfigurationError for an invalid one."""
     for each in given or ():
         check(each.partition("=")[0] and "=" in each, "--label", each, "NAME=VALUE, such as owner=ann")
     return dict(each.split("=", 1) for each in given or ())
@@ -182,7 +182,7 @@ def check(fits: object, option: str, got: object, allowed: str) -> None:
 
 
 def check_named(option: str, given: str | None, *, resume: bool) -> None:
-    """ConfigurationError for an id that is none, and for --resume without one."""
+    """Raise ConfigurationError for an invalid id, and for --resume without one."""
     check_option(Text, option, given, location=COMMAND)
     if resume and given is None:
         raise misuse("--resume", resume, f"--resume requires {option} ID: the run to continue.")
@@ -192,9 +192,9 @@ def check_named(option: str, given: str | None, *, resume: bool) -> None:
 
 
 def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function whose parameters are `Annotated[kind, Option(...)]`; positional ones are arguments.
+    """Make a command of a function with parameters `Annotated[kind, Option(...)]`; positional ones are arguments.
 
-    `shared` are options of all patterns, which the function takes as parameters of that name, or as `**given`. Values
+    `shared` are options of all patterns, passed to the function as parameters of the same name, or as `**given`. Values
     are checked by their kinds before the function is called; errors and warnings of the library are messages on stderr.
     """
 
@@ -227,7 +227,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
 
 
 def parameter(name: str, kind: object, option: Option, default: object = None, *, argument: bool = False) -> Parameter:
-    """The parameter that typer reads for an option of a kind; a bool without a default can also be switched off."""
+    """Return typer's parameter for an option of a kind; a bool without a default can also be switched off."""
     plain, values = _kind_of(kind)
     if option.repeated:
         plain = list
@@ -252,7 +252,7 @@ def parameter(name: str, kind: object, option: Option, default: object = None, *
 
 
 def with_parameters(function: Callable[..., None], parameters: Iterable[Parameter]) -> Callable[..., None]:
-    """`function` with a signature for typer to read."""
+    """Return `function` with a signature for typer to read."""
     # typer reads both: names and defaults from the signature, types from the annotations
     function.__signature__ = Signature(list(parameters))  # type: ignore[attr-defined]  # what inspect looks at
     function.__annotations__ = {each.name: each.annotation for each in function.__signature__.parameters.values()}  # type: ignore[attr-defined]
@@ -268,7 +268,7 @@ def _flags_of(name: str, option: Option) -> list[str]:
 
 
 def _kind_of(annotation: object) -> tuple[type, tuple[str, ...]]:
-    """What the command line takes for a field, and the words that it may be."""
+    """Return the type of a field on the command line, and its allowed words."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _kind_of(get_args(annotation)[0])
@@ -285,11 +285,11 @@ def _kind_of(annotation: object) -> tuple[type, tuple[str, ...]]:
 
 _MODELS = ("SPEC", "[NAME=]SPEC")
 _NEWEST = 50
-"""Runs that are offered: what somebody types an id of was started lately, and the shell waits for the list."""
+"""Number of runs offered: people type ids of recent runs, and the shell waits for the list."""
 
 
 def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., object] | None:
-    """What typer calls to complete an option with this metavar, or one that must be among `values`."""
+    """Return typer's completer for an option with this metavar, or for one of `values`."""
 
     def complete(ctx: typer.Context) -> list[tuple[str, str]]:  # typer drops what does not begin with what was typed
         offered: Iterable[tuple[str, str]] = ((value, "") for value in values)

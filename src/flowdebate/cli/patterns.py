@@ -74,7 +74,7 @@ def pattern_command(info: PatternInfo) -> Callable[..., None]:
 
 
 def _run_command() -> Callable[..., None]:
-    """Return the function behind `run`, which takes the options that patterns share."""
+    """Return the function behind `run`, with the common options of all patterns."""
 
     def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
         here = {name: given.pop(name) for name in _HERE if name != "file"}
@@ -104,7 +104,7 @@ def _parameters_here(*without: str) -> Iterator[Parameter]:
 
 
 def select_options(info: PatternInfo, given: dict[str, Any]) -> dict[str, Any]:
-    """What was given; ConfigurationError for an option that the pattern does not have."""
+    """Return the options used on the command line; ConfigurationError for an option unknown to the pattern."""
     options = info.load_page().options
     given = {key: value for key, value in given.items() if value is not None and value != []}
     if "max_rounds" in given:
@@ -117,7 +117,7 @@ def select_options(info: PatternInfo, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
-    """The parameter of each option: the pattern's own come first, those that all patterns have last."""
+    """Return the parameter of each option: the pattern's own come first, the common ones last."""
     shared = dict.fromkeys(OutputOptions.model_fields, 1) | dict.fromkeys(PlanOptions.model_fields, 2)
     for name in sorted(options.names(), key=lambda name: shared.get(name, 0)):
         option, kind = option_of(options, name), options.model_fields[name].annotation
@@ -220,7 +220,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
 def _pull_request(
     given: dict[str, Any], number: int | None, since: str | None, *, posts: bool
 ) -> Iterator[PullRequestReview | None]:
-    """Open a pull request, and post a comment if what is inside fails; None without a number."""
+    """Open a pull request, and post a comment if the code inside fails; None without a number."""
     if number is None:
         for option, value in (("--post", posts or None), ("--since", since)):
             if value is not None:
@@ -239,7 +239,7 @@ def _pull_request(
 def _about_pull_request(
     info: PatternInfo, given: dict[str, Any], pull: PullRequestReview | None, *, file: str | None
 ) -> dict[str, Any]:
-    """Return the options, for a pull request if there is one; ends in Exit if that has nothing to read."""
+    """Return the options, for a pull request if there is one; ends in Exit if it has nothing to read."""
     if pull is None:
         return given
     from flowdebate.ui.plan import check_plan_file
@@ -276,7 +276,7 @@ async def _begin(
 
 
 def ask_here() -> Ask | None:
-    """How a human is asked: in the terminal; None where there is none, and it answers later."""
+    """Return the function to ask a human in the terminal; None without a terminal, for a later answer."""
     from flowdebate.blocks.human.terminal import ask_in_terminal
 
     if not sys.stdin.isatty():
@@ -288,7 +288,7 @@ def ask_here() -> Ask | None:
 
 @contextmanager
 def _store_needed() -> Iterator[None]:
-    """Inside, an error of the store says how to go on without it."""
+    """Extend an error of the store inside by advice on how to continue without it."""
     try:
         yield
     except StoreError as error:
@@ -299,10 +299,10 @@ def _store_needed() -> Iterator[None]:
 
 
 def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | None) -> Plan:
-    """`plan` with sides that its model proposes, after they were shown; ends in Abort if the user declines them.
+    """Return `plan` with sides proposed by its model, after showing them; ends in Abort if the user declines them.
 
     In a terminal the user is asked, unless `yes`, and may edit them. For a run with an id the proposal is stored beside
-    it, so that the same command does not pay for it twice.
+    it, and the same command does not pay for it twice.
     """
     from flowdebate.ui.plan import with_sides
 
@@ -337,7 +337,10 @@ def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | 
 
 
 def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
-    """The sides that the user types; those that there are where they do not make a debate, with the reason."""
+    """Return the sides typed by the user.
+
+    If they do not make a debate, the reason is shown, and the current sides are returned.
+    """
     from flowdebate.chassis.roster import Debater, check_roster
 
     tell("Type one side on each line, as NAME = POSITION; an empty line ends.")

@@ -1,4 +1,4 @@
-"""Reviews of pull requests: what an earlier run has read and confirmed, and one comment that each run updates."""
+"""Reviews of pull requests: the parts read and confirmed by an earlier run, and one comment updated by each run."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class State(WireModel):
     """Last commit up to which everything was read; None if something is unread."""
     merge_base: str
     exclude: list[str] = Field(default_factory=new_list)
-    """Globs of the files that were left out."""
+    """Globs of the excluded files."""
     findings: list[FindingDraft] = Field(default_factory=new_list)
 
     def sign(self, key: bytes) -> str:
-        """Write the state as a comment that pages do not show, with its signature."""
+        """Write the state as a hidden comment, with its signature."""
         packed = base64.b64encode(zlib.compress(self.model_dump_json(by_alias=True).encode(), 9)).decode()
         if len(packed) > _MOST_OF_STATE:
             return "<!-- flowdebate-review -->"
@@ -71,7 +71,7 @@ class State(WireModel):
 
     @classmethod
     def read(cls, body: str, key: bytes) -> Self | None:
-        """Read the state at the end of a comment; None for one that this key did not sign."""
+        """Read the state at the end of a comment; None for a state not signed with this key."""
         match = _STATE.search(body)
         if match is None or match["state"] is None:
             return None
@@ -89,9 +89,9 @@ def _signature(packed: str, key: bytes) -> str:
 
 
 def _read_key() -> bytes:
-    """Read the key that signs states: from the environment, or from a file in the data directory of this user.
+    """Read the key for signing states: from the environment, or from a file in the data directory of this user.
 
-    Without a place for the file the key is a new one, so that the next run reads the whole change.
+    Without a place for the file the key is a new one, and the next run reads the whole change.
     """
     if value := os.environ.get(KEY_VARIABLE):
         return value.encode()
@@ -193,7 +193,7 @@ class PullRequestReview:
 
     @property
     def earlier(self) -> list[FindingDraft]:
-        """Findings of earlier runs that are not resolved, with the names of their files as they are now."""
+        """Unresolved findings of earlier runs, with the names of their files as they are now."""
         moved = self.changes.renamed
         files = self.changes.lines
         drafts = []
@@ -279,7 +279,7 @@ class PullRequestReview:
     ) -> bool:
         """Create or update the comment; False if that fails, with the text in the summary of the job.
 
-        Without a new `state` the comment keeps the state that it has.
+        Without a new `state` the comment keeps its current one.
         """
         self._is_over = True
         if not self._posts:
@@ -313,7 +313,7 @@ class PullRequestReview:
         return True
 
     def _create(self, body: str, notes: list[dict[str, JsonValue]]) -> list[dict[str, JsonValue]]:
-        """Create the comment with its notes; return the notes that are still to be posted."""
+        """Create the comment with its notes; return the notes still to be posted."""
         commit = self._changes.head if self._changes is not None else None
         if self._github.create_review(self._number, commit, body, notes):
             return []
@@ -362,7 +362,7 @@ class PullRequestReview:
 
 
 def _standing(draft: FindingDraft, number: int) -> Finding:
-    """Return a finding of an earlier run that nobody was asked about again."""
+    """Return a finding of an earlier run, never examined again."""
     place = Place(**draft.model_dump(include={"file", "line", "end_line", "quote"}))
     fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
     raised = [Raised(agent_name=EARLIER, place=place, **fields)]

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PORT, _MCP_PORT = 8377, 8378
-"""Neighbours, so that both servers can run at once."""
+"""Default ports: two neighbours, to let both servers run at once."""
 _HIGHEST_PORT = 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that are compared with
 _ENTRANCE = 60
-"""Seconds for which the file of `--open` is there: enough for a browser that has to start first."""
+"""Lifetime of the file of `--open` in seconds: enough even if the browser has to start first."""
 
 _App: TypeAlias = Annotated[
     Text | None,
@@ -149,7 +149,7 @@ def serve(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Serve runs over HTTP: begin, follow, answer and read them from programs or a browser.
 
-    The address, with the token that it needs, is printed once. Limits are upper bounds of every run.
+    The address, with its token, is printed once. Limits are upper bounds of every run.
     """
     given |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
     given |= {"keep_days": keep_days}
@@ -215,7 +215,7 @@ def serve(  # noqa: PLR0913 - the options of the command
 
 
 def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
-    """A setting of the environment; ConfigurationError for one that is none."""
+    """Read a setting of the environment; ConfigurationError for an invalid one."""
     text = os.environ.get(name, "").strip()
     try:
         return kind(text) if text else default
@@ -224,9 +224,10 @@ def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
 
 
 def write_entrance(url: str, folder: Path | None) -> Path:
-    """Write a file that leads a browser to `url`, for its owner alone: arguments of programs are seen by all users.
+    """Write a file to lead a browser to `url`, readable by its owner alone.
 
-    A folder that is hidden, or that of temporary files, cannot be read by browsers that run as snaps.
+    Arguments of programs are seen by all users. Browsers running as snaps cannot read hidden folders, nor the folder of
+    temporary files.
     """
     handle, name = tempfile.mkstemp(prefix="flowdebate-", suffix=".html", dir=folder)
     with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -255,7 +256,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Serve debates to an MCP host: start, wait for, read and judge them, or take part.
 
-    Over stdio, as hosts start it, stdout belongs to the protocol; warnings go to stderr. Limits are those of each run.
+    Over stdio, as hosts start it, stdout belongs to the protocol; warnings go to stderr. Limits hold for each run.
     """
     given |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
     check_library("flowdebate mcp", "mcp", library="the MCP SDK", extra="mcp")
@@ -301,7 +302,10 @@ def _check_token(token_file: str | None, *, new: bool) -> None:
 
 @contextmanager
 def _stdout_protected() -> Iterator[None]:
-    """Inside, stdout is stderr, also for libraries in C: one line that an application prints breaks the protocol."""
+    """Redirect stdout to stderr inside, also for libraries in C.
+
+    Any line printed by an application breaks the protocol.
+    """
     sys.stdout.flush()
     wire = os.dup(1)
     os.dup2(2, 1)
@@ -314,7 +318,7 @@ def _stdout_protected() -> Iterator[None]:
 
 
 def _check_app(app: str | None, given: Mapping[str, Any]) -> None:
-    """ConfigurationError where options are given that a service of the application has by itself."""
+    """Raise ConfigurationError for options already set in a service of the application."""
     left = [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, [])]
     if app is not None and left:
         raise misuse(left[0], given, f"{', '.join(left)} cannot be combined with --app: the Service has its own.")
@@ -323,7 +327,7 @@ def _check_app(app: str | None, given: Mapping[str, Any]) -> None:
 def _make_service(
     app: str | None, store: str | None, given: Mapping[str, Any], allow_models: list[str] | None, *, recover: bool
 ) -> Service:
-    """The Service that `app` names, or one of the options; ConfigurationError for a name that is none."""
+    """Return the Service named by `app`, or a service with the options; ConfigurationError for an invalid name."""
     from flowdebate.runs.limits import Limits
     from flowdebate.service.service import Service
     from flowdebate.ui.models import prices_of
@@ -360,12 +364,12 @@ def _make_service(
 
 
 _SHORTEST = 16
-"""As in `create_app`, but checked here, where the message can name the file."""
+"""Minimum length as in `create_app`, but checked here, where the message can name the file."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_token(path: str) -> str:
-    """The token in a file; BadFile for what is none."""
+    """Read the token in a file; BadFile for an invalid one."""
     token = read_text(path, megabytes=1).strip()
     if len(token) < _SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
         raise BadFile(path, f"must hold one token of at least {_SHORTEST} ASCII letters, digits or signs")
@@ -373,7 +377,7 @@ def read_token(path: str) -> str:
 
 
 def kept_token(*, new: bool = False, needed: bool = False) -> str:
-    """The token of this user's servers, made by the first of them; `new` replaces it.
+    """Return the token of this user's servers, made by the first of them; `new` replaces it.
 
     BadFile where others may have read or written it. Where it cannot be kept, a message says so, and the token is good
     for this start alone; BadFile if it is `needed` by another command than the server.
@@ -403,7 +407,7 @@ def kept_token(*, new: bool = False, needed: bool = False) -> str:
 
 
 def _write(path: Path, *, replace: bool) -> None:
-    """Write a token, whole or not at all; of two servers that start at once, the first one's stands."""
+    """Write a token, whole or not at all; of two servers starting at once, the first one's stands."""
     handle, name = tempfile.mkstemp(prefix=".token-", dir=path.parent)  # with the mode 0600
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -440,10 +444,10 @@ def queue(  # noqa: PLR0913 - the options of the command
     retry_dead_letter: Annotated[bool, Option(help="resume: also runs that were given up.")] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Show the queue of your workers, submit a run, or resume or cancel those that match.
+    """Show the queue of your workers, submit a run, or resume or cancel matching runs.
 
-    With resume or cancel, 200 runs at a time: without --status those that stopped early, or those that go on.
-    With submit, --pattern and --label are those of the run.
+    Resume and cancel take 200 runs at a time. Without --status they select runs stopped early, or runs in progress.
+    With submit, --pattern and --label apply to the new run.
     """
     filters: dict[str, Any] = {"status": status, "pattern": pattern, "text": text, "labels": opt.read_labels(label)}
     if action == "show" and (any(filters.values()) or retry_dead_letter):

@@ -1,4 +1,4 @@
-"""`flowdebate eval study` and `flowdebate compare`: which of several designs, systems or texts is better."""
+"""`flowdebate eval study` and `flowdebate compare`: find the best of several designs, systems or texts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FLAGS = {"judges": "--model", "sides": "--side", "criteria": "--criterion", "texts": "FILE"}
-"""Those that are not called as the options of `compare_all`."""
+"""Flags with other names than the options of `compare_all`."""
 
 
 @opt.command("base_url")
@@ -74,7 +74,7 @@ def compare(  # noqa: PLR0913 - the options of the command
     ] = "text",
     base_url: str | None = None,
 ) -> None:
-    """Compare texts that answer a question: judges read them blind, in all orders.
+    """Compare texts answering a question: judges read them blind, in all orders.
 
     With one file of rows, each has a question and a text of each system. The same command again goes on where it was
     interrupted, and pays for nothing twice.
@@ -159,7 +159,7 @@ def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterato
 
 
 def _read_files(files: Sequence[str]) -> dict[str, str]:
-    """The texts by the names of their files, without what is the same in all where that tells them apart."""
+    """Return the texts by file name, without the common parts of the names if the rest tells them apart."""
     stems = [Path(file).stem for file in files]
     names = stems if len(set(stems)) == len(files) else files
     opt.check(len(set(names)) == len(files) > 1, "FILE", files, "different files, two or more; or one of rows")
@@ -170,14 +170,14 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
 
 
 _OF_ROWS = ("question", "debaters", "pattern", "seed")
-"""Options that no design has: the rows, or the study itself, say them."""
+"""Options excluded from designs: the rows, or the study itself, set them."""
 _LIMITS = ("max_calls", "max_tokens", "max_seconds", "max_cost", "price")
-"""Options that the debates of all designs share."""
+"""Options common to the debates of all designs."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class StudyFile(BaseModel):
-    """What a study's file says; questions are a path from its folder."""
+    """Contents of a study's file; questions are a path from its folder."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
@@ -240,8 +240,8 @@ def study(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Compare designs of a debate with baselines and with each other, on questions with known answers.
 
-    Asks what has no answer yet, however it was interrupted, and reports. `register STUDY` writes down beforehand what
-    is asked and compared; `report STUDY` asks nothing. --max-calls and --max-tokens hold for each debate.
+    Asks all unanswered questions, also after an interruption, and reports. `register STUDY` records the questions and
+    comparisons beforehand; `report STUDY` asks nothing. --max-calls and --max-tokens hold for each debate.
     """
     doing = action if action in ("register", "report") else "ask"
     path = file if doing != "ask" else action
@@ -306,7 +306,7 @@ def study(  # noqa: PLR0913 - the options of the command
 
 
 def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
-    """The study of a file, the plan of its first design, which has the models and limits, and its questions' file.
+    """Return the study of a file, the plan of its first design (with models and limits), and its questions' file.
 
     BadFile, with the key, or the question and its column.
     """
@@ -378,7 +378,7 @@ def _check_designs(said: StudyFile, path: str) -> None:
 
 @contextmanager
 def _in_files(path: str, questions: str) -> Iterator[None]:
-    """Let errors of a study name its file, and those of a row the file of the questions."""
+    """Let errors of a study name its file, and errors of a row the file of the questions."""
     try:
         yield
     except RunChanged as error:

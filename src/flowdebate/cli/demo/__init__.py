@@ -35,9 +35,9 @@ TOLD = (
     "in 200 seconds on two cores that were busy with other work; nothing was edited, and only the waits are shorter."
 )
 _WORDS = 4.0
-"""Words that a reader takes in a second."""
+"""Number of words read per second."""
 _AT_ONCE = 1_000.0
-"""Speed without waits, for output that nobody watches."""
+"""Speed without waits, for unattended output."""
 
 
 @opt.command()
@@ -67,7 +67,7 @@ def play_review(*, page: bool) -> NoReturn:
 
 
 def play(plan: Plan, about: str, *, page: bool) -> NoReturn:
-    """Run a plan with recorded models, and say what it is `about`; ends the command."""
+    """Run a plan with recorded models, print the text `about` it, and end the command."""
     with report_problems():
         if page:
             check_library("--page", "fastapi", library="FastAPI", extra="server")
@@ -76,14 +76,14 @@ def play(plan: Plan, about: str, *, page: bool) -> NoReturn:
         show = Show(as_json=False, quiet=False, head=[about])
 
         async def unstored(_: Service | None) -> None:
-            """It is in no store: nothing is to be resumed."""
+            """Do nothing: the run is in no store, and cannot be resumed."""
 
         code = asyncio.run(execute(plan, None, unstored, show, None))
     raise typer.Exit(code)
 
 
 def recorded_plan(speed: float) -> Plan:
-    """The plan of the recorded debate, whose model plays the recording."""
+    """Return the plan of the recorded debate, with a model playing the recording."""
     from flowdebate.models.recording import PlayedModel
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan
@@ -94,7 +94,7 @@ def recorded_plan(speed: float) -> Plan:
 
 
 async def _serve(plan: Plan, about: str) -> None:
-    """Play it on the page of a server that has nothing else, until it is interrupted."""
+    """Play the recording on the page of an otherwise empty server, until it is interrupted."""
     from flowdebate.server import create_app
     from flowdebate.server.app import serve
     from flowdebate.service.service import Service

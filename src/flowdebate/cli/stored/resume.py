@@ -53,7 +53,7 @@ def resume(  # noqa: PLR0913 - the options of the command
     quiet: opt.Quiet = False,
     **given: object,
 ) -> None:
-    """Resume a run that was interrupted, crashed, failed or reached a limit.
+    """Resume a run after an interruption, a crash, a failure or a limit.
 
     No recorded call is paid for twice. The run is shown from its beginning, and its limits count for the whole run.
     """
@@ -79,7 +79,7 @@ def resume(  # noqa: PLR0913 - the options of the command
 
 
 class _Recovery(TypedDict, total=False):
-    """Options of `Service.resume()` about a run that was left behind."""
+    """Options of `Service.resume()` about an abandoned run."""
 
     on_uncertain: OnUncertain
     allow_changes: bool
@@ -97,7 +97,7 @@ def _resume(
     quiet: bool = False,
     **options: Unpack[_Recovery],
 ) -> NoReturn:
-    """Resume a run (None: the last one) with what is `given` over its plan; ends in Exit."""
+    """Resume a run (None: the last one) with the options in `given` over its plan; ends in Exit."""
     from flowdebate.service.runs import find_run, last_resumable, opened
     from flowdebate.ui.models import models_line
     from flowdebate.ui.plan import plan_of
@@ -118,12 +118,12 @@ def _resume(
 
 
 def _environment(stored: StoredRun) -> str | None:
-    """The model of the environment that a stored run was started in."""
+    """Return the model of the environment in which a stored run was started."""
     return stored.header.model if isinstance(stored.header.model, str) else None
 
 
 def _confirm(run: StoredRun, given: Mapping[str, Any]) -> bool:
-    """Whether the user, asked in the terminal, trusts the addresses and paths of an imported plan."""
+    """Ask in the terminal whether the user trusts the addresses and paths of an imported plan."""
     from flowdebate.ui.plan import reached_by
 
     reached = reached_by(run, given)
@@ -160,7 +160,7 @@ def answer(
     store: opt.StoreName = None,
     markdown: opt.Markdown = None,
 ) -> None:
-    """Answer what a run asks a human, and resume it. Only the first answer to a request counts."""
+    """Answer a run's questions to a human, and resume it. Only the first answer to a request counts."""
     from flowdebate.service.runs import find_run, opened, short_id
 
     if text is not None and data is not None:
@@ -182,7 +182,7 @@ def answer(
 
 
 async def _answer(store: Store, stored: StoredRun, given: str | None, place: str | None) -> Sequence[HumanRequest]:
-    """Record the given answer, or ask for all; returns the requests that are still open."""
+    """Record the given answer, or ask for all; returns the open requests."""
     from flowdebate.blocks.human.answers import check_submission, open_requests, submit_answer
     from flowdebate.blocks.human.terminal import ask_in_terminal
     from flowdebate.service.runs import requests_in
@@ -208,7 +208,7 @@ async def _answer(store: Store, stored: StoredRun, given: str | None, place: str
 # fork
 
 _MEGABYTES = 4
-"""Of a file with an answer: more than the limit of any answer."""
+"""Maximum megabytes of a file with an answer: more than the limit of any answer."""
 
 
 @opt.command("base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price")
@@ -267,7 +267,7 @@ def fork(  # noqa: PLR0913 - the options of the command
     """Run a stored run again as a new run, with changes: models are asked only for what differs.
 
     PLACE is the place of an answer as `flowdebate show RUN` prints it, or the ends of its parts, if they name one
-    answer: judge, round[2]/ann. The run that is forked stays as it is.
+    answer: judge, round[2]/ann. The original run stays as it is.
     """
     from flowdebate.service.runs import chosen_run, opened, short_id
     from flowdebate.ui.models import models_line
@@ -318,7 +318,7 @@ def fork(  # noqa: PLR0913 - the options of the command
 
 
 def _read_setting(given: str) -> tuple[str, Any]:
-    """An option as `--set` names it, with its value as in a TOML file, or as text; None for an empty one.
+    """Parse an option named by `--set`, with its value as in a TOML file, or as text; None for an empty one.
 
     >>> _read_setting("max_rounds=3"), _read_setting("schedule=swap"), _read_setting("terminate_when=")
     (('max_rounds', 3), ('schedule', 'swap'), ('terminate_when', None))
@@ -340,7 +340,7 @@ def _read_setting(given: str) -> tuple[str, Any]:
 def _find_changes(
     places: Sequence[str], at: str | None, say: str | None, edit: Sequence[str]
 ) -> tuple[str | None, dict[str, str]]:
-    """The place to ask anew from, and the edited answers by their places."""
+    """Return the path to ask anew from, and the edited answers by their paths."""
     from flowdebate.ui.files import read_text
 
     found = None if at is None else _find_place(at, places, option="--at")
@@ -356,7 +356,7 @@ def _find_changes(
 
 
 def _find_place(given: str, places: Sequence[str], *, option: str) -> str:
-    """The place that `given` names, in full or shortened; ConfigurationError for none, or for several."""
+    """Find the path named by `given`, in full or shortened; ConfigurationError for none, or for several."""
     if given in places:
         return given
     found = [place for place in places if _is_short_for(given, place)]
@@ -371,11 +371,11 @@ def _find_place(given: str, places: Sequence[str], *, option: str) -> str:
 
 
 _NAMED = 8
-"""Places that a message lists: those of a round of a usual debate."""
+"""Maximum paths listed in a message: enough for a round of a usual debate."""
 
 
 def _is_short_for(given: str, place: str) -> bool:
-    """Whether the parts of `given` are ends of parts of `place`, in order, and the last one of its last part.
+    """Check whether the parts of `given` are ends of parts of `place`, in order, with the last at the end of `place`.
 
     >>> place = "rent/round[2]/rent-turn-ann/rent-debater-ann"
     >>> [_is_short_for(given, place) for given in ("ann", "round[2]/ann", "debater-ann", "round[1]/ann", "round[2]")]
@@ -393,7 +393,7 @@ def _is_short_for(given: str, place: str) -> bool:
 
 
 def _count_reused(answers: Sequence[StepRow], at: str | None, edits: Mapping[str, str]) -> str:
-    """How many answers a fork reuses, in words."""
+    """Return the number of answers reused by a fork, in words."""
     if at is not None:
         end = next(step.seq or 0 for step in answers if step.key == at)
         answers = [step for step in answers if (step.seq or 0) < end]

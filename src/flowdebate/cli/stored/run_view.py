@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _ORIGINS: dict[str | None, str] = {"reused": "taken from the parent run", "edited": "edited"}
-"""Where a fork has an answer from, if it was not asked for."""
+"""Origin of a fork's answer, if it was not asked for."""
 
 
 def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, following: str | None = None) -> None:
@@ -55,7 +55,7 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
 
 
 def run_data(run: StoredRun, *, whole: bool = False) -> dict[str, Any]:
-    """`run` as JSON data; `whole` adds its input, options and outcome."""
+    """Convert `run` to JSON data; `whole` adds its input, options and outcome."""
     header = run.header
     data: dict[str, Any] = {
         "runId": header.run_id,
@@ -83,7 +83,7 @@ def run_data(run: StoredRun, *, whole: bool = False) -> dict[str, Any]:
 
 
 def step_data(step: StepRow) -> dict[str, Any]:
-    """A step as JSON data."""
+    """Convert a step to JSON data."""
     state = StepState.of(step).model_dump(by_alias=True, exclude={"origin"})
     at = None if step.at is None else moment(step.at).isoformat()
     return {**state, "at": at, "failures": list(step.failures)}
@@ -118,7 +118,7 @@ def show_head(run: StoredRun, page: Page) -> None:
 
 
 def show_step(step: StepRow, page: Page) -> None:
-    """Write a step: its place, who answered, and the answer."""
+    """Write a step: its path, the answering block, and the answer."""
     state, body = StepState.of(step), call_body(step)
     page.line()
     page.line(in_line(step.key), style="bold cyan")
@@ -169,7 +169,7 @@ def show_outcome(run: StoredRun, page: Page) -> None:
 
 
 def document_of(run: StoredRun, steps: Sequence[StepRow]) -> Document:
-    """The document of a stored run, as its command would save it; BadFile if it has none."""
+    """Return the document of a stored run, in the form saved by its command; BadFile if it has none."""
     return asyncio.run(document_of_run(run, steps))
 
 

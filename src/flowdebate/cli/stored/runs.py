@@ -81,7 +81,7 @@ def runs(  # noqa: PLR0913 - the options of the command
 async def _rows(
     store: Store, filters: dict[str, Any], limit: int, before: str | None, *, fold: bool
 ) -> list[list[StoredRun]]:
-    """The runs that follow the run `before`, in at most `limit` rows; `fold` gives each batch one row."""
+    """Return the runs following the run `before`, in at most `limit` rows; `fold` gives each batch one row."""
     from flowdebate.runs.batch import BATCH_LABEL
     from flowdebate.service.runs import each_run, find_run
 
@@ -106,9 +106,9 @@ async def _rows(
 async def _batch_row(
     store: Store, filters: dict[str, Any], first: StoredRun, after: tuple[float, str] | None
 ) -> list[StoredRun]:
-    """The runs of a batch, which is listed where its newest one is; none if that is on an earlier page.
+    """Return the runs of a batch, listed at its newest run; none if the newest run is on an earlier page.
 
-    `first` is the newest run of the batch that follows the position `after`.
+    `first` is the newest run of the batch following the position `after`.
     """
     from flowdebate.service.runs import list_runs
     from flowdebate.store.base import list_order
@@ -199,7 +199,7 @@ def delete(
 async def _select(
     store: Store, names: Sequence[str], older_than: float | None, filters: dict[str, Any]
 ) -> Sequence[StoredRun]:
-    """The runs to delete: those named, of which none may be in progress, or those that match."""
+    """Return the runs to delete: the named runs, none of them in progress, or the matching ones."""
     from flowdebate.service.runs import each_run, find_run
 
     if not names:
@@ -215,7 +215,7 @@ async def _select(
 
 
 def _list(rows: Sequence[Sequence[StoredRun]], *, as_json: bool = False, following: str | None = None) -> None:
-    """Write the rows; `following` is the command that lists what comes after them."""
+    """Write the rows; `following` is the command to list the next ones."""
     from flowdebate.cli.stored.run_view import run_data, show_table
 
     if as_json:
@@ -341,7 +341,7 @@ def import_(
     *,
     store: opt.StoreName = None,
 ) -> None:
-    """Import runs from a file that export wrote. Runs that the store already has stay as they are."""
+    """Import runs from an exported file. Existing runs of the store stay as they are."""
     from flowdebate.service.runs import opened
     from flowdebate.store.export import import_runs, read_export
 
@@ -454,7 +454,7 @@ def share(  # noqa: PLR0913 - the options of the command
     ] = None,
     store: opt.StoreName = None,
 ) -> None:
-    """Make a public, read-only link of a stored run, which `flowdebate serve` shows to anybody who has it."""
+    """Make a public, read-only link of a stored run. `flowdebate serve` shows the run to anybody with the link."""
     check_library("flowdebate runs share", "fastapi", library="FastAPI", extra="server")
     from flowdebate.evaluation.readers import end_shares, make_share, shares_of
     from flowdebate.server.guard import Link, Links

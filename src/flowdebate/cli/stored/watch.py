@@ -1,4 +1,4 @@
-"""`flowdebate runs watch`: follow a run that another process executes, or show one that is over."""
+"""`flowdebate runs watch`: follow a run of another process, or show a finished one."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def watch(
     markdown: opt.Markdown = None,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Watch a run that another process executes, or one that is over. Ctrl-C ends the view, not the run.
+    """Watch a run of another process, or a finished one. Ctrl-C ends the view, not the run.
 
-    The page is that of the run's own command; contributions are shown once they are complete.
+    The page is the same as for the run's own command; contributions are shown once they are complete.
     """
     from flowdebate.service.runs import chosen_run, opened
 
@@ -90,7 +90,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
 
 
 def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
-    """The plan of a stored run; or None, and why there is none."""
+    """Return the plan of a stored run; or None, and the reason."""
     from flowdebate.ui.plan import pattern_of_run, plan_of
 
     if pattern_of_run(stored) is None:
@@ -102,7 +102,7 @@ def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
 
 
 def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 - of this module
-    """The page of the run's own command, with the run and its status in the first line."""
+    """Return the page of the run's own command, with the run and its status in the first line."""
     from flowdebate.cli.terminal.page import LivePage
     from flowdebate.service.runs import ago, moment, short_id, state_of
     from flowdebate.ui.models import models_line
@@ -138,7 +138,7 @@ class _Lines(View):
         write_json(seen_json(json.dumps(data, ensure_ascii=False)))  # one line, where `as_json` is indented
 
     def end(self, stored: StoredRun) -> None:
-        """Write the status of a run that was shown by its steps."""
+        """Write the status of a run shown by its steps."""
         from flowdebate.service.runs import state_of
 
         self.write({"kind": "status", "status": state_of(stored), "error": (stored.outcome or {}).get("error")})
@@ -148,7 +148,7 @@ class _Lines(View):
 
 
 async def _follow_steps(place: Place, run_id: str) -> AsyncGenerator[Update, None]:
-    """The finished steps of a run, each as an update, until it is over or suspended."""
+    """Yield the finished steps of a run, each as an update, until it is over or suspended."""
     from flowdebate.service.channel import Update
     from flowdebate.service.runs import state_of
 
@@ -185,7 +185,7 @@ class _Steps(View):
                 show_step(update.event, self._page)
 
     def end(self, stored: StoredRun) -> None:
-        """Show what the run came to."""
+        """Show the outcome of the run."""
         from flowdebate.cli.stored.run_view import show_outcome
 
         show_outcome(stored, self._page)

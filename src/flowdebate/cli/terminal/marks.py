@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 _PARTS = re.compile(r"(?P<mark>(?m:^)#{1,6} |\*{1,2}|`+)|\n|[^*`\n]+")
 _OPEN = re.compile(r"(?:(?m:^)#{1,6} ?|[*`]+)\Z")
-"""At the end of a piece: what may go on."""
+"""Pattern of an unfinished mark at the end of a piece."""
 _STYLES = {"**": "bold", "*": "italic", "#": "bold", "`": "cyan"}
 _TABLE = re.compile(r"(?m:^)\|[^\n]*\n\|[ :|-]*-[ :|-]*(?:\n\|[^\n]*)*(?=\n|\Z)")
 """A row, the line below a head, and more rows."""
@@ -33,7 +33,7 @@ class Marks:
         self._fenced = False
 
     def feed(self, piece: str, *, last: bool = False) -> Iterator[tuple[str, str]]:
-        """The parts of the text so far that can be shown; all of them with the `last` piece."""
+        """Return the parts of the text ready to be shown; all of them with the `last` piece."""
         text = self._held + piece
         begins = self._before == "\n"
         line = 0 if begins else text.find("\n") + 1 or len(text)  # the first line that is here whole
@@ -67,7 +67,7 @@ class Marks:
             self._before = part[-1]
 
     def _turns(self, mark: str, after: str, *, first: bool) -> bool:
-        """Whether a mark begins or ends a style here, or a block of code."""
+        """Check whether a mark begins or ends a style here, or a block of code."""
         if mark.startswith("```"):
             self._fenced = not self._fenced
             return True
@@ -82,7 +82,7 @@ class Marks:
         return True
 
     def _set(self, table: str) -> Iterator[tuple[str, str]]:
-        """A table in columns, its head in bold over a line; as it is where it is too wide."""
+        """Lay out a table in columns, with its head in bold over a line; unchanged if it is too wide."""
         from rich.cells import cell_len
 
         head, below, *rows = map(_cells, table.split("\n"))

@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _SHORT = 300
-"""Characters of a short fact that are shown: three lines of a wide terminal."""
+"""Maximum characters shown of a short fact: three lines of a wide terminal."""
 _STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
 _RESET = "starting over: turns that came at the same time are now in a different order"
 
 
 class Page:
-    """Writes the parts of a debate to `stream`, in the order in which it is called.
+    """Writer of the parts of a debate to `stream`, in the order of the calls.
 
-    No escape code is written where `stream` is no terminal, and none in a terminal under NO_COLOR. What others wrote
-    is indented (or in a frame), so that it cannot pass for the page's own words.
+    No escape code is written where `stream` is no terminal, and none in a terminal under NO_COLOR. Text from outside is
+    indented (or in a frame), and cannot pass for the page's own words.
     """
 
     def __init__(self, stream: TextIO, speakers: Sequence[Speaker], *, environ: Mapping[str, str] = os.environ) -> None:
@@ -74,7 +74,7 @@ class Page:
                 self.line(in_line(speaker.name), style=self.colour(speaker.name), indent="  ")
 
     def colour(self, name: str) -> str:
-        """The style of a speaker's name."""
+        """Return the style of a speaker's name."""
         return f"bold {self._colours.get(name, 'white')}"
 
     def show(self, section: LiveSection | ReportSection) -> None:  # noqa: C901, PLR0912 - one case for each kind
@@ -140,7 +140,7 @@ class Page:
             self.line(title)
 
     def speaker(self, name: str, about: str) -> None:
-        """The next speaker, with its stance or role where the head of the page does not have it."""
+        """Announce the next speaker, with its stance or role if the head of the page does not have it."""
         self.line()
         if about:
             self.labelled(name, about, self.colour(name), indent="")
@@ -148,7 +148,7 @@ class Page:
             self.line(f"{in_line(name).lstrip(' ')}:", style=self.colour(name))
 
     def text(self, piece: str) -> None:
-        """A piece of a contribution or of the output."""
+        """Write a piece of a contribution or of the output."""
         if self._flow is None:
             self._flow = TextFlow(self.screen.write, indent="  ", width=self._wrap())
             self._marks = None if self.screen.console.color_system is None else Marks(self.screen.width - 2)
@@ -157,7 +157,7 @@ class Page:
         self.screen.flush()
 
     def end_text(self) -> None:
-        """End the text that `text` started, if any."""
+        """End the text started by `text`, if any."""
         if self._flow is not None:
             for part, style in [] if self._marks is None else self._marks.feed("", last=True):
                 self._flow.feed(part, style)
@@ -166,11 +166,11 @@ class Page:
             self.screen.flush()
 
     def remark(self, text: str) -> None:
-        """A remark of the page itself, in brackets."""
+        """Write a remark of the page itself, in brackets."""
         self.line(f"({in_line(text)})", style="dim", indent="  ")
 
     def card(self, title: str, facts: Sequence[Fact]) -> None:
-        """A result in a frame; a fact with the title's name needs no label there, and long ones are set apart."""
+        """Write a result in a frame; a fact with the title's name needs no label there, and long ones are set apart."""
         self.line()
         if not self.screen.is_terminal:
             self.line(title)
@@ -203,7 +203,7 @@ class Page:
         self.line("Summary", style="bold")
 
     def ending(self, document: Document, *, hint: str = "") -> None:
-        """The ending, unless complete; notes and totals; the run, its seed, and a `hint`."""
+        """Write the ending, unless complete; notes and totals; the run, its seed, and a `hint`."""
         self.end_text()
         ending = STATUSES[document.status].ending
         if ending:
@@ -225,7 +225,7 @@ class Page:
             self.fork(document.fork)
 
     def fork(self, fork: Fork) -> None:
-        """What a fork has from its parent."""
+        """Write the parts of a fork taken from its parent."""
         self._facts([f"Fork of {in_line(short_id(fork.parent))}: {fork.counts}"])
 
     def _facts(self, facts: Sequence[str]) -> None:
@@ -250,7 +250,7 @@ class Page:
             self.show(section)
 
     def columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table; in a terminal its last column is cut to the width."""
+        """Write a table; in a terminal its last column is cut to the width."""
         from rich.cells import cell_len
         from rich.text import Text
 
@@ -266,12 +266,12 @@ class Page:
     # How it is written
 
     def labelled(self, label: str, text: str, style: str, *, indent: str = "  ") -> None:
-        """`text` behind a label; its further lines are indented deeper than the label."""
+        """Write `text` behind a label; its further lines are indented deeper than the label."""
         behind = " " + text.lstrip(" \t\n")
         self._set([(f"{in_line(label)}:", style), (behind, "")], indent=f"{indent}  ", first=indent)
 
     def line(self, text: str = "", *, style: str = "", indent: str = "") -> None:
-        """A line of the page's own words, or as many as it takes."""
+        """Write a line of the page's own words, or as many as it takes."""
         indent += " " * (len(text) - len(text.lstrip(" ")))
         self._set([(text, style)], indent=indent, first=indent)
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Exit codes of all commands, beside those of signals."""
+    """Exit codes of all commands, besides the exit codes of signals."""
 
     FAILED = 1
     MISUSED = 2
@@ -52,7 +52,7 @@ class ExitCode(IntEnum):
 
 
 def exit_code_of_signal(number: int) -> int:
-    """The exit code of a process that the signal `number` ended, as shells show it."""
+    """Return the exit code of a process ended by the signal `number`, as shells show it."""
     return 128 + number
 
 
@@ -71,7 +71,7 @@ def prepare_streams() -> None:
 
 
 def log_to(target: str) -> Callable[[], None]:
-    """Append log records as lines of JSON to the file `target`, or to stderr for "-"; gives the function that stops it.
+    """Append log records as lines of JSON to the file `target`, or to stderr for "-"; return the function to stop it.
 
     BadFile if the file is not writable.
     """
@@ -117,7 +117,7 @@ def tell(message: str) -> None:
 
 @contextmanager
 def report_warnings() -> Iterator[None]:
-    """Inside, warnings of the library are lines on stderr."""
+    """Show warnings of the library inside as lines on stderr."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         tell(f"Warning: {message}")
@@ -129,7 +129,7 @@ def report_warnings() -> Iterator[None]:
 
 
 def leave_stdout() -> None:
-    """Drop what stdout still buffers, so that the interpreter does not fail on it at exit."""
+    """Drop the buffered rest of stdout, or the interpreter would fail on it at exit."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -137,7 +137,7 @@ def leave_stdout() -> None:
 
 
 def check_target(path: Path | None) -> None:
-    """BadFile if there is a `path` that is not writable; checked before a model is called."""
+    """Raise BadFile for an unwritable `path`, before a model is called."""
     if path is None:
         return
     from flowdebate.ui.files import reason_of
@@ -157,9 +157,9 @@ def check_target(path: Path | None) -> None:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Put `content` at `path`, which only its owner may read if it is new; WriteFailed if it cannot be.
+    """Write `content` to `path`, readable only by its owner if it is new; WriteFailed if this fails.
 
-    Readers see what was there before, or all of it.
+    Readers see the previous content, or all of the new one.
     """
     from flowdebate.ui.files import reason_of
 
@@ -183,7 +183,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 class _Lines(logging.Handler):
-    """Log records as lines on stderr, without tracebacks; not those of runs, which pages show."""
+    """Log records as lines on stderr, without tracebacks; except for records of runs, since pages show them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.name != "flowdebate.runs" and bool(super().filter(record))
@@ -219,7 +219,7 @@ class _Terminated(SystemExit):
 class Interrupts:
     """While it is entered, the first SIGINT or SIGTERM calls `stop`, and leaves the next one to the system.
 
-    That next one then ends the process even where Python is busy. Signals that the caller had ignored stay ignored
+    A second signal then ends the process even where Python is busy. Signals ignored by the caller stay ignored
     (`nohup`, background jobs); outside the main thread nothing is changed.
     """
 
@@ -238,7 +238,7 @@ class Interrupts:
         return self
 
     def then(self, stop: Callable[[], object]) -> None:
-        """From now on call `stop`; at once if a signal was received."""
+        """Call `stop` from now on; at once if a signal was received."""
         self._stop = stop
         if self.received is not None:
             stop()
@@ -256,20 +256,21 @@ class Interrupts:
 
 
 _SIGINT, _SIGPIPE = 2, 13
-"""By number: systems without this signal lack its name."""
+"""Numbers of signals, since systems without a signal lack its name."""
 _CHANGED_LINES = 6
-"""A prompt that changed can differ in hundreds of lines; these say which option it was, and fit a small terminal."""
+"""Maximum lines of a changed prompt: it can differ in hundreds, and these identify the option and fit a small
+terminal."""
 
 
 def open_page(speakers: Sequence[Speaker] = ()) -> Page:
-    """The page on stdout."""
+    """Open the page on stdout."""
     from flowdebate.cli.terminal.page import Page
 
     return Page(sys.stdout, speakers)
 
 
 def write_json(value: object) -> None:
-    """Write JSON on stdout: data, or text that is JSON already."""
+    """Write JSON on stdout: data, or existing JSON text."""
     from flowdebate.ui.text import as_json
 
     text = value if isinstance(value, str) else as_json(value)
@@ -290,7 +291,7 @@ def write_report(document: Document, path: Path | None) -> None:
 
 @contextmanager
 def report_problems() -> Iterator[None]:
-    """Inside, an error of the library is one message on stderr; a reader who leaves is none. Both end in Exit."""
+    """Turn an error of the library inside into one message on stderr, and a closed pipe into none. Both end in Exit."""
     try:
         yield
     except (KeyboardInterrupt, typer.Abort):
@@ -307,7 +308,7 @@ def report_problems() -> Iterator[None]:
 
 
 def exit_code_of(error: FlowDebateError) -> int:
-    """The exit code of a command that failed with `error`."""
+    """Return the exit code of a command failing with `error`."""
     if isinstance(error, BadFile) and error.no_changes is not None:
         return ExitCode.NO_CHANGES if error.no_changes == "none" else ExitCode.NO_RESULT
     misuse = (BadFile, ConfigurationError, RunChanged, RunNotFound)
@@ -315,7 +316,7 @@ def exit_code_of(error: FlowDebateError) -> int:
 
 
 def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each kind
-    """`error` as one paragraph, in terms of options, with what to type."""
+    """Render `error` as one paragraph, in terms of options, with advice on the input."""
     from flowdebate.ui.options import COMMAND
 
     match error:

@@ -1,4 +1,4 @@
-"""Text of a page as it comes, wrapped, and in a terminal, below it, a line that says who is at work."""
+"""Text of a page as it arrives, wrapped, and in a terminal, below it, a line about the current work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 WIDEST = 100
-"""Columns beyond which lines are hard to read."""
+"""Maximum columns of readable lines."""
 _TICK = 0.1
 """Seconds between two frames of the live line: the spinner turns, and a terminal is not kept busy."""
 _MINUTE = 60
@@ -69,12 +69,12 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody looks at it."""
+        """True if the output goes to a terminal."""
         return self.console.is_terminal
 
     @property
     def is_utf8(self) -> bool:
-        """Whether every character can be written."""
+        """True if every character can be written."""
         return self.console.encoding.startswith("utf")
 
     @property
@@ -84,7 +84,7 @@ class Screen:
     # Text
 
     def write(self, text: str, style: str = "") -> None:
-        """Write `text`, which is printable, where the last one ended."""
+        """Write the printable `text` at the end of the last one."""
         from rich.text import Text
 
         if self._live is None:
@@ -100,18 +100,18 @@ class Screen:
             self._line = Text(piece, style)
 
     def print(self, renderable: RenderableType) -> None:
-        """Write something that takes whole lines."""
+        """Write whole lines."""
         self.console.print(renderable, width=self.width)
 
     def flush(self) -> None:
-        """Let what was written be seen."""
+        """Flush the written text."""
         self.console.file.flush()
 
     # The live line
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Inside, there is a live line, where the stream is a terminal with colours."""
+        """Show a live line inside, if the stream is a terminal with colours."""
         if not self.is_terminal or self.console.color_system is None:
             yield
             return
@@ -124,7 +124,7 @@ class Screen:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Inside, there is no live line: somebody else writes to the terminal, or reads from it."""
+        """Hide the live line inside: somebody else writes to the terminal, or reads from it."""
         was_live = self._live is not None
         self._stop()
         try:
@@ -146,11 +146,11 @@ class Screen:
             self._live.refresh()
 
     def working(self, working: Working) -> None:
-        """Say who is at work, until told otherwise."""
+        """Show the current worker, until the next call."""
         self._working = working
 
     def show_cursor(self) -> None:
-        """Give back the cursor, which a live line hides; may be called from a signal handler."""
+        """Restore the cursor hidden by a live line; may be called from a signal handler."""
         if self._live is not None:
             with suppress(OSError, ValueError):  # not by rich, whose lock the interrupted code may hold
                 os.write(self.console.file.fileno(), b"\x1b[?25h")
@@ -187,7 +187,7 @@ class Screen:
                 self.console.print(line, end="", soft_wrap=True)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """What is live: the line that is not finished, and who is at work."""
+        """Return the live parts: the unfinished line, and the current worker."""
         from rich.text import Text
 
         if self._line:
@@ -201,7 +201,7 @@ class Screen:
             yield spinner.render(console.get_time())
 
     def _status(self, working: Working, width: int) -> Text:
-        """One line of at most `width` columns; what does not fit is left out, the least important first."""
+        """Return one line of at most `width` columns; parts are left out until it fits, the least important first."""
         from rich.cells import cell_len
         from rich.text import Text
 
@@ -224,7 +224,7 @@ class Screen:
 
 
 def duration(seconds: float) -> str:
-    """A duration in words.
+    """Return a duration in words.
 
     >>> duration(7.6), duration(95), duration(7260)
     ('7 s', '1 min 35 s', '2 h 1 min')
@@ -269,23 +269,23 @@ class AskOnScreen:
 
 _PIECES = re.compile(r"\n|[ \t]+|[^ \t\n]+")
 _TAB = "    "
-"""For a tab: where a terminal's next stop is depends on what others wrote before."""
+"""Replacement for a tab: a terminal's next stop depends on earlier text."""
 _LEADING = 24
-"""Spaces that a line may begin with."""
+"""Maximum spaces at the beginning of a line."""
 _WIDE = 2
-"""Cells of a character that lines may be broken at: Chinese and Japanese have no spaces between words."""
+"""Cells of a character at which lines may be broken: Chinese and Japanese have no spaces between words."""
 _NARROWEST = 20
-"""Columns below which wrapping would only make it worse."""
+"""Minimum columns for wrapping: below, it would only make the text worse."""
 
 
 class TextFlow:
-    """Writes one text; every line of it is behind `indent`, so that none can pass for a line of the page.
+    """Writer of one text; every line of it is behind `indent`, and none can pass for a line of the page.
 
-    - `width`: the columns that there are now; None does not wrap.
+    - `width`: the current number of columns; None does not wrap.
     - `first`: in place of `indent` before the first line.
 
     Lines are counted by what each character takes by itself: terminals differ in how they join them, and none takes
-    more than that. Two or more blank lines become one.
+    more than this. Two or more blank lines become one.
     """
 
     def __init__(
@@ -334,7 +334,7 @@ class TextFlow:
         self._unwritten.append(text)
 
     def _flush(self) -> None:
-        """Write in one piece what a piece has made: a page would be written word by word."""
+        """Write the result of a piece at once: otherwise a page would be written word by word."""
         if self._unwritten:
             self._out("".join(self._unwritten), self._style)
             self._unwritten = []

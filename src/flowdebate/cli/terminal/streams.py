@@ -1,4 +1,4 @@
-"""Streams whose failures are told from those of the code that writes to them."""
+"""Streams with failures distinct from errors of the code writing to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TextIO
 
 
 class WriteFailed(Exception):
-    """Output could not be written; `reader_left` if the reader closed the pipe, which is no error."""
+    """Output could not be written. `reader_left` means a pipe closed by its reader, and no error."""
 
     def __init__(self, message: str, *, reader_left: bool = False) -> None:
         self.reader_left = reader_left
@@ -17,7 +17,7 @@ class WriteFailed(Exception):
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Inside is nothing but writing to stdout or stderr: an OSError there is WriteFailed, wherever it is caught."""
+    """Turn an OSError inside into WriteFailed: the block only writes to stdout or stderr."""
     try:
         yield
     except BrokenPipeError as error:
@@ -27,7 +27,7 @@ def writing() -> Iterator[None]:
 
 
 class CheckedStream:
-    """A stream whose failures are WriteFailed; of a broken pipe rich would end the process, before its run is told."""
+    """A stream with failures as WriteFailed; at a broken pipe rich would end the process before the run is informed."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -40,6 +40,6 @@ class CheckedStream:
             return self._stream.write(text)
 
     def flush(self) -> None:
-        """Let what was written be seen."""
+        """Flush the written text."""
         with writing():
             self._stream.flush()
