@@ -139,7 +139,7 @@ BREAKS = (
         "an impossible policy is refused",
         f"{FAILURES}::test_an_impossible_policy_is_refused_before_anything_runs",
         "chassis/spec.py",
-        "    check_failure_policy(policy, where=where)\n",
+        "    check_failure_policy(policy, location=location)\n",
         "",
     ),
     Break(
@@ -220,7 +220,7 @@ BREAKS = (
         "the most rounds are counted",
         f"{REFUSED}::test_the_most_rounds_are_a_whole_number_from_one",
         "chassis/spec.py",
-        "    check_option(Rounds, spec.cap, options.max_rounds, where=where, optional=False)\n",
+        "    check_option(Rounds, spec.cap, options.max_rounds, location=location, optional=False)\n",
         "",
         without=HAVE_NO_ROUNDS,
     ),
@@ -228,8 +228,8 @@ BREAKS = (
         "a visibility is one",
         f"{REFUSED}::test_a_visibility_says_client_and_history",
         "blocks/generator.py",
-        'known = {"client", "history"}',
-        'known = {"client", "clients", "history"}',
+        'audiences = {"client", "history"}',
+        'audiences = {"client", "clients", "history"}',
     ),
     Break(
         "options reach every default block",
