@@ -92,11 +92,11 @@ def _restored(kind: type[FlowDebateError], args: tuple[object, ...]) -> FlowDeba
 
 
 class FlowDebateWarning(UserWarning):
-    """Something suspicious that is allowed; the message says what to write instead."""
+    """Something suspicious but allowed; the message says how to write it instead."""
 
 
 class FlowDebateError(Exception):
-    """Base class: `except FlowDebateError` catches everything that the library itself raises."""
+    """Base class: `except FlowDebateError` catches all errors raised by the library itself."""
 
     run: Any = None  # a RunView, of a layer that imports this one
     """View of the run ended by it, with its transcript, events and raw output so far (a `RunView`); None outside of
@@ -419,7 +419,7 @@ class ContentFiltered(Refused):
 class SchemaViolation(BadAnswer):
     """A model's answer does not fit the schema; `problems` are `(field, what is wrong)` pairs.
 
-    `answer` is the text that does not fit, where there is one; the message does not show it.
+    `answer` is the unfitting text, if there is one; the message does not show it.
     """
 
     def __init__(

@@ -151,7 +151,7 @@ def __dir__() -> list[str]:
 
 @cache  # so that all modules that import a union have the same object
 def _union_of(name: str, places: tuple[str, ...]) -> object:
-    """Build the union of all events, or of those of patterns."""
+    """Build the union of all events, or of the events of patterns."""
     of_patterns = (_SharedEvent, *map(load, places))
     return Union[of_patterns if name == "PatternEvent" else (RunEvent, *of_patterns)]  # noqa: UP007 - of a tuple
 

@@ -1,4 +1,4 @@
-"""Conditions that end the rounds of a pattern early: by usage, by time, by similarity, or by an application's own rule.
+"""Conditions to end the rounds of a pattern early: by usage, by time, by similarity, or by an application's own rule.
 
 They are combined with `|` (one of them holds), `&` (both hold) and `~` (it does not hold), and with plain functions:
 
@@ -33,7 +33,7 @@ from flowdebate.measures.similarity import Convergence, Similarity, best_similar
 from flowdebate.runs.context import Context
 
 PREDICATE = "predicate"
-"""Name of a function that has none."""
+"""Name of a function without one."""
 PATTERNS_OWN = frozenset(
     {"max_rounds", "max_turns", "moderator_done", "settled", "reviewed", "not_reviewed"}
     | {"convergence", "judge", "agents", "confidence", "budget", "timeout"}
@@ -96,7 +96,7 @@ StopWhen: TypeAlias = Condition | Callable[["Context"], bool | Awaitable[bool]]
 
 @dataclass(frozen=True)
 class _One(Condition):
-    """A condition that is no combination."""
+    """A single condition, not a combination."""
 
     called: str
     test: Callable[[Context], object] = field(compare=False, repr=False)
@@ -224,7 +224,7 @@ def converged(threshold: float = 0.9, *, similarity: Similarity | None = None) -
     """Stop when the speakers' last texts are similar: the mean similarity of all pairs is `threshold` or more.
 
     Similarity is not agreement: opposite answers in the same words are similar. It does not hold if somebody stands
-    apart, or if speakers state positions that differ (in `consensus`), or if there is only one speaker. `similarity` is
+    apart, or if speakers state different positions (in `consensus`), or if there is only one speaker. `similarity` is
     the measure (`flowdebate.measures`); None is the best one installed.
     """
     return _similar("converged", threshold, similarity, lambda convergence: convergence.status == "converged")
@@ -341,7 +341,7 @@ def parse(text: str, *, location: str = "stop.parse()", field: str = "text", fla
     """Read a condition: `parse("tokens(20_000) | seconds(120) & rounds(2)")`; nothing in it is executed.
 
     It may contain tokens, seconds, rounds, converged, repeated and flag (unless `flags` is False), each with its one
-    number or name, and `|`, `&`, `~` and parentheses. ConfigurationError points at the place of what it may not.
+    number or name, and `|`, `&`, `~` and parentheses. ConfigurationError points at the location of any other part.
     """
     reader = _Reader(location, field, text, tuple(name for name in _READABLE if flags or name != "flag"))
     if not isinstance(text, str) or is_blank(text) or len(text) > _LONGEST_TEXT:
@@ -356,7 +356,7 @@ def parse(text: str, *, location: str = "stop.parse()", field: str = "text", fla
 
 
 _UNCALLED: tuple[object, ...] = (*_READABLE.values(), when, parse)
-"""Functions of this module that are no predicates: they make conditions."""
+"""Functions of this module for making conditions: they are not predicates."""
 
 
 @dataclass(frozen=True)

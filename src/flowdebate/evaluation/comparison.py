@@ -173,14 +173,14 @@ class ComparedSide(WireModel):
 
     name: str
     share: float
-    """Its part of the scores of all ballots; 1 for all texts together."""
+    """Share of the scores of all ballots; the shares of all texts add up to 1."""
     low: float
     """The ends of the 95% interval (Wilson) for judges like these: a judge is one observation, in whatever orders."""
     high: float
     first: int
     """Ballots with this text alone in the first place."""
     characters: int
-    """Its length."""
+    """Length of the text in characters."""
     criteria: dict[str, float] | None = None
     """Mean score by each criterion of the rubric, from 0 to 100; None without a rubric."""
 
@@ -208,9 +208,9 @@ class Comparison(InNotebooks, WireModel):
     sides: list[ComparedSide]
     judges: list[JudgeFound]
     kappa: float | None
-    """Fleiss' kappa of the judges over the orders; None for one judge, and where it is not defined."""
+    """Fleiss' kappa of the judges over the orders; None for one judge, and if it is undefined."""
     alpha: float | None
-    """Krippendorff's alpha likewise."""
+    """Krippendorff's alpha of the same ratings; None in the same cases."""
     verdict: str
     reasoning: str
     """Reasoning of the clearest ballot for the winner; texts are called by their labels on that ballot."""

@@ -53,11 +53,11 @@ class ComparedSystem(WireModel):
     undecided: int
     """Rows without a winner; in `rate` each counts in equal parts for all texts of the row."""
     rate: Figure
-    """Its wins as a share of rows, with Wilson's interval."""
+    """Wins of the system as a share of rows, with Wilson's interval."""
     share: float
-    """Its mean share."""
+    """Mean share of the system."""
     characters: float
-    """The mean length of its texts."""
+    """Mean length of the system's texts."""
     criteria: dict[str, float] | None = None
     """Mean scores by criterion of the rubric; None without a rubric."""
 
@@ -75,7 +75,7 @@ class OrdersAgainstTruth(WireModel):
     decided: Figure
     """Coverage: the share of rows with the same winner in all orders."""
     right: Figure | None
-    """The share of rows won by the right text among those with one winner in all orders; None without any."""
+    """Share of rows won by the right text, of all rows with the same winner in all orders; None without any."""
 
 
 class VerdictsAgainstTruth(WireModel):
@@ -116,12 +116,12 @@ class ComparisonTable(InNotebooks, WireModel):
     rows: int
     """Number of compared rows."""
     systems: list[ComparedSystem]
-    """Most wins first."""
+    """Compared systems, most wins first."""
     judges: list[ComparingJudge]
     kappa: float | None
     """Fleiss' kappa of the judges' winners; None for one judge."""
     alpha: float | None
-    """Krippendorff's alpha likewise."""
+    """Krippendorff's alpha of the same ratings; None in the same cases."""
     longer: Figure | None
     """The share of decided rows won by the longest text."""
     ranking: Ranking | None

@@ -42,7 +42,7 @@ class CheckedAnswer(WireModel):
 
     question: str
     is_right: bool
-    """The label."""
+    """Label of the answer: True for a right one."""
     rejected: bool
     """True if a claim of the critic held, so the critique rejects the answer."""
     judged_wrong: bool

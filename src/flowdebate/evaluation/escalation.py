@@ -31,9 +31,9 @@ class EscalationArm(WireModel):
     accuracy: Figure
     """The share of right answers, with Wilson's interval."""
     calls: float
-    """Mean calls of a question."""
+    """Mean number of calls per question."""
     tokens: float | None
-    """Mean tokens of a question; None unless they are known for each."""
+    """Mean number of tokens per question; None unless they are known for each."""
 
 
 class DecidedStep(WireModel):
@@ -41,18 +41,18 @@ class DecidedStep(WireModel):
 
     name: str
     decided: Figure
-    """Their share of all questions."""
+    """Share of all questions that the step decided."""
     right: Figure | None
-    """The share of them decided correctly by the step; None without any."""
+    """Share of these questions that the step decided correctly; None without any."""
     always_right: float | None
-    """The share of them answered correctly if the alternative is always asked."""
+    """Share of these questions answered correctly if the alternative is always asked."""
 
 
 class EscalationReport(WireModel):
     """An escalation against an unconditional alternative, on equal questions."""
 
     n: int
-    """Questions; a failed run counts as wrong."""
+    """Number of questions; a failed run counts as wrong."""
     failed: int
     """Number of questions for which one of the two runs failed."""
     confidence: float

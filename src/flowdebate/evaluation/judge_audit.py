@@ -88,11 +88,11 @@ class ItemCounts:
     unusable: int = 0
     undecided: int = 0
     slots: dict[Names, PlaceWins] = field(default_factory=dict)
-    """Slots by their names."""
+    """Wins of slots, by the names of the slots."""
     labels: dict[Names, PlaceWins] = field(default_factory=dict)
-    """Labels by their sorted list."""
+    """Wins of labels, by the sorted labels."""
     turns: dict[Names, PlaceWins] = field(default_factory=dict)
-    """Turns by the places in the speaking order."""
+    """Wins of turns, by the places in the speaking order."""
     figures: dict[str, tuple[float, int]] = field(default_factory=dict)
     """A sum, and the number of its terms, for each of FIGURES."""
 

@@ -59,7 +59,7 @@ class ReliabilityBin(WireModel):
     n: int
     confidence: float
     accuracy: float
-    """Means of both; a calibrated judge has the same."""
+    """Mean confidence and mean accuracy; they are equal for a calibrated judge."""
     accuracy_low: float
     accuracy_high: float
     """The ends of Wilson's interval."""
@@ -102,7 +102,7 @@ class JudgeQuality(InNotebooks, WireModel):
     human_kappa: Figure | None
     """Kappa of winners and people; None without both."""
     alpha: Figure | None
-    """Krippendorff's alpha of judge and people; None likewise."""
+    """Krippendorff's alpha of judge and people; None without both."""
     brier: Figure
     """The mean squared error of the shares: 0 for a sure and right judge, .25 for constant ignorance."""
     ece: Figure

@@ -32,7 +32,7 @@ class Game(NamedTuple):
     cluster: Hashable = None
     """Cluster of related games, such as a question; None: the game is independent of all others."""
     placed: bool = True
-    """False where neither had the first place."""
+    """False if neither system had the first place."""
 
 
 class RankedSystem(WireModel):
@@ -56,7 +56,7 @@ class Ranking(InNotebooks, WireModel):
     games: int
     """The number of games between ranked systems."""
     systems: list[RankedSystem]
-    """The strongest first; empty where there is no ranking."""
+    """Ranked systems, the strongest first; empty without a ranking."""
     above: list[str] = Field(default_factory=list)
     """Systems stronger by an unknown amount: they won against ranked ones, or others above, and never lost."""
     below: list[str] = Field(default_factory=list)

@@ -389,7 +389,7 @@ class Registration(WireModel):
     """Facts fixed by a study before its first answer."""
 
     at: float
-    """Seconds since 1970."""
+    """Time of the registration, in seconds since 1970."""
     fixed: dict[str, Any]
     """Hashes of rows, designs and library; seed, models, comparisons, prediction."""
     hash: str

@@ -135,7 +135,7 @@ class StudyReport(InNotebooks, WireModel):
     min_gain: float
     methods: list[StudyMethod]
     comparisons: list[StudyComparison]
-    """The primary one first."""
+    """All comparisons, the primary one first."""
     control: StudyControl | None = None
     """The positive control; None for a study without one, and before its first answer."""
     registered: str | None
