@@ -169,7 +169,7 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
 @pytest.mark.parametrize(
     ("label", "typed", "problem"),
     [
-        ("Rounds", "many", "an int >= 1"),
+        ("Rounds", "many", "a whole number, at least 1"),
         ("Orders for the judge", "often", "single"),
         ("Name", "Ann", "text that is not blank"),
     ],

@@ -29,6 +29,7 @@ from flowdebate.errors import (
     DeadLetter,
     FlowDebateError,
     FlowDebateWarning,
+    ModelUnavailable,
     RunChanged,
     RunNotFound,
     RunUncertain,
@@ -340,6 +341,8 @@ def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each k
             return str(error).replace("retry_dead_letter=True", "--retry-dead-letter")
         case ConfigurationError(location="serve()", field="port"):
             return f"{error.hint}. Choose another --port; 0 takes a free one."
+        case ModelUnavailable():
+            return str(error).replace("or pass model=…", "or name one with --model")
         case RunNotFound():
             return f"{error}. flowdebate runs lists the stored runs."
         case _:
