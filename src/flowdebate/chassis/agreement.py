@@ -36,7 +36,7 @@ class AnswerPair:
 
     @property
     def is_identical(self) -> bool:
-        """Whether the answers have the same words, regardless of case and spaces."""
+        """True if the answers have the same words, regardless of case and spaces."""
         return _words_of(self.first) == _words_of(self.second)
 
 
@@ -78,8 +78,8 @@ AGREEMENT = Profiles(full=AgreementTemplate(), concise=AgreementTemplate())
 class Agreement:
     """Decision whether two answers agree: `Agreement(model="openai/gpt-5-mini")`.
 
-    Answers of the same words agree without a call. All others are read by a judge in both orders, and agree if it says
-    so both times.
+    Answers with the same words agree without a call. All others are read by a judge in both orders, and agree if it
+    says so both times.
     """
 
     model: Model | str | None = None

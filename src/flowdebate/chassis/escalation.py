@@ -77,7 +77,7 @@ class EscalationState(PatternState):
 
     @property
     def is_decided(self) -> bool:
-        """Whether a step has ended the escalation."""
+        """True if a step has ended the escalation."""
         return bool(self.steps) and self.steps[-1].reason is not None
 
 
@@ -138,7 +138,7 @@ class StepResult:
 
 
 MakeOutput: TypeAlias = "Callable[[EscalationState, Context, RunStatus, StepResult], PatternOutput | None]"
-"""Makes the raw output of the state, the context, the status, and the result of the last step so far."""
+"""Factory of the raw output from the state, the context, the status, and the result of the last step so far."""
 
 
 def escalate(
@@ -285,7 +285,7 @@ def last_result(ctx: Context) -> StepResult:
 
 
 class _Step(Block[Any, Any]):
-    """Runs one step, and decides whether it ends the escalation."""
+    """Block to run one step, and decide whether it ends the escalation."""
 
     def __init__(
         self, inner: Block[Any, Any], number: int, check: _Check | None, *, last: bool, failures: FailurePolicy
@@ -342,7 +342,7 @@ class _Step(Block[Any, Any]):
         return result
 
     async def _decide(self, check: _Check, judged: _Judged, ctx: Context) -> str | None:
-        """Decide why the escalation ends with this step; None to go on, also without the judge's answer."""
+        """Decide why the escalation ends with this step; None to continue, also without the judge's answer."""
         try:
             reason: str | None = await self._in_time(check(judged, ctx.below(check)), ctx, check)
         except Exception as error:

@@ -36,7 +36,7 @@ SOURCES = (
 )
 """Text behind the system message of all speakers, unless their template has a part `sources`."""
 SOURCE_TOKENS = 32_000
-"""The most tokens of sources in a prompt for a model of unknown context: a quarter of what hosted models have."""
+"""The most tokens of sources in a prompt for a model of unknown context: a quarter of the context of hosted models."""
 _SEARCHED = "too long to be shown in full; each turn shows relevant passages"
 _MOST_NAMED = 50
 """List of sources for prompts where each turn shows passages of them: a passage has the name of its source."""
@@ -162,7 +162,7 @@ class Material:
         )
 
     def check_eyes(self, model: Model, block: str) -> None:
-        """ConfigurationError where the model of a block is to be shown an image, and cannot be."""
+        """Raise ConfigurationError for an image in the material of a block whose model cannot read images."""
         seen = next((source.name for source in self.sources if source.image is not None), None)
         if seen is not None and not has_eyes(model):
             allowed = f"texts for {model.name}, which cannot be shown images"
@@ -326,7 +326,7 @@ def create_summary(name: str, settings: ModelSettings | None) -> Block[Any, str]
 
 
 class SumUp(Wrapped):
-    """A tap at the beginning of a round: has `inner` sum up what leaves the `window`, and puts it into the state."""
+    """Tap at the beginning of a round: lets `inner` sum up the rounds leaving the `window`, and stores the summary."""
 
     def __init__(self, inner: Block[Any, str], window: Window) -> None:
         super().__init__(inner)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One contribution, whatever the pattern calls its parts."""
+    """One contribution, independent of the pattern's names for its parts."""
 
     round: int
     """The round, or the turn of a handoff, from 1; 0 for a consensus debate's first proposals."""

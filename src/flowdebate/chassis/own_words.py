@@ -1,4 +1,4 @@
-"""Own words of a speaker: its answer without its label, up to where it goes on to write the turn of somebody else."""
+"""Own words of a speaker: its answer without its label, up to the beginning of somebody else's turn in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST_FRAME = len("**The debater for [], []:** ")
 
 @dataclass(frozen=True, kw_only=True)
 class OwnWords:
-    r"""Reads the answers of one speaker among others; see the module.
+    r"""Reader of the answers of one speaker among others; see the module.
 
     >>> ada = OwnWords(name="Ada", stance="cap rents", others={"Ben": "free rents"})
     >>> ada.separate("**Ada:** Rents rise.\n\n[free rents] No, they fall.")
@@ -157,7 +157,7 @@ def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str
 
 
 class LabelFilter:
-    """Passes a streamed answer on to `listener` without the speaker's label; only what may be a label waits."""
+    """Listener to pass a streamed answer on to `listener` without the speaker's label; only a possible label waits."""
 
     def __init__(self, words: OwnWords, listener: Callable[[str], None]) -> None:
         self._words = words

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PatternInfo:
-    """One pattern as data. Places are written "module:name" and imported when they are asked for."""
+    """One pattern as data. Import paths are written "module:name", and imported on demand."""
 
     name: str
-    """Its one spelling, in code, documents and plans."""
+    """Name of the pattern, with one spelling in code, documents and plans."""
     factory: str
     """Import path of the pattern's function."""
     output: str
@@ -91,6 +91,6 @@ def find_pattern(name: object) -> PatternInfo | None:
 
 
 def load(place: str) -> Any:  # noqa: ANN401 - whatever is there
-    """Import what stands at a place "module:name"."""
+    """Import the object at a path "module:name"."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

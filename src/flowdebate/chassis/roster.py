@@ -399,14 +399,14 @@ def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[st
 
 
 def speaker_options(*layers: BlockOptions | SpeakerOptions | RoleOptions | None) -> SpeakerOptions:
-    """Merge the options of a default block, as `merge_options` does, without what only its pattern knows."""
+    """Merge the options of a default block, as `merge_options` does, without the facts only its pattern knows."""
     return cast("SpeakerOptions", merge_options(*layers))  # of the same keys as the layers
 
 
 def make_default(
     value: object, makers: Sequence[Bindable[..., BlockT]], options: Mapping[str, object], *, location: str, field: str
 ) -> BlockT:
-    """Make the default block of `options` and what `value` says.
+    """Make the default block from `options` and the options in `value`.
 
     `value` is None, a bool, options, or the unbound block of one of `makers`. The first maker makes the default.
     """
@@ -455,7 +455,7 @@ class Role:
         return self.instead in ("no_verdict", "no_output")
 
     def check(self, value: object, *, location: str) -> None:
-        """ConfigurationError for what cannot fill the role."""
+        """Return a ConfigurationError for a value unable to fill the role."""
         if isinstance(value, bool) and self.absent != "never":
             return
         if value is not None and not isinstance(value, (Block, RoleOptions)) and not callable(value):

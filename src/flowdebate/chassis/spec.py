@@ -264,7 +264,7 @@ class Loop(Generic[OptionsT]):
         return self.options.turn_order
 
     def choice(self, role: Role) -> RoleChoice:
-        """Return what fills `role`, as the application gave it."""
+        """Return the application's value for `role`."""
         return self.options.roles.get(role.name)
 
     def has(self, role: Role) -> bool:

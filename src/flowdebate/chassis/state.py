@@ -58,7 +58,7 @@ argument is cut off; it is empty; nobody was asked to argue a stance; a winner i
 
 TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
 """Order of the turns of a round: as declared (or as the moderator says), beginning with the next speaker each round,
-drawn by lot each round, or all at once."""
+drawn at random each round, or all at once."""
 TURN_ORDERS: tuple[TurnOrder, ...] = get_args(TurnOrder)
 
 Flag = Literal["cut_off", "empty"]
@@ -109,7 +109,7 @@ class CutAnswer(WireModel):
     round: int
     """The round of the answer."""
     name: str
-    """Its speaker."""
+    """Name of the speaker of the answer."""
     other: str
     """The name of the speaker of the turn written next."""
     answer: str
@@ -362,7 +362,7 @@ class TurnEvent(BlockEvent):
     block: str
     """The name of the speaking block."""
     round: int
-    """The round, from 1; 0 for what comes before the first."""
+    """The round, from 1; 0 before the first."""
     agent_name: str
     """The name of the debater or agent."""
     stance: str | None = None
@@ -389,7 +389,7 @@ class TurnFinished(TurnEvent):
 
 @dataclass(slots=True, kw_only=True)
 class RoleFailed(BlockEvent):
-    """A provider failed for good, and the debate goes on without what this role should have said."""
+    """A provider failed for good, and the debate continues without the contribution of this role."""
 
     kind: ClassVar[str] = "role_failed"
     block: str
@@ -397,7 +397,7 @@ class RoleFailed(BlockEvent):
     role: Role
     """The role of the block in the pattern."""
     round: int
-    """The round, from 1; 0 for what comes before the first."""
+    """The round, from 1; 0 before the first."""
     name: str
     """The debater's or agent's name; the block's for other roles."""
     error: str
@@ -430,7 +430,9 @@ def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None
 
 
 def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[tuple[str, str]]:
-    """Say for each missing speaker what happened, and why; failures used only as flags of contributions are omitted.
+    """Explain the failure of each missing speaker, with its reason.
+
+    Failures used only as flags of contributions are omitted.
 
     >>> unread = ProviderFailure(
     ...     round=1, role="judge", name="rent-judge", error="SchemaViolation: `winner` is missing", instead="no_verdict"
@@ -456,7 +458,7 @@ def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[t
 
 @dataclass(slots=True, kw_only=True)
 class RoundsEnded(BaseEvent):
-    """The last round is over; `reason` says why there is no other, in the words of the pattern."""
+    """The last round is over; `reason` gives the reason to stop, in the words of the pattern."""
 
     kind: ClassVar[str] = "rounds_ended"
     rounds: int

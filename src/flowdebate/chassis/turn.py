@@ -394,7 +394,7 @@ async def take_turn(
     lose: Callable[[Exception, Recovery], None],
     **fields: Any,  # noqa: ANN401 - fields of `TurnStarted` and `TurnFinished`
 ) -> T | None:
-    """Take a turn under its task: `speak(block, task)` for the first of `speakers`, then for its stand-in if it fails.
+    """Take a turn under its task: `speak(block, task)` for the first of `speakers`, then for its fallback if it fails.
 
     `lose` records each tolerated provider failure. None if no speaker is left and the turn is skipped.
     """
