@@ -189,7 +189,7 @@ class Phase(Generic[QuestionT, AnswerT]):
 
     name: ClassVar[AgentPhase]
     verb: ClassVar[str]
-    """Its word in the names of default blocks: `{name}-{verb}-{agent}`."""
+    """The phase's word in the names of default blocks: `{name}-{verb}-{agent}`."""
     returns: ClassVar[object]
     """The type of a checked answer."""
     form: ClassVar[type[WireModel] | None] = None
@@ -235,7 +235,7 @@ class Phase(Generic[QuestionT, AnswerT]):
 
 
 class AgentCalls(Block[QuestionT, None]):
-    """Hands each question of a phase to its agent, or to the agent's stand-in, and records the answer at once.
+    """Block to pass each question of a phase to its agent, or to the agent's fallback, and record the answer at once.
 
     The agent's circuit counts each call. An agent with an open circuit is not asked: this counts as a failed call, too.
     """

@@ -151,7 +151,7 @@ async def _weigh_votes(loop: Loop[ConsensusOptions], ctx: Context) -> dict[str, 
 
 
 async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, ctx: Context) -> Feedback:
-    """Tell the archive of the debate; what goes wrong is in the result, and changes nothing else."""
+    """Report the debate to the archive; failures appear in the result, and change nothing else."""
     positions = [
         Position(agent=proposal.agent, claim=output.task, answer=proposal.position, round=proposal.round)
         for proposal in (*output.proposals, *(revised for one in output.rounds for revised in one.revisions))

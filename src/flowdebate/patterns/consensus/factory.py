@@ -121,10 +121,10 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, ConsensusOutput, ConsensusOutput]:
-    """Build a consensus debate, a search for the best answer by several agents.
+    """Build a consensus debate, a joint search for the best answer: `await pattern.run("How should we …?")`.
 
-    `await pattern.run("How should we …?")`. All agents make a proposal at once. In each round critics criticise
-    proposals, and the authors revise them. Then all agents vote. The output is a `ConsensusOutput`.
+    All agents make a proposal at once. In each round critics criticise proposals, and the authors revise them. Then all
+    agents vote. The output is a `ConsensusOutput`.
 
     - `agents`: one or more `Persona`s, dicts or models.
     - `judge`, `tie_break`: roles to end the rounds and to decide a tied vote: True, options, a block or a function.
@@ -255,7 +255,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
 
 
 class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
-    """Runs the phases within the debate's time; then builds the output, with analytics and feedback."""
+    """Block to run the phases within the debate's time, then build the output, with analytics and feedback."""
 
     def __init__(
         self, loop: Loop[ConsensusOptions], phases: Block[Any, Any], *, judges: Sequence[Block[Any, Any]]

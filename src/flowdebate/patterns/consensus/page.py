@@ -239,7 +239,7 @@ class ConsensusDocument(Document):
 
 
 class ConsensusLive(Live):
-    """A consensus debate as it goes on."""
+    """View of a consensus debate in progress."""
 
     roles: ClassVar[Mapping[str, str]] = {"judge": "asking whether all is said"}
     phases: ClassVar[Mapping[str, str]] = {
@@ -300,7 +300,7 @@ def _failed(agent: str, phase: str, target: str | None, error: str, instead: str
 
 
 def _relationship(relationship: Relationship) -> str:
-    """Describe what one agent did to another; empty if they only voted."""
+    """Describe the actions of one agent towards another; empty if they only voted."""
     done = [f"voted for {relationship.other}"] if relationship.endorsed else []
     if relationship.critiques:
         critiques = counted(relationship.critiques, "critique")

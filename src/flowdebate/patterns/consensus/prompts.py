@@ -38,7 +38,7 @@ class ConsensusTemplate(Template):
     context: str = part("Background:\n{context}", uses("context"))
     """Follows the rules, where something is known."""
     persona: str = part("You are the agent {name}.", uses("name"))
-    """Follows what all agents share; then the role, then the agent's own system prompt."""
+    """Text after the common part of all agents; then come the role and the agent's own system prompt."""
     role: str = part("Your role: {role}", uses("role"))
     judge: str = part("You are not one of the agents. You judge their discussion and take no side.")
     """System message of a judge; judges have no persona."""

@@ -60,7 +60,7 @@ class RevisionAsked(Question):
     answer: ClassVar[object] = RevisionAnswer
     agent: str
     proposal: Proposal
-    """Its own, as it is now."""
+    """The agent's own proposal, in its current form."""
     critiques: list[Critique]
     """Critiques of the proposal in this round."""
     round: int

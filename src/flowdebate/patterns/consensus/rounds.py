@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class Proposing(Phase[ProposalAsked, Proposal]):
-    """Each agent makes a proposal; a truncated proposal is cut at its last full sentence."""
+    """Phase in which each agent makes a proposal; a truncated proposal is cut at its last full sentence."""
 
     name: ClassVar[AgentPhase] = "proposal"
     verb: ClassVar[str] = "propose"
@@ -157,7 +157,7 @@ def current_round(ctx: Context) -> ConsensusRound:
 
 
 class Criticising(Phase[CritiqueAsked, Critique]):
-    """Each critic is asked about each of its targets."""
+    """Phase in which each critic is asked about each of its targets."""
 
     name: ClassVar[AgentPhase] = "critique"
     verb: ClassVar[str] = "criticise"
@@ -187,7 +187,7 @@ class Criticising(Phase[CritiqueAsked, Critique]):
 
 
 class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
-    """Each author of a criticised proposal is asked to revise it: without a critique there is nothing to answer.
+    """Phase in which authors of criticised proposals revise them: without a critique there is nothing to answer.
 
     If it fails, the proposal stays as it is, with its position.
     """

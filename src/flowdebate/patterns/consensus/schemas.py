@@ -31,7 +31,7 @@ LONGEST_POSITION = 200
 EndSource = Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
 """Source of an end before `max_rounds`."""
 ContextSource = Literal["history", "patterns", "research"]
-"""The sources of what agents are shown besides the task."""
+"""The sources of information for agents besides the task."""
 
 
 # Answers
@@ -51,14 +51,14 @@ class Proposal(Contribution):
     round: int = 0
     """The round of the last revision; 0 for the original proposal."""
     position: str | None = None
-    """Its answer in a few words, as stated with it; None if it states none."""
+    """The proposed answer in a few words, as stated with the proposal; None without one."""
 
 
 class CriticAnswer(WireModel):
     """Answer of a critic."""
 
     reasoning: str = ""
-    """Reasoning about what matters most in the proposal."""
+    """Reasoning about the most important points of the proposal."""
     issues: list[str] = Field(default_factory=list)
     """Faults of the proposal."""
     suggestions: list[str] = Field(default_factory=list)
@@ -91,7 +91,7 @@ class Critique(CriticAnswer):
 
 
 class RevisionAnswer(WireModel):
-    """What an agent answers to its critics."""
+    """Answer of an agent to its critics."""
 
     proposal: str
     """The proposal as it is now, whole."""
@@ -111,7 +111,7 @@ class VoteAnswer(WireModel):
 
 
 class JudgeAnswer(WireModel):
-    """Whether the discussion was sufficient."""
+    """Opinion on whether the discussion was sufficient."""
 
     reasoning: str = ""
     conclusive: bool
@@ -215,7 +215,7 @@ class Relationship(WireModel):
     critiques: int = 0
     """Critiques by `agent` of the proposals of `other`."""
     severity: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Their mean severity; None without critiques."""
+    """Mean severity of the critiques; None without any."""
     revised: int = 0
     """Critiques followed by a revision of `other`'s proposal in the same round."""
     endorsed: bool = False

@@ -134,7 +134,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     - `failures`: the reaction to a failed provider; by default the council continues as long as two members remain.
     - All other options: see `debate()`.
 
-    Takes a str, `{"question": str}` or a `CouncilInput`. Invalid options raise `ConfigurationError`.
+    The input is a str, `{"question": str}` or a `CouncilInput`. Invalid options raise `ConfigurationError`.
 
     >>> ship = council(name="ship", members=["openai/gpt-5", "anthropic/claude-sonnet-4-5"])
     >>> ship.name
@@ -308,4 +308,4 @@ COUNCIL: PatternSpec[CommonOptions] = PatternSpec(
     roster="members",
     prompt_options=("hide_names",),
 )
-"""It has no rounds to repeat: opinions are the first, reviews the second."""
+"""Specification of a council. It has no rounds to repeat: opinions are the first, reviews the second."""

@@ -128,7 +128,7 @@ class CouncilDocument(Document):
 
 
 class CouncilLive(Together):
-    """A council as it goes on."""
+    """View of a council in progress."""
 
     roles: ClassVar[Mapping[str, str]] = {"chair": "writing the answer"}
     phases: ClassVar[Mapping[str, str]] = {"review": "ranking the answers"}

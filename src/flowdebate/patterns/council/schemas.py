@@ -104,7 +104,7 @@ class CouncilRank(WireModel):
     mean_rank: float
     """The mean of its ranks over its reviews."""
     borda: Annotated[int, Field(ge=0)]
-    """Its Borda count: in each review, a point for each answer ranked below it."""
+    """Borda count of the answer: in each review, a point for each answer ranked below it."""
     reviews: Annotated[int, Field(ge=1)]
     """Number of members with a ranking of the answer."""
     self_preference: float | None = None

@@ -29,7 +29,7 @@ class ClaimsMade(BaseEvent):
     agent_name: str
     """The critic."""
     claims: list[ClaimDraft]
-    """Its claims; empty if it finds nothing wrong."""
+    """Claims of the critic; empty if it finds nothing wrong."""
 
 
 @dataclass(slots=True, kw_only=True)

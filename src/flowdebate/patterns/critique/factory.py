@@ -98,7 +98,7 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
     - `failures`: the reaction to a failed provider; by default at least one critic has to answer.
     - All other options: see `debate()`.
 
-    Takes a str, a dict or a `CritiqueInput`. Invalid options raise `ConfigurationError`.
+    The input is a str, a dict or a `CritiqueInput`. Invalid options raise `ConfigurationError`.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> cost = critique(name="cost", critics=[{"name": "Ada"}], answer="It costs 41 euros: 21 and 20.")
@@ -236,4 +236,5 @@ CRITIQUE: PatternSpec[CritiqueOptions] = PatternSpec(
     prompt_options=(),
     least=1,
 )
-"""It has no rounds to repeat: the answer is the first, the claims the second, the revision the third."""
+"""Specification of a critique. It has no rounds to repeat: the answer is the first, the claims the second, the revision
+the third."""

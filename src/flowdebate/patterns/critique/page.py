@@ -194,7 +194,7 @@ def _made(event: ClaimsMade) -> Iterator[Section]:
 
 
 class CritiqueLive(Together):
-    """A critique as it goes on."""
+    """View of a critique in progress."""
 
     roles: ClassVar[Mapping[str, str]] = {"author": "answering", "judge": "checking the claims"}
     phases: ClassVar[Mapping[str, str]] = {"criticize": "looking for faults", "revise": "revising the answer"}

@@ -76,7 +76,7 @@ class Evidence(WireModel):
     source: str | None = None
     """Name of the source with the quote in it, or "question"; None if the material does not contain it."""
     start: int | None = None
-    """Its place in the answer, in characters; None if the answer does not contain it."""
+    """Position of the quote in the answer, in characters; None if the answer does not contain it."""
     end: int | None = None
     is_short: bool = False
     """True if it has too few words to show anything."""
@@ -135,7 +135,7 @@ class RevisionAsked(CritiqueInput):
 
     kind: ClassVar[str] = "revise"
     is_complete: ClassVar[bool] = True
-    """A person needs no transcript beside it."""
+    """Flag of an input complete in itself: a human needs no transcript beside it."""
     claims: list[Claim]
     """The upheld claims."""
 
@@ -153,7 +153,7 @@ class CritiqueState(PatternState):
     answer: str | None = None
     """The criticized answer; None before there is one."""
     is_given: bool = False
-    """True if the user gave it."""
+    """True if the user provided the answer."""
     drafts: dict[str, list[ClaimDraft]] = Field(default_factory=new_dict)
     """Claims by critic, in order of arrival."""
     claims: list[Claim] = Field(default_factory=new_list)
@@ -187,7 +187,7 @@ class CritiqueOutput(PatternOutput):
     original: str | None = None
     """The criticized answer."""
     is_given: bool = False
-    """True if the user gave it; False if the author wrote it."""
+    """True if the user provided the answer; False if the author wrote it."""
     claims: list[Claim] = Field(default_factory=new_list)
     """All claims with their rulings, in the order of the critics."""
     transcript: list[CritiqueEntry] = Field(default_factory=new_list)
@@ -232,7 +232,7 @@ class ClaimsAsked:
 
     kind: ClassVar[str] = "criticize"
     is_complete: ClassVar[bool] = True
-    """A person needs no transcript beside it."""
+    """Flag of an input complete in itself: a human needs no transcript beside it."""
     question: str
     answer: str
 
@@ -261,7 +261,7 @@ class RulingsAsked:
 
     kind: ClassVar[str] = "rule"
     is_complete: ClassVar[bool] = True
-    """A person needs no transcript beside it."""
+    """Flag of an input complete in itself: a human needs no transcript beside it."""
     question: str
     answer: str
     claims: tuple[Claim, ...]

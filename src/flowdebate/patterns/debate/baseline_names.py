@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 BaselineName = Literal["single", "drafts", "self_consistency", "revision"]
-"""One call; the vote of independent first drafts, one for each debater; the vote of as many samples as the debate's
-tokens pay for; the vote of these drafts, each revised alone as often as the debate's tokens pay for."""
+"""Name of a baseline: one call; the vote of independent first drafts, one for each debater; the vote of as many samples
+as the debate's tokens pay for; the vote of these drafts, each revised alone as often as the debate's tokens pay for."""
 Equal = Literal["tokens", "completion_tokens", "cost", "calls"]
 """Budget of self-consistency and revision, equal to the debate's. A debate reads more than it writes, self-consistency
 writes more than it reads: at equal tokens, with writing dearer than reading, self-consistency costs more."""

@@ -229,7 +229,7 @@ def create_baselines(
 
 @dataclass(frozen=True, slots=True)
 class _Vote:
-    """One answer: a position, or why there is none."""
+    """One answer: a position, or the reason for its absence."""
 
     winner: Draft | None = None
     problem: str | None = None

@@ -464,7 +464,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     - `baselines`: what to compare the debate with.
     - `failures`: the reaction to a failed provider, and time limits of turns and rounds.
 
-    Takes a str, `{"question": str}` or a `DebateInput`. Invalid options raise `ConfigurationError`.
+    The input is a str, `{"question": str}` or a `DebateInput`. Invalid options raise `ConfigurationError`.
 
     >>> rent = debate(name="rent", debaters=[Debater("ann", "cap rents"), Debater("bob", "free rents")])
     >>> rent.name

@@ -73,7 +73,7 @@ def verdict_of_both(
 ) -> DebateVerdict | None:
     """Combine the verdicts on a debate and its mirror; None if the mirror has none.
 
-    All ballots count alike; if the winners differ, as `on_flip` says. A judge without ballots has to name the same
+    All ballots count alike; if the winners differ, `on_flip` decides. A judge without ballots has to name the same
     winner twice: else nobody wins.
     """
     second = mirrored.verdict

@@ -53,12 +53,12 @@ class ModeratorTemplate(Template):
         "You have tools. Before you decide, use them to look up the facts that the debaters need, and put your "
         "findings into the briefing."
     )
-    """Added to the system message when there are tools."""
+    """Addition to the system message when there are tools."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
     """First part of a round's message."""
     decisions: str = part("Your earlier decisions:\n{decisions}", uses("decisions"))
     phase: str = part("Current phase: {phase}", uses("phase"))
-    """Stands before the task in a debate with phases."""
+    """Text before the task in a debate with phases."""
     opening: str = part(
         "Open round {round}{rounds}. Nobody has argued yet. Call on all the debaters, and use the briefing to frame "
         "the question: what exactly is at issue, and what a good answer has to weigh.",
@@ -326,8 +326,8 @@ def stash_moderator_decision(
 ) -> Handler[Any, DebateModeratorDecision]:
     """Create a block to check the moderator's decision and add it to the debate's state with its round.
 
-    OutputError for an invalid decision, RosterError for a speaker outside the debate. `custom` means a moderator of the
-    application: a resumed run keeps its earlier decisions.
+    Raises OutputError for an invalid decision, RosterError for a speaker outside the debate. `custom` means a moderator
+    of the application: a resumed run keeps its earlier decisions.
     """
     roster = frozenset(roster_names)
     maximum = _TURNS_EACH * len(roster)

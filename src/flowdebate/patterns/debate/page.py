@@ -231,7 +231,7 @@ class DebatePlanOptions(OutputOptions):
 
 
 class DebateLive(OneByOne):
-    """A debate as it goes on."""
+    """View of a debate in progress."""
 
     roles: ClassVar[Mapping[str, str]] = {"moderator": "opening the round", "judge": "weighing the arguments"}
     own: ClassVar[OwnSections] = {

@@ -96,7 +96,7 @@ class DebateInput(PatternInput):
 
 
 class DebateTurn(DebateInput):
-    """The input of a debater in a debate with phases: what its turn is for."""
+    """The input of a debater in a debate with phases: the purpose of its turn."""
 
     phase: str
     aim: str | None = None
@@ -132,7 +132,7 @@ class DebateContributionEntry(Contribution):
     stance: str
     """The position defended by the argument."""
     text: str
-    """The argument, as it was made."""
+    """The argument, in its original words."""
     phase: Annotated[str | None, Field(pattern=PHASE_NAME)] = Field(default=None, exclude_if=_is_none)
     """The phase of the debate at the argument; None (and not written) in a debate without phases."""
     kind: EntryKind | None = Field(default=None, exclude_if=_is_none)
@@ -195,8 +195,8 @@ class DebateVerdict(WireModel):
     reasoning: str
     """Reasoning behind the verdict."""
     judging: Judging | None = Field(default=None, exclude_if=_is_none)
-    """All ballots behind it; None (and not written) for a judge of the application's own. No
-    model is asked for it, and what one says here does not count."""
+    """All ballots behind the verdict; None (and not written) for a judge of the application's own. No model is asked
+    for it, and any answer of a model here does not count."""
     unknown_winner: str | None = Field(default=None, exclude_if=_is_none)
     """Winner named by the application's own judge although it is no stance; `winner` is None then. None (and not
     written) otherwise."""
@@ -238,7 +238,7 @@ class DebateState(PatternState):
     """The debaters' stances by name, in declared order."""
     max_rounds: int | None = None
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=new_list)
-    """One for each round so far; empty without a moderator."""
+    """Decisions, one for each round so far; empty without a moderator."""
     stop_reason: StopReason | None = None
     """Reason for the end of the loop; None until then."""
     verdict: DebateVerdict | None = None
@@ -343,7 +343,7 @@ class DebateRawOutput(PatternOutput):
     verdict: DebateVerdict | None
     """Verdict of the judge; None if its provider failed, or if the debate ended before the verdict (see `status`)."""
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=new_list)
-    """One for each round with a moderator; empty without one."""
+    """Decisions, one for each round with a moderator; empty without one."""
     stop_reason: StopReason | None = "max_rounds"
     """Reason why there was no further round; None if the rounds were cut short."""
     status: DebateStatus = "complete"

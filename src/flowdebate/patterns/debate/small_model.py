@@ -215,7 +215,7 @@ class SmallModelSupport:
         return (second, False) if improved else (response, True)
 
     def _find_copy(self, text: str, ctx: Context) -> Objection | None:
-        """Find what `text` copies of earlier turns, its first words aside."""
+        """Find the parts of `text` copied from earlier turns, apart from its first words."""
         from flowdebate.measures.similarity import NOT_COPIED, measure_copy
 
         if self.prompt.may_quote(ctx):
@@ -394,7 +394,7 @@ class FactSorter:
     async def _ask(self, text: str, question: str, ctx: Context) -> dict[str, float]:
         """Return the mean log-odds of each position, each once under each letter.
 
-        They are empty for a model without log-probabilities, and where its provider fails: the debate goes on
+        They are empty for a model without log-probabilities, and after a failure of its provider: the debate continues
         without facts.
         """
         stances, odds = self.stances, list[dict[str, float]]()

@@ -33,7 +33,7 @@ class SynthesizerTemplate(Template):
     )
     """First part of the message."""
     framing: str = part("How the moderator framed the rounds:\n{framing}", uses("framing"))
-    """The briefings and angles by round, where a moderator gave any."""
+    """The briefings and angles by round, if a moderator wrote any."""
     verdict: str = part(
         "The judge's reasoning: {reasoning}\n"
         "Winner: {winner}\n"

@@ -78,7 +78,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     - `failures`: the reaction to a failed provider, and time limits of turns and rounds.
     - All other options: see `debate()`.
 
-    Takes a str, `{"topic": str}` or a `DeliberationInput`. Invalid options raise `ConfigurationError`.
+    The input is a str, `{"topic": str}` or a `DeliberationInput`. Invalid options raise `ConfigurationError`.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> bull, bear = {"name": "Bull", "role": "optimist"}, {"name": "Bear", "role": "risk analyst"}

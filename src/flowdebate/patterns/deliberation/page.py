@@ -93,7 +93,7 @@ class DeliberationDocument(RoundsDocument):
 
 
 class DeliberationLive(Together):
-    """A deliberation as it goes on."""
+    """View of a deliberation in progress."""
 
     roles: ClassVar[Mapping[str, str]] = {"moderator": "summing up the round"}
 

@@ -98,7 +98,7 @@ class DeliberationState(PatternState):
     """The state of a deliberation's sequencer, as `ctx.sequencer.state` shows it."""
 
     reports: list[ModeratorReport | None] = Field(default_factory=list)
-    """One for each closed round; None if the moderator's provider failed."""
+    """Reports, one for each closed round; None if the moderator's provider failed."""
     spoken: dict[str, str] = Field(default_factory=dict)
     """Contributions to the round in progress, by name; empty between rounds."""
 

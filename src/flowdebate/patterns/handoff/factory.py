@@ -261,7 +261,7 @@ def _choices(me: Identity) -> dict[str, object]:
 class Speaker(Block[Any, HandoffDecision]):
     """Block to ask a model for its contribution and the next speaker.
 
-    With such a `HandoffDecision` as input, to ask once more. Every answer is used: without a possible next speaker, it
+    With such a `HandoffDecision` as input, it asks once more. Every answer is used: without a possible next speaker, it
     is a `HandoffDecision` with a `problem`.
     """
 
@@ -439,7 +439,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     - `failures`: the reaction to a failed provider, and the time limit of a turn; `round_timeout` must be None.
     - All other options: see `debate()`.
 
-    Takes a str, `{"proposition": str}` or a `HandoffInput`. Invalid options raise `ConfigurationError`.
+    The input is a str, `{"proposition": str}` or a `HandoffInput`. Invalid options raise `ConfigurationError`.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> morals = handoff(name="morals", debaters=[{"name": "Pro"}, {"name": "Con"}], transition="text", max_turns=1)
@@ -532,4 +532,5 @@ HANDOFF: PatternSpec[HandoffOptions] = PatternSpec(
     cap="max_turns",
     round="turn",
 )
-"""It has no quorum: a turn has one voice, and if its provider fails, somebody else is next."""
+"""Specification of a handoff. It has no quorum: a turn has one voice, and if its provider fails, somebody else is
+next."""

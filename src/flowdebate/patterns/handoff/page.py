@@ -143,7 +143,10 @@ def _turn(number: int, max_turns: int | None) -> str:
 
 
 class HandoffLive(Live):
-    """A handoff as it goes on: a text is shown once it is recorded, since an answer also names the next speaker."""
+    """View of a handoff in progress.
+
+    A text is shown once it is recorded, since an answer also names the next speaker.
+    """
 
     _recorded = ""
     """The text of the turn in progress."""

@@ -51,7 +51,7 @@ class HandoffAnswer(WireModel):
 
 
 class HandoffEntry(Contribution):
-    """One turn."""
+    """One turn of a handoff."""
 
     round: Annotated[int, Field(ge=1)]
     agent_name: str
@@ -84,7 +84,7 @@ class HandoffState(PatternState):
     speaker: str = ""
     """Speaker of the turn; between two turns, the next speaker."""
     stop_reason: HandoffStopReason | None = None
-    """Reason why there is no other turn; None until the end."""
+    """Reason to stop after the last turn; None until the end."""
 
 
 class HandoffOutput(PatternOutput):

@@ -16,7 +16,7 @@ class Transition:
     text: str
     """The answer without the marker; nothing else of it is changed."""
     name: str | None
-    """The name, as it is spelt in the roster, or as written if nobody has it; None without a marker."""
+    """The name in the roster's spelling, or as written if it is unknown; None without a marker."""
 
 
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)

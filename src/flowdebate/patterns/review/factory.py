@@ -90,11 +90,10 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
-    """Build a review, with reviewers finding faults and confirming or refuting them.
+    """Build a review, where reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
 
-    `await pattern.run("What is wrong?")`. All read the `sources` at the same time. Findings of one fault are merged.
-    Then each reviewer confirms or refutes the others' findings; authors of refuted ones may answer. The output is a
-    `ReviewRawOutput`.
+    All reviewers read the `sources` at the same time. Findings of one fault are merged. Then each reviewer confirms or
+    refutes the others' findings; authors of refuted ones may answer. The output is a `ReviewRawOutput`.
 
     - `reviewers`: `Persona`s, dicts or models; None is Ada, Ben and Cleo. One alone confirms nothing.
     - `sources`: texts or paths to review.
@@ -108,7 +107,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     - `failures`: by default two reviewers are enough.
     - All other options: see `debate()`.
 
-    Takes a str, `{"question": str}` or a `ReviewInput`. Invalid options raise `ConfigurationError`.
+    The input is a str, `{"question": str}` or a `ReviewInput`. Invalid options raise `ConfigurationError`.
 
     >>> both = [{"name": "ann"}, {"name": "bea"}]
     >>> change = review(name="change", reviewers=both, sources={"a.py": "x /= 0"}, gate="no confirmed blocker")
@@ -292,4 +291,5 @@ REVIEW: PatternSpec[ReviewOptions] = PatternSpec(
     prompt_options=(),
     least=1,
 )
-"""It has no rounds to repeat: finding is the first, examining the second, answering the third."""
+"""Specification of a review. It has no rounds to repeat: finding is the first, examining the second, answering the
+third."""

@@ -1,4 +1,4 @@
-"""Page of a review: options, what each reviewer found, what became of it, and the gate."""
+"""Page of a review: options, each reviewer's findings, their outcome, and the gate."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def _examined(event: FindingsExamined) -> Iterator[Section]:
 
 
 class ReviewLive(Together):
-    """A review as it goes on."""
+    """View of a review in progress."""
 
     roles: ClassVar[Mapping[str, str]] = {"merger": "looking for findings that are the same"}
     phases: ClassVar[Mapping[str, str]] = {

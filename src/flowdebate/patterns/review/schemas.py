@@ -26,7 +26,7 @@ from flowdebate.resources.resource import StateResource
 from flowdebate.sources.source import is_none
 
 Severity = Literal["blocker", "major", "minor", "nit"]
-"""Severity of a finding: it must not go on like this; it does harm; it is a flaw; it is a matter of taste."""
+"""Severity of a finding: it blocks the change; it does harm; it is a flaw; it is a matter of taste."""
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """Severities, gravest first."""
 SEVERITY_WORDS: dict[str, Severity] = {
@@ -136,7 +136,7 @@ class Verdict(WireModel):
     """Opinion of another reviewer about a finding."""
 
     finding: str
-    """Its id."""
+    """Id of the finding."""
     agent_name: str
     verdict: Literal["confirm", "refute", "neither"]
     reason: str
@@ -455,7 +455,7 @@ class Answers(WireModel):
 
 
 class Compared(WireModel):
-    """Whether two findings are about the same matter."""
+    """Answer on whether two findings are about the same matter."""
 
     pair: Annotated[int, Field(ge=1)]
     same: bool

@@ -350,7 +350,7 @@ async def _find_pairs(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[in
 
 
 def reports_of(loop: Loop[ReviewOptions], state: ReviewState) -> list[ReviewReport]:
-    """Return what each reviewer said in each phase, in declared order."""
+    """Return each reviewer's contribution in each phase, in declared order."""
     texts_by_phase: list[dict[str, str]] = [
         {name: report_of(findings) for name, findings in state.found.items()},
         *(

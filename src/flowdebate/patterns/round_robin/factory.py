@@ -162,7 +162,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
       heard.
     - All other options: see `debate()`.
 
-    Takes a str, `{"question": str}` or a `RoundRobinInput`. Invalid options raise `ConfigurationError`.
+    The input is a str, `{"question": str}` or a `RoundRobinInput`. Invalid options raise `ConfigurationError`.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> debaters = [{"name": "Ada", "role": "economist"}, {"name": "Ben", "role": "engineer"}]

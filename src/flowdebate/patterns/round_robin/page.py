@@ -95,7 +95,7 @@ class RoundRobinDocument(RoundsDocument):
 
 
 class RoundRobinLive(OneByOne):
-    """A round robin as it goes on."""
+    """View of a round robin in progress."""
 
     roles: ClassVar[Mapping[str, str]] = {"referee": "reviewing the round"}
     own: ClassVar[OwnSections] = {RefereeReported: lambda event: (referee_group(event.audit),)}

@@ -40,7 +40,7 @@ from flowdebate.runs.context import Context
 from .schemas import Assessment, RefereeAudit, RoundRobinEntry, RoundRobinOutput, RoundRobinState, RoundRobinTranscript
 
 HOW_TO_READ_AUDITS = 'A line that starts with "Referee" is the referee\'s assessment of the round above it.'
-"""Added to prompts if there is a referee."""
+"""Addition to prompts if there is a referee."""
 
 
 def render_contributions(
@@ -103,7 +103,7 @@ class RoundRobinDebaterTemplate(Template):
     referee: str = part(
         f"{HOW_TO_READ_AUDITS} Take what it says about you seriously; the referee does not decide anything."
     )
-    """Added where a referee audits the rounds."""
+    """Addition to prompts of rounds audited by a referee."""
     rules: str = part(
         "Rules for every turn:\n"
         "- Speak in the first person and only for yourself, about what you know best.\n"
@@ -288,7 +288,7 @@ class RoundRobinSynthesizerTemplate(Template):
         f"{HOW_TO_READ_SAID}"
     )
     referee: str = part(f"{HOW_TO_READ_AUDITS} Give less weight to contributions that it criticises.")
-    """Stands before the task where a referee audited rounds."""
+    """Text before the task after rounds audited by a referee."""
     transcript: str = part(
         "Question: {question}\n\nThe full discussion (rounds: {rounds}):\n{transcript}",
         uses("question", "rounds", "transcript"),

@@ -63,7 +63,7 @@ class Assessment(WireModel):
     agent_name: str
     """The debater's name."""
     issues: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
-    """Its faults: claims without evidence, faulty reasoning, points passed over."""
+    """Faults of the contribution: claims without evidence, faulty reasoning, points passed over."""
     score: Annotated[int, Field(ge=0, le=100)]
     """Score of the argument, from 0 to 100."""
 

@@ -101,7 +101,7 @@ class JudgeTemplate(Template):
         "Give each position a score on each of these criteria, considering that criterion alone:\n{criteria}",
         uses("criteria", lines=("criteria",)),
     )
-    """Added to the system message of a judge with `criteria`."""
+    """Addition to the system message of a judge with `criteria`."""
     after_reasons: str = part(
         "Your reasons:\n- {reasons}\n\nGoing by these reasons, which position was argued best? "
         "Answer with its label only: {letters}.",
@@ -228,7 +228,7 @@ class JudgeInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JurorSetup:
-    """What all jurors of a judge have in common."""
+    """Common data of all jurors of a judge."""
 
     name: str
     """The judge's block."""

@@ -92,7 +92,8 @@ class JudgeOptions:
     profile: Profile | None = None
     """The profile of its default prompt; None for the debate's."""
     instructions: TextSlot | None = None
-    """Added to its system message, in place of the debate's instructions; so are the following for the debate's."""
+    """Addition to the judge's system message, in place of the debate's instructions; likewise, the following options
+    replace the debate's."""
     tools: Sequence[ToolLike] | None = None
     uses: Sequence[Capability] | None = None
     context: MessagesSlot | None = None

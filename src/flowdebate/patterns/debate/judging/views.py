@@ -27,7 +27,7 @@ ScheduleLike: TypeAlias = "Schedule | str"
 
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
 _MOST_SAMPLES = 1_000
-"""Each is a call, and all are drawn before the first."""
+"""Maximum number of sampled views: each is a call, and all are drawn before the first."""
 FULL_AT_MOST = 4  # sides: five would need 120 calls
 
 
