@@ -175,7 +175,7 @@ _BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
 class Plans:
     """Plans of a batch: one set of options, from the front end and a plan file, and a subject for each row.
 
-    ConfigurationError or BadFile for invalid options; it names the option, or the file and its key.
+    Invalid options raise ConfigurationError or BadFile; the error names the option, or the file and its key.
     """
 
     def __init__(

@@ -248,7 +248,7 @@ class Out:
 
 
 class StdOut(Out):
-    """Writes JSON Lines on stdout."""
+    """Writer of JSON Lines on stdout."""
 
     def write(self, line: Line) -> None:
         write_json(line.as_json())
@@ -339,7 +339,7 @@ class JsonOut(Out):
 
 
 class CsvOut(JsonOut):
-    """Writes CSV, with a header."""
+    """Writer of CSV, with a header."""
 
     def __init__(self, path: Path, batch_id: str, others: Mapping[str, Any]) -> None:
         super().__init__(path, batch_id)

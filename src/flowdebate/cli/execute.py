@@ -50,7 +50,7 @@ class Show:
     as_json: bool
     """Flag of JSON on stdout; the page is then on stderr, if stderr is a terminal."""
     quiet: bool
-    """Only its end."""
+    """Flag to show only the end of the run."""
     head: Sequence[str]
     """The first lines of the page."""
     form: Callable[[Document], str] | None = None

@@ -189,7 +189,7 @@ class Group(TyperGroup):
 
 
 class Commands(Group):
-    """The top level: it lists what most people need, and names the other patterns in one line."""
+    """The top level: it lists the common commands, and names the other patterns in one line."""
 
     def unknown_command(self, name: str) -> str:
         if " " in name.strip():  # no command has a space: it is a question
@@ -315,7 +315,7 @@ def plain_words(ctx: Context, args: Sequence[str], parameters: Sequence[ClickPar
 
 
 def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickParameter]) -> str | None:  # noqa: ANN401 - one of a private module
-    """Return what an error of the parser says in plain words; None if it does already."""
+    """Return an error of the parser in plain words; None if it is plain already."""
     flag, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
     if hasattr(error, "possibilities"):
         flags = [name for known in parameters for name in (*known.opts, *known.secondary_opts) if name[:2] == "--"]

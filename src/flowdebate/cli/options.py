@@ -176,7 +176,7 @@ TotalTokens: TypeAlias = Annotated[
 
 
 def check(fits: object, option: str, got: object, allowed: str) -> None:
-    """ConfigurationError about `option` unless `fits`."""
+    """Raise ConfigurationError about `option` unless `fits`."""
     if not fits:
         raise ConfigurationError(COMMAND, option, got, allowed)
 

@@ -51,7 +51,7 @@ _NOTE = re.compile(r"<!-- flowdebate-note ([0-9a-f]{16}) -->\s*\Z")
 
 
 class State(WireModel):
-    """What earlier runs have read of a pull request, and confirmed in it."""
+    """State of a pull request: the parts read and the findings confirmed by earlier runs."""
 
     repository: str
     number: int

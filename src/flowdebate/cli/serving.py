@@ -295,7 +295,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
 
 
 def _check_token(token_file: str | None, *, new: bool) -> None:
-    """ConfigurationError for a new token where the user names the file with it."""
+    """Raise ConfigurationError for a new token if the user has named the file with it."""
     if new and token_file is not None:
         raise misuse("--new-token", new, "--new-token cannot be combined with --token-file: that file is yours.")
 
@@ -379,8 +379,8 @@ def read_token(path: str) -> str:
 def kept_token(*, new: bool = False, needed: bool = False) -> str:
     """Return the token of this user's servers, made by the first of them; `new` replaces it.
 
-    BadFile where others may have read or written it. Where it cannot be kept, a message says so, and the token is good
-    for this start alone; BadFile if it is `needed` by another command than the server.
+    Raises BadFile if others may have read or written the file. If the token cannot be stored, a message says so, and it
+    is valid for this start only, or, if it is `needed` by another command than the server, BadFile is raised.
     """
     path = default_store_path().with_name("token")
     try:

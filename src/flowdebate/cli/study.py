@@ -308,7 +308,7 @@ def study(  # noqa: PLR0913 - the options of the command
 def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
     """Return the study of a file, the plan of its first design (with models and limits), and its questions' file.
 
-    BadFile, with the key, or the question and its column.
+    Raises BadFile with the key, or with the question and its column.
     """
     from flowdebate.evaluation.study import Study
 

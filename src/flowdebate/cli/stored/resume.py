@@ -264,7 +264,7 @@ def fork(  # noqa: PLR0913 - the options of the command
     quiet: opt.Quiet = False,
     **given: object,
 ) -> None:
-    """Run a stored run again as a new run, with changes: models are asked only for what differs.
+    """Run a stored run again as a new run, with changes: models are asked only for the differences.
 
     PLACE is the place of an answer as `flowdebate show RUN` prints it, or the ends of its parts, if they name one
     answer: judge, round[2]/ann. The original run stays as it is.

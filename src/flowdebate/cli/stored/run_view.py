@@ -148,7 +148,7 @@ def show_step(step: StepRow, page: Page) -> None:
 
 
 def show_outcome(run: StoredRun, page: Page) -> None:
-    """Write what `run` came to, if it has ended."""
+    """Write the outcome of `run`, if it has ended."""
     outcome = run.outcome
     if outcome is None:
         return

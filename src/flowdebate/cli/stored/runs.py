@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _DAY = 86_400
 _MOST = 20
-"""Rows of a list: what fits a terminal without scrolling."""
+"""Default rows of a list: they fit a terminal without scrolling."""
 
 
 @opt.command()
@@ -272,7 +272,7 @@ def verify(
     *,
     as_json: opt.Json = False,
 ) -> None:
-    """Check that a report shows what its journal gives. No model is called, and nothing is stored."""
+    """Check whether a report matches its journal. No model is called, and nothing is stored."""
     from flowdebate.web.report import verify_file
 
     try:
@@ -392,7 +392,7 @@ def archive(
     store: opt.StoreName = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Show what consensus debates remember, record what turned out, correct an answer, or delete a debate from it."""
+    """Show the archive of consensus debates, record actual outcomes, correct an answer, or delete a debate."""
     from flowdebate.service.runs import archive_of, moment, opened, short_id
 
     if [bool(right) + bool(wrong), bool(answer)] != [action == "outcome", action == "correct"]:

@@ -116,7 +116,7 @@ def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 -
 
 
 class _Lines(View):
-    """Writes each event, or step, as one line of JSON."""
+    """Writer of each event, or step, as one line of JSON."""
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
         """Write them to the end of the run; WriteFailed where they cannot be written."""

@@ -74,7 +74,7 @@ def prepare_streams() -> None:
 def log_to(target: str) -> Callable[[], None]:
     """Append log records as lines of JSON to the file `target`, or to stderr for "-"; return the function to stop it.
 
-    BadFile if the file is not writable.
+    Raises BadFile if the file is not writable.
     """
     from flowdebate.telemetry import JsonLines
 

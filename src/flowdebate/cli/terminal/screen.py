@@ -237,7 +237,7 @@ def duration(seconds: float) -> str:
 
 
 class View:
-    """What shows a run; this one shows nothing."""
+    """View of a run; this one shows nothing."""
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
         """Show a run to its end; WriteFailed where it cannot be shown."""
@@ -252,7 +252,7 @@ class View:
 
 
 class AskOnScreen:
-    """Asks humans as `ask` does, without a live line meanwhile."""
+    """Function to ask humans as `ask` does, without a live line meanwhile."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
