@@ -19,7 +19,7 @@ class Step:
     """One step of a sequencer."""
 
     key: str = ""
-    """Its unique name in the sequencer."""
+    """Unique name of the step in the sequencer."""
     place: str = ""
     """`key` as a part of paths."""
 

@@ -52,7 +52,7 @@ class ControlledSystem(WireModel):
     share: float
     """Mean share received from ballots."""
     controlled: Figure
-    """Its chance against the mean of the others, at equal length and style, without regard to order and kin."""
+    """Win rate against the mean of the others, at equal length and style, without regard to order and kin."""
 
 
 class ContentAudit(InNotebooks, WireModel):

@@ -46,7 +46,7 @@ class JudgedItem(WireModel):
 
     @property
     def credit(self) -> float:
-        """1 for the right winner, 0 for a wrong one; without a winner the chance of a lot among the sides."""
+        """Credit for the verdict: 1 for the right winner, 0 for a wrong one; without a winner the chance of a lot."""
         return float(self.winner == self.truth) if self.winner is not None else 1 / len(self.shares)
 
 

@@ -77,11 +77,11 @@ class Leaderboard(InNotebooks, WireModel):
 
     runs: int
     models: list[RankedModel]
-    """The strongest first."""
+    """Ranked models, the strongest first."""
     ranking: Ranking | None
     """Ranking of the models, with the lead of the first speaker; None if no model met another one."""
     judges: list[RankedJudge]
-    """The most consistent first."""
+    """Ranked judges, the most consistent first."""
     answers: list[AnsweringModel] = Field(default_factory=list)
     """Models with unclean answers, the largest share of repairs first."""
     left_out: dict[str, int] = Field(default_factory=dict)

@@ -32,7 +32,7 @@ class Game(NamedTuple):
     cluster: Hashable = None
     """Cluster of related games, such as a question; None: the game is independent of all others."""
     placed: bool = True
-    """False if neither system had the first place."""
+    """True if one of the two had the first place; False if neither did."""
 
 
 class RankedSystem(WireModel):

@@ -34,7 +34,7 @@ class Vote(WireModel):
     order: list[str] | None = None
     """The sides in this reader's reading order; None if unknown."""
     at: float
-    """Seconds since the epoch."""
+    """Time of the vote, in seconds since the epoch."""
     begun_at: float
     """Time of the run's start: a later run with the same id does not have this vote."""
 
@@ -142,7 +142,7 @@ class Share(WireModel):
     id: str
     shows: Shown
     expires_at: float
-    """Seconds since the epoch."""
+    """Time of expiry, in seconds since the epoch."""
     begun_at: float
     """Time of the run's start: a later run with the same id does not have this link."""
 

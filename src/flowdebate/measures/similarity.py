@@ -38,7 +38,7 @@ class Similarity(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in results."""
+        """Name of the measure in results."""
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
         """Compute the similarity of each of `texts` with each."""

@@ -44,7 +44,7 @@ class Position(WireModel):
     """The stance or short answer; None for none, also after a retraction."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     round: Annotated[int, Field(ge=0)]
-    """0 for a first proposal."""
+    """Number of the round; 0 for a first proposal."""
 
 
 class Flip(WireModel):

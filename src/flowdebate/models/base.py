@@ -568,7 +568,7 @@ class CallRetried(BlockEvent):
     message: str
     """The error's message."""
     wait: float
-    """Seconds."""
+    """Seconds until the retry."""
 
 
 @dataclass(slots=True, kw_only=True)

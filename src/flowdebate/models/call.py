@@ -74,9 +74,9 @@ class Retry:
     attempts: int = 3
     """Maximum number of requests, the first one included."""
     first_wait: float = 0.5
-    """Seconds."""
+    """Seconds before the first retry."""
     longest_wait: float = 60.0
-    """Seconds."""
+    """Maximum seconds before a retry."""
     on: Callable[[ModelError], bool] | None = None
     """Predicate of retried errors; None retries errors with a true `transient`."""
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)

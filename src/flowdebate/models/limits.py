@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LOGGER = logging.getLogger("flowdebate")
 _LONGEST_PAUSE = 3600.0
-"""Seconds: an endpoint may say what it likes."""
+"""Maximum pause in seconds: an endpoint may say what it likes."""
 
 
 class PerLoop(Generic[T]):

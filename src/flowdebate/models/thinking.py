@@ -229,7 +229,7 @@ class _Blocks:
     opening: re.Match[str] | None = None
     """Tag of a thought that is not closed."""
     name: str = ""
-    """Its name."""
+    """Name of the open tag."""
 
     def open(self, tag: re.Match[str], name: str) -> None:
         """Begin a thought, if one may begin at `tag`."""

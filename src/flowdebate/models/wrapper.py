@@ -59,7 +59,7 @@ class Wrapper:
 
     @property
     def context_tokens(self) -> int | None:
-        """The most tokens of a prompt and its answer: the inner model's."""
+        """Maximum tokens of a prompt and its answer, as of the inner model."""
         return context_of(self.inner)
 
     @property

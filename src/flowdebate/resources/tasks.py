@@ -66,7 +66,7 @@ class Task:
     reason: str | None = None
     """Reason why the task awaits review or was cancelled."""
     created_at: float
-    """Seconds since the epoch, as is `updated_at`."""
+    """Time of creation, in seconds since the epoch, as is `updated_at`."""
     updated_at: float
     """Time of its last change."""
     seq: int

@@ -72,9 +72,9 @@ class BatchItem(Generic[OutT, RawT]):
     """The outcome of one question: either `result` or `error`; the other one is None."""
 
     index: int
-    """Its place among the questions, from 0."""
+    """Index among the questions, from 0."""
     row: Any
-    """Its row, as given to the batch."""
+    """Row of the item, as passed to the batch."""
     question: Any
     """The question: the row, or the result of `question=`."""
     run_id: str

@@ -46,7 +46,7 @@ class SequencerHandle:
     state: Any
     """The current value; blocks replace it as a whole or by `update`."""
     path: str = ""
-    """Its place in the run."""
+    """Path of the sequencer in the run."""
     protected: bool = field(default=False, kw_only=True)
     """True if only the sequencer's own steps may change the state; blocks then see it through `SequencerView`."""
     deadline: float | None = field(default=None, init=False)
@@ -90,7 +90,7 @@ class SequencerView:
 
     @property
     def path(self) -> str:
-        """Its place in the run."""
+        """Path of the sequencer in the run."""
         return self._handle.path
 
     @property

@@ -24,7 +24,7 @@ class WorkerState(WireModel):
     """A live worker."""
 
     worker: str
-    """Its id: "machine:process:number"."""
+    """Id of the worker: "machine:process:number"."""
     version: str
     since: float
     """Start time, in seconds since the epoch."""
@@ -39,7 +39,8 @@ class DeliveredRun(WireModel):
     worker: str
     version: str
     delivery: int
-    """1, and one more for each worker that died while executing the run, and each outage of its provider."""
+    """Number of the delivery: 1, and one more for each worker that died while executing the run, and each outage of its
+    provider."""
     seconds: float
     """Seconds the run was due: since it was put on the queue, or since the end of its delay."""
     resumed: bool = False

@@ -169,7 +169,7 @@ class Run:
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
     """The observer of its parts, while it is being executed."""
     records: Records = field(init=False)
-    """Its events and states; `emit`, `tell` and `now` are shortcuts."""
+    """Events and states of the run; `emit`, `tell` and `now` are shortcuts."""
     emit: _Emit = field(init=False)
     tell: Callable[[object], None] = field(init=False)
     now: Callable[[], float] = field(init=False)

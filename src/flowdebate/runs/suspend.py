@@ -27,7 +27,7 @@ class HumanRequest:
     role: str | None = field(default=None, compare=False)
     """Role of the block in its pattern, such as "judge"; None outside of all roles."""
     place: str
-    """Its unique path in the run."""
+    """Unique path of the request in the run."""
     shown: str
     """The text to read: the question, and the transcript so far, with fences around models' texts."""
     expects: str

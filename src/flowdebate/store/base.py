@@ -43,7 +43,7 @@ class RunHeader:
     block: str
     seed: int
     created_at: float
-    """Seconds since the epoch."""
+    """Time of creation, in seconds since the epoch."""
     question: str
     """The question on one line, for searches."""
     input: Any
@@ -73,7 +73,7 @@ class StepRow:
     """One step of a run: an attempt, and its recorded result."""
 
     key: str
-    """Its place in the run; never a running number, which concurrent branches would mix up."""
+    """Path of the step in the run; never a running number, which concurrent branches would mix up."""
     kind: StepKind
     request: str | None = None
     """The hash of the request; for a human's step the whole request as JSON; None where nothing was asked."""
@@ -82,7 +82,7 @@ class StepRow:
     failures: tuple[str, ...] = ()
     """Failures of earlier attempts, in order."""
     seq: int | None = None
-    """Its place among the run's finished steps, from 1; None while it is open."""
+    """Number among the run's finished steps, from 1; None while it is open."""
     at: float | None = None
     """Time at which it was finished, in seconds since the epoch; None while it is open."""
     body: str | None = None
@@ -104,7 +104,7 @@ class StoredRun:
     owned: bool = False
     """True if a live process owns it."""
     outcome: Mapping[str, Any] | None = None
-    """Its result, as JSON data: `output`, `raw`, `usage`, `seconds` and `error`; None until it ends."""
+    """Result of the run, as JSON data: `output`, `raw`, `usage`, `seconds` and `error`; None until it ends."""
 
     @property
     def position(self) -> tuple[float, str]:

@@ -40,10 +40,10 @@ class Attack:
     """One attack; `written` returns its text."""
 
     id: str
-    """Its unique name: words with hyphens."""
+    """Unique name of the attack: words with hyphens."""
     kind: AttackKind
     template: str
-    """Its text, with `«own»`, `«other»` and `«question»` for what only the debate knows."""
+    """Text of the attack, with `«own»`, `«other»` and `«question»` for values known only to the debate."""
     place: AttackPlace = "argument"
 
     def written(self, *, own: str = "for", other: str = "against", question: str = "Who is right?") -> str:

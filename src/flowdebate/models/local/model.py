@@ -59,7 +59,7 @@ class LocalModel(PooledModel):
     profile: Profile = "concise"
     """Profile of the default prompts: models that fit on a laptop follow short ones best."""
     context_tokens = CONTEXT
-    """The most tokens of a prompt and its answer."""
+    """Maximum tokens of a prompt and its answer."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class GoesOn:
     """Continuation of a finished run."""
 
     held: Annotated[int, Field(ge=1, le=_MOST_HELD)]
-    """Its rounds so far."""
+    """Number of rounds so far."""
     rounds: Annotated[int, Field(ge=1, le=MOST)]
     """Number of additional rounds."""
     asked: tuple[tuple[int, str], ...] = ()

@@ -337,7 +337,7 @@ class PostgresStore(Store):
 
 
 _CHECKED = 30.0
-"""Seconds of a process's reliance on a checked schema: a newer one may not suit it any more."""
+"""Seconds for which a process relies on a schema it has checked: a newer one may not suit it any more."""
 _LONGEST = 1_000_000
 """Longest timeout in seconds; the server's maximum is not far above it."""
 

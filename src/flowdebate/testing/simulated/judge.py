@@ -41,7 +41,7 @@ class SimSide:
     """One side in a judge view."""
 
     called: str
-    """Its label, or its stance."""
+    """Label or stance of the side."""
     stance: str
     """Stance of the side, if stated by the positions; else its name."""
     texts: tuple[str, ...] = ()
