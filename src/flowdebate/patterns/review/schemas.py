@@ -97,7 +97,7 @@ class Place(WireModel):
 
 
 class FindingDraft(WireModel):
-    """One fault, as written by a reviewer."""
+    """One thing that is wrong, as a reviewer writes it."""
 
     # models are told that it is not empty; one that is costs only itself, where asking again would lose the others too
     title: Annotated[_Short, Field(description="What is wrong, in a few words", json_schema_extra={"minLength": 1})]
@@ -111,7 +111,7 @@ class FindingDraft(WireModel):
 
 
 class Findings(WireModel):
-    """Answer of a reviewer; an empty list if it finds nothing."""
+    """What a reviewer returns; an empty list if it finds nothing."""
 
     findings: Annotated[list[FindingDraft], Field(max_length=MOST_FINDINGS)]
 
@@ -441,7 +441,7 @@ class ExaminationTurned(WireModel):
 
 
 class Defended(WireModel):
-    """An answer to the objections to one finding."""
+    """An answer to those who refute one finding."""
 
     finding: _Id
     stands: Annotated[bool, Field(description="false withdraws the finding")]
@@ -449,13 +449,13 @@ class Defended(WireModel):
 
 
 class Answers(WireModel):
-    """A reviewer's answers to objections to its findings."""
+    """A reviewer's answers to those who refute its findings."""
 
     answers: Annotated[list[Defended], Field(max_length=1_000)]
 
 
 class Compared(WireModel):
-    """Answer on whether two findings are about the same matter."""
+    """Whether two findings are about the same matter."""
 
     pair: Annotated[int, Field(ge=1)]
     same: bool
