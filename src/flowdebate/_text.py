@@ -80,7 +80,7 @@ def requirement(allowed: str, got: object) -> str:
     """
     if allowed.startswith("left out"):
         rest = allowed.removeprefix("left out")
-        return next(found.expand(form) for pattern, form in _LEFT_OUT if (found := pattern.fullmatch(rest)))
+        return next(match.expand(form) for pattern, form in _LEFT_OUT if (match := pattern.fullmatch(rest)))
     if isinstance(got, str) and allowed.removesuffix(", or None") in _BLANK:
         return "must not be blank"
     if (number := _NUMBER.fullmatch(allowed)) is not None:

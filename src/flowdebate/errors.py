@@ -133,8 +133,8 @@ class ConfigurationError(FlowDebateError, ValueError):
         """The whole message, where it is no sentence about a wrong value; None where it is."""
         if message is None:
             message = f"{location}: `{field}` {self.problem}"
-            if (given := self.given) is not None:
-                message = f"{message} (got {given})"
+            if (received := self.given) is not None:
+                message = f"{message} (got {received})"
         elif not hint:
             self.hint = ""
         super().__init__(f"{message}. {self.hint}" if self.hint else message)

@@ -172,7 +172,7 @@ async def survives(lines: list[str]) -> bool:
     async with Service(store=store) as service:
         assert len((await service.runs()).runs) == 1
         await service.audited()
-        run_data(run, whole=True)
+        run_data(run, complete=True)
         show_table([[run]], page, now=1e9)
         for step in steps:
             step_data(step)

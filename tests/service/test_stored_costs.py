@@ -31,7 +31,7 @@ async def test_a_stored_run_says_what_it_cost() -> None:
     assert result.cost > 0
     document = await document_of_run(run, [])
     assert document.cost == pytest.approx(result.cost)
-    state = RunState.of(run, pattern="debate", here=False)
+    state = RunState.of(run, pattern="debate", is_here=False)
     assert state.summary is not None
     assert state.summary.cost == pytest.approx(result.cost)
     assert document.prices == state.summary.prices == result.prices

@@ -162,8 +162,8 @@ def escalate(
     >>> result.output.answer, result.output.decided_by, result.output.stop_reason, result.output.skipped
     ('42', 'second', 'agrees with first', ['third'])
     """
-    where = f"escalate {name!r}"
-    blocks = check_steps(steps, where)
+    location = f"escalate {name!r}"
+    blocks = check_steps(steps, location)
     names = [block.name for block in blocks]
 
     def make(state: EscalationState, ctx: Context, status: RunStatus, last: StepResult) -> EscalationOutput:
@@ -178,7 +178,7 @@ def escalate(
             **ending,
         )
 
-    rules = _check_rules(until, names, where)
+    rules = _check_rules(until, names, location)
     pipeline = make_pipeline(name, blocks, rules=rules, failures=failures or SKIP, make_output=make, model=model)
 
     @handler(name=f"{name}-output")
@@ -212,37 +212,37 @@ def make_pipeline(
     return pipeline
 
 
-def check_steps(steps: object, where: str) -> list[Block[Any, Any]]:
+def check_steps(steps: object, location: str) -> list[Block[Any, Any]]:
     """Convert the steps to blocks; raise ConfigurationError unless their names differ."""
     if not isinstance(steps, Sequence) or isinstance(steps, str) or not steps:
-        raise ConfigurationError(where, "steps", steps, "a list of at least one block or function")
+        raise ConfigurationError(location, "steps", steps, "a list of at least one block or function")
     blocks = [
-        as_block(step, name=function_name(step) if callable(step) else "", location=where, field=f"steps[{index}]")
+        as_block(step, name=function_name(step) if callable(step) else "", location=location, field=f"steps[{index}]")
         for index, step in enumerate(steps)
     ]
     names = [block.name for block in blocks]
     if len({*names}) < len(names):
-        raise ConfigurationError(where, "steps", names, "blocks with different names")
+        raise ConfigurationError(location, "steps", names, "blocks with different names")
     return blocks
 
 
-def _check_rules(until: object, names: Sequence[str], where: str) -> Mapping[str, Rule]:
+def _check_rules(until: object, names: Sequence[str], location: str) -> Mapping[str, Rule]:
     if not isinstance(until, Mapping):
-        return dict.fromkeys(names, _check_rule(until, where, "until"))
+        return dict.fromkeys(names, _check_rule(until, location, "until"))
     for key in until:
         if key not in names[:-1]:
             allowed = f"the name of a step before the last: {', '.join(names[:-1]) or 'there is none'}"
-            raise ConfigurationError(where, "until", key, allowed)
-    return {key: _check_rule(rule, where, f"until[{key!r}]") for key, rule in until.items()}
+            raise ConfigurationError(location, "until", key, allowed)
+    return {key: _check_rule(rule, location, f"until[{key!r}]") for key, rule in until.items()}
 
 
-def _check_rule(rule: Any, where: str, field: str) -> Rule:  # noqa: ANN401 - what it checks
+def _check_rule(rule: Any, location: str, field: str) -> Rule:  # noqa: ANN401 - what it checks
     if rule in ("agreement", "undisputed") or isinstance(rule, (Agreement, Confidence)):
         checked: Rule = rule
         return checked
     if not callable(rule) or isinstance(rule, Block):
-        raise ConfigurationError(where, field, rule, _RULES)
-    invocation(rule, location=where, field=field)
+        raise ConfigurationError(location, field, rule, _RULES)
+    invocation(rule, location=location, field=field)
     function: Rule = rule
     return function
 
@@ -437,8 +437,8 @@ class _Check(Block[_Judged, "str | None"]):
         return Outline(text=rule if self._confidence is None else f"confidence {self._confidence}", kind="until")
 
 
-def _is_confident(output: object, least: float) -> str | None:
+def _is_confident(output: object, minimum: float) -> str | None:
     value = output.get("confidence") if isinstance(output, Mapping) else getattr(output, "confidence", None)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= 1:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not minimum <= value <= 1:
         return None
     return f"confidence {value:.2f}"

@@ -138,8 +138,8 @@ def _unloaded() -> None:
     """Stand in for the function of a command before it is loaded."""
 
 
-def _version(asked: bool) -> None:  # noqa: FBT001 - typer's callback
-    if asked:
+def _version(is_asked: bool) -> None:  # noqa: FBT001 - typer's callback
+    if is_asked:
         from flowdebate import __version__
 
         typer.echo(f"flowdebate {__version__}")
@@ -165,9 +165,9 @@ def flowdebate(
     ] = None,
 ) -> None:
     """Hold debates between language models."""
-    asked = {"NO_COLOR": "1" if no_color else None, "COLUMNS": None if width is None else str(width)}
-    before = {name: os.environ.get(name) for name, value in asked.items() if value is not None}
-    os.environ.update({name: value for name, value in asked.items() if value is not None})  # where pages look
+    environment = {"NO_COLOR": "1" if no_color else None, "COLUMNS": None if width is None else str(width)}
+    before = {name: os.environ.get(name) for name, value in environment.items() if value is not None}
+    os.environ.update({name: value for name, value in environment.items() if value is not None})  # where pages look
 
     def restore() -> None:  # the process may go on: tests call the command in theirs
         for name, value in before.items():

@@ -67,7 +67,7 @@ async def ask(work: Callable[[ProgressLines], Awaitable[_T]], *, usual_calls: in
 
 @contextmanager
 def _warn_once() -> Iterator[None]:
-    shown: set[str] = set()
+    shown_messages: set[str] = set()
     show = warnings.showwarning
 
     def show_new(
@@ -78,8 +78,8 @@ def _warn_once() -> Iterator[None]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        if str(message) not in shown or not issubclass(category, FlowDebateWarning):
-            shown.add(str(message))
+        if str(message) not in shown_messages or not issubclass(category, FlowDebateWarning):
+            shown_messages.add(str(message))
             show(message, category, filename, lineno, file, line)
 
     warnings.showwarning = show_new
@@ -222,11 +222,11 @@ class ProgressLines:
     def left(self, counts: Counts) -> float | None:
         """Estimate the seconds to the end, from the calls made so far and the remaining calls; None if unknown."""
         usual = self._calls / self._ended if self._ended else self._usual_calls
-        made = counts.usage.calls - self._calls_before
-        if counts.total is None or not usual or made < 1:
+        calls_made = counts.usage.calls - self._calls_before
+        if counts.total is None or not usual or calls_made < 1:
             return counts.remaining
-        to_come = max(usual * (counts.total - self._before) - made, 0)
-        return counts.seconds * to_come / made
+        to_come = max(usual * (counts.total - self._before) - calls_made, 0)
+        return counts.seconds * to_come / calls_made
 
 
 class ProgressBar(ProgressLines):
@@ -237,8 +237,10 @@ class ProgressBar(ProgressLines):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
         from rich.table import Column
 
-        about = TextColumn("{task.fields[about]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
-        columns = (SpinnerColumn(style="cyan"), BarColumn(bar_width=20), MofNCompleteColumn(), about)
+        description = TextColumn(
+            "{task.fields[about]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")
+        )
+        columns = (SpinnerColumn(style="cyan"), BarColumn(bar_width=20), MofNCompleteColumn(), description)
         self._bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
         self._task = self._bar.add_task("", total=None, about="")
 
@@ -254,8 +256,8 @@ class ProgressBar(ProgressLines):
             self.tell(models)
 
     def show(self, counts: Counts) -> None:
-        about = ", ".join(_describe(counts, self.left(counts)))
-        self._bar.update(self._task, completed=counts.done, total=counts.total, about=about, refresh=True)
+        description = ", ".join(_describe(counts, self.left(counts)))
+        self._bar.update(self._task, completed=counts.done, total=counts.total, about=description, refresh=True)
 
     def tell(self, message: str) -> None:
         from flowdebate.ui.text import in_line
@@ -271,7 +273,7 @@ def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
     return ProgressLines(calls=calls) if console.color_system is None else ProgressBar(console, calls=calls)
 
 
-def _describe(counts: Counts, left: float | None) -> list[str]:
+def _describe(counts: Counts, seconds_left: float | None) -> list[str]:
     """Counts in words, the most important first: a narrow terminal cuts the last ones."""
     from flowdebate.cli.terminal.screen import duration
     from flowdebate.evaluation.documents import rate_text
@@ -280,7 +282,7 @@ def _describe(counts: Counts, left: float | None) -> list[str]:
 
     usage = counts.usage
     words = [
-        *([f"about {duration(round(left))} left"] if left else []),
+        *([f"about {duration(round(seconds_left))} left"] if seconds_left else []),
         *([f"{counts.failed:,} failed"] if counts.failed else []),
         counted(usage.calls, "call"),
         *([] if usage.total_tokens is None else [f"{usage.total_tokens:,} tokens"]),

@@ -150,20 +150,20 @@ def _write(audited: JudgeAudit, items: Items, ballots: BallotFile | None, *, as_
     reports = _measure(items, ballots) if has_intervals() else {}
 
     if as_json:
-        found: dict[str, Any] = {
+        figures: dict[str, Any] = {
             "audit": audited.model_dump(mode="json", by_alias=True),
             "findings": audited.findings,
             "leftOut": dict(sorted(items.left_out.items())),
         }
         if items.readers is not None:
-            found["readers"] = items.readers.model_dump(mode="json", by_alias=True)
+            figures["readers"] = items.readers.model_dump(mode="json", by_alias=True)
         measured = {name: report.model_dump(mode="json", by_alias=True) for name, report in reports.items()}
         for name in ("quality", "content"):
             if name in measured:
-                found[name] = measured.pop(name)
+                figures[name] = measured.pop(name)
         if measured:
-            found["qualities"] = measured
-        write_json(found)
+            figures["qualities"] = measured
+        write_json(figures)
     else:
         summary = lay_out_audit(audited, audited.findings, readers=items.readers, left_out=items.left_out)
         page = open_page()
@@ -189,7 +189,11 @@ def _measure(items: Items, ballots: BallotFile | None) -> dict[str, JudgeQuality
     if ballots is None:
         return reports
     if judged and len(ballots.judges) > 1:
-        reports |= {judge: judge_quality(own) for judge in ballots.judges if (own := ballots.of_judge(judge).judged)}
+        reports |= {
+            judge: judge_quality(judge_ballots)
+            for judge in ballots.judges
+            if (judge_ballots := ballots.of_judge(judge).judged)
+        }
     if len({len(choice.systems) for choice in ballots.choices}) == 1:
         reports["content"] = content_audit(ballots.choices)
     return reports
@@ -256,7 +260,7 @@ class Rejudging:
             debates.setdefault(f"{debate.model_dump_json()}{options}", (run.header.run_id, debate, judge))
         if not debates:
             return Items(items=[], left_out=left_out), Ending()
-        about = "\n".join([self._options, *debates])
+        task = "\n".join([self._options, *debates])
 
         async def work(progress: ProgressLines) -> BatchResult[AuditItem]:
             return await rejudge(
@@ -267,7 +271,7 @@ class Rejudging:
                 seed=self._seed,
                 max_concurrency=self._max_concurrency,
                 store=StoreOptions(store=store),
-                batch_id=f"rejudge-{hashlib.blake2b(about.encode(), digest_size=5).hexdigest()}",
+                batch_id=f"rejudge-{hashlib.blake2b(task.encode(), digest_size=5).hexdigest()}",
                 progress=progress.show,
             )
 

@@ -58,7 +58,7 @@ def batch(  # noqa: PLR0913 - the options of the command
     max_total_calls: opt.TotalCalls = None,
     max_total_tokens: opt.TotalTokens = None,
     store: opt.StoreName = None,
-    **given: object,
+    **values: object,
 ) -> None:
     """Run a pattern on each question of a file, several at once.
 
@@ -70,7 +70,7 @@ def batch(  # noqa: PLR0913 - the options of the command
 
     rows = read_rows(questions, form)
     with store_for_asking(store) as place:
-        options = {"max_rounds": max_rounds, "synthesizer": synthesizer, **given}
+        options = {"max_rounds": max_rounds, "synthesizer": synthesizer, **values}
         plans = Plans(pattern, options, file, first=rows[0].question, store=place.store)
         name = name or plans.name(rows)
         finished = asyncio.run(
@@ -279,9 +279,9 @@ class Plans:
         return {**with_stored_sources(self.stored["options"]), **row.options, self._info.subject: row.question}
 
 
-def hash_name(kind: str, about: object) -> str:
-    """Return a name derived from the JSON data `about`: equal data gets the same name, and its batch is continued."""
-    return f"{kind}-{hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=5).hexdigest()}"
+def hash_name(kind: str, content: object) -> str:
+    """Return a name derived from the JSON data `content`: equal data gets the same name, and its batch is continued."""
+    return f"{kind}-{hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=5).hexdigest()}"
 
 
 # Summary

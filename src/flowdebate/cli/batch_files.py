@@ -53,8 +53,8 @@ class Row:
     @property
     def options(self) -> dict[str, Any]:
         """The row's own options, in the form of a plan file: its sources."""
-        own = self.others.get("sources")
-        return {"sources": [own] if isinstance(own, str) else own} if own else {}
+        row_sources = self.others.get("sources")
+        return {"sources": [row_sources] if isinstance(row_sources, str) else row_sources} if row_sources else {}
 
 
 def read_rows(path: str, form: str | None = None) -> list[Row]:
@@ -90,8 +90,8 @@ def _read_json_rows(path: str, content: str) -> Iterator[Row]:
         elif isinstance(value, dict):
             if _QUESTION not in value:
                 raise BadFile(path, f"line {number}: `{_QUESTION}` is missing: it must be {_TEXT}")
-            others = {key: part for key, part in value.items() if key != _QUESTION}
-            yield _make_row(path, number, value[_QUESTION], others)
+            columns = {key: part for key, part in value.items() if key != _QUESTION}
+            yield _make_row(path, number, value[_QUESTION], columns)
         else:
             allowed = f"an object with `{_QUESTION}`, or a text"
             raise BadFile(path, f"line {number}: must hold {allowed}, got {shown(value)}")
@@ -114,14 +114,14 @@ def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
             continue
         if len(cells) != len(header):
             raise BadFile(path, f"line {number}: has {len(cells)} cells, the header has {len(header)}")
-        others = {name: cell for index, (name, cell) in enumerate(zip(header, cells, strict=True)) if index != column}
-        yield _make_row(path, number, cells[column], others, field=header[column])
+        columns = {name: cell for index, (name, cell) in enumerate(zip(header, cells, strict=True)) if index != column}
+        yield _make_row(path, number, cells[column], columns, field=header[column])
 
 
-def _make_row(path: str, number: int, question: object, others: Mapping[str, Any], *, field: str = _QUESTION) -> Row:
+def _make_row(path: str, number: int, question: object, columns: Mapping[str, Any], *, field: str = _QUESTION) -> Row:
     if not isinstance(question, str) or not is_text(question):
         raise BadFile(path, f"line {number}: `{field}` must be {_TEXT}, got {shown(question)}")
-    return Row(question=str(question), others=others)
+    return Row(question=str(question), others=columns)
 
 
 FORMATS: Mapping[str, Callable[[str, str], Iterable[Row]]] = {
@@ -205,11 +205,11 @@ class Line:
         from flowdebate.ui.document import Tokens
 
         usage = document.usage or Tokens(calls=0)
-        own = (
+        own_cells = (
             self.index, document.status, self.decision, self.answer, document.error, self.run_id, document.seed,
             usage.calls, usage.prompt_tokens, usage.completion_tokens, document.seconds,
         )  # fmt: skip
-        values = ["" if value is None else value for value in (*self.row.others.values(), *own)]
+        values = ["" if value is None else value for value in (*self.row.others.values(), *own_cells)]
         cells = [
             value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str) for value in values
         ]
@@ -224,14 +224,14 @@ def _answer_of(raw: object, output: object) -> str | None:
         return output.model_dump_json() if isinstance(output, BaseModel) else json.dumps(output, ensure_ascii=False)
     if (verdict := getattr(raw, "verdict", None)) is not None:
         return str(verdict.verdict)
-    found: str | None = getattr(raw, "final_decision", None) or getattr(raw, "answer", None)
-    return found
+    answer: str | None = getattr(raw, "final_decision", None) or getattr(raw, "answer", None)
+    return answer
 
 
-def headers_of(others: Mapping[str, Any]) -> list[str]:
+def headers_of(columns: Mapping[str, Any]) -> list[str]:
     """Return the header of CSV; a result column with the same name as a row's column is renamed to `result_…`."""
-    taken = ["question", *others]
-    return [*taken, *(f"result_{name}" if name in taken else name for name in COLUMNS)]
+    headers = ["question", *columns]
+    return [*headers, *(f"result_{name}" if name in headers else name for name in COLUMNS)]
 
 
 class Out:
@@ -330,9 +330,9 @@ class JsonOut(Out):
                     str(self._path), f"{problem}: name another file, or the batch to continue with --batch-id"
                 )
         stored = {index: text for index, _, status, text in lines if status in COMPLETE}
-        whole = head + "".join(stored.values())
-        if whole != content:
-            write_whole(self._path, whole)
+        full_text = head + "".join(stored.values())
+        if full_text != content:
+            write_whole(self._path, full_text)
             os.close(self._file)  # it is the file that was replaced
             self._open()
         self._written = set(stored)
@@ -341,9 +341,9 @@ class JsonOut(Out):
 class CsvOut(JsonOut):
     """Writer of CSV, with a header."""
 
-    def __init__(self, path: Path, batch_id: str, others: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, batch_id: str, columns: Mapping[str, Any]) -> None:
         super().__init__(path, batch_id)
-        self._header = headers_of(others)
+        self._header = headers_of(columns)
 
     def text_of(self, line: Line) -> str:
         return csv_line(line.as_cells())

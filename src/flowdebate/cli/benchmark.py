@@ -43,9 +43,9 @@ def benchmark_reviews(
             )
     cases = read_review_cases(options.get(info.subject) or CHANGES)
     rows = [Row(question=str(page.question_about_sources), others={"sources": case.sources}) for case in cases]
-    given = {name: value for name, value in options.items() if name != info.subject}
+    values = {name: value for name, value in options.items() if name != info.subject}
     with store_for_asking(store) as place:
-        plans = Plans(info.name, given, file, first=rows[0].question)
+        plans = Plans(info.name, values, file, first=rows[0].question)
         batch_id = plans.name(rows)
         totals = Totals()
         finished = asyncio.run(

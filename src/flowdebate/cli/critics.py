@@ -51,7 +51,7 @@ def critic(  # noqa: PLR0913 - the options of the command
     limit: opt.FirstOnly = None,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
-    **given: object,
+    **values: object,
 ) -> None:
     """Check whether a critic finds more than the judge does alone, before you use critiques.
 
@@ -68,7 +68,7 @@ def critic(  # noqa: PLR0913 - the options of the command
     for name in (truth, "answer", *([] if cluster is None else [cluster])):
         if any(name not in row for row in rows):
             raise misuse(answers, None, f"{answers}: each row needs a column `{name}`.")
-    options = {name: value for name, value in given.items() if value is not None and value != []}
+    options = {name: value for name, value in values.items() if value is not None and value != []}
     plan = make_plan(
         PATTERNS["critique"],
         {**options, "critics": critics or None},

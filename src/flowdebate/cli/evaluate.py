@@ -102,7 +102,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     max_total_tokens: opt.TotalTokens = None,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
-    **given: object,
+    **values: object,
 ) -> None:
     """Measure on a data set whether debates help, and at what cost.
 
@@ -115,8 +115,8 @@ def evaluate(  # noqa: PLR0913 - the options of the command
 
     opt.check(out != "-", "--out", "-", "the path of a file: the report is written on stdout")
     compared = read_baselines(list(dict.fromkeys(baselines)), location=COMMAND) if baselines else None
-    whole = equal is None or compared is None or BUDGETED.intersection(compared)
-    opt.check(bool(whole), "--equal", equal, f"left out without --baseline {' or '.join(sorted(BUDGETED))}")
+    needs_all = equal is None or compared is None or BUDGETED.intersection(compared)
+    opt.check(bool(needs_all), "--equal", equal, f"left out without --baseline {' or '.join(sorted(BUDGETED))}")
     if find_spec("scipy") is None:
         raise misuse("scipy", None, '`evaluate` needs scipy: pip install "flowdebate[audit]"')
     rows = read_rows(questions)[:limit]
@@ -125,7 +125,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     )
     with store_for_asking(store) as place:
         judging = {"schedule": schedule, "panel": panel or None, "labels": labels or None}
-        options = {"debaters": debaters, "max_rounds": max_rounds, **judging, **given}
+        options = {"debaters": debaters, "max_rounds": max_rounds, **judging, **values}
         plans = EvaluationPlans(
             options, file, rows, path=questions, truth=truth, choices=choices or (), baselines=compared, equal=equal
         )
@@ -277,8 +277,8 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
 def read_cell_of(row: Row, column: str, *, path: str, number: int) -> object:
     """Return a row's value in a column; BadFile, with the existing columns, if there is no such column."""
     if column not in row.others:
-        there = f"; there are: {', '.join(map(shown, ('question', *row.others)))}"
-        raise BadFile(path, f"question {number}: there is no column `{column}`{there}")
+        available = f"; there are: {', '.join(map(shown, ('question', *row.others)))}"
+        raise BadFile(path, f"question {number}: there is no column `{column}`{available}")
     return row.others[column]
 
 
@@ -306,13 +306,13 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
         value = "true" if value else "false"
     text = str(value).strip().casefold()
     # later entries win: a position that is called "b" or "1" means itself, not the second one
-    known = {str(index): stance for index, stance in enumerate(stances)}
-    known |= dict(zip(_LETTERS, stances, strict=False))
+    stances_by_key = {str(index): stance for index, stance in enumerate(stances)}
+    stances_by_key |= dict(zip(_LETTERS, stances, strict=False))
     if list(names) == ["pro", "con"]:
-        known |= dict.fromkeys(_YES, stances[0]) | dict.fromkeys(_NO, stances[1])
-    known |= {name.casefold(): stance for name, stance in zip(names, stances, strict=True)}
-    known |= {stance.strip().casefold(): stance for stance in stances}
-    return known.get(text)
+        stances_by_key |= dict.fromkeys(_YES, stances[0]) | dict.fromkeys(_NO, stances[1])
+    stances_by_key |= {name.casefold(): stance for name, stance in zip(names, stances, strict=True)}
+    stances_by_key |= {stance.strip().casefold(): stance for stance in stances}
+    return stances_by_key.get(text)
 
 
 class EvaluationPlans(Plans):
@@ -350,8 +350,8 @@ class EvaluationPlans(Plans):
     def name(self, rows: Sequence[Row]) -> str:
         """Return the name of a batch of these rows, baselines and positions."""
         positions = [list(map(dict, question.sides)) for question in self.questions]
-        asked = [super().name(rows), self._baselines and list(self._baselines), positions]
-        return hash_name("evaluation", [*asked, *self._equal.values()])
+        identity = [super().name(rows), self._baselines and list(self._baselines), positions]
+        return hash_name("evaluation", [*identity, *self._equal.values()])
 
     def options_of(self, row: Row) -> dict[str, Any]:
         """Return the options of one question: its sides, and the baselines."""
@@ -361,24 +361,24 @@ class EvaluationPlans(Plans):
         sides = [dict(side) for side in question.sides]
         # a vote of two first drafts is a coin, so it could not differ from one call
         compared = [name for name in BASELINES if name != "drafts" or len(sides) >= DRAFTS]
-        asked = {"baselines": list(self._baselines or compared), **self._equal}
-        return {**super().options_of(row), "debaters": sides, **asked}
+        settings = {"baselines": list(self._baselines or compared), **self._equal}
+        return {**super().options_of(row), "debaters": sides, **settings}
 
     def _label(self, row: Row, *, path: str, number: int, truth: str, columns: Sequence[str]) -> LabelledQuestion:
         from flowdebate.evaluation.evaluation_run import deal
         from flowdebate.patterns.debate.sides import yes_no_sides
 
-        given: Sequence[Mapping[str, Any]] | None = self.stored["options"].get("debaters")
+        declared: Sequence[Mapping[str, Any]] | None = self.stored["options"].get("debaters")
         if choices := read_choices(row, columns, path=path, number=number):
-            debaters = [{"name": letter} for letter in _LETTERS] if given is None else list(map(dict, given))
-            if given is not None and len(debaters) != len(choices):
+            debaters = [{"name": letter} for letter in _LETTERS] if declared is None else list(map(dict, declared))
+            if declared is not None and len(debaters) != len(choices):
                 raise BadFile(path, f"question {number}: has {len(choices)} choices for {len(debaters)} debaters")
             positions = deal(choices, question=row.question, seed=self.base.seed)
             sides = [{**who, "stance": stance} for who, stance in zip(debaters, positions, strict=False)]
             stances, names = choices, [""] * len(choices)
         else:
             default = ({"name": side.name, "stance": side.stance} for side in yes_no_sides(row.question))
-            sides = [dict(side) for side in given or default]
+            sides = [dict(side) for side in declared or default]
             stances, names = [side["stance"] for side in sides], [side["name"] for side in sides]
         right = read_truth(row, truth, stances, names, path=path, number=number)
         return LabelledQuestion(question=row.question, others=row.others, sides=tuple(sides), truth=right)

@@ -112,19 +112,19 @@ async def begin_named(
     from flowdebate.ui.options import misuse
 
     try:
-        known = None if resume else await service.store.run(run_id)
+        stored = None if resume else await service.store.run(run_id)
     except RunNotFound:
-        known = None
-    if known is not None:
+        stored = None
+    if stored is not None:
         raise misuse("RUN", run_id, f"There is a run {run_id} already. To continue it: add --resume.")
-    state, told = await begin(), False
+    state, is_told = await begin(), False
     while state.status not in COMPLETE and service.handle(run_id) is None:
         try:
             return await service.resume(run_id, plan=plan)
         except RunConflict:
-            if not told:
+            if not is_told:
                 tell(f"Run {run_id} is executed by another process; waiting for it …")
-            told = True
+            is_told = True
             await asyncio.sleep(POLL)
             state = await service.wait(run_id)
     return state

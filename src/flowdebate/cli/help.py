@@ -232,11 +232,11 @@ class Command(TyperCommand):
     """Command with its options listed in panels, and with examples and exit codes at the end."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        known = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
+        flags = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
         for at in reversed(range(len(args))):
             behind = args[at + 1 : at + 2]
             # no commit has a space in its name: that is a question
-            if args[at] in known & BARE.keys() and not (behind and behind[0][:1] != "-" and " " not in behind[0]):
+            if args[at] in flags & BARE.keys() and not (behind and behind[0][:1] != "-" and " " not in behind[0]):
                 args.insert(at + 1, BARE[args[at]])
         with plain_words(ctx, args, self.get_params(ctx)):
             return super().parse_args(ctx, args)
@@ -318,7 +318,9 @@ def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickPa
     """Return an error of the parser in plain words; None if it is plain already."""
     flag, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
     if hasattr(error, "possibilities"):
-        flags = [name for known in parameters for name in (*known.opts, *known.secondary_opts) if name[:2] == "--"]
+        flags = [
+            name for declared in parameters for name in (*declared.opts, *declared.secondary_opts) if name[:2] == "--"
+        ]
         return f"unknown option {flag}. {did_you_mean(str(flag), flags)}".rstrip()
     if flag is not None:
         return f"{flag} needs a value." if "requires" in error.message else None
@@ -394,8 +396,8 @@ def _pasted(line: str, formatter: HelpFormatter) -> list[str]:
     joined = " ".join(word.replace(" ", sign) for word in words)
     room = max(formatter.width - formatter.current_indent - 2, 20)
     lines = textwrap.wrap(joined, room, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-    ended = [f"{each} \\" for each in lines[:-1]] + lines[-1:]
-    return [indent + each.replace(sign, " ") for each in ended]
+    ended = [f"{row_text} \\" for row_text in lines[:-1]] + lines[-1:]
+    return [indent + text_line.replace(sign, " ") for text_line in ended]
 
 
 def _write(panels: dict[str, list[tuple[str, str]]], formatter: HelpFormatter) -> None:

@@ -55,9 +55,9 @@ def models(
     from flowdebate.models.resolve import environment_choice, running_servers
 
     running = running_servers()
-    chosen = environment_choice()
+    choice = environment_choice()
     data: dict[str, Any] = {
-        "default": None if chosen is None else {"model": chosen[0], "from": chosen[1]},
+        "default": None if choice is None else {"model": choice[0], "from": choice[1]},
         "providers": [
             {
                 "name": name,
@@ -69,14 +69,14 @@ def models(
             }
             for name, provider in PROVIDERS.items()
         ],
-        "seats": _seats() if chosen else {},
+        "seats": _seats() if choice else {},
         "local": local_model_state(),
     }
     if as_json:
         write_json(data)
     else:
         _show(data)
-    if chosen is None:
+    if choice is None:
         raise typer.Exit(ExitCode.NO_RESULT)
 
 
@@ -88,7 +88,7 @@ def _seats() -> dict[str, dict[str, str]]:
     from flowdebate.ui.plan import make_plan
 
     subjects = {info: {info.subject: info.load_page().example, "model": EACH} for info in PATTERNS.values()}
-    return {info.verb: seat_titles(make_plan(info, given)) for info, given in subjects.items()}
+    return {info.verb: seat_titles(make_plan(info, values)) for info, values in subjects.items()}
 
 
 def _show(data: dict[str, Any]) -> None:
@@ -99,8 +99,8 @@ def _show(data: dict[str, Any]) -> None:
     page = open_page()
     if data["default"] is None:
         page.line("No model is set up.", style="bold")
-        found = nothing_found()
-        page.line(f"{found[0].upper()}{found[1:]}.")
+        message = nothing_found()
+        page.line(f"{message[0].upper()}{message[1:]}.")
     else:
         page.labelled("Model", data["default"]["model"], "bold", indent="")
         page.labelled("For", f"{_ROLES}; --model ROLE=SPEC names another one for one of them", "dim")
@@ -115,11 +115,11 @@ def _show(data: dict[str, Any]) -> None:
         later = "installed, joined into one file at first use (1.1 GB)" if local["packages"] else _NO_WEIGHTS
         page.labelled("Weights", later, "dim")
     rows = []
-    for each in data["providers"]:
-        state = "is set" if each["keySet"] else "is not set"
-        key = "none needed" if each["keyVariable"] is None else f"{each['keyVariable']} {state}"
-        none = "has no model" if each["answers"] else "does not answer"
-        rows.append((each["name"], key, each["model"] or none, each["address"]))
+    for provider in data["providers"]:
+        state = "is set" if provider["keySet"] else "is not set"
+        key = "none needed" if provider["keyVariable"] is None else f"{provider['keyVariable']} {state}"
+        none = "has no model" if provider["answers"] else "does not answer"
+        rows.append((provider["name"], key, provider["model"] or none, provider["address"]))
     page.line()
     page.columns(("PROVIDER", "KEY", "MODEL", "ADDRESS"), rows)
     seats = data["seats"].values()

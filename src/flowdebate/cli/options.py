@@ -147,11 +147,11 @@ OwnLabels: TypeAlias = Annotated[
 ]
 
 
-def read_labels(given: Sequence[str] | None) -> dict[str, str]:
+def read_labels(labels: Sequence[str] | None) -> dict[str, str]:
     """Read labels by name; ConfigurationError for an invalid one."""
-    for each in given or ():
-        check(each.partition("=")[0] and "=" in each, "--label", each, "NAME=VALUE, such as owner=ann")
-    return dict(each.split("=", 1) for each in given or ())
+    for label in labels or ():
+        check(label.partition("=")[0] and "=" in label, "--label", label, "NAME=VALUE, such as owner=ann")
+    return dict(label.split("=", 1) for label in labels or ())
 
 
 # Of commands that ask many questions
@@ -181,10 +181,10 @@ def check(fits: object, option: str, got: object, allowed: str) -> None:
         raise ConfigurationError(COMMAND, option, got, allowed)
 
 
-def check_named(option: str, given: str | None, *, resume: bool) -> None:
+def check_named(option: str, name: str | None, *, resume: bool) -> None:
     """Raise ConfigurationError for an invalid id, and for --resume without one."""
-    check_option(Text, option, given, location=COMMAND)
-    if resume and given is None:
+    check_option(Text, option, name, location=COMMAND)
+    if resume and name is None:
         raise misuse("--resume", resume, f"--resume requires {option} ID: the run to continue.")
 
 
@@ -202,12 +202,12 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
         hints = get_type_hints(function, include_extras=True)
         kinds: dict[str, tuple[Any, str]] = {}
         parameters = []
-        for name, given in signature(function).parameters.items():
-            if name not in shared and given.kind is not Parameter.VAR_KEYWORD:
+        for name, parameter_ in signature(function).parameters.items():
+            if name not in shared and parameter_.kind is not Parameter.VAR_KEYWORD:
                 option = next(item for item in hints[name].__metadata__ if isinstance(item, Option))
-                argument = given.kind is Parameter.POSITIONAL_OR_KEYWORD
+                argument = parameter_.kind is Parameter.POSITIONAL_OR_KEYWORD
                 kinds[name] = hints[name], _metavar_of(name, option) if argument else _flags_of(name, option)[0]
-                parameters.append(parameter(name, hints[name], option, given.default, argument=argument))
+                parameters.append(parameter(name, hints[name], option, parameter_.default, argument=argument))
         for name in shared:
             kind, option = PlanOptions.model_fields[name].annotation, option_of(PlanOptions, name)
             if not option.repeated:  # else they are checked once they are read
@@ -215,11 +215,11 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
             parameters.append(parameter(name, kind, option))
 
         @wraps(function)
-        def checked(**given: object) -> None:
+        def checked(**values: object) -> None:
             with report_problems(), report_warnings():
                 for name, (kind, place) in kinds.items():
-                    check_option(kind, place, given[name], location=COMMAND)
-                function(**given)
+                    check_option(kind, place, values[name], location=COMMAND)
+                function(**values)
 
         return with_parameters(checked, parameters)
 
@@ -233,29 +233,30 @@ def parameter(name: str, kind: object, option: Option, default: object = None, *
         plain = list
     elif option.read is not None and plain is not list:
         plain = str
-    about: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "autocompletion": _completer_of(_metavar_of(name, option) if argument else option.metavar, values),
         "metavar": option.metavar or "|".join(values) or ("N" if plain is int else None),
         "help": option.help,
     }
     if argument:
-        declared = typer.Argument(**{**about, "metavar": _metavar_of(name, option)}, show_default=False)
+        declared = typer.Argument(**{**settings, "metavar": _metavar_of(name, option)}, show_default=False)
     else:
         flags = _flags_of(name, option)
         if plain is bool and default is None:  # None is "not given", which leaves it to a plan file, and False is "no"
             flags = [f"{flags[0]}/--no-{flags[0].removeprefix('--')}"]
-        about |= {"rich_help_panel": option.panel, "show_default": default is not None}
-        declared = typer.Option(*flags, **about)
-    shown: type = list[str] if plain is list else plain
-    given = shown | None if default is None else shown
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[given, declared])
+        settings |= {"rich_help_panel": option.panel, "show_default": default is not None}
+        declared = typer.Option(*flags, **settings)
+    shown_type: type = list[str] if plain is list else plain
+    value_type = shown_type | None if default is None else shown_type
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[value_type, declared])
 
 
 def with_parameters(function: Callable[..., None], parameters: Iterable[Parameter]) -> Callable[..., None]:
     """Return `function` with a signature for typer to read."""
     # typer reads both: names and defaults from the signature, types from the annotations
-    function.__signature__ = Signature(list(parameters))  # type: ignore[attr-defined]  # what inspect looks at
-    function.__annotations__ = {each.name: each.annotation for each in function.__signature__.parameters.values()}  # type: ignore[attr-defined]
+    signature_read = Signature(list(parameters))
+    function.__signature__ = signature_read  # type: ignore[attr-defined]  # what inspect looks at
+    function.__annotations__ = {name: declared.annotation for name, declared in signature_read.parameters.items()}
     return function
 
 

@@ -52,41 +52,41 @@ _BENCHMARK_FLAGS = {"form": "--format"}
 def pattern_command(info: PatternInfo) -> Callable[..., None]:
     """Return the function behind the command of a pattern."""
 
-    def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
-        measured = {name: given.pop(name, False) for name in opt.MEASURED}
+    def run(**values: Any) -> None:  # noqa: ANN401 - the options of the command
+        measured = {name: values.pop(name, False) for name in opt.MEASURED}
         if any(measured.values()):
-            _measure(info, given, **measured)
+            _measure(info, values, **measured)
             return
-        here = {name: given.pop(name, False) for name in _HERE}
-        more = {name: given.pop(name) for name in ("form", *opt.PULL_REQUEST) if name in given}
-        _run(info, given, **more, **here)
+        local_values = {name: values.pop(name, False) for name in _HERE}
+        more = {name: values.pop(name) for name in ("form", *opt.PULL_REQUEST) if name in values}
+        _run(info, values, **more, **local_values)
 
     page = info.load_page()
-    here = [*_parameters_here(*(() if page.proposes else ("yes",)))]
+    parameters = [*_parameters_here(*(() if page.proposes else ("yes",)))]
     if page.formats:
-        here = [*here, opt.parameter("form", Literal[tuple(page.formats)], opt.FORM)]
+        parameters = [*parameters, opt.parameter("form", Literal[tuple(page.formats)], opt.FORM)]
     if page.measured:
-        here += [opt.parameter(name, bool, option, default=False) for name, option in opt.MEASURED.items()]
+        parameters += [opt.parameter(name, bool, option, default=False) for name, option in opt.MEASURED.items()]
     if page.reads_pull_requests:
-        here += [opt.parameter(name, *about) for name, about in opt.PULL_REQUEST.items()]
+        parameters += [opt.parameter(name, *description) for name, description in opt.PULL_REQUEST.items()]
     run.__doc__ = info.help
-    return opt.with_parameters(run, [*parameters_of(page.options), *here])
+    return opt.with_parameters(run, [*parameters_of(page.options), *parameters])
 
 
 def _run_command() -> Callable[..., None]:
     """Return the function behind `run`, with the common options of all patterns."""
 
-    def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
-        here = {name: given.pop(name) for name in _HERE if name != "file"}
-        path = given.pop("plan")
+    def run(**values: Any) -> None:  # noqa: ANN401 - the options of the command
+        local_values = {name: values.pop(name) for name in _HERE if name != "file"}
+        path = values.pop("plan")
         with report_problems():
             from flowdebate.ui.plan import pattern_of_file
 
             if not Path(path).is_file():
                 raise misuse("PLAN", path, f'There is no plan file {path}. To debate a question: flowdebate debate "…"')
             info = pattern_of_file(path)
-            given = select_options(info, given)
-        _run(info, given, file=path, **here)
+            values = select_options(info, values)
+        _run(info, values, file=path, **local_values)
 
     run.__doc__ = (
         "Run a pattern from a plan file. The file, TOML or JSON, has the options of the pattern's command and "
@@ -103,17 +103,17 @@ def _parameters_here(*without: str) -> Iterator[Parameter]:
             yield opt.parameter(name, kind, option, False if kind is bool else None)
 
 
-def select_options(info: PatternInfo, given: dict[str, Any]) -> dict[str, Any]:
+def select_options(info: PatternInfo, values: dict[str, Any]) -> dict[str, Any]:
     """Return the options used on the command line; ConfigurationError for an option unknown to the pattern."""
     options = info.load_page().options
-    given = {key: value for key, value in given.items() if value is not None and value != []}
-    if "max_rounds" in given:
-        given[options.LENGTH] = given.pop("max_rounds")
-    for key, value in given.items():
+    values = {key: value for key, value in values.items() if value is not None and value != []}
+    if "max_rounds" in values:
+        values[options.LENGTH] = values.pop("max_rounds")
+    for key, value in values.items():
         if key not in options.names():
             option = f"--{key.replace('_', '-')}"
             raise misuse(option, value, f"{info.verb} has no option {option}.")
-    return given
+    return values
 
 
 def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
@@ -132,7 +132,7 @@ run_plan = _run_command()
 # Running a plan
 
 
-def _measure(info: PatternInfo, given: dict[str, Any], *, demo: bool, page: bool, benchmark: bool) -> None:
+def _measure(info: PatternInfo, values: dict[str, Any], *, demo: bool, page: bool, benchmark: bool) -> None:
     """Play the recorded run of the pattern, or run it on changes with planted faults."""
     if demo:
         from flowdebate.cli.demo import play_review
@@ -143,21 +143,23 @@ def _measure(info: PatternInfo, given: dict[str, Any], *, demo: bool, page: bool
             play_review(page=page)
     from flowdebate.cli.benchmark import benchmark_reviews
 
-    here = {name: given.pop(name, None) for name in (*_HERE, "form", *opt.PULL_REQUEST)}
+    local_values = {name: values.pop(name, None) for name in (*_HERE, "form", *opt.PULL_REQUEST)}
     with report_problems(), report_warnings():
         if page:
             raise misuse("--page", page, "--page shows the recorded run of --demo: add --demo.")
         for name in ("no_store", "run_id", "label", "resume", "markdown", "form", *opt.PULL_REQUEST):
-            if here[name]:
+            if local_values[name]:
                 flag = _BENCHMARK_FLAGS.get(name, f"--{name.replace('_', '-')}")
-                raise misuse(flag, here[name], f"{flag} cannot be combined with --benchmark, which makes many runs.")
-        store, as_json = here["store"], bool(here["as_json"])
-        benchmark_reviews(info, given, file=here["file"], store=store, as_json=as_json)
+                raise misuse(
+                    flag, local_values[name], f"{flag} cannot be combined with --benchmark, which makes many runs."
+                )
+        store, as_json = local_values["store"], bool(local_values["as_json"])
+        benchmark_reviews(info, values, file=local_values["file"], store=store, as_json=as_json)
 
 
 def _run(  # noqa: PLR0913 - the options of this front end
     info: PatternInfo,
-    given: dict[str, Any],
+    values: dict[str, Any],
     *,
     file: str | None,
     store: str | None,
@@ -174,18 +176,18 @@ def _run(  # noqa: PLR0913 - the options of this front end
     since: str | None = None,
     post: bool = False,
 ) -> None:
-    with report_problems(), report_warnings(), _pull_request(given, pr, since, posts=post) as pull:
+    with report_problems(), report_warnings(), _pull_request(values, pr, since, posts=post) as pull:
         from flowdebate.service.runs import opened
         from flowdebate.ui.models import models_line, sources_lines, with_policies
         from flowdebate.ui.plan import make_plan, with_sources
 
-        if given.get(info.subject) == "-":
-            if "-" in (given.get("sources") or ()):
+        if values.get(info.subject) == "-":
+            if "-" in (values.get("sources") or ()):
                 subject = info.subject.upper()
                 raise misuse("--source", "-", f"Only one of {subject} and --source can be -, which is stdin.")
-            given = {**given, info.subject: read_text("-", megabytes=MEGABYTES).strip()}
-        given = _about_pull_request(info, given, pull, file=file)
-        plan = make_plan(info, given, file=file, ask=ask_here(), begins=True)
+            values = {**values, info.subject: read_text("-", megabytes=MEGABYTES).strip()}
+        values = _about_pull_request(info, values, pull, file=file)
+        plan = make_plan(info, values, file=file, ask=ask_here(), begins=True)
         plan = plan if pull is None else with_sources(plan, pull.changes.sources)
         opt.check_named("--run-id", run_id, resume=resume)
         labels = opt.read_labels(label)
@@ -209,8 +211,8 @@ def _run(  # noqa: PLR0913 - the options of this front end
                     show = replace(show, head=())  # it is asked now
                 plan = _propose_sides(plan, yes=yes, place=place, run_id=run_id)
 
-            named = place is not None and place.named
-            begin = partial(_begin, plan=plan, run_id=run_id, labels=labels, resume=resume, named=named)
+            is_named = place is not None and place.named
+            begin = partial(_begin, plan=plan, run_id=run_id, labels=labels, resume=resume, is_named=is_named)
             finish = None if pull is None else pull.finish
             code = asyncio.run(execute(plan, place, begin, show, markdown, finish))
     raise typer.Exit(code)
@@ -218,7 +220,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
 
 @contextmanager
 def _pull_request(
-    given: dict[str, Any], number: int | None, since: str | None, *, posts: bool
+    values: dict[str, Any], number: int | None, since: str | None, *, posts: bool
 ) -> Iterator[PullRequestReview | None]:
     """Open a pull request, and post a comment if the code inside fails; None without a number."""
     if number is None:
@@ -229,34 +231,34 @@ def _pull_request(
         return
     from flowdebate.cli.pull_request import PullRequestReview
 
-    if clash := [option for name, option in (("diff", "--diff"), ("sources", "--source")) if given.get(name)]:
+    if clash := [option for name, option in (("diff", "--diff"), ("sources", "--source")) if values.get(name)]:
         raise misuse("--pr", number, f"--pr cannot be combined with {clash[0]}.")
-    pull = PullRequestReview(number, posts=posts, since=since, exclude=given.get("exclude") or ())
+    pull = PullRequestReview(number, posts=posts, since=since, exclude=values.get("exclude") or ())
     with pull.reporting():
         yield pull
 
 
 def _about_pull_request(
-    info: PatternInfo, given: dict[str, Any], pull: PullRequestReview | None, *, file: str | None
+    info: PatternInfo, values: dict[str, Any], pull: PullRequestReview | None, *, file: str | None
 ) -> dict[str, Any]:
     """Return the options, for a pull request if there is one; ends in Exit if it has nothing to read."""
     if pull is None:
-        return given
+        return values
     from flowdebate.ui.plan import check_plan_file
 
     page = info.load_page()
-    given = {**given, "earlier": pull.earlier or None, "exclude": None}
-    options = page.options.read(given, file=file)
+    values = {**values, "earlier": pull.earlier or None, "exclude": None}
+    options = page.options.read(values, file=file)
     check_plan_file(options, pull.changes.sources)
     if all(source.left_out is not None for source in pull.changes.sources):
         raise typer.Exit(pull.finish_unread(getattr(options, "gate", None)))
     if getattr(options, info.subject) is None:
-        given[info.subject] = page.question_about_sources
-    return given
+        values[info.subject] = page.question_about_sources
+    return values
 
 
 async def _begin(
-    service: Service | None, *, plan: Plan, run_id: str | None, labels: dict[str, str], resume: bool, named: bool
+    service: Service | None, *, plan: Plan, run_id: str | None, labels: dict[str, str], resume: bool, is_named: bool
 ) -> RunState | None:
     """Begin the run; None if it is not stored. `named` is whether the user has named the store."""
     try:
@@ -267,7 +269,7 @@ async def _begin(
     except StoreError as error:
         if run_id is not None:
             raise
-        if named:
+        if is_named:
             with _store_needed():
                 raise
         # a data directory that cannot be written (a container, a full disk) must not forbid a debate
@@ -315,9 +317,9 @@ def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | 
         proposing = run(store=False)
     else:
         proposing = run(store=place.store, run_id=f"{run_id}-sides", if_exists="wait")
-    found = asyncio.run(proposing)
-    sides: Sequence[Debater] = found.output
-    tokens = found.usage.total_tokens
+    proposal = asyncio.run(proposing)
+    sides: Sequence[Debater] = proposal.output
+    tokens = proposal.usage.total_tokens
     tell("Sides" if tokens is None else f"Sides ({tokens:,} tokens)")
     while True:
         for side in sides:

@@ -145,14 +145,14 @@ def serve(  # noqa: PLR0913 - the options of the command
         opt.Days | None,
         Option(panel="Storage", metavar="DAYS", help="Delete runs without a change for so many days, every hour."),
     ] = None,
-    **given: object,
+    **values: object,
 ) -> None:
     """Serve runs over HTTP: begin, follow, answer and read them from programs or a browser.
 
     The address, with its token, is printed once. Limits are upper bounds of every run.
     """
-    given |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
-    given |= {"keep_days": keep_days}
+    values |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
+    values |= {"keep_days": keep_days}
     check_library("flowdebate serve", "fastapi", library="FastAPI", extra="server")
     check_library("flowdebate serve", "uvicorn", library="uvicorn", extra="server")
     if ag_ui:
@@ -172,7 +172,7 @@ def serve(  # noqa: PLR0913 - the options of the command
             f"--host {address} opens this server to other machines: whoever has its token can read and begin runs. "
             "Give it a token of its own with --token-file FILE.",
         )
-    _check_app(app, {**given, "store": store, "allow_model": allow_model})
+    _check_app(app, {**values, "store": store, "allow_model": allow_model})
     _check_token(token_file, new=new_token)
     token = kept_token(new=new_token) if token_file is None else read_token(token_file)
 
@@ -195,11 +195,11 @@ def serve(  # noqa: PLR0913 - the options of the command
         from flowdebate.server.app import serve as serve_app
 
         # as browsers name it in a Host header: IPv6 in brackets, and none of them sends an address that means "any"
-        own = () if address in _ANYWHERE else (f"[{address}]" if ":" in address else address,)
+        own_hosts = () if address in _ANYWHERE else (f"[{address}]" if ":" in address else address,)
         application = create_app(
-            _make_service(app, store, given, allow_model, recover=not read_only),
+            _make_service(app, store, values, allow_model, recover=not read_only),
             token=token,
-            allow_hosts=(*own, *(allow_host or ())),
+            allow_hosts=(*own_hosts, *(allow_host or ())),
             root_path=root_path or "",
             allow_base_urls=allow_base_url or (),
             allow_sources=allow_sources or (),
@@ -252,21 +252,25 @@ def mcp(  # noqa: PLR0913 - the options of the command
     budget_cost: _BudgetCost = None,
     allow_model: _AllowModel = None,
     store: opt.StoreName = None,
-    **given: object,
+    **values: object,
 ) -> None:
     """Serve debates to an MCP host: start, wait for, read and judge them, or take part.
 
     Over stdio, as hosts start it, stdout belongs to the protocol; warnings go to stderr. Limits hold for each run.
     """
-    given |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
+    values |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
     check_library("flowdebate mcp", "mcp", library="the MCP SDK", extra="mcp")
-    own = (("--port", "port", port), ("--token-file", "token", token_file), ("--new-token", "token", new_token or None))
-    for option, what, value in own:
+    http_only = (
+        ("--port", "port", port),
+        ("--token-file", "token", token_file),
+        ("--new-token", "token", new_token or None),
+    )
+    for option, what, value in http_only:
         if value is not None and not http:
             raise misuse(option, value, f"{option} is the {what} of --http: add --http.")
     _check_token(token_file, new=new_token)
     opt.check(port is None or 0 <= port <= _HIGHEST_PORT, "--port", port, f"an int from 0 to {_HIGHEST_PORT}")
-    _check_app(app, {**given, "allow_model": allow_model})
+    _check_app(app, {**values, "allow_model": allow_model})
     token, header = "", ""
     if token_file is not None:
         token, header = read_token(token_file), f"the token of {token_file}"
@@ -278,7 +282,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
         from flowdebate.mcp import serve_http, serve_stdio
 
         with _stdout_protected():  # importing the application's module runs its code
-            service = _make_service(app, store, given, allow_model, recover=False)
+            service = _make_service(app, store, values, allow_model, recover=False)
         if http:
             url_port = _MCP_PORT if port is None else port
             await serve_http(
@@ -317,15 +321,16 @@ def _stdout_protected() -> Iterator[None]:
         os.close(wire)
 
 
-def _check_app(app: str | None, given: Mapping[str, Any]) -> None:
+def _check_app(app: str | None, values: Mapping[str, Any]) -> None:
     """Raise ConfigurationError for options already set in a service of the application."""
-    left = [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, [])]
-    if app is not None and left:
-        raise misuse(left[0], given, f"{', '.join(left)} cannot be combined with --app: the Service has its own.")
+    unusable = [f"--{name.replace('_', '-')}" for name, value in values.items() if value not in (None, [])]
+    if app is not None and unusable:
+        problem = f"{', '.join(unusable)} cannot be combined with --app: the Service has its own."
+        raise misuse(unusable[0], values, problem)
 
 
 def _make_service(
-    app: str | None, store: str | None, given: Mapping[str, Any], allow_models: list[str] | None, *, recover: bool
+    app: str | None, store: str | None, values: Mapping[str, Any], allow_models: list[str] | None, *, recover: bool
 ) -> Service:
     """Return the Service named by `app`, or a service with the options; ConfigurationError for an invalid name."""
     from flowdebate.runs.limits import Limits
@@ -335,23 +340,23 @@ def _make_service(
     if app is not None:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
         return load_object(app, Service, location=COMMAND, field="--app")
-    prices = prices_of(given["price"] or ())
-    if given["budget_cost"] is not None and prices is None:
+    prices = prices_of(values["price"] or ())
+    if values["budget_cost"] is not None and prices is None:
         raise misuse(
-            "--budget-cost", given["budget_cost"], "--budget-cost needs the prices of models: add --price IN/OUT."
+            "--budget-cost", values["budget_cost"], "--budget-cost needs the prices of models: add --price IN/OUT."
         )
     limits = Limits(
-        calls=given["max_calls"] or _variable("FLOWDEBATE_MAX_CALLS", int, None),
-        tokens=given["max_tokens"] or _variable("FLOWDEBATE_MAX_TOKENS", int, None),
-        seconds=given["max_seconds"] or _variable("FLOWDEBATE_MAX_SECONDS", float, None),
+        calls=values["max_calls"] or _variable("FLOWDEBATE_MAX_CALLS", int, None),
+        tokens=values["max_tokens"] or _variable("FLOWDEBATE_MAX_TOKENS", int, None),
+        seconds=values["max_seconds"] or _variable("FLOWDEBATE_MAX_SECONDS", float, None),
         prices=prices,
     )
-    bounds = {kind: given[f"budget_{kind}"] for kind in ("calls", "tokens", "cost")}
+    bounds = {kind: values[f"budget_{kind}"] for kind in ("calls", "tokens", "cost")}
     budget = None if set(bounds.values()) == {None} else Limits(**bounds, prices=prices)
-    model = read_by_seat(given["model"], "--model", "MODEL") if given["model"] else None
+    model = read_by_seat(values["model"], "--model", "MODEL") if values["model"] else None
     if isinstance(model, dict):
         allowed = "one MODEL, or each: the options of a run name those of its seats"
-        raise ConfigurationError(COMMAND, "--model", given["model"], allowed)
+        raise ConfigurationError(COMMAND, "--model", values["model"], allowed)
     return Service(
         store=store,
         model=model,
@@ -359,7 +364,7 @@ def _make_service(
         budget=budget,
         recover=recover,
         allow_models=allow_models or None,
-        keep_days=given.get("keep_days"),
+        keep_days=values.get("keep_days"),
     )
 
 
@@ -387,7 +392,7 @@ def kept_token(*, new: bool = False, needed: bool = False) -> str:
         make_private_folder(path.parent)
         if new or not os.path.lexists(path):
             _write(path, replace=new)
-        found = path.lstat()
+        status = path.lstat()
         with path.open("rb"):  # where it is there, and cannot be read
             pass
     except OSError as error:
@@ -396,10 +401,10 @@ def kept_token(*, new: bool = False, needed: bool = False) -> str:
         tell(f"The token cannot be kept in {path} ({reason_of(error)}): it is a new one at each start")
         return secrets.token_urlsafe(32)
     again = "Once you know why, --new-token makes another one."
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise BadFile(str(path), f"is not a plain file, so the token in it is not trusted. {again}")
-    if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & _OTHERS):
-        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+    if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & _OTHERS):
+        mode = f"{stat.S_IMODE(status.st_mode):04o}"
         raise BadFile(
             str(path), f"has the mode {mode}, not 0600, so others may know the token or have written it. {again}"
         )
@@ -458,52 +463,52 @@ def queue(  # noqa: PLR0913 - the options of the command
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     from flowdebate.workers.deployment import Workers
 
-    given = load_object(workers, Workers, location=COMMAND, field="MODULE:OBJECT")
+    workers_object = load_object(workers, Workers, location=COMMAND, field="MODULE:OBJECT")
 
     async def ask() -> QueueState | Changed | str:
         from flowdebate.service.service import Service
 
         try:
             if action == "show":
-                return await given.overview()
+                return await workers_object.overview()
             if action == "submit":
-                name, labels = pattern or next(iter(given.patterns)), filters["labels"]
-                return await given.submit(name, question, run_id=run_id, labels=labels, priority=priority)
-            async with Service(workers=given) as service:
+                name, labels = pattern or next(iter(workers_object.patterns)), filters["labels"]
+                return await workers_object.submit(name, question, run_id=run_id, labels=labels, priority=priority)
+            async with Service(workers=workers_object) as service:
                 if action == "cancel":
                     return await service.cancel_all(**filters)
                 return await service.resume_all(**filters, retry_dead_letter=retry_dead_letter)
         finally:
-            await given.close()
+            await workers_object.close()
 
-    found = asyncio.run(ask())
+    state = asyncio.run(ask())
     if as_json:
-        write_json({"runId": found} if isinstance(found, str) else found.model_dump(mode="json", by_alias=True))
+        write_json({"runId": state} if isinstance(state, str) else state.model_dump(mode="json", by_alias=True))
     else:
-        _show(found, "resumed" if action == "resume" else "cancelled")
+        _show(state, "resumed" if action == "resume" else "cancelled")
 
 
-def _show(found: QueueState | Changed | str, changed: str) -> None:
+def _show(state: QueueState | Changed | str, changed: str) -> None:
     from flowdebate.service.state import Changed
 
     page = open_page()
-    if isinstance(found, str):
-        page.line(f"Run {found} is queued.")
-    elif isinstance(found, Changed):
-        page.line(f"{counted(len(found.runs), 'run')} {changed}.")
-        for run_id, why in found.refused.items():
+    if isinstance(state, str):
+        page.line(f"Run {state} is queued.")
+    elif isinstance(state, Changed):
+        page.line(f"{counted(len(state.runs), 'run')} {changed}.")
+        for run_id, why in state.refused.items():
             page.labelled(run_id, why, "yellow")
-        if found.more:
+        if state.more:
             page.line("More runs match: repeat the command to continue.")
     else:
-        oldest = "" if found.oldest is None else f", the oldest for {found.oldest:.0f} s"
-        page.labelled("Queue", found.queue, "bold", indent="")
-        page.line(f"{found.waiting} waiting{oldest}; {found.put_off} put off, {found.running} running")
-        page.line(f"{found.rejected} rejected, {counted(found.dead_letters, 'dead letter')}")
+        oldest = "" if state.oldest is None else f", the oldest for {state.oldest:.0f} s"
+        page.labelled("Queue", state.queue, "bold", indent="")
+        page.line(f"{state.waiting} waiting{oldest}; {state.put_off} put off, {state.running} running")
+        page.line(f"{state.rejected} rejected, {counted(state.dead_letters, 'dead letter')}")
         rows = [
-            (each.version, str(each.waiting), str(each.put_off), str(each.running), str(each.workers))
-            for each in found.versions
+            (version.version, str(version.waiting), str(version.put_off), str(version.running), str(version.workers))
+            for version in state.versions
         ]
         page.columns(("VERSION", "WAITING", "PUT OFF", "RUNNING", "WORKERS"), rows)
-        workers = [(each.worker, each.version, str(each.running)) for each in found.workers]
+        workers = [(worker.worker, worker.version, str(worker.running)) for worker in state.workers]
         page.columns(("WORKER", "VERSION", "RUNNING"), workers)

@@ -128,10 +128,10 @@ def compare(  # noqa: PLR0913 - the options of the command
         tell(f"Row {index + 1} could not be compared: {problem}" if many else f"Error: {problem}")
     if not table.rows:
         Ending(failed=len(table.failed)).leave()
-    found = table if many else table.comparisons[0] or table
+    result = table if many else table.comparisons[0] or table
     if form == "json":
-        write_json(found.model_dump(mode="json", by_alias=True))
-    elif (summary := lay_out(found)) is not None:
+        write_json(result.model_dump(mode="json", by_alias=True))
+    elif (summary := lay_out(result)) is not None:
         if form == "markdown":
             write_json(summary_markdown(summary).rstrip())
         else:
@@ -236,7 +236,7 @@ def study(  # noqa: PLR0913 - the options of the command
     max_concurrency: opt.Concurrency = 4,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
-    **given: object,
+    **values: object,
 ) -> None:
     """Compare designs of a debate with baselines and with each other, on questions with known answers.
 
@@ -256,20 +256,20 @@ def study(  # noqa: PLR0913 - the options of the command
     for target in outputs:
         check_target(target)
     base = Path(path)
-    held, plan, questions = read_study(path, given)
+    study_read, plan, questions = read_study(path, values)
     answers_path = Path(answers or base.with_suffix(".answers.jsonl"))
     fixed = Path(registration or base.with_suffix(".registration.json"))
     if doing == "register":
         opt.check(not fixed.exists(), "--registration", str(fixed), "a file that is not there: it is made once")
-        _show_registration(held.register(fixed, model=plan.models), fixed, as_json=as_json)
+        _show_registration(study_read.register(fixed, model=plan.models), fixed, as_json=as_json)
         return
-    made = Registration.read(fixed) if fixed.exists() else None
-    opt.check(made or registration is None, "--registration", registration, "the file of a registration")
+    registration_read = Registration.read(fixed) if fixed.exists() else None
+    opt.check(registration_read or registration is None, "--registration", registration, "the file of a registration")
     totals = Totals(calls=max_total_calls, tokens=max_total_tokens)
 
     async def work(progress: ProgressLines) -> None:
         await ask_study(
-            held,
+            study_read,
             answers_path,
             model=plan.models,
             store=place.store,
@@ -288,13 +288,13 @@ def study(  # noqa: PLR0913 - the options of the command
     ending = Ending(signal=signal, used_up=totals.used_up, incomplete=True)
     ending.advise()
     with _in_files(path, str(answers_path)):
-        found = held.answered(AnswersFile(answers_path).answers.values())
-    if not found:
+        answers_found = study_read.answered(AnswersFile(answers_path).answers.values())
+    if not answers_found:
         tell("There is no answer yet")
         raise typer.Exit(ending.exit_code)
-    report = study_report(held, found, registration=made, model=plan.models)
+    report = study_report(study_read, answers_found, registration=registration_read, model=plan.models)
     for target, text in zip(
-        outputs, (report.to_html(), report.to_latex(), _as_csv(frame_of(held, found))), strict=True
+        outputs, (report.to_html(), report.to_latex(), _as_csv(frame_of(study_read, answers_found))), strict=True
     ):
         if target is not None:
             write_whole(target, f"{text.rstrip()}\n")
@@ -305,7 +305,7 @@ def study(  # noqa: PLR0913 - the options of the command
     raise typer.Exit(replace(ending, incomplete=bool(report.unfinished)).exit_code)
 
 
-def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
+def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
     """Return the study of a file, the plan of its first design (with models and limits), and its questions' file.
 
     Raises BadFile with the key, or with the question and its column.
@@ -316,11 +316,11 @@ def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
     for key in table.keys() - StudyFile.model_fields.keys():
         raise unknown_key(path, key, table[key], list(StudyFile.model_fields))
     try:
-        said = StudyFile.model_validate(table)
+        study_file = StudyFile.model_validate(table)
     except ValidationError as error:
         raise BadFile(path, problem_of(error)) from None
-    _check_designs(said, path)
-    rows = _read_rows(said, path)
+    _check_designs(study_file, path)
+    rows = _read_rows(study_file, path)
 
     def planned(design: str, row: Mapping[str, Any], positions: Sequence[str]) -> Plan:
         from flowdebate.patterns import PATTERNS
@@ -328,12 +328,12 @@ def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
         from flowdebate.ui.plan import make_plan
 
         sides = [{"name": letter, "stance": stance} for letter, stance in zip(_LETTERS, positions, strict=False)]
-        own = Row(question=row["question"], others=row).options
-        options = {"synthesizer": False, **said.debate, **said.designs[design], **own}
+        row_options = Row(question=row["question"], others=row).options
+        options = {"synthesizer": False, **study_file.debate, **study_file.designs[design], **row_options}
         of_row = {"question": row["question"], "debaters": sides}
-        return with_policies(make_plan(PATTERNS["debate"], given, file={**options, **of_row}, location=path))
+        return with_policies(make_plan(PATTERNS["debate"], values, file={**options, **of_row}, location=path))
 
-    first = planned(next(iter(said.designs)), rows[0], rows[0]["choices"])
+    first = planned(next(iter(study_file.designs)), rows[0], rows[0]["choices"])
     shared = first.models
 
     def design(name: str) -> Callable[[Mapping[str, Any], Sequence[str]], Block[Any, Any]]:
@@ -347,27 +347,39 @@ def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
 
         return made
 
-    options = said.model_dump(exclude={"questions", "debate", "designs", "choices", "truth"})
-    options["fixed"] = {f"options of {name}": {**said.debate, **own} for name, own in said.designs.items()}
-    with _in_files(path, said.questions):
-        return Study(rows=rows, designs={name: design(name) for name in said.designs}, **options), first, said.questions
+    options = study_file.model_dump(exclude={"questions", "debate", "designs", "choices", "truth"})
+    options["fixed"] = {
+        f"options of {name}": {**study_file.debate, **design_options}
+        for name, design_options in study_file.designs.items()
+    }
+    with _in_files(path, study_file.questions):
+        return (
+            Study(rows=rows, designs={name: design(name) for name in study_file.designs}, **options),
+            first,
+            study_file.questions,
+        )
 
 
-def _read_rows(said: StudyFile, path: str) -> list[dict[str, Any]]:
-    columns = [said.choices] if isinstance(said.choices, str) else said.choices
+def _read_rows(study_file: StudyFile, path: str) -> list[dict[str, Any]]:
+    columns = [study_file.choices] if isinstance(study_file.choices, str) else study_file.choices
     rows = []
-    for number, row in enumerate(read_rows(str(Path(path).parent / said.questions)), 1):
-        choices = read_choices(row, columns, path=said.questions, number=number)
-        truth = read_truth(row, said.truth, choices, [""] * len(choices), path=said.questions, number=number)
-        for column in (said.id, said.cluster, said.control):
+    for number, row in enumerate(read_rows(str(Path(path).parent / study_file.questions)), 1):
+        choices = read_choices(row, columns, path=study_file.questions, number=number)
+        truth = read_truth(
+            row, study_file.truth, choices, [""] * len(choices), path=study_file.questions, number=number
+        )
+        for column in (study_file.id, study_file.cluster, study_file.control):
             if column not in (None, "question"):
-                read_cell_of(row, column, path=said.questions, number=number)
+                read_cell_of(row, column, path=study_file.questions, number=number)
         rows.append({**row.others, "question": row.question, "choices": choices, "truth": truth})
     return rows
 
 
-def _check_designs(said: StudyFile, path: str) -> None:
-    tables = {"debate": said.debate, **{f"designs.{name}": options for name, options in said.designs.items()}}
+def _check_designs(study_file: StudyFile, path: str) -> None:
+    tables = {
+        "debate": study_file.debate,
+        **{f"designs.{name}": options for name, options in study_file.designs.items()},
+    }
     for name, options in tables.items():
         for key in options:
             if key in _OF_ROWS:
@@ -394,14 +406,14 @@ def _in_files(path: str, questions: str) -> Iterator[None]:
         raise ConfigurationError(path, error.field, error.got, error.allowed) from None
 
 
-def _show_registration(made: Registration, path: Path, *, as_json: bool) -> None:
+def _show_registration(registration: Registration, path: Path, *, as_json: bool) -> None:
     if as_json:
-        write_json(made.model_dump(mode="json", by_alias=True))
+        write_json(registration.model_dump(mode="json", by_alias=True))
         return
     page = open_page()
     page.labelled("Registered", str(path), "bold", indent="")
-    page.labelled("Hash", made.hash, "dim", indent="")
-    for name, value in made.fixed.items():
+    page.labelled("Hash", registration.hash, "dim", indent="")
+    for name, value in registration.fixed.items():
         # hashes by design, or names
         parts = [f"{key} {part[:12]}" for key, part in value.items()] if isinstance(value, dict) else value
         text = "; ".join(parts) if isinstance(parts, list) else str(value)

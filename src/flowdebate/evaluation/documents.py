@@ -165,9 +165,9 @@ def lay_out_critique_check(check: CritiqueCheck) -> Summary:
     gain = Table(head=("Gain of the critique", "Accuracy", share, "Better to worse", "p"), rows=tuple(gains))
     wrong = sum(not answer.is_right for answer in check.answers)
     left_out = [f"{counted(check.left_out, 'answer')} without a decision left out"] if check.left_out else []
-    about = f"Check of a critique on {counted(len(check.answers), 'answer')}, {wrong:,} of them wrong"
+    title = f"Check of a critique on {counted(len(check.answers), 'answer')}, {wrong:,} of them wrong"
     points = Points(items=(check.advice, f"Calls for each answer: {check.calls:.1f}", *left_out))
-    return Summary(title="Critique check", about=about, sections=(rates, gain, points))
+    return Summary(title="Critique check", about=title, sections=(rates, gain, points))
 
 
 def lay_out_benefit(
@@ -553,7 +553,7 @@ def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
         ("Found", ", ".join(f"{word} {count:,}" for word, count in summary.decisions.items()), "good"),
         ("Calls", f"{usage.calls:,}", "plain"),
         ("Tokens", "unknown" if usage.total_tokens is None and not usage.prompt_tokens else tokens, "plain"),
-        ("Cost", "" if summary.cost is None else cost_text(summary.cost, summary.prices, whole=True), "plain"),
+        ("Cost", "" if summary.cost is None else cost_text(summary.cost, summary.prices, complete=True), "plain"),
         ("Time", f"{summary.seconds:.1f} s ({rate_text(summary.rate)})", "plain"),
     ]
     return (Fact(label=label, text=text, tone=tone, short=True) for label, text, tone in parts if text)

@@ -173,24 +173,24 @@ def _outcome(
 
 
 def _report(
-    ones: Sequence[_Outcome], others: Sequence[_Outcome], *, clusters: Sequence[Hashable], confidence: float
+    ones: Sequence[_Outcome], baselines: Sequence[_Outcome], *, clusters: Sequence[Hashable], confidence: float
 ) -> EscalationReport:
-    right, right_always = ([float(outcome.right) for outcome in arm] for arm in (ones, others))
+    right, right_always = ([float(outcome.right) for outcome in arm] for arm in (ones, baselines))
     paired = compare_credits(right, right_always, clusters, confidence=confidence)
     size = effective_size([one - other for one, other in zip(right, right_always, strict=True)], clusters)
     return EscalationReport(
         n=len(ones),
-        failed=sum(one.failed or other.failed for one, other in zip(ones, others, strict=True)),
+        failed=sum(one.failed or other.failed for one, other in zip(ones, baselines, strict=True)),
         confidence=confidence,
         escalation=_arm(ones, confidence),
-        always=_arm(others, confidence),
+        always=_arm(baselines, confidence),
         difference=Figure(value=paired.difference, n=max(1, round(size)), low=paired.low, high=paired.high),
         better=paired.better,
         worse=paired.worse,
         p=paired.p,
-        calls_ratio=_ratio([(one.calls, other.calls) for one, other in zip(ones, others, strict=True)]),
-        tokens_ratio=_tokens_ratio(ones, others),
-        steps=[_step(name, ones, others, confidence) for name in max((one.steps for one in ones), key=len)],
+        calls_ratio=_ratio([(one.calls, other.calls) for one, other in zip(ones, baselines, strict=True)]),
+        tokens_ratio=_tokens_ratio(ones, baselines),
+        steps=[_step(name, ones, baselines, confidence) for name in max((one.steps for one in ones), key=len)],
     )
 
 
@@ -209,10 +209,10 @@ def _share(values: Sequence[bool], confidence: float) -> Figure:
     return Figure(value=fmean(values), n=len(values), low=low, high=high)
 
 
-def _tokens_ratio(ones: Sequence[_Outcome], others: Sequence[_Outcome]) -> Figure | None:
+def _tokens_ratio(ones: Sequence[_Outcome], baselines: Sequence[_Outcome]) -> Figure | None:
     pairs = [
         (one.tokens, other.tokens)
-        for one, other in zip(ones, others, strict=True)
+        for one, other in zip(ones, baselines, strict=True)
         if one.tokens is not None and other.tokens is not None
     ]
     return _ratio(pairs) if len(pairs) == len(ones) and any(other for _, other in pairs) else None
@@ -228,9 +228,9 @@ def _ratio(pairs: Sequence[tuple[int, int]]) -> Figure:
     return Figure(value=value, n=len(pairs), low=low, high=high)
 
 
-def _step(name: str, ones: Sequence[_Outcome], others: Sequence[_Outcome], confidence: float) -> DecidedStep:
+def _step(name: str, ones: Sequence[_Outcome], baselines: Sequence[_Outcome], confidence: float) -> DecidedStep:
     decided = [one.steps[-1:] == (name,) for one in ones]
-    pairs = [(one.right, other.right) for one, other in zip(ones, others, strict=True) if one.steps[-1:] == (name,)]
+    pairs = [(one.right, other.right) for one, other in zip(ones, baselines, strict=True) if one.steps[-1:] == (name,)]
     return DecidedStep(
         name=name,
         decided=_share(decided, confidence),

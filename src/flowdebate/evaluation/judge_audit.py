@@ -99,7 +99,7 @@ class ItemCounts:
     @property
     def key(self) -> Hashable:
         """Hashable identity of the counts, independent of the names of sides."""
-        families = [(kind, names, wins.key) for kind, own in self.families for names, wins in own.items()]
+        families = [(kind, names, wins.key) for kind, by_names in self.families for names, wins in by_names.items()]
         totals = (self.ballots, self.unparsed, self.unusable, self.undecided)
         return totals, tuple(families), tuple(self.figures.items())
 
@@ -115,16 +115,16 @@ class CountedItems:
     Most items differ only by the names of their sides, and share one object.
     """
 
-    def __init__(self, known: dict[Hashable, ItemCounts]) -> None:
-        self._known = known
+    def __init__(self, by_item: dict[Hashable, ItemCounts]) -> None:
+        self._known = by_item
         self.counts: list[ItemCounts] = []
         self.arrangements: dict[tuple[PlaceKind, Names], set[int]] = {}
         """Hashes of the arrangements that were shown."""
 
     def add(self, counts: ItemCounts) -> None:
         """Add the counts of one item."""
-        for kind, own in counts.families:
-            for names, wins in own.items():
+        for kind, group in counts.families:
+            for names, wins in group.items():
                 self.arrangements.setdefault((kind, names), set()).update(map(hash, wins.arrangements))
                 wins.arrangements = frozenset()
         self.counts.append(self._known.setdefault(counts.key, counts))
@@ -148,8 +148,8 @@ class CountedJudges:
     @classmethod
     def of(cls, items: Iterable[tuple[Sequence[JudgeBallot], Sequence[str] | None, str | None]]) -> CountedJudges:
         """Count items: the ballots of each, the sides as they spoke, and the right side."""
-        known: dict[Hashable, ItemCounts] = {}
-        judges = cls(all=CountedItems(known), known=known)
+        by_item: dict[Hashable, ItemCounts] = {}
+        judges = cls(all=CountedItems(by_item), known=by_item)
         for ballots, spoke, right in items:
             judges.add(ballots, spoke, right)
         judges.models = dict(sorted(judges.models.items()))
@@ -161,8 +161,8 @@ class CountedJudges:
         for ballot in ballots:
             by_model.setdefault(ballot.model or "", []).append(ballot)
         self.all.add(count(ballots, spoke))
-        for name, own in by_model.items():
-            self.models.setdefault(name, CountedItems(self.known)).add(count(own, spoke))
+        for name, counts_of_model in by_model.items():
+            self.models.setdefault(name, CountedItems(self.known)).add(count(counts_of_model, spoke))
         self.is_known |= right is not None
         if len(by_model) > 1:
             self.shares.append(_shares(ballots))
@@ -230,8 +230,8 @@ def _count_place(counts: ItemCounts, ballot: JudgeBallot, choice: str | None, sp
     if ballot.labels is not None:
         sides = {label: side for side, label in ballot.labels.items()}
         labels = tuple(sorted(sides))
-        shown = tuple(sides[letter] for letter in labels)
-        wins = _count_win(counts.labels, labels, labels.index(ballot.labels[choice]), shown)
+        shown_sides = tuple(sides[letter] for letter in labels)
+        wins = _count_win(counts.labels, labels, labels.index(ballot.labels[choice]), shown_sides)
         wins.label_orders |= {tuple(ballot.labels[side] for side in order)}
 
 

@@ -178,9 +178,9 @@ def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
         chances = signal.convolve(chances, _power(np.bincount(np.asarray(wins)) / len(wins), times))
         mean += Fraction(sum(wins), len(wins)) * times
     far = abs(sum(wins[place] for wins, place in items) - mean)
-    whole, part = mean.numerator, mean.denominator  # integers: fractions of a hundred thousand items take seconds
-    least = far.numerator * part
-    as_far = (won for won in range(len(chances)) if abs(won * part - whole) * far.denominator >= least)
+    numerator, part = mean.numerator, mean.denominator  # integers: fractions of a hundred thousand items take seconds
+    minimum = far.numerator * part
+    as_far = (won for won in range(len(chances)) if abs(won * part - numerator) * far.denominator >= minimum)
     return _clip(math.fsum(float(chances[won]) for won in as_far))
 
 

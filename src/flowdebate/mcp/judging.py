@@ -93,8 +93,8 @@ def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
         the recorded verdict, or waits for it, and asks no model twice.
         """
         service = service_of(ctx)
-        named = {f"Text {number}": text for number, text in enumerate(texts, 1)}
-        value = ComparedTexts.of(question, named, reference=reference, location="compare")
+        texts_by_name = {f"Text {number}": text for number, text in enumerate(texts, 1)}
+        value = ComparedTexts.of(question, texts_by_name, reference=reference, location="compare")
         run = await _begun(service, value.model_copy(update={"criteria": criteria}), seed)
         return _verdict_of(await wait_with_progress(service, run.run_id, wait, ctx))
 
@@ -102,12 +102,12 @@ def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
 
 
 async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> RunState:
-    """The run about these texts: the one that there is, resumed if it stopped, or a new one."""
+    """Return the run about these texts: the existing one, resumed if it stopped, or a new one."""
     value = texts.model_dump(mode="json", by_alias=True, exclude_none=True)
     # named by what is judged: hosts cut long calls and repeat them, which must find the verdict, not pay for another
-    more = [given for given in (texts.reference, texts.criteria) if given is not None]
-    about = json.dumps([texts.question, [each.text for each in texts.transcript], seed, *more]).encode()
-    run_id = f"judge-{hashlib.blake2b(about, digest_size=10).hexdigest()}"
+    more = [text for text in (texts.reference, texts.criteria) if text is not None]
+    identity = json.dumps([texts.question, [entry.text for entry in texts.transcript], seed, *more]).encode()
+    run_id = f"judge-{hashlib.blake2b(identity, digest_size=10).hexdigest()}"
     try:
         run = await service.begin(NAME, value, run_id=run_id, seed=seed)
     except (RunChanged, RunExists):  # another model has judged them, or another user asked
@@ -117,26 +117,26 @@ async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> 
 
 def _verdict_of(run: RunDetails) -> TextVerdict:
     raw = None if run.document is None else run.document.raw
-    found: DebateVerdict | None = raw.verdict if isinstance(raw, DebateRawOutput) else None
-    judging = None if found is None else found.judging
+    verdict: DebateVerdict | None = raw.verdict if isinstance(raw, DebateRawOutput) else None
+    judging = None if verdict is None else verdict.judging
     return TextVerdict(
         run_id=run.run_id,
         status=run.status,
-        winner=None if found is None else found.winner,
+        winner=None if verdict is None else verdict.winner,
         consistent=None if judging is None else not judging.flipped,
         scores=None if judging is None else judging.scores,
-        verdict=None if found is None else fence(found.verdict),
-        reasoning=None if found is None else fence(found.reasoning),
+        verdict=None if verdict is None else fence(verdict.verdict),
+        reasoning=None if verdict is None else fence(verdict.reasoning),
         ballots=[
             Ballot(
-                order=each.order,
-                winner=each.winner,
-                scores=each.scores,
-                criteria=each.criteria,
-                reasoning=fence(each.reasoning) or "",
-                problem=fence(each.problem),
+                order=ballot.order,
+                winner=ballot.winner,
+                scores=ballot.scores,
+                criteria=ballot.criteria,
+                reasoning=fence(ballot.reasoning) or "",
+                problem=fence(ballot.problem),
             )
-            for each in (() if judging is None else judging.ballots)
+            for ballot in (() if judging is None else judging.ballots)
         ],
         error=fence(run.error or run.problem),
         spent=spent_of(run),
@@ -145,5 +145,5 @@ def _verdict_of(run: RunDetails) -> TextVerdict:
 
 
 def judge_texts() -> "Sequencer[Any, DebateRawOutput]":
-    """The block behind `compare`: that of `compare()`, in as many orders as there are texts."""
+    """Create the block behind `compare`, in as many orders as there are texts."""
     return create_comparison(name=NAME, orders="cyclic", quotes=True)

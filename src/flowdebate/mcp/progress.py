@@ -110,7 +110,7 @@ class Progress:
 
 
 def _usual_calls(document: Document | None) -> int | None:
-    """One call for each speaker in each round, and those for the result."""
+    """Estimate the calls: one for each speaker in each round, and those for the result."""
     if document is None or not (speakers := getattr(document, document.ROSTER, None)):
         return None
     last = document.last_calls

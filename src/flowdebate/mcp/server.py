@@ -66,7 +66,7 @@ def create_server(
     service_of: Callable[[Request | None], Service] | None = None,
     allow_sources: Iterable[str | Path] = (),
 ) -> MCPServer[Any]:
-    """The SDK's server object in front of `service`, for any transport and for both protocol eras.
+    """Create the SDK's server object in front of `service`, for any transport and for both protocol eras.
 
     Over HTTP, `service_of` may give another service for each request, such as one that knows the runs of one user only;
     over stdio its argument is None. Sources of a debate may be files below `allow_sources`. Closing the service is left
@@ -99,7 +99,7 @@ def create_server(
     add_run_tools(
         server,
         of,
-        patterns=[each for each in service.patterns if each != JUDGE],
+        patterns=[pattern for pattern in service.patterns if pattern != JUDGE],
         plans=service.plans,
         models=models,
         folders=allowed_folders(allow_sources, location="create_server()"),
@@ -114,7 +114,7 @@ def create_server(
 def http_app(
     server: MCPServer[Any], *, path: str = "/mcp", allow_hosts: Sequence[str] = (), guarded: bool = False
 ) -> Starlette:
-    """The ASGI application that serves `server` at `path` by streamable HTTP.
+    """Create the ASGI application of `server` at `path` by streamable HTTP.
 
     Requests whose Host is not this machine or among `allow_hosts` get a 421, those of another Origin a 403; `guarded`
     says that the application around it checks both. Mounted in another application, its lifespan has to be entered
@@ -124,7 +124,7 @@ def http_app(
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=not guarded,
         # the SDK compares whole headers: with a port they fit only the form with ":*"
-        allowed_hosts=[each for host in hosts for each in (host, f"{host}:*")],
+        allowed_hosts=[allowed_host for host in hosts for allowed_host in (host, f"{host}:*")],
         allowed_origins=[
             f"{scheme}://{host}{port}" for scheme in ("http", "https") for host in hosts for port in ("", ":*")
         ],
@@ -132,7 +132,7 @@ def http_app(
     app = server.streamable_http_app(streamable_http_path=path, transport_security=security)
 
     async def card(request: Request) -> Response:
-        if not guarded and request.url.hostname not in {each.strip("[]") for each in hosts}:
+        if not guarded and request.url.hostname not in {host.strip("[]") for host in hosts}:
             return PlainTextResponse("Invalid Host header", 421)
         return JSONResponse(_server_card(f"{request.base_url}{path.lstrip('/')}"), media_type=_CARD_TYPE)
 
@@ -146,10 +146,10 @@ NAME = "io.github.flowdebate/flowdebate"
 
 
 def _server_card(url: str) -> dict[str, Any]:
-    """What a client may know before it connects: who this is, where, and that a token may be needed."""
+    """Describe the server for clients before they connect: its name, address, and whether a token is needed."""
     from flowdebate import __version__
 
-    said = "Bearer, a space, and the token of this server, if it has one"
+    description = "Bearer, a space, and the token of this server, if it has one"
     return {
         "$schema": "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json",
         "name": NAME,
@@ -160,7 +160,7 @@ def _server_card(url: str) -> dict[str, Any]:
             {
                 "type": "streamable-http",
                 "url": url,
-                "headers": [{"name": "Authorization", "description": said, "isSecret": True}],
+                "headers": [{"name": "Authorization", "description": description, "isSecret": True}],
             }
         ],
     }
@@ -222,9 +222,9 @@ async def serve_stdio(
         signal.raise_signal(number)
 
     def received(number: int) -> None:
-        for each in _SIGNALS:
-            loop.remove_signal_handler(each)
-            signal.signal(each, signal.SIG_DFL)
+        for stop_signal in _SIGNALS:
+            loop.remove_signal_handler(stop_signal)
+            signal.signal(stop_signal, signal.SIG_DFL)
         ending.append(loop.create_task(end(number)))
 
     with suppress(NotImplementedError):  # Windows: there a signal ends the process at once
@@ -240,14 +240,14 @@ async def serve_stdio(
 
 
 def with_token(app: ASGIApp, token: str) -> ASGIApp:
-    """`app` for requests that bring `token`, as `Authorization: Bearer`, or ask for its card; others get a 401."""
+    """Limit `app` to requests with `token`, as `Authorization: Bearer`, or for its card; others get a 401."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-        given = dict(scope.get("headers", ())).get(b"authorization", b"")
+        header = dict(scope.get("headers", ())).get(b"authorization", b"")
         public = scope.get("method") == "GET" and scope.get("path", "").endswith(_CARD)
-        if scope["type"] == "http" and not public and not hmac.compare_digest(given, f"Bearer {token}".encode()):
-            said = "Send the token of this server as `Authorization: Bearer TOKEN`."
-            await PlainTextResponse(said, 401, {"www-authenticate": "Bearer"})(scope, receive, send)
+        if scope["type"] == "http" and not public and not hmac.compare_digest(header, f"Bearer {token}".encode()):
+            message = "Send the token of this server as `Authorization: Bearer TOKEN`."
+            await PlainTextResponse(message, 401, {"www-authenticate": "Bearer"})(scope, receive, send)
         else:
             await app(scope, receive, send)
 
@@ -328,8 +328,8 @@ def add_resources(server: MCPServer[Any], service_of: ServiceOf) -> None:
         mime_type="application/json",
     )
     async def document(run_id: str, ctx: Context[Any, Any]) -> str:
-        found = await _document(service_of(ctx), run_id)
-        return json.dumps(found.to_data(), ensure_ascii=False, indent=2)
+        document_found = await _document(service_of(ctx), run_id)
+        return json.dumps(document_found.to_data(), ensure_ascii=False, indent=2)
 
 
 async def _document(service: Service, run_id: str) -> Document:
@@ -380,12 +380,12 @@ _MOST_RUNS = 20
 
 
 def _subscribed(params: Mapping[str, Any] | None) -> dict[str, set[str]]:
-    """The subscribed addresses of runs, by run; what does not fit is left to the handler to refuse."""
-    wanted = ((params or {}).get("notifications") or {}).get("resourceSubscriptions")
-    found: dict[str, set[str]] = {}
-    for uri in wanted if isinstance(wanted, list) else ():
+    """Return the subscribed addresses of runs, by run; invalid ones are left to the handler to refuse."""
+    uris = ((params or {}).get("notifications") or {}).get("resourceSubscriptions")
+    watched: dict[str, set[str]] = {}
+    for uri in uris if isinstance(uris, list) else ():
         if isinstance(uri, str) and uri.startswith(_RUN):
             run_id, _, part = uri.removeprefix(_RUN).partition("/")
-            if part in ("", "transcript", "document") and (run_id in found or len(found) < _MOST_RUNS):
-                found.setdefault(unquote(run_id), set()).add(uri)
-    return found
+            if part in ("", "transcript", "document") and (run_id in watched or len(watched) < _MOST_RUNS):
+                watched.setdefault(unquote(run_id), set()).add(uri)
+    return watched

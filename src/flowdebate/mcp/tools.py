@@ -190,7 +190,7 @@ def _signature_of(tool: StartTool, question: str | None) -> Signature:
     arguments: dict[str, tuple[Any, Any]] = {
         "question": (Question, Parameter.empty if question is None else question),
         "sources": (Sources | None, None) if question is None else (Sources, Parameter.empty),
-        **{name: (Annotated[str | None, about], None) for name, about in tool.texts.items()},
+        **{name: (Annotated[str | None, description], None) for name, description in tool.texts.items()},
         "depth": (HowDeep, "balanced"),
         "models": (Listed | None, None),
         "model": (Models | None, None),
@@ -259,10 +259,10 @@ class RunTools:
             given_here: dict[str, object] = {"sides": sides, "max_rounds": max_rounds, "sources": sources}
             given_here |= {"depth": depth, "models": models, "model": model}
             given_here |= {"effort": effort, "quorum": quorum, "archive": archive}
-            for field, given in given_here.items():
-                if given is not None:
+            for field, field_value in given_here.items():
+                if field_value is not None:
                     allowed = f"left out: {pattern} has its own"
-                    raise ConfigurationError("start_debate", field, given, allowed)
+                    raise ConfigurationError("start_debate", field, field_value, allowed)
             options = None
         else:
             options = make_options(pattern, sides, max_rounds, depth, model, effort, quorum, models)
@@ -429,11 +429,11 @@ def add_run_tools(
     """
     tools = RunTools(service_of, patterns, folders)
     starters: list[Callable[..., Any]] = [tools.start_tool_of(*item) for item in start_tools().items()] if plans else []
-    named = f"Models that you may name: {', '.join(models) or 'none is set up'}."
-    known = f"`pattern` is one of {', '.join(dict.fromkeys([*patterns, *(PATTERNS if plans else ())]))}."
+    model_text = f"Models that you may name: {', '.join(models) or 'none is set up'}."
+    pattern_text = f"`pattern` is one of {', '.join(dict.fromkeys([*patterns, *(PATTERNS if plans else ())]))}."
     registered: list[tuple[Callable[..., Any], ToolAnnotations, tuple[str, ...]]] = [
-        (tools.start_debate, ASKS_MODELS, (known, named, DATA)),
-        *((tool, ASKS_MODELS, (named, DATA)) for tool in starters),
+        (tools.start_debate, ASKS_MODELS, (pattern_text, model_text, DATA)),
+        *((tool, ASKS_MODELS, (model_text, DATA)) for tool in starters),
         (tools.wait_for_run, READS, (HOW_TO_READ,)),
         (tools.get_run, READS, (HOW_TO_READ,)),
         (tools.list_runs, READS, ()),
@@ -448,7 +448,7 @@ def add_run_tools(
 
 
 def describe(tool: Callable[..., Any]) -> str:
-    """The docstring of a tool, as its description."""
+    """Return the docstring of a tool, as its description."""
     return cleandoc(tool.__doc__ or "")
 
 
@@ -510,7 +510,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
 
 
 _HOST = "the host's model"
-"""Who has answered, in the journal."""
+"""Author of an answer in the journal."""
 _CANNOT_ASK = (
     "This host cannot show a form to its user. Show them `shown` and `expects` of the request in `pending`, and pass "
     "what they write to answer_turn."
@@ -524,34 +524,36 @@ class Form(BaseModel):
     request: ClassVar[PendingInput]
 
     def answer(self) -> object:
-        """What was filled in, as the run takes it."""
+        """Convert the form's values to the run's answer."""
         request = self.request
-        given = self.model_dump(by_alias=True, exclude_none=True)
+        values = self.model_dump(by_alias=True, exclude_none=True)
         if request.answer_schema is None:
-            return given["answer"]
-        known, parts = request.answer_schema.get("$defs", {}), request.answer_schema.get("properties", {})
+            return values["answer"]
+        definitions, parts = request.answer_schema.get("$defs", {}), request.answer_schema.get("properties", {})
         return {
-            name: value_typed(value, parts[name], known) if isinstance(value, str) else value
-            for name, value in given.items()
+            name: value_typed(value, parts[name], definitions) if isinstance(value, str) else value
+            for name, value in values.items()
         }
 
 
 def make_form(request: PendingInput) -> type[Form]:
-    """The form for a request: a field for each field of its schema, of a type that every host can show.
+    """Build the form for a request: a field for each field of its schema, of a type that every host can show.
 
     Lists and objects are typed as text: names with commas between them, or JSON.
     """
     schema: Mapping[str, Any] = {"properties": {"answer": _TEXT}, "required": ["answer"]}
     schema = schema if request.answer_schema is None else request.answer_schema
-    known, required = schema.get("$defs", {}), schema.get("required", ())
+    definitions, required = schema.get("$defs", {}), schema.get("required", ())
     fields: dict[str, Any] = {}
     for number, (name, part) in enumerate(schema.get("properties", {}).items()):
-        kind, nullable = _kind_of(part, known)  # a form of the protocol has only fields of text, numbers and switches
-        described_by, typed_as = part.get("description"), kind_of(part, known)
-        about = f"{described_by} ({typed_as})" if described_by else typed_as
+        kind, nullable = _kind_of(
+            part, definitions
+        )  # a form of the protocol has only fields of text, numbers and switches
+        described_by, typed_as = part.get("description"), kind_of(part, definitions)
+        description = f"{described_by} ({typed_as})" if described_by else typed_as
         optional = nullable or name not in required
         default = None if optional else ...
-        field = Field(default, alias=name, title=name, description=about)
+        field = Field(default, alias=name, title=name, description=description)
         fields[f"field_{number}"] = (kind | None if optional else kind, field)  # a name of the schema may be none here
     form = create_model("Answer", __base__=Form, **fields)
     form.request = request
@@ -559,11 +561,11 @@ def make_form(request: PendingInput) -> type[Form]:
 
 
 def _pending_of(run: RunDetails, place: str | None) -> PendingInput:
-    """The request at `place`, or the first one; NotAwaited where the run does not wait for it."""
-    waiting = [each for each in run.pending if place in (None, each.place)]
+    """Return the request at `place`, or the first one; raise NotAwaited if the run does not wait for it."""
+    waiting = [request for request in run.pending if place in (None, request.place)]
     if not waiting:
         location = "" if place is None else f" at {place}"
-        raise NotAwaited("", run.run_id, f"waits for no answer{location}", [each.place for each in run.pending])
+        raise NotAwaited("", run.run_id, f"waits for no answer{location}", [request.place for request in run.pending])
     return waiting[0]
 
 
@@ -571,19 +573,19 @@ _TEXT = {"type": "string", "description": "Your answer, as text"}
 _PRIMITIVES: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool}
 
 
-def _kind_of(part: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[Any, bool]:
-    """The type of a form's field, and whether it may be left out."""
+def _kind_of(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> tuple[Any, bool]:
+    """Return the type of a form's field, and whether it is optional."""
     if "$ref" in part:
-        return _kind_of(known.get(part["$ref"].rpartition("/")[2], {}), known)
+        return _kind_of(definitions.get(part["$ref"].rpartition("/")[2], {}), definitions)
     choices = part.get("anyOf") or part.get("oneOf") or []
     if choices:
-        kinds = [each for each in choices if each.get("type") != "null"]
-        kind = _kind_of(kinds[0], known)[0] if len(kinds) == 1 else str
+        kinds = [choice for choice in choices if choice.get("type") != "null"]
+        kind = _kind_of(kinds[0], definitions)[0] if len(kinds) == 1 else str
         return kind, len(kinds) < len(choices)
     allowed = part.get("enum") or ([part["const"]] if "const" in part else [])
-    texts = [each for each in allowed if isinstance(each, str)]
+    texts = [value for value in allowed if isinstance(value, str)]
     if allowed:
-        all_texts = len(texts) == len([each for each in allowed if each is not None])
+        all_texts = len(texts) == len([value for value in allowed if value is not None])
         return (Literal[tuple(texts)] if texts and all_texts else str), None in allowed
     return _PRIMITIVES.get(str(part.get("type")), str), False
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _WHERE = "HumanTurn()"
 _SECONDS = 1.0
-"""Between two looks at the store."""
+"""Seconds between two looks at the store."""
 _NOT_YET = "It is not your turn yet. This cell updates when it is."
 _STATIC = "A person's turn: run the notebook, and answer here."
 _RESUME = "Resume the run to continue."
@@ -73,7 +73,7 @@ class HumanTurn:
         self._watch = None if self._store is None else self._loop.create_task(self._look_again())
 
     def _repr_mimebundle_(self, **options: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The widget, for a notebook; a sentence where no widget can be shown."""
+        """Return the widget, for a notebook; a sentence if no widget can be shown."""
         data, metadata = self.widget._repr_mimebundle_(**options)
         return {**data, "text/plain": repr(self), "text/html": f"<p>{escape(_STATIC)}</p>"}, metadata
 
@@ -178,11 +178,11 @@ class HumanTurn:
             return True
         status = (await self._store.run(self._run_id)).status
         requests = await open_requests(self._store, self._run_id) if status == "awaiting" else []
-        mine = [request for request in requests if self._block in (None, request.block)]
-        if self._asked is not None and self._asked.place in [request.place for request in mine]:
+        own_requests = [request for request in requests if self._block in (None, request.block)]
+        if self._asked is not None and self._asked.place in [request.place for request in own_requests]:
             return True
-        if mine:
-            self._show(mine[0])
+        if own_requests:
+            self._show(own_requests[0])
         elif self._asked is not None:
             self._say(f"This was answered elsewhere. {_RESUME}")
         elif status not in ("queued", "running", "interrupted", "awaiting"):
@@ -194,7 +194,7 @@ class HumanTurn:
 
 
 def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
-    """The store of a durable run; None where there is no run."""
+    """Return the store of a durable run; None without a run."""
     if run is None:
         if choice is not None:
             raise ConfigurationError(_WHERE, "store", choice, "left out without a run")
@@ -213,17 +213,19 @@ def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
 
 
 def _page(request: HumanRequest | None = None, *, note: str = "", token: str = "") -> str:
-    """What the widget shows, as HTML in which everything that others wrote is text."""
+    """Build the widget's HTML; all texts of others are escaped."""
     if request is None:
         return render("notebook/turn", pending=None, note=note)
     pending = PendingInput.of(request)
-    asked = Asked.of(pending)
-    return render("notebook/turn", pending=pending, asked=asked, form=answer_fields(pending.answer_schema), token=token)
+    question = Asked.of(pending)
+    return render(
+        "notebook/turn", pending=pending, asked=question, form=answer_fields(pending.answer_schema), token=token
+    )
 
 
 @cache
 def _widget_class() -> type[AnyWidget]:
-    """The class of the widget, made at first use: anywidget takes a second to import."""
+    """Create the class of the widget, at first use: anywidget takes a second to import."""
     from anywidget import AnyWidget
     from traitlets import Unicode
 

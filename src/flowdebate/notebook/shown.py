@@ -61,8 +61,8 @@ def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> Shown[OutT, R
     Outside of a notebook, in a terminal too, nothing is shown. ConfigurationError without IPython.
     """
     check_library("show()", "IPython", library="IPython", extra="notebook")
-    given: object = handle
-    if not isinstance(given, RunHandle):
+    value: object = handle
+    if not isinstance(value, RunHandle):
         hint = "Start the run in the background: handle = pattern.start(question)"
         raise ConfigurationError("show()", "handle", handle, "the handle of a run", hint=hint)
     if not is_number(every, maximum=_SLOWEST):
@@ -91,13 +91,13 @@ async def _follow(
         while not handle.done():
             if news.is_set():
                 news.clear()
-                began = time.perf_counter()
+                started = time.perf_counter()
                 try:
                     html = live_html(handle, live)
                 except Exception:  # noqa: BLE001 - what a block of the application has left behind may not be shown
                     html = None
                 update(_bundle(handle, html, None))
-                drawing = 0 if is_first else time.perf_counter() - began  # the first one also loads templates
+                drawing = 0 if is_first else time.perf_counter() - started  # the first one also loads templates
                 pause, is_first = max(every, min(_SHARE * drawing, _LONGEST)), False
             await handle.wait(pause)
     except asyncio.CancelledError:
@@ -110,20 +110,20 @@ async def _follow(
 
 
 def _bundle(handle: RunHandle[Any], html: str | None, markdown: str | None) -> dict[str, str]:
-    found = {"text/plain": f"<run {handle.run_id} {handle.status}>", "text/html": html, "text/markdown": markdown}
-    return {kind: text for kind, text in found.items() if text is not None}
+    formats = {"text/plain": f"<run {handle.run_id} {handle.status}>", "text/html": html, "text/markdown": markdown}
+    return {kind: text for kind, text in formats.items() if text is not None}
 
 
 def _output() -> Callable[[dict[str, str]], None]:
-    """What updates one output of the cell that is executed now; nothing where no notebook is."""
+    """Return a function to update one output of the running cell; None outside of notebooks."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
     shell = get_ipython()
     if shell is None or type(shell).__name__ == "TerminalInteractiveShell":
         return lambda _: None  # a terminal cannot change what it has written
-    shown = display({"text/plain": "", "text/html": ""}, raw=True, display_id=True)
-    return lambda bundle: shown.update(bundle, raw=True)
+    display_handle = display({"text/plain": "", "text/html": ""}, raw=True, display_id=True)
+    return lambda bundle: display_handle.update(bundle, raw=True)
 
 
 _shell = sys.modules.get("IPython")

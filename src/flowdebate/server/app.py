@@ -70,7 +70,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     patience: float = 30.0,
     close_service: bool = True,
 ) -> FastAPI:
-    """The HTTP interface of `service` as an ASGI application.
+    """Create the HTTP interface of `service` as an ASGI application.
 
     Every request needs `token` (None: a random one, `app.state.token`; False: none, because something in front of the
     application checks requests), or is that of the user whom `authenticate(request)` names, who sees only runs of
@@ -103,7 +103,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     hosts = LOOPBACK | frozenset(map(str.lower, allow_hosts))
     front = Front(
         service=service,
-        readers=Readers(ping=ping, most=max_readers),
+        readers=Readers(ping=ping, maximum=max_readers),
         audience=Audience(pause=ping),
         links=Links(secret or token or secrets.token_urlsafe(32)),
         read_only=read_only,
@@ -113,7 +113,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     service.restrict_models(providers=own_machine)
     for url in front.base_urls:
         check_address(_WHERE, "allow_base_urls", url)
-    others, refusals = _other_protocols(openai=openai, ag_ui=ag_ui)
+    protocols, refusals = _other_protocols(openai=openai, ag_ui=ag_ui)
     app = _Application(
         guard=GuardOptions(
             hosts=hosts,
@@ -125,7 +125,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
             root=root,
             paths=frozenset(
                 str(getattr(route, "path", "/")).split("/")[1]
-                for router in (pages.router, form_pages.router, *others)
+                for router in (pages.router, form_pages.router, *protocols)
                 for route in router.routes
             )
             | {API.split("/")[1]},
@@ -135,7 +135,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     )
     for router in (routes.router, routes.changes, views.router, links.router, routes.catalog):
         app.include_router(router, prefix=API)
-    for router in (pages.router, form_pages.router, *others):
+    for router in (pages.router, form_pages.router, *protocols):
         app.include_router(router)
     handle_problems(app)
     app.add_middleware(GZipMiddleware, minimum_size=_SHORTEST_PACKED, compresslevel=_LEVEL)  # not for event streams
@@ -145,7 +145,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
 def _other_protocols(
     *, openai: bool, ag_ui: bool
 ) -> tuple[list[APIRouter], dict[str, Callable[[Exception], Response]]]:
-    """The routers of the other protocols, and how each of them says that a request is refused, by its paths."""
+    """Return the routers of the other protocols, and their form of refusals by path."""
     routers: list[APIRouter] = []
     refusals: dict[str, Callable[[Exception], Response]] = {}
     if openai:
@@ -188,7 +188,7 @@ class _Application(FastAPI):
         self.state.patience = patience
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, with the problems that every endpoint may answer."""
+        """Build the OpenAPI document, with the problems of every endpoint."""
         if self.openapi_schema is None:
             document = super().openapi()
             schemas = document["components"]["schemas"]

@@ -54,7 +54,7 @@ class Front:
     sources: tuple[Path, ...] = ()
     """Folders from which a request may name sources; none: their texts are in the request."""
     audience: Audience = field(default_factory=Audience)
-    """Those who began a run to read it: clients of the OpenAI-compatible endpoint and of AG-UI."""
+    """Audience of runs begun to be read: clients of the OpenAI-compatible endpoint and of AG-UI."""
 
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     at_end: list[Callable[[], object]] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Front:
         self.audience.close()
 
     async def signed_out(self) -> float:
-        """When all browsers were last signed out, in seconds since the epoch."""
+        """Return the time of the last sign-out of all browsers, in seconds since the epoch."""
         return float((await self.service.store.documents(_SESSIONS)).get(_SIGNED_OUT, "0"))
 
     async def sign_out(self) -> None:
@@ -78,7 +78,7 @@ class Front:
         await store.put(_SESSIONS, _SIGNED_OUT, now, expected=before)  # if it fails, somebody has done so just now
 
     def check_writable(self) -> None:
-        """403 on a server that only shows runs."""
+        """Refuse with 403 on a read-only server."""
         if self.read_only:
             raise HTTPException(HTTPStatus.FORBIDDEN, "This server is read-only: it shows runs, and begins none.")
 
@@ -88,10 +88,11 @@ class Front:
             folders = self.sources if name == "sources" else ()
             below = f", or below one of: {', '.join(map(str, folders))}" if folders else ""
             if refused := outside_of(folders, paths) if folders else paths:
-                shown = refused[0] if name == "sources" else "a path"  # other values may be secrets
-                raise ConfigurationError("options", name, shown, f"left out over HTTP: send the content itself{below}")
+                value_shown = refused[0] if name == "sources" else "a path"  # other values may be secrets
+                allowed = f"left out over HTTP: send the content itself{below}"
+                raise ConfigurationError("options", name, value_shown, allowed)
         for name, addresses in options.reached("server").items():
-            if not all(any(_is_below(each, allowed) for allowed in self.base_urls) for each in addresses):
+            if not all(any(_is_below(address, allowed) for allowed in self.base_urls) for address in addresses):
                 places = f", or at or below one of: {', '.join(self.base_urls)}" if self.base_urls else ""
                 raise ConfigurationError("options", name, None, f"left out over HTTP{places}")
 
@@ -100,18 +101,22 @@ class Front:
         return asyncio.Lock() if run_id is None else self._locks.setdefault(run_id, asyncio.Lock())
 
     def may_be_given(self, options: type[PlanOptions], name: str) -> bool:
-        """Whether a request may have a value for this option; `check_options` decides about the value itself."""
+        """Check whether a request may have a value for this option; `check_options` checks the value itself."""
         reaches = options.reaches(name)
         return not reaches.isdisjoint({"nothing", "model"}) or ("server" in reaches and bool(self.base_urls))
 
 
 def _is_below(url: str, allowed: str) -> bool:
-    """Whether `url` is `allowed`, or below it on the same server; `..` could lead out again, so it never is."""
-    given, base = urlsplit(url), urlsplit(allowed)
-    if (given.scheme, given.netloc.lower()) != (base.scheme, base.netloc.lower()) or given.query or given.fragment:
+    """Check whether `url` is `allowed`, or below it on the same server; never with `..`, which could lead out again."""
+    url_parts, base = urlsplit(url), urlsplit(allowed)
+    if (
+        (url_parts.scheme, url_parts.netloc.lower()) != (base.scheme, base.netloc.lower())
+        or url_parts.query
+        or url_parts.fragment
+    ):
         return False
     root = base.path.rstrip("/")
-    return (given.path.rstrip("/") == root or given.path.startswith(f"{root}/")) and ".." not in given.path
+    return (url_parts.path.rstrip("/") == root or url_parts.path.startswith(f"{root}/")) and ".." not in url_parts.path
 
 
 async def _front(request: Request) -> Front:
@@ -130,30 +135,30 @@ ServiceOf: TypeAlias = Annotated[Service | OwnedService, Depends(_service)]
 
 
 async def check_writable(front: FrontOf) -> None:
-    """403 on a server that only shows runs."""
+    """Refuse with 403 on a read-only server."""
     front.check_writable()
 
 
 async def stored_run(service: Service | OwnedService, run_id: str) -> StoredRun:
-    """A run as it is stored; RunNotFound also for those of other users."""
+    """Return a stored run; raise RunNotFound also for other users' runs."""
     return await (service.stored(run_id) if isinstance(service, OwnedService) else service.store.run(run_id))
 
 
 def data(value: WireModel | Sequence[WireModel], status: int = 200, **headers: str) -> Response:
-    """The response with a value, or a list of values."""
+    """Build the response with a value, or a list of values."""
     if isinstance(value, WireModel):
         plain: object = value.model_dump(mode="json", by_alias=True)
     else:
-        plain = [each.model_dump(mode="json", by_alias=True) for each in value]
+        plain = [item.model_dump(mode="json", by_alias=True) for item in value]
     return JSONData(plain, status_code=status, headers=headers)
 
 
 def limits_of(body: LimitsBody | None) -> Limits | None:
-    """The limits of a body."""
+    """Return the limits of a body."""
     return None if body is None else Limits(**body.model_dump())
 
 
 def root_of(request: Request) -> str:
-    """The path under which the application is mounted."""
+    """Return the mount path of the application."""
     root: str = request.scope.get("root_path", "")
     return root.rstrip("/")

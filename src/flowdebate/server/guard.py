@@ -69,9 +69,9 @@ class GuardOptions:
     public: tuple[str, ...] = ()
     """Beginnings of paths that need neither: they check their own credentials, or show nothing."""
     refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
-    """How refusals are said to clients of another protocol, by the beginnings of its paths."""
+    """Refusals in the form of other protocols, by the beginnings of their paths."""
     signed_out: Callable[[], Awaitable[float]] | None = None
-    """When somebody last signed all browsers out, in seconds since the epoch."""
+    """Time of the last sign-out of all browsers, in seconds since the epoch."""
     root: str = ""
     """Path of the application behind a proxy, such as "/debates"; empty to take it from X-Forwarded-Prefix."""
     paths: frozenset[str] = frozenset()
@@ -81,13 +81,13 @@ class GuardOptions:
 
 
 def owner_of(scope: Mapping[str, Any]) -> str | None:
-    """The user who sent the request; None where the server has only one."""
+    """Return the user who sent the request; None on a server with a single user."""
     owner: str | None = scope.get(_OWNER)
     return owner
 
 
 def path_of(scope: Mapping[str, Any]) -> str:
-    """The path of a request inside the application, which may be mounted in another one."""
+    """Return the path of a request inside the application, which may be mounted in another one."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", "").rstrip("/")) or "/"
 
@@ -112,7 +112,7 @@ _LONGEST_PREFIX = 200
 
 
 def browser_root(token: str) -> str:
-    """The path below which browsers use a server, and its cookie opens it; who does not know the token cannot guess it.
+    """Return the path of a server for browsers, opened by its cookie; nobody without the token can guess it.
 
     Browsers send a cookie to all ports of a host, so to the servers of other users of this machine as well; but only
     with requests below its path, and no other server can make one that it does not know.
@@ -121,7 +121,7 @@ def browser_root(token: str) -> str:
 
 
 def shared_root_of(request: Request) -> str:
-    """The path under which the application is mounted, for addresses that others get: without that of browsers."""
+    """Return the mount path of the application for addresses to share: without the secret part for browsers."""
     root: str = request.scope.get("root_path", "")
     return root.removesuffix(request.scope.get(_BROWSER, "")).rstrip("/")
 
@@ -163,8 +163,8 @@ class Guard:
             receive = self._limit(request.headers, receive, runs=request.url.path.endswith("/runs"))
         except (HTTPException, StoreError) as refusal:
             path = path_of(scope)
-            said = (respond for start, respond in self.options.refusals.items() if path.startswith(start))
-            respond = next(said, None)
+            respond_found = (respond for start, respond in self.options.refusals.items() if path.startswith(start))
+            respond = next(respond_found, None)
             response = refused(request, refusal) if respond is None else respond(refusal)
             await response(scope, receive, send)
             return
@@ -201,14 +201,14 @@ class Guard:
             scope[_BROWSER] = root
 
     def _exchange(self, request: Request) -> RedirectResponse | None:
-        """The redirect to the same URL without its token, which sets the cookie; None where it has no correct one."""
+        """Redirect to the same URL without its token, with the cookie set; return None without a correct token."""
         token, scope = self.options.token, request.scope
         if token is None or request.method != "GET" or _TOKEN not in request.query_params:
             return None
-        given = request.query_params[_TOKEN]
+        token_given = request.query_params[_TOKEN]
         rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != _TOKEN]
         scope["query_string"] = urlencode(rest).encode()  # what a server's access log shows
-        if not is_same(given, token):
+        if not is_same(token_given, token):
             raise _unauthorized("The token in this URL is not that of this server, or not any more.")
         root = f"{shared_root_of(request)}{browser_root(token)}"
         clean = f"{root}{path_of(scope)}{'?' if rest else ''}{urlencode(rest)}"
@@ -231,15 +231,15 @@ class Guard:
             return
         authenticate, token = self.options.authenticate, self.options.token
         if authenticate is not None:
-            found = authenticate(request)
-            owner = await found if isawaitable(found) else found
+            identity = authenticate(request)
+            owner = await identity if isawaitable(identity) else identity
             if not owner:
                 raise _unauthorized("The user is not known here.")
             request.scope[_OWNER] = owner
         elif token is not None:
-            scheme, _, given = request.headers.get("authorization", "").partition(" ")
+            scheme, _, token_given = request.headers.get("authorization", "").partition(" ")
             if scheme.lower() == "bearer":
-                right = is_same(given.strip(), token)
+                right = is_same(token_given.strip(), token)
             else:
                 right = await self._is_signed_in(request, token)
             if not right:
@@ -249,13 +249,13 @@ class Guard:
                 )
 
     async def _is_signed_in(self, request: Request, token: str) -> bool:
-        """Whether the request has a cookie of this token that is still good, below the path of browsers."""
-        given = request.cookies.get(_cookie_name(token), "")
-        issued, _, _ = given.partition(".")
+        """Check whether the request has a valid cookie of this token, below the path of browsers."""
+        cookie = request.cookies.get(_cookie_name(token), "")
+        issued, _, _ = cookie.partition(".")
         if _BROWSER not in request.scope or not (issued.isascii() and issued.isdigit() and len(issued) < _DIGITS):
             return False
         at = int(issued) / 1000
-        if not is_same(given, _cookie_value(token, at)) or at + SESSION < time.time():
+        if not is_same(cookie, _cookie_value(token, at)) or at + SESSION < time.time():
             return False
         signed_out = self.options.signed_out
         return signed_out is None or at > await signed_out()
@@ -263,20 +263,20 @@ class Guard:
     # What is sent
 
     def _limit(self, headers: Headers, receive: Receive, *, runs: bool) -> Receive:
-        """`receive`, raising 413 when the body gets longer than allowed."""
-        most, read = max(self.options.max_body, _MOST_OF_SOURCES if runs else 0), 0
+        """Wrap `receive` to raise 413 for a body longer than allowed."""
+        maximum, read = max(self.options.max_body, _MOST_OF_SOURCES if runs else 0), 0
         too_large = HTTPException(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is larger than {most:,} bytes.", {"connection": "close"}
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is larger than {maximum:,} bytes.", {"connection": "close"}
         )
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > most:  # reading a number of a million digits takes long
+        if not length.isdecimal() or int(length[:20]) > maximum:  # reading a number of a million digits takes long
             raise too_large
 
         async def limited() -> Message:
             nonlocal read
             message = await receive()
             read += len(message.get("body", b""))
-            if read > most:
+            if read > maximum:
                 raise too_large
             return message
 
@@ -296,14 +296,14 @@ def _add_headers(send: Send) -> Send:
 
 
 def _check_host(headers: Headers, allowed: frozenset[str]) -> None:
-    """421 for an unknown name: a page elsewhere may let its own name point to this address (DNS rebinding)."""
-    found = _HOST.fullmatch(headers.get("host", "").lower())
-    if found is None or found["name"] not in allowed:
+    """Refuse unknown host names with 421: another page's name may point to this address (DNS rebinding)."""
+    match = _HOST.fullmatch(headers.get("host", "").lower())
+    if match is None or match["name"] not in allowed:
         raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer to that host name.")
 
 
 def _check_origin(request: Request) -> None:
-    """403 for what a page of another origin sent; following a link from one to a page here is allowed."""
+    """Refuse requests of a page of another origin with 403; following a link to a page here is allowed."""
     headers = request.headers
     origin = headers.get("origin")
     # a browser says "null" for a page in a sandbox or of a file, whose netloc is no host: it is refused as well
@@ -322,7 +322,7 @@ def _is_same_origin(origin: str, headers: Headers) -> bool:
 
 
 def _check_type(request: Request) -> None:
-    """415 for a body that is not JSON: a form on another site can send the other types without asking first."""
+    """Refuse a body other than JSON with 415: a form on another site can send the other types without asking first."""
     headers = request.headers
     kind = headers.get("content-type")
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
@@ -338,14 +338,14 @@ def _cookie_name(token: str) -> str:
 
 
 def _cookie_value(token: str, at: float) -> str:
-    """The cookie of a browser that signed in `at` this time, from which nobody can tell the token."""
+    """Compute the cookie of a browser that signed in `at` this time; it does not reveal the token."""
     issued = str(round(at * 1000))
     return f"{issued}.{hmac.new(token.encode(), f'cookie {issued}'.encode(), sha256).hexdigest()}"
 
 
-def is_same(given: str, wanted: str) -> bool:
+def is_same(value: str, expected: str) -> bool:
     """Compare two secrets in a time that says nothing about where they differ."""
-    return hmac.compare_digest(given.encode(errors="replace"), wanted.encode())
+    return hmac.compare_digest(value.encode(errors="replace"), expected.encode())
 
 
 def _unauthorized(detail: str) -> HTTPException:
@@ -361,9 +361,9 @@ class Link:
 
     run_id: str
     began: float
-    """When the run began, in seconds since the epoch: a later one of the same id is another run."""
+    """Start of the run, in seconds since the epoch: a later run with the same id is another one."""
     place: str | None = None
-    """Of the one request that it is for; None for all those of `role`."""
+    """Place of the one request it covers; None for all requests of `role`."""
     role: str | None = None
     """The name of the block that asks; None for one request."""
     expires_at: float
@@ -372,7 +372,7 @@ class Link:
     """The id of the public link that it is; None for one with which a person answers."""
 
     def covers(self, *, block: str, place: str) -> bool:
-        """Whether it is for the request at `place`, which `block` asks."""
+        """Check whether it covers the request at `place`, asked by `block`."""
         return place == self.place if self.role is None else block == self.role
 
 
@@ -392,14 +392,14 @@ class Links:
     clock: Callable[[], float] = time.time
 
     def sign(self, link: Link) -> str:
-        """The code of a link, which is safe in a URL."""
+        """Sign a link: return its code, safe in a URL."""
         # field by field without their names: a code is part of a URL that people paste
         values = astuple(link)[: None if link.share else -1]  # as links were that people have already
         text = json.dumps(values, separators=(",", ":")).encode()
         return f"{_encode(text)}.{self._mac(text)}"
 
     def read(self, code: str) -> Link | None:
-        """The link of a code; None for one that was not signed here, or has expired."""
+        """Read the link of a code; return None for an expired code, or one not signed here."""
         body, _, mac = code.partition(".")
         try:
             text = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
@@ -408,7 +408,7 @@ class Links:
         # base64 has several spellings of some bytes; only ours counts, so that a link has one code
         if _encode(text) != body or not is_same(mac, self._mac(text)):
             return None
-        link = Link(**dict(zip((each.name for each in fields(Link)), json.loads(text), strict=False)))
+        link = Link(**dict(zip((link_field.name for link_field in fields(Link)), json.loads(text), strict=False)))
         return link if self.clock() < link.expires_at else None
 
     def _mac(self, text: bytes) -> str:

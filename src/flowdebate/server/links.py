@@ -59,25 +59,25 @@ async def make_link(
     """Make a link for somebody without a token: to answer one request or all those of a role, or to read the run."""
     front.check_writable()
     body = body or LinkBody()
-    began = (await stored_run(service, run_id)).header.created_at
+    created_at = (await stored_run(service, run_id)).header.created_at
     if body.shows is not None:
-        if (given := body.role or body.place) is not None:
-            raise ConfigurationError("POST /runs/{id}/links", "shows", body.shows, f"left out for a link for {given}")
+        if (target := body.role or body.place) is not None:
+            raise ConfigurationError("POST /runs/{id}/links", "shows", body.shows, f"left out for a link for {target}")
         shared = made_of(await service.share(run_id, body.shows, seconds=body.seconds), run_id, front, request)
         return JSONData(shared.model_dump(by_alias=True), HTTPStatus.CREATED, {"location": shared.page})
     place = None if body.role is not None else await _place(run_id, body.place, front, service)
     if body.role is not None and body.role not in (roles := await service.people(run_id)):
         raise ConfigurationError("POST /runs/{id}/links", "role", body.role, f"one of {', '.join(roles) or 'none'}")
     expires_at = front.links.clock() + body.seconds
-    link = Link(run_id=run_id, began=began, place=place, role=body.role, expires_at=expires_at)
+    link = Link(run_id=run_id, began=created_at, place=place, role=body.role, expires_at=expires_at)
     root, code = shared_root_of(request), front.links.sign(link)
     path = f"{root}{API}/links/{code}"
-    made = LinkMade(path=path, page=f"{root}/answer/{code}", place=place, role=link.role, expires_at=expires_at)
-    return JSONData(made.model_dump(by_alias=True), HTTPStatus.CREATED, {"location": path})
+    link_made = LinkMade(path=path, page=f"{root}/answer/{code}", place=place, role=link.role, expires_at=expires_at)
+    return JSONData(link_made.model_dump(by_alias=True), HTTPStatus.CREATED, {"location": path})
 
 
 def made_of(share: Share, run_id: str, front: Front, request: Request) -> LinkMade:
-    """A public link as it is passed on."""
+    """Build the shared form of a public link."""
     root = shared_root_of(request)
     link = Link(run_id=run_id, began=share.begun_at, expires_at=share.expires_at, share=share.id)
     code = front.links.sign(link)
@@ -90,8 +90,8 @@ def made_of(share: Share, run_id: str, front: Front, request: Request) -> LinkMa
 @router.get("/runs/{run_id}/links", response_model=list[LinkMade], responses=responses(404))
 async def public_links(run_id: str, front: FrontOf, service: ServiceOf, request: Request) -> Response:
     """List the public links of a run that are good now."""
-    made = [made_of(each, run_id, front, request) for each in await service.shares(run_id)]
-    return JSONData([each.model_dump(by_alias=True) for each in made])
+    links = [made_of(share, run_id, front, request) for share in await service.shares(run_id)]
+    return JSONData([link.model_dump(by_alias=True) for link in links])
 
 
 @router.delete("/runs/{run_id}/links/{link_id}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404))
@@ -147,8 +147,8 @@ async def events_of_link(code: str, front: FrontOf) -> Response:
 
 
 async def _place(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
-    """Where a run waits: at `place`, or at the only one; NotAwaited anywhere else."""
-    places = [each.place for each in (await service.run(run_id)).pending]
+    """Return the place of the pending request: `place`, or the only one; raise NotAwaited otherwise."""
+    places = [request_pending.place for request_pending in (await service.run(run_id)).pending]
     if place in places or (place is None and len(places) == 1):
         return place or places[0]
     location = f"does not wait at {place}" if place else "waits in several places"
@@ -175,21 +175,21 @@ async def answer_by_link(code: str, body: LinkAnswerBody, front: FrontOf) -> Res
 
 
 async def _awaited(front: Front, link: Link) -> PendingInput:
-    """The request that waits for whoever has the link; NotAwaited where none does."""
-    found = request_for((await front.service.run(link.run_id)).pending, link)
-    if found is None:
+    """Return the pending request for the holder of the link; raise NotAwaited without one."""
+    pending = request_for((await front.service.run(link.run_id)).pending, link)
+    if pending is None:
         problem = "has this answer already, or does not wait for it now"
         raise NotAwaited(front.service.store.name, link.run_id, problem)
-    return found
+    return pending
 
 
 def request_for(pending: Iterable[PendingInput], link: Link) -> PendingInput | None:
-    """The request among those that wait which a link is for; None for none of them."""
-    return next((each for each in pending if link.covers(block=each.block, place=each.place)), None)
+    """Find the pending request covered by a link; None without one."""
+    return next((request for request in pending if link.covers(block=request.block, place=request.place)), None)
 
 
 async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
-    """The public link of a code, and its run; 404 for one that is not valid, 410 for one that was revoked."""
+    """Return the public link of a code, and its run; 404 for an invalid code, 410 for a revoked one."""
     link, stored = await link_of(front, code, public=True)
     share = (await shares_of(front.service.store, stored)).get(link.share or "")
     if share is None:
@@ -198,7 +198,7 @@ async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
 
 
 async def link_of(front: Front, code: str, *, public: bool = False) -> tuple[Link, StoredRun]:
-    """The link of a code, and its run; 404 for one that is not valid or of the other kind, and for a deleted run."""
+    """Return the link of a code, and its run; 404 for an invalid code, one of the other kind, or a deleted run."""
     link = front.links.read(code)
     if link is not None and (link.share is not None) is public:
         with suppress(RunNotFound):

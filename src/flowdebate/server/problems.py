@@ -108,19 +108,19 @@ class ProblemResponse(JSONData):
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problems of an endpoint, as its OpenAPI description lists them."""
+    """List the problems of an endpoint for its OpenAPI description."""
     content = {ProblemResponse.media_type: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    others = {"description": "Any other request that is refused", "content": content}
+    fallback = {"description": "Any other request that is refused", "content": content}
     return {
         **{status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses},
-        "default": others,
+        "default": fallback,
     }
 
 
 def status_of(error: FlowDebateError) -> HTTPStatus:
-    """The status of an error: that of its class, or of the nearest class above it that has one."""
+    """Return the status of an error: its class's, or that of the nearest class above it."""
     # a new error class has the status of the one above it until somebody decides otherwise
-    return next(STATUSES[each] for each in type(error).__mro__ if each in STATUSES)
+    return next(STATUSES[error_type] for error_type in type(error).__mro__ if error_type in STATUSES)
 
 
 def handle_problems(app: FastAPI) -> None:
@@ -134,7 +134,7 @@ def handle_problems(app: FastAPI) -> None:
 
 
 def refusal(request: Request, error: Exception) -> Response:
-    """The response to an error: a page for a browser that goes to an address, else a problem as JSON."""
+    """Respond to an error: with a page for a browser that opens an address, otherwise with a problem as JSON."""
     response = problem_response(error)
     if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", ""):
         return response
@@ -146,7 +146,7 @@ def refusal(request: Request, error: Exception) -> Response:
 
 
 def problem_response(error: Exception) -> ProblemResponse:
-    """The response to an error."""
+    """Build the response to an error."""
     problem, headers = problem_of(error), dict[str, str]()
     if isinstance(error, HTTPException):
         headers = dict(error.headers or {})
@@ -161,16 +161,17 @@ def problem_response(error: Exception) -> ProblemResponse:
 
 
 def problem_of(error: Exception) -> Problem:
-    """The problem that an error is."""
+    """Convert an error to a problem."""
     match error:
         case FlowDebateError():
             return _of_library(error)
         case RequestValidationError():
-            found = [_of_pydantic(each) for each in error.errors()[:_LONGEST]]
+            field_problems = [_of_pydantic(problem) for problem in error.errors()[:_LONGEST]]
             listed = "; ".join(
-                f"`{each.field}`: {each.problem}" if each.field else each.problem for each in found[:_SHOWN]
+                f"`{field_problem.field}`: {field_problem.problem}" if field_problem.field else field_problem.problem
+                for field_problem in field_problems[:_SHOWN]
             )
-            return _blank(HTTPStatus.UNPROCESSABLE_ENTITY, f"The request is invalid: {listed}", found)
+            return _blank(HTTPStatus.UNPROCESSABLE_ENTITY, f"The request is invalid: {listed}", field_problems)
         case HTTPException():
             return _blank(HTTPStatus(error.status_code), str(error.detail))
         case RecursionError():
@@ -184,26 +185,28 @@ def _of_library(error: FlowDebateError) -> Problem:
     status, kind = status_of(error), type(error).__name__
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _LOG.error("%s", _text.error_text(error))
-    detail, found = str(error), list[FieldProblem]()
+    detail, field_problems = str(error), list[FieldProblem]()
     match error:
         case errors.StoreError():  # its sentence names the place of the store, which concerns no client
             detail = error.problem if status < HTTPStatus.INTERNAL_SERVER_ERROR else _OUR_FAULT
         case ConflictingOptions():
-            found = [FieldProblem(field=error.field, problem=detail.removeprefix(f"{error.location}: "))]
+            field_problems = [FieldProblem(field=error.field, problem=detail.removeprefix(f"{error.location}: "))]
         case ConfigurationError():
             problem = (error.message or error.problem).removeprefix(f"{error.location}: ")
             problem = f"{problem}. {error.hint}" if error.hint else problem
-            found = [FieldProblem(field=error.field, problem=problem, given=error.given, allowed=error.allowed)]
+            field_problems = [
+                FieldProblem(field=error.field, problem=problem, given=error.given, allowed=error.allowed)
+            ]
         case OutputError() | SchemaViolation():
-            found = [FieldProblem(field=field, problem=problem) for field, problem in error.problems]
+            field_problems = [FieldProblem(field=field, problem=problem) for field, problem in error.problems]
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
         detail = _OUR_FAULT
     return Problem(
         type=f"{_ERROR}{kind}",
-        title=re.sub(r"(?<=[a-z])([A-Z])", lambda found: f" {found[1].lower()}", kind),
+        title=re.sub(r"(?<=[a-z])([A-Z])", lambda match: f" {match[1].lower()}", kind),
         status=status,
         detail=detail,
-        errors=found[:_LONGEST] or None,
+        errors=field_problems[:_LONGEST] or None,
         open=list(error.open) if isinstance(error, NotAwaited) else None,
     )
 
@@ -215,8 +218,10 @@ def _of_pydantic(error: Mapping[str, Any]) -> FieldProblem:
     problem = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "json_invalid":
         return FieldProblem(field="", problem=f"is not JSON: {error['ctx']['error']} at character {error['loc'][-1]}")
-    given = None if error["type"] == "missing" else shown(error.get("input"))
-    return FieldProblem(field=field, problem=problem, given=given, allowed=problem.removeprefix("Input should be "))
+    value_shown = None if error["type"] == "missing" else shown(error.get("input"))
+    return FieldProblem(
+        field=field, problem=problem, given=value_shown, allowed=problem.removeprefix("Input should be ")
+    )
 
 
 def _blank(status: HTTPStatus, detail: str, fields: list[FieldProblem] | None = None) -> Problem:

@@ -43,17 +43,17 @@ def check_data(value: T) -> T:
         depth += 1
         if depth > _DEEPEST:
             raise ValueError(f"must be nested at most {_DEEPEST} levels deep")
-        found: list[object] = []
-        for each in level:
-            if isinstance(each, dict):
-                found += [*each, *each.values()]
-            elif isinstance(each, list):
-                found += each
-            elif isinstance(each, str):
-                _check_text(each)
-            elif isinstance(each, float) and not math.isfinite(each):
+        values: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                values += [*item, *item.values()]
+            elif isinstance(item, list):
+                values += item
+            elif isinstance(item, str):
+                _check_text(item)
+            elif isinstance(item, float) and not math.isfinite(item):
                 raise ValueError("must be JSON, which has no NaN and no infinity")
-        level = found
+        level = values
     return value
 
 

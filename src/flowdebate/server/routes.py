@@ -323,13 +323,13 @@ class Health(BaseModel):
 
 @catalog.get("/health", responses=responses())
 async def health() -> Health:
-    """Whether the server is up. Needs no token."""
+    """Report that the server is up. Needs no token."""
     return Health()
 
 
 @catalog.get("/ready", responses=responses(503))
 async def ready(front: FrontOf) -> Health:
-    """Whether the server can do its work: its store has answered within a second. Needs no token."""
+    """Report whether the server can work: its store has answered within a second. Needs no token."""
     try:
         await asyncio.wait_for(front.service.store.documents("ready"), _READY_WITHIN)
     except TimeoutError:
@@ -339,7 +339,7 @@ async def ready(front: FrontOf) -> Health:
 
 @catalog.get("/queue", response_model=list[QueueState], responses=responses())
 async def queue(front: FrontOf) -> Response:
-    """The queue of the workers behind this server, and those that are alive; empty where there are none."""
+    """Show the queue of the workers behind this server, and the live workers; empty without workers."""
     workers = front.service.workers
     return data([] if workers is None else [await workers.overview()])
 
@@ -355,13 +355,13 @@ async def logout(front: FrontOf) -> Response:
 async def patterns(front: FrontOf) -> list[PatternDescription]:
     """List the patterns that runs can be started with, and their options."""
     # the application may register a block under the name of a built-in pattern, and that one is then run
-    own = front.service.patterns
+    own_patterns = front.service.patterns
     registered = [
         PatternDescription(name=name, registered=True, subject="input", outline=str(outline(block)))
-        for name, block in own.items()
+        for name, block in own_patterns.items()
     ]
     built_in = PATTERNS.values() if front.service.plans else ()
-    return [*registered, *(_built_in(info, front) for info in built_in if info.name not in own)]
+    return [*registered, *(_built_in(info, front) for info in built_in if info.name not in own_patterns)]
 
 
 @catalog.post("/plans", responses=responses())
@@ -371,7 +371,7 @@ async def write_plan(body: BeginBody, request: Request) -> WrittenRequest:
 
 
 def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
-    """A request to begin a run, in all its forms."""
+    """Write a request to begin a run, in all its forms."""
     # a line for the shell is seen by whoever lists the processes, so without the path of this browser
     body = _completed(body)
     url = str(request.url.replace(path=f"{shared_root_of(request)}{API}/runs", query=""))
@@ -409,14 +409,16 @@ def _unnamed_speakers(body: Mapping[str, Any]) -> list[Any]:
 @catalog.get("/models", responses=responses())
 async def models(front: FrontOf) -> ModelsState:
     """List which models can be asked, and whether their keys are set. Keys themselves are never shown."""
-    state, chosen = local_model_state(), await asyncio.to_thread(environment_choice)
+    state, choice = local_model_state(), await asyncio.to_thread(environment_choice)
     providers = [
         ProviderState(
-            name=name, key_variable=each.key_env, ready=each.key_env is None or bool(os.environ.get(each.key_env))
+            name=name,
+            key_variable=provider.key_env,
+            ready=provider.key_env is None or bool(os.environ.get(provider.key_env)),
         )
-        for name, each in PROVIDERS.items()
+        for name, provider in PROVIDERS.items()
     ]
-    default = front.service.model_name or (None if chosen is None else chosen[0])
+    default = front.service.model_name or (None if choice is None else choice[0])
     allowed = await asyncio.to_thread(lambda: front.service.restrict_models().names)
     return ModelsState(
         default=default,

@@ -74,9 +74,9 @@ class EventStream(EventSourceResponse):
 class Readers:
     """All open streams of a server: so many for each run at most, and all ended when the server stops."""
 
-    def __init__(self, *, ping: float = 15.0, most: int = 64) -> None:
+    def __init__(self, *, ping: float = 15.0, maximum: int = 64) -> None:
         self._ping = ping
-        self._most = most
+        self._most = maximum
         self._reading: Counter[str] = Counter()
         self._queues: set[_Queue] = set()
         self._pages: dict[str, _Following] = {}
@@ -163,7 +163,7 @@ class Readers:
     def stream(
         self, service: Service | OwnedService, marks: Mapping[str, str | None], *, texts: bool, several: bool = False
     ) -> EventStream:
-        """The response that follows runs, each from behind its mark; 429 where a run has too many readers."""
+        """Respond with a stream of runs, each from its mark on; 429 for a run with too many readers."""
         leave = self._count(marks.keys())
         frames = _Frames(marks, texts=texts, several=several)
         return EventStream(self._chunks(service, frames), ended=leave)
@@ -194,7 +194,7 @@ class Readers:
 
 
 def _there(queue: _Queue) -> Iterator[_Item]:
-    """The items that are there already; the end stays in the queue."""
+    """Return the items available now; the end stays in the queue."""
     while not queue.empty():
         item = queue.get_nowait()
         if item is None:
@@ -233,7 +233,7 @@ class _Frames:
         self._several = several
 
     def of(self, item: _Item) -> bytes:
-        """The frame of an update, or of the error that ends a run; empty for a text where none are wanted."""
+        """Build the frame of an update, or of the error that ends a run; empty for a text if none are wanted."""
         run_id, update = item
         if isinstance(update, FlowDebateError):
             return self._frame(run_id, "problem", json_text(problem_of(update).model_dump(exclude_none=True)))
@@ -259,7 +259,7 @@ class _PageReader:
 
     frames: list[bytes] = field(default_factory=list)
     is_behind: bool = True
-    """Whether it gets the whole page next, in place of what is new."""
+    """Flag of a reader that gets the whole page next, instead of news."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -288,14 +288,14 @@ class _Following:
         return reader
 
     def leave(self, reader: _PageReader) -> None:
-        """The last one who leaves ends the following."""
+        """Remove a reader; the last one to leave ends the following."""
         self.readers.discard(reader)
         if not self.readers:
             self._task.cancel()
             self.end()
 
     def take(self, reader: _PageReader) -> bytes:
-        """What the reader has not had."""
+        """Return the reader's unread items."""
         reader.news.clear()
         if reader.is_behind and self._page is not None:
             self._flush()  # what is new is then part of the whole, and of nothing else
@@ -376,7 +376,7 @@ class _Following:
 
 
 def joined_marks(marks: Iterable[str | None]) -> str:
-    """The id of a frame on a connection for several runs.
+    """Build the id of a frame on a connection for several runs.
 
     >>> joined_marks(["1-a", None, "3,4"]), split_marks("1-a,,3%2C4", 3)
     ('1-a,,3%2C4', ['1-a', None, '3,4'])
@@ -384,9 +384,9 @@ def joined_marks(marks: Iterable[str | None]) -> str:
     return ",".join(quote(mark or "", safe="") for mark in marks)
 
 
-def split_marks(given: str | None, number: int) -> list[str | None]:
-    """The marks in such an id, for each of a `number` of runs; an id of other runs is unknown to each of them."""
-    if given is None:
+def split_marks(text: str | None, number: int) -> list[str | None]:
+    """Split such an id into marks, one for each of `number` runs; an id of other runs is unknown to each."""
+    if text is None:
         return [None] * number
-    parts = given.split(",")
-    return [unquote(part) or None for part in parts] if len(parts) == number else [given] * number
+    parts = text.split(",")
+    return [unquote(part) or None for part in parts] if len(parts) == number else [text] * number

@@ -96,7 +96,7 @@ async def events_of_several(
 
 @router.get("/events.schema.json", responses=responses())
 async def schema_of_events() -> dict[str, Any]:
-    """The JSON Schema of the data of events."""
+    """Return the JSON Schema of the data of events."""
     return event_schema()
 
 
@@ -110,10 +110,10 @@ async def steps(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
 @router.get("/runs/{run_id}/calls/{place:path}", response_model=CallDetails, responses=responses(404))
 async def call(run_id: str, place: str, service: ServiceOf) -> Response:
     """Look at a call of a model as it was sent; `place` is that of its step."""
-    found = await service.call(run_id, place)
-    if found is None:
+    call_found = await service.call(run_id, place)
+    if call_found is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no call of a model at this place.")
-    return data(found)
+    return data(call_found)
 
 
 class TaskBoard(BaseModel):
@@ -131,8 +131,8 @@ async def tasks(run_id: str, service: ServiceOf) -> Response:
     for event in await service.events(run_id):
         if isinstance(event, TaskChanged):
             boards.setdefault(event.collection_id, {})[event.task.id] = event.task.to_wire()
-    found = [TaskBoard(collection_id=name, tasks=list(board.values())) for name, board in boards.items()]
-    return JSONData([each.model_dump(by_alias=True) for each in found])
+    task_boards = [TaskBoard(collection_id=name, tasks=list(board.values())) for name, board in boards.items()]
+    return JSONData([task_board.model_dump(by_alias=True) for task_board in task_boards])
 
 
 @router.get("/runs/{run_id}/requests", response_model=list[PendingInput], responses=responses(404))
@@ -151,14 +151,14 @@ async def requests(run_id: str, service: ServiceOf) -> Response:
 )
 async def source(run_id: str, name: str, service: ServiceOf) -> Response:
     """Get a source that an open request lists: its text, or its image."""
-    listed = (each for request in (await service.run(run_id)).pending for each in request.sources)
-    found = next((each for each in listed if each.name == name), None)
-    if found is None:
+    listed = (candidate for request in (await service.run(run_id)).pending for candidate in request.sources)
+    source_found = next((item for item in listed if item.name == name), None)
+    if source_found is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, "No open request of the run lists this source.")
-    if found.image is None:
-        return Response(found.text.encode(errors="replace"), media_type="text/plain")
-    about, _, encoded = found.image.partition(",")
-    return Response(b64decode(encoded), media_type=about.removeprefix("data:").removesuffix(";base64"))
+    if source_found.image is None:
+        return Response(source_found.text.encode(errors="replace"), media_type="text/plain")
+    header, _, encoded = source_found.image.partition(",")
+    return Response(b64decode(encoded), media_type=header.removeprefix("data:").removesuffix(";base64"))
 
 
 @router.get("/runs/{run_id}/document.json", response_model=dict[str, Any], responses=responses(404))
@@ -191,9 +191,9 @@ async def report_page(run_id: str, service: ServiceOf) -> Response:
         html = await report_html(*await service.evidence(run_id))
     except BadFile as error:
         raise HTTPException(HTTPStatus.NOT_FOUND, str(error)) from None
-    named = _saved_as(await service.run(run_id), "html")
+    file_headers = _saved_as(await service.run(run_id), "html")
     # stricter than that of pages, which may load scripts from here: a report is shown as whoever made it left it
-    headers = {"content-security-policy": f"{report_policy()}; frame-ancestors 'none'", **named}
+    headers = {"content-security-policy": f"{report_policy()}; frame-ancestors 'none'", **file_headers}
     return Response(html.encode(errors="replace"), media_type="text/html", headers=headers)
 
 
@@ -210,7 +210,7 @@ async def export_jsonl(run_id: str, front: FrontOf, service: ServiceOf) -> Respo
 
 
 def document_in(details: RunDetails) -> Document:
-    """The document of a run; 404 where it has none."""
+    """Return the document of a run; 404 without one."""
     if details.document is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, details.problem or "The run has no document.")
     return details.document

@@ -91,12 +91,12 @@ class ActiveRuns:
         self.closing: bool = False
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
-        """The handle of a run that is executed here, or has been within the last minute."""
+        """Return the handle of a run executed here now, or within the last minute."""
         executed = self._executed.get(run_id)
         return None if executed is None else executed.handle
 
     def in_progress(self, run_id: str) -> RunHandle[Any] | None:
-        """The handle of a run that is executed here now."""
+        """Return the handle of a run executed here now."""
         handle = self.handle(run_id)
         return None if handle is None or handle.done() else handle
 
@@ -110,27 +110,32 @@ class ActiveRuns:
         self._changed = asyncio.Event()
 
     def events(self, run_id: str) -> list[object] | None:
-        """The events of a run so far; None if only its journal has them."""
+        """Return the events of a run so far; None if only its journal has them."""
         executed = self._executed.get(run_id)
         return None if executed is None else executed.channel.events
 
     def _running(self) -> list[RunHandle[Any]]:
-        return [each.handle for each in self._executed.values() if not each.handle.done()]
+        return [execution.handle for execution in self._executed.values() if not execution.handle.done()]
 
     def _has_room(self, owner: str) -> bool:
-        busy = Counter(each.owner for each in self._executed.values() if not each.handle.done()) + self._starting
+        busy = (
+            Counter(execution.owner for execution in self._executed.values() if not execution.handle.done())
+            + self._starting
+        )
         return not self.closing and busy.total() < self._max_concurrency and busy[owner] < self._owner_concurrency
 
     def _next(self) -> _Waiting | None:
-        """The run that may begin now."""
-        waiting = (each for each in self._queue if self._has_room(each.owner))
-        return min(waiting, key=lambda each: each.turn, default=None)
+        """Return the next run in the queue that may begin now."""
+        waiting = (queued for queued in self._queue if self._has_room(queued.owner))
+        return min(waiting, key=lambda queued: queued.turn, default=None)
 
     def queue(self, run_id: str, begin: Callable[[], Awaitable[object]], *, owner: str, priority: int) -> None:
         """Begin a run in its turn, once there is room; TooManyRuns if too many wait."""
         self.check_queue()
         # as on the queue of workers: the turn of the first that waits, but behind the last of the same owner
-        waiting = [(each.turn[1], each.owner) for each in self._queue if each.turn[0] == priority]
+        waiting = [
+            (queued_run.turn[1], queued_run.owner) for queued_run in self._queue if queued_run.turn[0] == priority
+        ]
         turn = max([number + 1 for number, of in waiting if of == owner], default=min(waiting, default=(0,))[0])
         self._queue.append(_Waiting(run_id, begin, owner, (priority, turn)))
         self._take_turns()
@@ -143,11 +148,11 @@ class ActiveRuns:
     @property
     def queued(self) -> list[str]:
         """The runs that wait for their turn, in order."""
-        return [each.run_id for each in self._queue]
+        return [queued_run.run_id for queued_run in self._queue]
 
     def leave_queue(self, run_id: str) -> None:
         """Let a run wait no more."""
-        self._queue = [each for each in self._queue if each.run_id != run_id]
+        self._queue = [queued_run for queued_run in self._queue if queued_run.run_id != run_id]
 
     def close_queue(self) -> list[str]:
         """Begin nothing more; the runs that waited."""
@@ -163,7 +168,7 @@ class ActiveRuns:
                 break  # somebody was quicker, and the end of their run leads here again
             except FlowDebateError as error:  # such as RunNotFound: it was deleted meanwhile
                 _LOGGER.warning("run %s does not begin: %s", head.run_id, error_text(error))
-            self._queue = [each for each in self._queue if each is not head]
+            self._queue = [queued_run for queued_run in self._queue if queued_run is not head]
         self._serving = False
 
     def _take_turns(self) -> None:
@@ -277,7 +282,7 @@ class ActiveRuns:
             self._unwatch(run_id, channel)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task that `close` cancels."""
+        """Start a task for `close` to cancel."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)  # the loop alone would let a task be collected before its end
         task.add_done_callback(self._tasks.discard)

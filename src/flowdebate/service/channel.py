@@ -37,11 +37,11 @@ class Update:
     mark: str | None = None
     """The place of a recorded event: `follow(after=mark)` continues behind it. None for what is only live."""
     start: int = 0
-    """For "text", how many characters of the call's text came before."""
+    """Offset of a "text": number of characters of the call's text before it."""
     _json: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def to_json(self) -> str:
-        """The wire form of the event as JSON text, made once for all readers; a text's `start` is its `from`."""
+        """Convert the event to JSON text, once for all readers; a text's `start` is its `from`."""
         if self._json is None:
             from flowdebate.events import wire_of
 
@@ -74,7 +74,7 @@ class _Text:
         return self.pieces[0] if self.pieces else ""
 
     def rest(self, sent: int) -> Update:
-        """What comes behind the first `sent` characters."""
+        """Return the text after the first `sent` characters."""
         last = self._last
         if last.start != sent or last.start + len(last.event.text) != self.length:
             started = self.started
@@ -112,7 +112,7 @@ class Channel:
 
     @classmethod
     def of(cls, handle: RunHandle[Any]) -> Self:
-        """The channel of a run that this process executes, from its first event to its end."""
+        """Create the channel of a run executed by this process, from its first event to its end."""
         channel = cls()
         handle.listen(channel.put)
         handle.on_end(channel.end)
@@ -161,13 +161,13 @@ class Channel:
 
         Readers get what is new. If the events so far come in another order, they start again.
         """
-        known = [item.event for item in self.log if isinstance(item, Update) and item.mark is not None]
-        if [_sort(event) for event in known] != [_sort(event) for event in _marked(events)][: len(known)]:
+        recorded = [item.event for item in self.log if isinstance(item, Update) and item.mark is not None]
+        if [_sort(event) for event in recorded] != [_sort(event) for event in _marked(events)][: len(recorded)]:
             self.log, self.positions, self._digest = [], {}, _START
             self.generation += 1
-            known = []
+            recorded = []
         finished = events[-1:] if events and isinstance(events[-1], RunFinished) else []
-        self.extend([*_marked(events)[len(known) :], *finished], calls)
+        self.extend([*_marked(events)[len(recorded) :], *finished], calls)
 
     def extend(self, events: Iterable[object], calls: Iterable[CallStarted]) -> None:
         """Take over the next events of a run that another process executes, and the calls in progress there."""
@@ -235,7 +235,7 @@ class Channel:
                 self.on_deserted()
 
     def _may_still_come(self, mark: str | None) -> bool:
-        """Whether `mark` may be that of an event which a run that has just been resumed has still to replay."""
+        """Check whether a resumed run may still replay the event of `mark`."""
         if self.ended or self._numbers or mark is None:  # a call that is made is behind all recorded ones
             return False
         place = mark.partition("-")[0][:9]  # anybody may send a mark, and int() refuses thousands of digits
@@ -249,9 +249,9 @@ class _Reader:
         self._channel = channel
         self._generation = channel.generation
         self._joined = len(channel.log)
-        found = 0 if after is None else channel.positions.get(after)
-        self.unknown = found is None
-        self._cursor = found or 0
+        position = 0 if after is None else channel.positions.get(after)
+        self.unknown = position is None
+        self._cursor = position or 0
         self._told: set[int] = set()
         """Numbers of the calls that it has been told of."""
         self._sent: dict[str, tuple[_Text, int]] = {}
@@ -262,7 +262,7 @@ class _Reader:
         return self._cursor >= len(self._channel.log) and self._generation == self._channel.generation
 
     def news(self) -> Iterable[Update]:
-        """What the reader has not had: recorded events first, then who is asked, then text."""
+        """Return the reader's unread items: recorded events first, then pending requests, then text."""
         channel = self._channel
         if self._generation != channel.generation:
             self._generation, self._cursor, self._joined = channel.generation, 0, 0
@@ -283,10 +283,10 @@ class _Reader:
             yield from self._piece(text)
 
     def _piece(self, text: _Text) -> Iterable[Update]:
-        """What the reader has not had of a text."""
+        """Return the unread piece of a text."""
         path = text.started.path
-        known, sent = self._sent.get(path, (text, 0))
-        if known is not text:
+        known_text, sent = self._sent.get(path, (text, 0))
+        if known_text is not text:
             sent = 0
         if text.length > sent:
             self._sent[path] = (text, text.length)

@@ -24,10 +24,10 @@ from flowdebate.ui.document import Document
 from flowdebate.ui.plan import pattern_of_run, plan_of
 
 Outcome: TypeAlias = Literal["verified", "differs", "unknown"]
-"""Whether what is shown of a run follows from its journal; "unknown" where that could not be checked."""
+"""Outcome of a check that a run's contents follow from its journal; "unknown" if that could not be checked."""
 
 UNCHECKED = ("votes of readers", "dates and durations", "the id and the seed", "tokens and costs", "words of errors")
-"""What follows from no journal: whoever wrote an export may have written anything there."""
+"""Contents that follow from no journal: the writer of an export may have written anything there."""
 _NAMED = 3
 _AROUND = 40
 """Characters of an excerpt on either side of a difference."""
@@ -40,11 +40,11 @@ class Finding(WireModel):
     question: str
     outcome: Outcome
     problems: tuple[str, ...] = ()
-    """What differs, or why it could not be checked, in sentences."""
+    """Problems in sentences: differences, or reasons why there was no check."""
     answers: int = 0
     """Recorded answers of models and humans."""
     unchecked: tuple[str, ...] = UNCHECKED
-    """What no outcome says anything about, such as the votes of readers."""
+    """Contents without an outcome, such as the votes of readers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,23 +52,23 @@ class Evidence:
     """A run as its export has it, and its replay."""
 
     run: StoredRun
-    """As an import marks it: nothing that its plan names is read or connected to."""
+    """Run as marked by an import: nothing named in its plan is read or connected to."""
     steps: Sequence[StepRow]
     votes: Votes
-    """What readers found who had not seen the verdict."""
+    """Votes of readers before they saw the verdict."""
     replay: Replay | None
-    """None where the pattern is not known here."""
+    """Replay of the run; None if the pattern is unknown here."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """Hashes of the requests that the replay makes, by the paths of the calls."""
     problem: str = ""
 
     async def document(self) -> Document:
-        """The document of the run; BadFile where there is none."""
+        """Return the document of the run; raise BadFile without one."""
         so_far = None if self.replay is None else SoFar.of(self.replay)
         return await document_of_run(self.run, self.steps, so_far=so_far)
 
     async def check(self, *, same_version: bool) -> Finding:
-        """Whether transcript, ballots and verdict follow from the recorded answers.
+        """Check whether transcript, ballots and verdict follow from the recorded answers.
 
         Another version of flowdebate may word prompts in another way: unless it is known to be the `same_version`,
         other prompts than the recorded ones mean that nothing is known.
@@ -93,25 +93,25 @@ class Evidence:
         return Finding(run_id=header.run_id, question=question, outcome=outcome, problems=problems, answers=answers)
 
     async def _different_result(self) -> str | None:
-        """The first difference between the result that is stored and the one that the journal gives."""
+        """Find the first difference between the stored result and the journal's."""
         outcome = outcome_of(self.run)
         if outcome is None:
             return None  # nothing but the journal says what it came to
         assert self.replay is not None  # noqa: S101 - the caller looked
-        given = result_of(self.replay.handle.raw, self.replay.output)
-        stored = {key: outcome.get(key) for key in given}
+        stored_result = result_of(self.replay.handle.raw, self.replay.output)
+        stored = {key: outcome.get(key) for key in stored_result}
         measured = (await self.document()).MEASURED
-        besides = {f"{key}.{place}" for key in given for place in measured}
+        besides = {f"{key}.{place}" for key in stored_result for place in measured}
         if getattr(self.replay.handle.raw, "status", None) == "interrupted":  # where the journal ends
             besides.add("raw.status")
-        found = difference(stored, given, besides=besides)
-        if found is None:
+        difference_found = difference(stored, stored_result, besides=besides)
+        if difference_found is None:
             return None
-        place, one, other = found
+        place, one, other = difference_found
         return f"`{place}`: the result has {one}, the journal gives {other}."
 
     def other_prompts(self) -> list[str]:
-        """The places of recorded answers to other requests than the replay makes, in the order of the journal."""
+        """List the places of recorded answers to requests other than the replay's, in the order of the journal."""
         recorded = [step for step in self.steps if step.kind == "call" and step.body is not None]
         return [step.key for step in recorded if self.digests.get(step.key) != step.request]
 
@@ -119,10 +119,10 @@ class Evidence:
 async def evidence_in(
     store: Store, run_id: str, *, block: Runnable[Any] | None = None, model: ModelChoice = None
 ) -> tuple[list[str], Evidence]:
-    """The lines of a run's export, and the evidence in them; `evidence_of` has the arguments."""
+    """Return the lines of a run's export, and the evidence in them; `evidence_of` has the arguments."""
     lines = [line async for line in export_run(store, run_id)]
-    [found] = read_runs(lines, f"run {run_id}")
-    return lines, await evidence_of(*found, block=block, model=model)
+    [stored_run] = read_runs(lines, f"run {run_id}")
+    return lines, await evidence_of(*stored_run, block=block, model=model)
 
 
 async def evidence_of(
@@ -152,10 +152,10 @@ async def evidence_of(
 
         if block is None:
             plan = plan_of(run, {}, to_ask=False)
-            found = await replayed(plan, run, steps, profile=profile, on_request=note)
+            result = await replayed(plan, run, steps, profile=profile, on_request=note)
         else:
-            found = await replay(block, run, steps, model=model, profile=profile, on_request=note)
-        return Evidence(run=run, steps=steps, votes=votes, replay=found, digests=digests)
+            result = await replay(block, run, steps, model=model, profile=profile, on_request=note)
+        return Evidence(run=run, steps=steps, votes=votes, replay=result, digests=digests)
 
     try:
         evidence = await replayed_as("full")
@@ -171,31 +171,33 @@ async def evidence_of(
 
 
 def difference(one: object, other: object, *, besides: Collection[str] = ()) -> tuple[str, str, str] | None:
-    """The first place at which two values of JSON data differ, with what each has there, but for those `besides`.
+    """Find the first place with different values in JSON data, with both values, except for those `besides`.
 
     >>> difference({"transcript": [{"text": "Cap them."}]}, {"transcript": [{"text": "Cut them."}]})
     ('transcript[0].text', "'Cap them.'", "'Cut them.'")
     """
-    left, right = dict(_leaves(one)), dict(_leaves(other))
-    for place in dict.fromkeys([*left, *right]):
-        if place in besides or left.get(place, _NOTHING) == right.get(place, _NOTHING):
+    first_leaves, right = dict(_leaves(one)), dict(_leaves(other))
+    for place in dict.fromkeys([*first_leaves, *right]):
+        if place in besides or first_leaves.get(place, _NOTHING) == right.get(place, _NOTHING):
             continue
-        here, there = left.get(place, _NOTHING), right.get(place, _NOTHING)
-        both = (
-            excerpts(here, there) if isinstance(here, str) and isinstance(there, str) else (shown(here), shown(there))
+        first_value, second_value = first_leaves.get(place, _NOTHING), right.get(place, _NOTHING)
+        is_both = (
+            excerpts(first_value, second_value)
+            if isinstance(first_value, str) and isinstance(second_value, str)
+            else (shown(first_value), shown(second_value))
         )
-        return place, *both
+        return place, *is_both
     return None
 
 
 def _leaves(value: object, place: str = "") -> Iterator[tuple[str, object]]:
-    """The texts, numbers and empty lists in a value, each with its place."""
+    """Return the texts, numbers and empty lists in a value, each with its place."""
     if isinstance(value, dict) and value:
-        for key, each in cast("dict[str, object]", value).items():
-            yield from _leaves(each, f"{place}.{key}" if place else key)
+        for key, item in cast("dict[str, object]", value).items():
+            yield from _leaves(item, f"{place}.{key}" if place else key)
     elif isinstance(value, list) and value:
-        for index, each in enumerate(cast("list[object]", value)):
-            yield from _leaves(each, f"{place}[{index}]")
+        for index, item in enumerate(cast("list[object]", value)):
+            yield from _leaves(item, f"{place}[{index}]")
     else:
         yield place, value
 
@@ -214,7 +216,7 @@ def excerpts(one: str, other: str) -> tuple[str, str]:
     >>> excerpts("a" * 90 + "b", "a" * 90 + "c")[0]
     "'…aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab'"
     """
-    at = next((at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right), None)
+    at = next((at for at, (one_part, right) in enumerate(zip(one, other, strict=False)) if one_part != right), None)
     at = min(len(one), len(other)) if at is None else at
     start = max(at - _AROUND, 0)
     return tuple(

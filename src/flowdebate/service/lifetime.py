@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.socket:
-    """A socket that servers accept connections on; port 0 takes a free one.
+    """Open a socket for a server; port 0 takes a free one.
 
     ConfigurationError of `location` for an address that cannot be used.
     """
@@ -81,7 +81,7 @@ class Recovery:
             self._active.in_background(self._delete_old(keep_days * _DAY))
 
     def awaits(self, stored: StoredRun) -> bool:
-        """Whether a run that was left will be resumed."""
+        """Check whether an abandoned run will be resumed."""
         return self._task is not None and not self._task.done() and self._concerns(stored)
 
     def _concerns(self, stored: StoredRun) -> bool:
@@ -89,12 +89,12 @@ class Recovery:
 
     async def _resume_all(self, resume: Callable[[str], Awaitable[RunState]]) -> None:
         for state in ("left_behind", "queued"):
-            found = [
+            runs = [
                 (priority_of(stored.header), stored.header.created_at, stored.header.run_id)
                 async for stored in each_run(self._store, state=state, brief=True)
                 if self._concerns(stored)
             ]
-            for _, _, run_id in sorted(found):  # the lowest priority first, and of one priority the oldest
+            for _, _, run_id in sorted(runs):  # the lowest priority first, and of one priority the oldest
                 while not self._active.closing:
                     try:
                         await resume(run_id)

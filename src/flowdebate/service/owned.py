@@ -29,7 +29,7 @@ T = TypeVar("T")
 def _of_owner(
     method: Callable[Concatenate[Service, str, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[OwnedService, str, P], Coroutine[Any, Any, T]]:
-    """A method of `Service` on one run, which has to be a run of the owner."""
+    """Turn a method of `Service` on one run into one that checks the run's owner."""
 
     @wraps(method)
     async def checked(self: OwnedService, run_id: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -121,25 +121,25 @@ class OwnedService:
         return await self._service.runs(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def notes(self, runs: RunPage) -> dict[str, str]:
-        """The notes on the runs of a page that `runs` has listed, by run."""
+        """Return the notes on the listed runs of a page, by run."""
         return await self._service.notes(runs)
 
-    async def resume_all(self, *, labels: Mapping[str, str] | None = None, **asked: Any) -> Changed:  # noqa: ANN401 - those of the service
-        return await self._service.resume_all(labels={**(labels or {}), OWNER: self.owner}, **asked)
+    async def resume_all(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> Changed:  # noqa: ANN401 - those of the service
+        return await self._service.resume_all(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
-    async def cancel_all(self, *, labels: Mapping[str, str] | None = None, **asked: Any) -> Changed:  # noqa: ANN401 - those of the service
-        return await self._service.cancel_all(labels={**(labels or {}), OWNER: self.owner}, **asked)
+    async def cancel_all(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> Changed:  # noqa: ANN401 - those of the service
+        return await self._service.cancel_all(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def audited(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> Items:  # noqa: ANN401 - those of the service
         """Ballots and votes of runs of this owner."""
         return await self._service.audited(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def budgets(self) -> list[BudgetState]:
-        """What is used of the budget of all runs, and of this owner's."""
+        """Return the used budget of all runs, and of this owner."""
         return await self._service.budgets(self.owner)
 
     def archive(self) -> StoredArchive:
-        """What debates of this owner remember."""
+        """Return the archive of this owner's debates."""
         return archive_of(self._service.store, {OWNER: self.owner})
 
     async def follow(self, run_id: str, *, after: str | None = None) -> AsyncGenerator[Update]:
@@ -160,7 +160,7 @@ class OwnedService:
         return await self._service.vote(run_id, self.owner, winner, **options)
 
     async def vote_of(self, run_id: str, reader: str) -> Vote | None:  # noqa: ARG002 - as in `vote`
-        """This user's vote; None before it."""
+        """Return this user's vote; None before it."""
         await self.stored(run_id)
         return await self._service.vote_of(run_id, self.owner)
 
@@ -169,7 +169,7 @@ class OwnedService:
         return await self._service.record(run_id, stored=await self.stored(run_id))
 
     async def stored(self, run_id: str) -> StoredRun:
-        """A run of this owner, as it is stored."""
+        """Return a stored run of this owner."""
         run = await self._service.store.run(run_id)
         if run.header.labels.get(OWNER) != self.owner:
             raise RunNotFound(self._service.store.name, run_id)  # as if there were none: ids of others are not told
@@ -191,7 +191,7 @@ class OwnedService:
                     raise RunExists(self._service.store.name, run_id) from None
 
     def _check_begun(self, state: RunState) -> RunState:
-        """`state`; RunExists where somebody else has started a run with the same id in the meantime."""
+        """Return `state`; raise RunExists if somebody else has started a run with the same id in the meantime."""
         if state.labels.get(OWNER) != self.owner:
             raise RunExists(self._service.store.name, state.run_id)
         return state

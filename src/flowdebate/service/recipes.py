@@ -43,7 +43,7 @@ class Recipe:
     seed: int | None = None
     stored: Mapping[str, Any] | None = None
     queued: bool = False
-    """Whether workers execute it."""
+    """Flag of a run executed by workers."""
     plan: Plan | None = None
     """The plan that it is built from; None for a registered pattern."""
 
@@ -129,7 +129,7 @@ class Recipes:
         limits: Limits | None,
         check: CheckOptions | None,
     ) -> Recipe:
-        """A new run; ConfigurationError for what does not fit."""
+        """Build a new run; raise ConfigurationError for invalid options."""
         if isinstance(pattern, Plan):
             return self._of_plan(pattern, limits, labels or {})
         if pattern in self.patterns:
@@ -142,8 +142,8 @@ class Recipes:
             return self._of_registered(pattern, question, seed=seed, limits=limits)
         info = find_pattern(pattern) if self.plans else None
         if info is None:
-            known = [*self.patterns, *(PATTERNS if self.plans else ())]
-            raise ConfigurationError(_BEGIN, "pattern", pattern, f"one of {', '.join(known)}")
+            names = [*self.patterns, *(PATTERNS if self.plans else ())]
+            raise ConfigurationError(_BEGIN, "pattern", pattern, f"one of {', '.join(names)}")
         if not isinstance(question, str):
             raise ConfigurationError(_BEGIN, info.subject, question, "text")
         plan = self._make_plan(info, question, options, seed=seed, check=check)
@@ -181,15 +181,15 @@ class Recipes:
         seed: int | None,
         check: CheckOptions | None,
     ) -> Plan:
-        given = {**options, info.subject: question, **({} if seed is None else {"seed": seed})}
-        if self._model == EACH and given.get("model") is None:
-            given["model"] = EACH
-        asked = info.load_page().options.read({}, file=given, location=_OPTIONS)
+        values = {**options, info.subject: question, **({} if seed is None else {"seed": seed})}
+        if self._model == EACH and values.get("model") is None:
+            values["model"] = EACH
+        plan_options = info.load_page().options.read({}, file=values, location=_OPTIONS)
         if check is not None:  # before a file that the options name is read
-            check(asked)
+            check(plan_options)
         if self.allowed is not None:
-            self.allowed.check(asked)
-        return make_plan(info, {}, file=given, location=_OPTIONS, begins=self._model is None, allow=self.allowed)
+            self.allowed.check(plan_options)
+        return make_plan(info, {}, file=values, location=_OPTIONS, begins=self._model is None, allow=self.allowed)
 
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
         """Add a pattern; ConfigurationError for a name that is taken."""
@@ -200,7 +200,7 @@ class Recipes:
     def of_run(
         self, run: StoredRun, *, to_ask: bool = True, limits: Limits | None = None, plan: Plan | None = None
     ) -> Recipe:
-        """A stored run, to be resumed, or (unless it is `to_ask` models) replayed; `plan` in place of its own one.
+        """Build a stored run, to resume it, or (unless `to_ask` models) to replay it; `plan` replaces its own.
 
         ConfigurationError for a run of a pattern that this service does not have.
         """
@@ -211,20 +211,22 @@ class Recipes:
         if (registered := self.registered(run, limits=limits)) is not None:
             return registered
         if run.header.plan is None or pattern_of_run(run) is None:
-            known = ", ".join(self.patterns) or "none"
-            allowed = f"a run with a plan, or of a registered pattern ({known}); this is one of {run.header.block!r}"
+            pattern_names = ", ".join(self.patterns) or "none"
+            allowed = (
+                f"a run with a plan, or of a registered pattern ({pattern_names}); this is one of {run.header.block!r}"
+            )
             raise ConfigurationError("Service", "run_id", run.header.run_id, allowed)
         plan = plan_of(run, {}, to_ask=to_ask)
         if to_ask and self.allowed is not None:  # an import, or one of a program that may ask others
             models = run.header.model if plan.models is None and self._model is None else None
             names = models.values() if isinstance(models, Mapping) else [models]
-            self.allowed.check(plan.options, *(each for each in names if isinstance(each, str)))
+            self.allowed.check(plan.options, *(name for name in names if isinstance(name, str)))
         if not to_ask:  # a replay opens no recording, and wraps no model that it does not ask
             plan = replace(plan, policies=Policies())
         return self._of_plan(plan, limits, labels, recording=False)
 
     def registered(self, run: StoredRun, *, limits: Limits | None = None) -> Recipe | None:
-        """A stored run of a registered pattern; None for any other."""
+        """Build a stored run of a registered pattern; None for any other."""
         name = self._registered(run)
         if name is None:
             return None
@@ -241,7 +243,10 @@ class Recipes:
         limits: Limits | None,
         check: CheckOptions | None,
     ) -> Recipe:
-        """A fork of a stored run: as that run, with another registered `pattern` or plan, or with other `options`."""
+        """Build a fork of a stored run.
+
+        Like that run, with another registered `pattern` or plan, or with other `options`.
+        """
         if isinstance(pattern, Plan):
             return self._of_plan(pattern, limits, labels or {}, recording=False)
         if pattern is not None and pattern not in self.patterns:
@@ -266,19 +271,19 @@ class Recipes:
         return self._of_plan(plan, limits, labels or {}, recording=False)
 
     def name_of(self, run: StoredRun) -> str | None:
-        """The pattern of a stored run; None if it is not known here."""
+        """Return the pattern of a stored run; None if it is unknown here."""
         info = pattern_of_run(run)
         return self._registered(run) or (None if info is None else info.name)
 
     def block_name(self, pattern: str) -> str:
-        """The name of the block of a pattern."""
+        """Return the name of a pattern's block."""
         if pattern in self.patterns:
             return self.patterns[pattern].name
         info = find_pattern(pattern)
         return pattern if info is None else info.name
 
     def is_to_recover(self, run: StoredRun) -> bool:
-        """Whether a run was started by a service that recovers its runs, and can be resumed here."""
+        """Check whether a run was started by a service that recovers its runs, and can be resumed here."""
         return bool((run.header.plan or {}).get(_RECOVER)) and self.name_of(run) is not None
 
     def _registered(self, run: StoredRun) -> str | None:
@@ -286,7 +291,9 @@ class Recipes:
         # Workers store the name of their pattern under the key under which a plan has that of a built-in one.
         name = plan.get("registered", plan.get("pattern") if "workers" in plan else None)
         if name is None and not plan:  # a program started it: only its block says which pattern it is
-            name = next((each for each, block in self.patterns.items() if block.name == run.header.block), None)
+            name = next(
+                (pattern_name for pattern_name, block in self.patterns.items() if block.name == run.header.block), None
+            )
         return name if isinstance(name, str) and name in self.patterns else None
 
     def _of_registered(
@@ -312,11 +319,14 @@ class Recipes:
     def _of_plan(
         self, plan: Plan, limits: Limits | None, labels: Mapping[str, str] | None, *, recording: bool = True
     ) -> Recipe:
-        """The recipe of a plan; with `labels` its run has the archive of their owner, unless it is to have none."""
-        wanted = getattr(plan.options, "archive", False)
-        if wanted is None:  # a recording is replayed where the archive knows more
-            wanted = plan.options.record is None and plan.options.replay is None
-        if wanted and labels is not None:
+        """Build the recipe of a plan.
+
+        With `labels` its run has the archive of their owner, unless the plan excludes it.
+        """
+        needs_archive = getattr(plan.options, "archive", False)
+        if needs_archive is None:  # a recording is replayed where the archive knows more
+            needs_archive = plan.options.record is None and plan.options.replay is None
+        if needs_archive and labels is not None:
             plan = replace(plan, archive=archive_of(self._store, labels))
         stored = {**stored_plan(plan), **self._recover}  # as it was given: the service's model is no part of it
         plan = with_policies(self._on_own_model(plan), recording=recording)
@@ -346,5 +356,5 @@ class Recipes:
 
 
 def _goes_on(run: StoredRun) -> GoesOn | None:
-    """How a stored run of a registered pattern goes on with another one, if it does."""
+    """Return the continuation of a stored run of a registered pattern with another one, if it has any."""
     return GoesOn.of_plan((run.header.plan or {}).get("goes_on"))

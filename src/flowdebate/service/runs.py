@@ -36,7 +36,7 @@ from flowdebate.ui.steps import Fork
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
-    """The archive of runs with these labels: that of their owner, or the one of all runs without an owner."""
+    """Return the archive of runs with these labels: their owner's, or the one of all runs without an owner."""
     if OWNER not in labels:
         return stored_archive(store)
     # a name in a store is short and printable, and those of users are what the application makes them
@@ -53,12 +53,12 @@ class SoFar:
 
     @classmethod
     def of(cls, replay: Replay) -> Self:
-        """The run as far as its journal goes."""
+        """Read the run as far as its journal goes."""
         return cls(replay.handle, result_of(None, replay.output)["output"])
 
 
 async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | None = None) -> Document:
-    """The document of a stored run, as far as it came; asks no model and changes nothing.
+    """Build the current document of a stored run, without asking a model or changing anything.
 
     A run of a plan is replayed if it has no outcome and `so_far` is not given. `steps` are not read otherwise, unless
     the run is a fork. BadFile if there is nothing to show.
@@ -97,22 +97,22 @@ def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | N
 
 
 def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list[HumanRequest]:
-    """The requests to humans that a run waits for; those of a plan have its sources."""
+    """Return the pending requests to humans of a run; those of a plan have its sources."""
     requests = open_requests_in(steps, run.header.run_id, store=store)
     if requests and pattern_of_run(run) is not None:
         with suppress(FlowDebateError):  # a plan that cannot be read any more has other places to say so
             sources = plan_of(run, {}, to_ask=False).sources
-            return [replace(each, sources=tuple(s for s in sources if s.left_out is None)) for each in requests]
+            return [replace(request, sources=tuple(s for s in sources if s.left_out is None)) for request in requests]
     return requests
 
 
 def outcome_of(run: StoredRun) -> Mapping[str, Any] | None:
-    """What the run came to; None while it is in progress, also if it has been resumed."""
+    """Return the outcome of the run; None while it is in progress, also after a resume."""
     return None if run.status in ("running", "queued") else run.outcome
 
 
 def _facts(run: StoredRun, steps: Sequence[StepRow], so_far: SoFar | None) -> dict[str, Any]:
-    """The fields of a document that are the same for all patterns."""
+    """Collect the fields of a document common to all patterns."""
     outcome = outcome_of(run) or {}
     tokens, summary = Tokens.read(outcome.get("usage")), outcome.get("summary")
     cost, prices = map(summary.get, ("cost", "prices")) if isinstance(summary, dict) else (None, None)
@@ -140,7 +140,7 @@ async def replayed(
     profile: Profile = "full",
     on_request: OnRequest | None = None,
 ) -> Replay:
-    """The stored run of `plan` as far as its journal goes; asks no model and changes nothing.
+    """Replay the stored run of `plan` as far as its journal goes, without asking a model or changing anything.
 
     `profile` is that of a model object.
     """
@@ -160,7 +160,7 @@ class Place:
 
     store: Store
     named: bool
-    """Whether the user named the store."""
+    """Flag of a store named by the user."""
     option: str = ""
     """Option for other commands: "", or " --store WHERE"."""
 
@@ -180,8 +180,8 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
         raise ConfigurationError(COMMAND, "--store", location, "the path of a file, or postgresql://…")
     if location is not None:
         read_place(location, location=COMMAND, field="--store")
-    named = location or os.environ.get(STORE_VARIABLE) or None
-    store = open_store(location or (None if named else default_store_path()), location=COMMAND)
+    store_location = location or os.environ.get(STORE_VARIABLE) or None
+    store = open_store(location or (None if store_location else default_store_path()), location=COMMAND)
     assert store is not None  # noqa: S101 - only False means none
     option = ""
     if location is not None:  # the name of a store at an address is without its password
@@ -190,7 +190,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
         if is_file and not (new or Path(store.name).exists()):
             raise ConfigurationError(COMMAND, "--store", location, "a store that exists")
     try:
-        yield Place(store=store, named=named is not None, option=option)
+        yield Place(store=store, named=store_location is not None, option=option)
     finally:
         asyncio.run(close_store(store))
 
@@ -211,12 +211,12 @@ _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC
 
 
 def state_of(run: StoredRun) -> str:
-    """The status of `run`; a running one that no process owns was left behind."""
+    """Return the status of `run`; a running one without a live process is abandoned."""
     return "left_behind" if run.status == "running" and not run.owned else run.status
 
 
 async def find_run(store: Store, name: str) -> StoredRun:
-    """The run with this id, or the one whose id begins so; ConfigurationError where those are several."""
+    """Find the run with this id or unique prefix; raise ConfigurationError for an ambiguous one."""
     if not is_text(name):
         raise ConfigurationError(COMMAND, "RUN", name, "the id of a run")
     try:
@@ -236,7 +236,7 @@ async def find_run(store: Store, name: str) -> StoredRun:
 
 
 async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -> StoredRun:
-    """The run of this name, or the `last` one; ConfigurationError for both, or for neither."""
+    """Return the run of this name, or the `last` one; raise ConfigurationError for both, or for neither."""
     if last == (name is not None):
         which = (
             "A run id cannot be combined with --last." if last else f"Say which run: flowdebate {verb} RUN, or --last."
@@ -250,7 +250,7 @@ async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -
 
 
 async def last_resumable(store: Store) -> StoredRun:
-    """The newest run that can be resumed; ConfigurationError if there is none."""
+    """Return the newest resumable run; raise ConfigurationError if there is none."""
     newest: list[StoredRun] = []
     for state in RESUMABLE:
         async for run in each_run(store, state=state, brief=True):
@@ -273,7 +273,7 @@ async def list_runs(
     before: tuple[float, str] | None = None,
     brief: bool = False,
 ) -> Sequence[StoredRun]:
-    """The runs that match all filters, the newest first: at most `limit`, of those after the position `before`."""
+    """List the runs that match all filters, newest first: at most `limit`, after the position `before`."""
     runs = each_run(
         store, state=state, block=block, search=search, labels=labels, limit=limit, before=before, brief=brief
     )
@@ -292,19 +292,19 @@ async def each_run(
     brief: bool = False,
 ) -> AsyncIterator[StoredRun]:
     """Yield the runs that `list_runs` lists; the store is read page by page, as far as the caller goes."""
-    status = next((each for each in get_args(StoredStatus) if each == state), None)
+    status = next((arg for arg in get_args(StoredStatus) if arg == state), None)
     if state == "left_behind":  # which no store knows: it is a running run without a live owner
         status = "running"
-    left = sys.maxsize if limit is None else limit
-    while left > 0:
+    remaining = sys.maxsize if limit is None else limit
+    while remaining > 0:
         page = await store.runs(
             status=status, block=block, text=search, labels=labels, limit=_PAGE, before=before, brief=brief
         )
         for run in page:
             if state in (None, state_of(run)):
                 yield run
-                left -= 1
-                if not left:
+                remaining -= 1
+                if not remaining:
                     return
         if len(page) < _PAGE:
             return
@@ -339,7 +339,7 @@ async def delete_old_runs(store: Store, before: float) -> int:
 
 
 def short_id(run_id: str) -> str:
-    """The first characters of a generated run id; any other id as it is.
+    """Shorten a generated run id to its first characters; return any other id as it is.
 
     >>> short_id("0123456789abcdef0123456789abcdef"), short_id("rents-2")
     ('01234567', 'rents-2')
@@ -349,7 +349,7 @@ def short_id(run_id: str) -> str:
 
 
 def ago(seconds: float) -> str | None:
-    """A duration in words; None if a date says more.
+    """Put a duration into words; None if a date says more.
 
     >>> ago(3), ago(150), ago(7300), ago(200_000), ago(1e8)
     ('just now', '2 min ago', '2 h ago', '2 days ago', None)
@@ -367,7 +367,7 @@ def ago(seconds: float) -> str | None:
 
 
 def moment(seconds: float) -> datetime:
-    """A time in seconds since the epoch; the first or the last moment for one that calendars do not have.
+    """Convert seconds since the epoch to a time; the first or the last possible one for times outside of calendars.
 
     >>> moment(0).isoformat(), moment(1e18).year, moment(-1e18).year
     ('1970-01-01T00:00:00+00:00', 9999, 1)

@@ -139,8 +139,8 @@ class Service(Readership):
         allow_models: Iterable[str] | None = None,
         keep_days: float | None = None,
     ) -> None:
-        each = 1 if owner_concurrency is None else owner_concurrency
-        check_count("Service", max_concurrency=max_concurrency, owner_concurrency=each)
+        per_owner = 1 if owner_concurrency is None else owner_concurrency
+        check_count("Service", max_concurrency=max_concurrency, owner_concurrency=per_owner)
         check_count("Service", minimum=0, max_queued=max_queued)
         check_seconds("Service", poll=poll)
         if keep_days is not None:
@@ -255,9 +255,9 @@ class Service(Readership):
             sides = await self._stored_sides(run_id) or await self._propose(recipe, labels)
             recipe = self._recipes.with_sides(recipe, sides, limits, labels)
         if recipe.queued and self.workers is not None:
-            given: dict[str, Any] = {"seed": recipe.seed, "labels": labels, "limits": recipe.limits}
-            given |= {"run_id": run_id, "priority": priority}
-            return await self._state(await self.workers.submit(recipe.name, recipe.value, **given))
+            arguments: dict[str, Any] = {"seed": recipe.seed, "labels": labels, "limits": recipe.limits}
+            arguments |= {"run_id": run_id, "priority": priority}
+            return await self._state(await self.workers.submit(recipe.name, recipe.value, **arguments))
         plan = {**(recipe.stored or {}), "priority": priority} if priority else recipe.stored
         run = make_run(
             recipe.block,
@@ -269,8 +269,8 @@ class Service(Readership):
             run_id=run_id,
             observe=self._observe,
         )
-        if run_id is not None and (known := await self._same(run, recipe)) is not None:
-            return known
+        if run_id is not None and (same_run := await self._same(run, recipe)) is not None:
+            return same_run
 
         async def made() -> tuple[Run, Any]:
             return run, recipe.value
@@ -283,10 +283,10 @@ class Service(Readership):
                 assert run.journal is not None  # noqa: S101 - it has a store
                 return await self._queue_new(run.journal.header, recipe)
         except RunExists:  # somebody has started it at the same time
-            known = None if run_id is None else await self._same(run, recipe)
-            if known is None:
+            same_run = None if run_id is None else await self._same(run, recipe)
+            if same_run is None:
                 raise
-            return known
+            return same_run
 
     async def propose_sides(
         self,
@@ -412,7 +412,10 @@ class Service(Readership):
             await account.check()
 
     async def _same(self, run: Run, recipe: Recipe) -> RunState | None:
-        """The stored run with the id of `run`, if there is one; RunChanged if it began with another request."""
+        """Return the stored run with the id of `run`, if there is one.
+
+        Raise RunChanged if it began with another request.
+        """
         try:
             stored = await self.store.run(run.run_id)
         except RunNotFound:
@@ -427,7 +430,7 @@ class Service(Readership):
     # Reading
 
     async def run(self, run_id: str) -> RunDetails:
-        """The run with its document so far, and what it asks humans."""
+        """Return the run with its document so far, and its pending requests to humans."""
         stored = await self.store.run(run_id)
         handle = self._active.in_progress(run_id)
         # A run in progress here says itself how far it is: replaying its journal takes as long as the run itself did.
@@ -480,7 +483,7 @@ class Service(Readership):
         return RunDetails.of(
             stored,
             pattern=self._recipes.name_of(stored),
-            here=handle is not None,
+            is_here=handle is not None,
             document=document,
             problem=problem,
             pending=pending_in(stored, steps, store=self.store.name) if stored.status == "awaiting" else (),
@@ -514,7 +517,7 @@ class Service(Readership):
         limit: int = 50,
         before: str | None = None,
     ) -> RunPage:
-        """A page of runs, the newest first; `before` is the `next` of the page before. All filters have to match."""
+        """Return a page of runs, newest first; `before` is the `next` of the page before. All filters have to match."""
         check_count("Service.runs()", limit=limit)
         runs = await list_runs(
             self.store,
@@ -537,14 +540,17 @@ class Service(Readership):
         labels: Mapping[str, str] | None = None,
         limit: int = 1_000,
     ) -> Items:
-        """The ballots of the newest runs that match all filters, and the votes of their readers, for a judge audit."""
+        """Return ballots and readers' votes of the newest runs that match all filters, for a judge audit."""
         check_count("Service.audited()", limit=limit)
         block = None if pattern is None else self._recipes.block_name(pattern)
         runs = each_run(self.store, state=status, block=block, search=text, labels=labels, limit=limit)
         return await audited_runs(self.store, runs)
 
     async def budgets(self, owner: str | None = None) -> list[BudgetState]:
-        """What is used of each limit of the budget of all runs, and of that of the day of `owner`; empty without."""
+        """Return the used part of each limit of the budget of all runs, and of the day of `owner`.
+
+        Empty without limits.
+        """
         return [
             BudgetState(budget=account.name, kind=kind, used=used, limit=limit, until=account.until)
             for account in self._accounts.of({} if owner is None else {OWNER: owner})
@@ -553,18 +559,18 @@ class Service(Readership):
         ]
 
     def archive(self) -> StoredArchive:
-        """What debates of runs without an owner remember."""
+        """Return the archive of debates without an owner."""
         return archive_of(self.store, {})
 
     async def _state(self, run_id: str) -> RunState:
         return self._told(await self.store.run(run_id))
 
     def _told(self, stored: StoredRun) -> RunState:
-        here = self._active.in_progress(stored.header.run_id) is not None
-        return RunState.of(stored, pattern=self._recipes.name_of(stored), here=here)
+        is_here = self._active.in_progress(stored.header.run_id) is not None
+        return RunState.of(stored, pattern=self._recipes.name_of(stored), is_here=is_here)
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
-        """The handle of a run that this service executes, or has executed within the last minute; else None."""
+        """Return the handle of a run executed by this service, now or within the last minute; None for others."""
         return self._active.handle(run_id)
 
     # Following
@@ -580,24 +586,24 @@ class Service(Readership):
                 yield update
 
     async def events(self, run_id: str) -> Sequence[object]:
-        """The recorded events of a run so far; ConfigurationError for one of a pattern that is not known here."""
+        """Return the recorded events of a run so far; raise ConfigurationError for an unknown pattern."""
         if (events := self._active.events(run_id)) is not None:
             return events
         return (await self._replayed(await self.store.run(run_id), await self.store.steps(run_id))).events
 
     async def people(self, run_id: str) -> list[str]:
-        """The names of the blocks that ask people in a run: those of its pattern, and those that have asked."""
+        """Return the names of a run's blocks for people: its pattern's, and those that have asked."""
         return self._people(await self.store.run(run_id), await self.store.steps(run_id))
 
     def _people(self, stored: StoredRun, steps: Sequence[StepRow]) -> list[str]:
-        found = list[str]()
+        people = list[str]()
         with suppress(ConfigurationError):  # a pattern that is not known here: those that have asked
-            found += self._recipes.of_run(stored, to_ask=False).block.outline().texts_of("human")
-        found += [each.block for each, _ in asked_in(steps, stored.header.run_id, store=self.store.name)]
-        return list(dict.fromkeys(found))
+            people += self._recipes.of_run(stored, to_ask=False).block.outline().texts_of("human")
+        people += [request.block for request, _ in asked_in(steps, stored.header.run_id, store=self.store.name)]
+        return list(dict.fromkeys(people))
 
     async def call(self, run_id: str, place: str) -> CallDetails | None:
-        """A call of a model as it was sent, which replaying the run gives; None if the run has no call there.
+        """Return a call of a model as it was sent, by replaying the run; None if the run has no call there.
 
         ConfigurationError for a run of a pattern that is not known here.
         """
@@ -612,27 +618,27 @@ class Service(Readership):
         return details[-1] if details else None
 
     async def evidence(self, run_id: str) -> tuple[list[str], Evidence]:
-        """The lines of a run's export as it is now, and what replaying them gives, for its report."""
+        """Return the current lines of a run's export, and the result of replaying them, for its report."""
         recipe = self._recipes.registered(await self.store.run(run_id))
         if recipe is None:
             return await evidence_in(self.store, run_id)
         return await evidence_in(self.store, run_id, block=recipe.block, model=recipe.model)
 
     async def wait(self, run_id: str, seconds: float | None = None) -> RunDetails:
-        """The run once it is over, suspended or left behind, or after `seconds` as far as it is then."""
+        """Wait for the run: until it is over, suspended or abandoned, or for `seconds`."""
         ends = None if seconds is None else time.monotonic() + seconds
         while self._goes_on(await self.store.run(run_id)):
-            left = None if ends is None else ends - time.monotonic()
-            if left is not None and left <= 0:
+            remaining = None if ends is None else ends - time.monotonic()
+            if remaining is not None and remaining <= 0:
                 break
             if (handle := self._active.in_progress(run_id)) is not None:
-                await handle.wait(left)
+                await handle.wait(remaining)
             else:  # another process executes it, or it waits for its turn here
-                await self._active.wait_for_change(self._poll if left is None else min(self._poll, left))
+                await self._active.wait_for_change(self._poll if remaining is None else min(self._poll, remaining))
         return await self.run(run_id)
 
     def _goes_on(self, stored: StoredRun) -> bool:
-        """Whether a run is executed or will be: by another worker, or here once it is recovered, if it was left."""
+        """Check whether a run is or will be executed: by another worker, or here after a recovery."""
         if state_of(stored) != "left_behind":
             return stored.status in _UNFINISHED
         return self._workers_of(stored) is not None or self._recovery.awaits(stored)
@@ -673,8 +679,8 @@ class Service(Readership):
         elif stored.owned:
             raise RunConflict(self.store.name, run_id)
         elif stored.status in (*_UNFINISHED, "awaiting"):
-            taken = await self.store.take(run_id)  # RunConflict if a process has started to execute it since
-            await self.store.finish(run_id, "interrupted", taken.outcome)
+            taken_run = await self.store.take(run_id)  # RunConflict if a process has started to execute it since
+            await self.store.finish(run_id, "interrupted", taken_run.outcome)
         return await self._state(run_id)
 
     async def resume(
@@ -732,9 +738,14 @@ class Service(Readership):
         await self._check_budget(stored.header.labels)
         workers = self._workers_of(stored)
         if workers is not None:
-            asked = None if on_uncertain == "retry" else on_uncertain
-            given = {"limits": limits, "plan": plan, "on_uncertain": asked, "allow_changes": allow_changes or None}
-            for name, value in given.items():
+            uncertain = None if on_uncertain == "retry" else on_uncertain
+            arguments = {
+                "limits": limits,
+                "plan": plan,
+                "on_uncertain": uncertain,
+                "allow_changes": allow_changes or None,
+            }
+            for name, value in arguments.items():
                 if value is not None:
                     allowed = "left out: workers execute this run as they are configured"
                     raise ConfigurationError("Service.resume()", name, value, allowed)
@@ -757,10 +768,16 @@ class Service(Readership):
         return await self._start(recipe.block, load, stored.header.labels, in_turn=in_turn)
 
     async def notes(self, runs: RunPage) -> dict[str, str]:
-        """The notes on the runs of a page that `runs` has listed, by run; "" for none."""
+        """Return the notes on the listed runs of a page, by run; "" for none."""
         return await self.notes_on([run.run_id for run in runs.runs])
 
-    async def resume_all(self, *, status: str | None = None, retry_dead_letter: bool = False, **asked: Any) -> Changed:  # noqa: ANN401 - see `change_all`
+    async def resume_all(
+        self,
+        *,
+        status: str | None = None,
+        retry_dead_letter: bool = False,
+        **filters: Any,  # noqa: ANN401 - see `change_all`
+    ) -> Changed:
         """Resume the runs that match all filters: those of `runs`, whose `limit` is 200 here.
 
         Without `status`, those that stopped before their end; dead letters need `retry_dead_letter`. Where this service
@@ -768,15 +785,15 @@ class Service(Readership):
         """
         states = RESUMABLE if status is None else (status,)
         change = partial(self.resume, retry_dead_letter=retry_dead_letter)
-        return await change_all(self.runs, states, change, **asked)
+        return await change_all(self.runs, states, change, **filters)
 
-    async def cancel_all(self, *, status: str | None = None, **asked: Any) -> Changed:  # noqa: ANN401 - see `change_all`
+    async def cancel_all(self, *, status: str | None = None, **filters: Any) -> Changed:  # noqa: ANN401 - see `change_all`
         """Cancel the runs that match all filters, as `resume_all` resumes them; without `status`, all that go on."""
         states = (*_UNFINISHED, "awaiting") if status is None else (status,)
-        return await change_all(self.runs, states, self.cancel, **asked)
+        return await change_all(self.runs, states, self.cancel, **filters)
 
     def _workers_of(self, stored: StoredRun) -> Workers | None:
-        """The workers that execute a run; None for a run that was not put on their queue."""
+        """Return the workers that execute a run; None for a run outside their queue."""
         return self.workers if self.workers is not None and self.workers.is_ours(stored.header) else None
 
     async def fork(  # noqa: PLR0913 - keyword-only options with defaults
@@ -827,17 +844,23 @@ class Service(Readership):
             edits = check_edits(edits, steps, requests)
         await self._check_budget(labels)
         seed = recipe.seed if seed is None else seed
-        given: dict[str, Any] = {"fork_id": fork_id, "at": at, "edits": edits, "seed": seed, "limits": recipe.limits}
+        arguments: dict[str, Any] = {
+            "fork_id": fork_id,
+            "at": at,
+            "edits": edits,
+            "seed": seed,
+            "limits": recipe.limits,
+        }
         if recipe.queued and self.workers is not None:
-            return await self._state(await self.workers.fork(run_id, pattern=recipe.name, labels=labels, **given))
-        given |= {"block": recipe.block, "model": recipe.model}
+            return await self._state(await self.workers.fork(run_id, pattern=recipe.name, labels=labels, **arguments))
+        arguments |= {"block": recipe.block, "model": recipe.model}
         stored_as = StoreOptions(store=self.store, labels=labels or {}, plan=recipe.stored)
-        load = partial(load_fork, run_id, store=stored_as, observe=self._observe, **given)
+        load = partial(load_fork, run_id, store=stored_as, observe=self._observe, **arguments)
         try:
             return await self._start(recipe.block, load, labels)
         except TooManyRuns:
             self._active.check_queue()
-            header = await prepare_fork(self.store, run_id, labels=labels, plan=recipe.stored, **given)
+            header = await prepare_fork(self.store, run_id, labels=labels, plan=recipe.stored, **arguments)
             return await self._queue_new(header, recipe)
 
     async def delete(self, run_id: str) -> None:

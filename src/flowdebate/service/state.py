@@ -28,7 +28,7 @@ class PendingInput(WireModel):
     block: str
     """The name of the block that asks."""
     role: str | None = None
-    """What it does in its pattern, such as "judge"; None outside of all roles."""
+    """Role in its pattern, such as "judge"; None outside of all roles."""
     place: str
     """Its place in the run: pass it as `place=` with the answer."""
     shown: str
@@ -40,7 +40,7 @@ class PendingInput(WireModel):
     problem: str | None = None
     """The problem with the previous answer."""
     sources: tuple[Source, ...] = ()
-    """What its reader may quote; as JSON without the texts, which `/runs/{run_id}/sources/{name}` has."""
+    """Sources to quote from; as JSON without the texts, which are at `/runs/{run_id}/sources/{name}`."""
 
     @field_serializer("sources")
     def _listed(self, sources: tuple[Source, ...]) -> list[SourceInfo]:
@@ -53,7 +53,7 @@ class PendingInput(WireModel):
 
     @classmethod
     def of(cls, request: HumanRequest) -> Self:
-        """The request, as it is shown."""
+        """Build the shown form of the request."""
         return cls(
             block=request.block,
             role=request.role,
@@ -70,19 +70,19 @@ class RunSummary(WireModel):
     """What a run came to, in a line."""
 
     speakers: tuple[str, ...] = ()
-    """Who spoke, in the order in which they first did."""
+    """Speakers in the order of their first turn."""
     decision: str | None = None
     """The winner with its stance, or what was decided, in a line; None where nothing was."""
     models: tuple[str, ...] = ()
     """The models that were asked."""
     cost: float | None = None
-    """By the prices of the run's limits, or known ones; None without any."""
+    """Cost by the prices of the run's limits, or known ones; None without any."""
     prices: str | None = None
-    """What `cost` is in: the currency, and the list of prices with its date; None where nobody has noted it."""
+    """Unit of `cost`: the currency, and the list of prices with its date; None if nobody has noted it."""
 
     @classmethod
     def read(cls, data: object) -> Self | None:
-        """A stored summary; None for what is none."""
+        """Read a stored summary; None for an invalid one."""
         try:
             return cls.model_validate(data)
         except ValidationError:  # of another version, or of an import
@@ -112,19 +112,19 @@ class RunState(WireModel):
     models: dict[str, list[str]] | None
     """The models that have answered, by seat; None until the run ends."""
     usage: Tokens | None
-    """None until the run ends."""
+    """Usage of the run; None until it ends."""
     seconds: float | None
     error: str | None
     summary: RunSummary | None
-    """Who spoke, what was decided, and with which models; None until the run ends."""
+    """Summary of speakers, decision and models; None until the run ends."""
     owned: bool
-    """Whether a live process executes it."""
+    """Flag of a run executed by a live process."""
     here: bool
-    """Whether that is this service."""
+    """Flag of a run executed by this service."""
 
     @classmethod
-    def of(cls, run: StoredRun, *, pattern: str | None, here: bool, **more: Any) -> Self:  # noqa: ANN401 - further fields
-        """The state of a stored run."""
+    def of(cls, run: StoredRun, *, pattern: str | None, is_here: bool, **more: Any) -> Self:  # noqa: ANN401 - further fields
+        """Build the state of a stored run."""
         header, outcome = run.header, run.outcome or {}
         seconds, error = outcome.get("seconds"), outcome.get("error")
         return cls(
@@ -145,7 +145,7 @@ class RunState(WireModel):
             error=None if error is None else str(error),
             summary=RunSummary.read(outcome.get("summary")),
             owned=run.owned,
-            here=here,
+            here=is_here,
             **more,
         )
 
@@ -163,10 +163,10 @@ class RunPage(WireModel):
 
     @classmethod
     def of(cls, runs: Iterable[RunState], *, more: bool) -> Self:
-        """A page of a list that goes on if there are `more`."""
-        shown = tuple(runs)
+        """Build a page of a list; it continues if there are `more`."""
+        run_list = tuple(runs)
         # !r: every digit, as the store compares
-        return cls(runs=shown, next=f"{shown[-1].created_at!r}:{shown[-1].run_id}" if more else None)
+        return cls(runs=run_list, next=f"{run_list[-1].created_at!r}:{run_list[-1].run_id}" if more else None)
 
     @staticmethod
     def cursor(text: str) -> tuple[float, str]:
@@ -182,13 +182,13 @@ class RunDetails(RunState):
     """A run with its document so far, and what it asks humans."""
 
     document: Document | None
-    """What it has come to, with all contributions; None where there is none. As JSON it is what `--json` writes."""
+    """Document so far, with all contributions; None without one. Its JSON is the output of `--json`."""
     problem: str | None
-    """Why there is no document, or why workers have rejected or given up the run."""
+    """Reason for a missing document, or for a rejection of the run by workers."""
     pending: tuple[PendingInput, ...]
     """The requests that a suspended run waits for, by place."""
     fork: Fork | None
-    """What a fork has from its parent; None for any other run."""
+    """Part of a fork taken from its parent; None for any other run."""
 
     @staticmethod
     def _read_question(header: RunHeader) -> str:
@@ -218,28 +218,28 @@ class Changed(WireModel):
     """What became of the runs that matched a filter and were resumed or cancelled."""
 
     runs: tuple[RunState, ...]
-    """Those that were."""
+    """Changed runs."""
     refused: dict[str, str]
-    """Why others were not, by their ids."""
+    """Reasons why others were not changed, by their ids."""
     more: bool
-    """Whether others match that were not reached: ask again."""
+    """Flag of further matching runs: ask again."""
 
 
 class BudgetState(WireModel):
     """How much of one limit of a budget is used, by all processes that share it."""
 
     budget: str
-    """What it is for: "all runs", or an owner's day."""
+    """Scope of the budget: "all runs", or an owner's day."""
     kind: str
-    """What is limited: "calls", "tokens" or "cost"."""
+    """Kind of the limit: "calls", "tokens" or "cost"."""
     used: int | float
     limit: int | float
     until: float | None = None
-    """When it begins anew, in seconds since the epoch; None for one that does not."""
+    """Time of the next reset, in seconds since the epoch; None without one."""
 
 
 def pending_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> tuple[PendingInput, ...]:
-    """The requests of a suspended run."""
+    """Return the requests of a suspended run."""
     return tuple(map(PendingInput.of, requests_in(run, steps, store=store)))
 
 
@@ -257,14 +257,14 @@ async def change_all(
     check_count("Service", limit=limit)
     changed, refused = list[RunState](), dict[str, str]()
     for status in statuses:
-        found = await find(status=status, pattern=pattern, text=text, labels=labels, limit=limit)
-        for run_id in [each.run_id for each in found.runs]:
+        runs = await find(status=status, pattern=pattern, text=text, labels=labels, limit=limit)
+        for run_id in [run.run_id for run in runs.runs]:
             try:
                 changed.append(await change(run_id))
             except (TooManyRuns, BudgetReached) as error:
                 return Changed(runs=tuple(changed), refused=refused | {run_id: error_text(error)}, more=True)
             except FlowDebateError as error:
                 refused[run_id] = error_text(error)
-        if found.next is not None:
+        if runs.next is not None:
             return Changed(runs=tuple(changed), refused=refused, more=True)
     return Changed(runs=tuple(changed), refused=refused, more=False)

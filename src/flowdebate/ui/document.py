@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 _MEGABYTES = 16
-"""Of a file that `render` reads."""
+"""Maximum size, in megabytes, of a file for `render`."""
 _LAST = ("models", "remarks", "usage", "cost", "prices", "seconds", "seed", "runId", "fork")
 """The last keys of a document."""
 _STOP_REASONS: Mapping[str, str] = {
     "max_rounds": "the maximum",
     "predicate": "stopped by the application",
 }
-"""Why a pattern with rounds ended, in words."""
+"""Reasons for the end of a pattern with rounds, in words."""
 
 
 class Speaker(WireModel):
@@ -74,7 +74,7 @@ class Tokens(WireModel):
     cached_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: Annotated[int | None, _WHERE_TOLD] = None
-    """Those of the completion that were only thought."""
+    """Number of completion tokens that were only thought."""
     cache_written_tokens: Annotated[int | None, _WHERE_TOLD] = None
 
     @classmethod
@@ -83,14 +83,14 @@ class Tokens(WireModel):
 
     @classmethod
     def read(cls, stored: object) -> Self | None:
-        """The counts of an outcome; None where it has none, or none that can be read."""
+        """Read the counts of an outcome; None without any, or for unreadable ones."""
         try:
             return cls.model_validate({name: stored.get(name) for name in cls.model_fields})  # type: ignore[attr-defined]
         except (AttributeError, ValidationError):  # anybody may have written an imported one
             return None
 
     def lines(self) -> list[str]:
-        """The counts, in words."""
+        """Put the counts into words."""
         tokens = "unknown"
         if self.prompt_tokens is not None or self.completion_tokens is not None:
             prompt, completion = (
@@ -106,7 +106,7 @@ _MODELS = TypeAdapter(dict[str, list[str]])
 
 
 def read_models(stored: object) -> dict[str, list[str]] | None:
-    """The models of a run or an outcome, by seat; None where it has none, or none that can be read."""
+    """Read the models of a run or an outcome, by seat; None without any, or for unreadable ones."""
     try:
         return _MODELS.validate_python(stored)
     except ValidationError:  # anybody may have written an imported one
@@ -138,17 +138,17 @@ class Document(InNotebooks, WireModel):
     CHANGING: ClassVar[str | None] = None
     """Word for the answers of its speakers, of which a note says how many changed; None for no such note."""
     GOES_ON: ClassVar[bool] = False
-    """Whether a finished run of the pattern can go on."""
+    """Flag of a pattern whose finished runs can continue."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
     """Places of durations in its raw output, which only the run itself could measure."""
     pattern: str
     format: str | None = None
-    """That it was held in; not written without one."""
+    """Format of the debate; not written without one."""
     status: DebateStatus
     incomplete: str | None = None
     """Line about participants missing in the result; not written if nobody is missing."""
     error: str | None = None
-    """Why it failed, or which limit ended it."""
+    """Error of a failed run, or the limit that ended it."""
     raw: Any
     models: dict[str, list[str]] | None = None
     """The models that have answered, by seat: a speaker's name, or a role; not written where nobody has noted them."""
@@ -156,15 +156,15 @@ class Document(InNotebooks, WireModel):
     """Remarks on the calls, such as a setting refused by a model; not written if there are none."""
     usage: Tokens | None = None
     cost: float | None = None
-    """By the prices that were given, or known ones; not written without any."""
+    """Cost by the given prices, or known ones; not written without any."""
     prices: str | None = None
-    """What `cost` is in: the currency, and the list of prices with its date; not written where nobody has noted it."""
+    """Unit of `cost`: the currency, and the list of prices with its date; not written if nobody has noted it."""
     seconds: float | None = None
     seed: int | None = None
     run_id: str | None = None
     """Id in the store; None for a run that is not stored."""
     fork: Fork | None = None
-    """What a fork has from its parent; not written for any other run."""
+    """Part of a fork taken from its parent; not written for any other run."""
 
     @model_validator(mode="after")
     def _say_who_is_missing(self) -> Self:
@@ -172,7 +172,7 @@ class Document(InNotebooks, WireModel):
         return self
 
     def to_data(self) -> dict[str, Any]:
-        """The document as JSON data, in camelCase."""
+        """Convert the document to JSON data, in camelCase."""
         optional = ("format", "incomplete", "models", "remarks", "cost", "prices", "fork")
         left_out = {name for name in optional if getattr(self, name) is None}
         value = self.model_dump(mode="json", by_alias=True, exclude=left_out)
@@ -185,7 +185,7 @@ class Document(InNotebooks, WireModel):
 
     @classmethod
     def of_raw(cls, value: object) -> Self:
-        """The document of a bare raw output; ValidationError for what is none."""
+        """Build the document of a bare raw output; raise ValidationError for an invalid one."""
         raw: Any = load_patterns()[cls.model_fields["pattern"].default].load_output().model_validate(value)
         return cls.model_validate({"status": raw.status, "raw": raw, "seed": raw.seed})
 
@@ -197,8 +197,8 @@ class Document(InNotebooks, WireModel):
     @property
     def title(self) -> str:
         """The pattern and its format, as the heading of a report."""
-        held = "" if self.format is None else f", {self.format}"
-        return f"{self.pattern.capitalize()}{held}".replace("_", " ")
+        format_text = "" if self.format is None else f", {self.format}"
+        return f"{self.pattern.capitalize()}{format_text}".replace("_", " ")
 
     @property
     def label(self) -> str:
@@ -223,16 +223,16 @@ class Document(InNotebooks, WireModel):
     def totals(self) -> list[str]:
         """Tokens, calls, duration and cost, in words, as far as they are known."""
         seconds = [] if self.seconds is None else [f"Time: {time_text(self.seconds)}"]
-        cost = [] if self.cost is None else [f"Cost: {cost_text(self.cost, self.prices, whole=True)}"]
+        cost = [] if self.cost is None else [f"Cost: {cost_text(self.cost, self.prices, complete=True)}"]
         return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
 
     def reason_in_words(self, reason: str) -> str:
-        """A stop reason for readers; a condition by its name."""
+        """Put a stop reason into words for readers; a condition by its name."""
         return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"stopped by {reason}"
 
     @abstractmethod
     def raw_speakers(self) -> list[Any]:
-        """The speakers that the raw output names."""
+        """Return the speakers named in the raw output."""
 
     @property
     def notes(self) -> list[str]:
@@ -248,21 +248,21 @@ class Document(InNotebooks, WireModel):
         return [*steps, *([] if changed is None else [changed]), *cut, *(self.remarks or ()), *material_notes(self.raw)]
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
-        """The quotes of the contribution at `index` of `raw.entries`, looked up in the sources."""
-        found = (self.raw.quotes or ())[index : index + 1]  # without sources nothing was looked up
+        """Return the quotes of the contribution at `index` of `raw.entries`, with the results of their lookup."""
+        looked_up = (self.raw.quotes or ())[index : index + 1]  # without sources nothing was looked up
         return tuple(
             Quoted(
                 start=quote.start,
                 end=quote.end,
                 source=f"{quote.source}, {quote.page}" if quote.page else quote.source,
             )
-            for quotes in found
+            for quotes in looked_up
             for quote in quotes
             if quote.status != "too_short"
         )
 
     def judging(self) -> Iterator[Fact]:
-        """How the result was judged, beyond what the page itself shows."""
+        """Describe how the result was judged, beyond the contents of the page itself."""
         yield from ()
 
     @property
@@ -288,15 +288,19 @@ class Document(InNotebooks, WireModel):
 
     def about(self) -> Callable[[str, str | None], str]:
         """Return a function for the text beside a speaker's name: its argument, unless the page's head has that."""
-        heads = {(each.name, text) for each in self.speakers for text in (each.about, getattr(each, "stance", None))}
+        heads = {
+            (speaker.name, text)
+            for speaker in self.speakers
+            for text in (speaker.about, getattr(speaker, "stance", None))
+        }
         return lambda name, text: "" if (name, text) in heads else text or ""
 
     @abstractmethod
     def sections(self) -> Iterator[Section]:
-        """The page: contributions and result."""
+        """Build the page: contributions and result."""
 
     def result(self) -> Iterator[Section]:
-        """The end of the page, as far as no event of a live view has it."""
+        """Build the end of the page, as far as no event of a live view has it."""
         yield from ()
 
     def mark(self, answer: object = None) -> Iterator[Section]:
@@ -306,7 +310,7 @@ class Document(InNotebooks, WireModel):
             yield fact
 
     def outcome(self) -> Iterator[Section]:
-        """The end of the page after all contributions."""
+        """Build the end of the page after all contributions."""
         return self.result()
 
 
@@ -325,18 +329,18 @@ class RoundsDocument(Document):
 
     @abstractmethod
     def entries(self) -> Iterator[tuple[int, Entry]]:
-        """All contributions, each with its round."""
+        """Return all contributions, each with its round."""
 
     def phases(self) -> Mapping[int, str | None]:
-        """The phases of rounds, in a pattern that has phases."""
+        """Return the phases of rounds, in a pattern with phases."""
         return {}
 
     def opening(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
-        """The sections of a round before its contributions."""
+        """Build the sections of a round before its contributions."""
         yield from ()
 
     def closing(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
-        """The sections of a round after its contributions."""
+        """Build the sections of a round after its contributions."""
         yield from ()
 
     def rounds(self) -> Iterable[int]:
@@ -347,18 +351,18 @@ class RoundsDocument(Document):
         return [Speaker(name=name, role=role or None) for name, role in spoke]
 
     def sections(self) -> Iterator[Section]:
-        failed, phases, about = self.raw.losses, self.phases(), self.about()
+        failed, phases, about_sections = self.raw.losses, self.phases(), self.about()
         entries: dict[int, list[Entry]] = {}
         for index, (number, entry) in enumerate(self.entries()):
-            beside = entry.does or about(entry.name, entry.about)
+            beside = entry.does or about_sections(entry.name, entry.about)
             entries.setdefault(number, []).append(replace(entry, quotes=self.quoted(index), about=beside))
         for number in self.rounds():
             yield round_heading(number, self.max_rounds, phases.get(number))
             yield from self.opening(number)
             yield from entries.get(number, ())
-            yield from failures(each for each in failed if each.round == number and each.role not in self.LATE)
+            yield from failures(loss for loss in failed if loss.round == number and loss.role not in self.LATE)
             yield from self.closing(number)
-        yield from failures(each for each in failed if each.role in self.LATE)
+        yield from failures(loss for loss in failed if loss.role in self.LATE)
         yield from self.outcome()
 
 
@@ -381,9 +385,9 @@ def material_notes(raw: PatternOutput) -> list[str]:
     if more := len(sources) - _MOST_SOURCES:
         notes += [f"Sources: {more:,} more"] if more > 0 else []
     if raw.passages:
-        shown = {passage.source for turn in raw.passages for passage in turn.passages}
+        sources_shown = {passage.source for turn in raw.passages for passage in turn.passages}
         notes.append(
-            f"Shown: {len(shown):,} of {counted(len(sources), 'file')}, in the passages that fit each turn best"
+            f"Shown: {len(sources_shown):,} of {counted(len(sources), 'file')}, in the passages that fit each turn best"
         )
     if omitted := omissions(raw.sources or ()):
         rest = f" and {len(omitted) - _MOST_SOURCES:,} more" if len(omitted) > _MOST_SOURCES else ""
@@ -391,22 +395,22 @@ def material_notes(raw: PatternOutput) -> list[str]:
     if raw.older is not None:
         notes.append(f"History: prompts had a summary of the rounds up to {raw.older.rounds} instead of their text")
     if raw.quotes is not None:
-        found = Counter(quote.status for quotes in raw.quotes for quote in quotes)
-        sought = f"{found['verified']} verified, {found['unverified']} not found in the sources"
-        told = sought if found["verified"] or found["unverified"] else "none"
-        notes.append(f"Quotes: {told}")
+        counts = Counter(quote.status for quotes in raw.quotes for quote in quotes)
+        sought = f"{counts['verified']} verified, {counts['unverified']} not found in the sources"
+        quote_text = sought if counts["verified"] or counts["unverified"] else "none"
+        notes.append(f"Quotes: {quote_text}")
     return notes
 
 
 def changes_note(raw: PatternOutput, word: str) -> str | None:
-    """A note on how many voices ended with another answer than they began with; None where none answered twice."""
-    voices, changed, taken = count_changes(  # nobody has changed an answer that is missing
+    """Note how many voices ended with another answer than they began with; None without two answers."""
+    voices, changed, adopted = count_changes(  # nobody has changed an answer that is missing
         AnswerCourse(voices={name: [text for text in texts if text is not None] for name, texts in answers.items()})
         for answers, _ in raw.answer_courses()
     )
     if not voices:
         return None
-    to = f", of which {taken} to what another said first" if taken else ""
+    to = f", of which {adopted} to what another said first" if adopted else ""
     return f"Changed {word}: {changed} of {voices}, compared by their words{to}"
 
 
@@ -421,7 +425,7 @@ def speakers_of(roster: Iterable[Any]) -> list[Any]:
 
 
 def read_document(path: str) -> Document:
-    """The document at `path` ("-": on stdin), or the one of a bare raw output in either key style.
+    """Read the document at `path` ("-": on stdin), or that of a bare raw output in either key style.
 
     BadFile with the line or the field of the problem.
     """
@@ -432,7 +436,7 @@ def read_document(path: str) -> Document:
 
 
 def document_of(value: Mapping[str, Any], *, location: str) -> Document:
-    """The document that `value` is, or that of a bare raw output; BadFile with the invalid field."""
+    """Convert `value` to a document, also a bare raw output; raise BadFile with the invalid field."""
     try:
         if "raw" not in value:  # a bare raw output does not say of which pattern it is
             return _kind(_nearest(value)).of_raw(value)
@@ -453,7 +457,7 @@ def _kind(info: PatternInfo) -> type[Document]:
 
 
 def _nearest(value: Mapping[str, Any]) -> PatternInfo:
-    """The pattern whose raw output has the fields of `value`, or most of them."""
+    """Find the pattern whose raw output has the fields of `value`, or most of them."""
 
     def differences(info: PatternInfo) -> int:
         fields = info.load_output().model_fields

@@ -20,7 +20,7 @@ _MEGABYTE = 1_000_000
 
 
 def read_plan_file(path: str) -> dict[str, Any]:
-    """The TOML (or, by its suffix, JSON) file at `path`; BadFile for what is neither."""
+    """Read the TOML (or, by its suffix, JSON) file at `path`; raise BadFile for other contents."""
     suffix = Path(path).suffix.lower()
     if suffix in (".yaml", ".yml"):
         raise BadFile(path, "YAML is not read: write TOML or JSON")
@@ -32,7 +32,10 @@ def read_plan_file(path: str) -> dict[str, Any]:
 
 
 def read_text(path: str, *, megabytes: int) -> str:
-    """The UTF-8 text of the file at `path` ("-": of stdin); BadFile if it is missing, too large or no UTF-8."""
+    """Read the UTF-8 text of the file at `path` ("-": of stdin).
+
+    Raise BadFile if it is missing, too large or not UTF-8.
+    """
     try:
         if path == "-":
             data = sys.stdin.buffer.read(megabytes * _MEGABYTE + 1)
@@ -51,7 +54,7 @@ def read_text(path: str, *, megabytes: int) -> str:
 
 
 def parse_json(text: str, *, path: str, number: int | None = None) -> Any:  # noqa: ANN401 - any JSON
-    """`text` as JSON, or line `number` of a JSON Lines file; BadFile with the line."""
+    """Parse `text` as JSON, or line `number` of a JSON Lines file; raise BadFile with the line."""
     line = "" if number is None else f"line {number}: "
 
     def refuse(constant: str) -> NoReturn:
@@ -68,7 +71,7 @@ def parse_json(text: str, *, path: str, number: int | None = None) -> Any:  # no
 
 
 def parse_toml(text: str, *, path: str) -> dict[str, Any]:
-    """`text` as TOML; BadFile with the line."""
+    """Parse `text` as TOML; raise BadFile with the line."""
     import tomllib
 
     try:
@@ -82,13 +85,13 @@ def parse_toml(text: str, *, path: str) -> dict[str, Any]:
 
 
 def problem_of(error: ValidationError) -> str:
-    """The first problem that pydantic found, with its field, and how many more there are."""
-    (field, problem), *others = problems_of(error)
-    more = f" (and {len(others)} more)" if others else ""
+    """Return pydantic's first problem, with its field, and the number of further ones."""
+    (field, problem), *rest = problems_of(error)
+    more = f" (and {len(rest)} more)" if rest else ""
     return f"`{field}`: {problem}{more}" if field else f"{problem}{more}"
 
 
 def reason_of(error: Exception) -> str:
-    """Why a file cannot be used, in the words of the system."""
+    """Explain why a file cannot be used, in the words of the system."""
     # str() of an OSError repeats its number and the path, which the message has already
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

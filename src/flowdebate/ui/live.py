@@ -63,7 +63,7 @@ LiveT = TypeVar("LiveT", bound=LiveSection)
 _TOOL_SHOWN = 200
 """Characters of a tool's arguments and result that are shown."""
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
-"""What a pattern's own events look like, by their classes."""
+"""Sections of a pattern's own events, by their classes."""
 
 
 _UNSEEN = frozenset(
@@ -90,9 +90,9 @@ class Live:
     """
 
     roles: ClassVar[Mapping[str, str]] = {"synthesizer": "writing the output"}
-    """What each role other than a speaker is doing while its model is asked."""
+    """Work of each role other than a speaker while its model is asked."""
     phases: ClassVar[Mapping[str, str]] = {}
-    """What a speaker is doing, by the phase of its turn."""
+    """Work of a speaker, by the phase of its turn."""
     own: ClassVar[OwnSections] = {}
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
@@ -140,7 +140,7 @@ class Live:
         self.turns: int = 0
 
     def follow(self, event: object) -> Iterator[LiveSection]:
-        """The sections of `event` for text that only grows, and who is at work after it, where it changes that."""
+        """Yield the sections of `event` for text that only grows, and who is at work after it, if that changes."""
         yield from self._marked(event, self.sections(event))
         if self._changes_work(event) and self._calls:
             models = {call.model for call, _ in self._calls.values()}
@@ -186,7 +186,7 @@ class Live:
     @property
     def at_work(self) -> list[tuple[str, str, float]]:
         """Who is at work, what it is doing, and since when: one entry for each call in progress."""
-        found = []
+        working = []
         for call, since in self._calls.values():
             who, does = call.block, "at work"
             if (turn := self._turns.get(call.block)) is not None:
@@ -195,8 +195,8 @@ class Live:
                     does = "writing"
             elif call.role is not None and call.role in self.work_of_roles:
                 who, does = f"The {call.role}", self.work_of_roles[call.role]
-            found.append((who, does, since))
-        return found
+            working.append((who, does, since))
+        return working
 
     @property
     def doing(self) -> str:
@@ -207,7 +207,7 @@ class Live:
         return "; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items())
 
     def name_of(self, event: CallRetried | CallFellBack) -> str:
-        """Who asked: a speaker, a role, or a block."""
+        """Name the asker: a speaker, a role, or a block."""
         turn = self._turns.get(event.block)
         return turn.agent_name if turn is not None else event.role or event.block
 
@@ -218,22 +218,22 @@ class Live:
         return list(dict.fromkeys(f"{who} is {do}" for who, do, _ in self.at_work if who not in speaking))
 
     def has_spoken(self, block: str) -> bool:
-        """Whether somebody has had a turn through `block`: it is a speaker's, and no other role's."""
+        """Check whether somebody has had a turn through `block`: it is a speaker's, and no other role's."""
         return block in self._turns
 
-    def about(self, name: str, given: str | None = None) -> str:
-        """The text beside a speaker's name: what is `given`, unless the head of the page has it already."""
-        return "" if name in self._names else given or ""
+    def about(self, name: str, position: str | None = None) -> str:
+        """Return the text beside a speaker's name: `position`, unless the head of the page has it already."""
+        return "" if name in self._names else position or ""
 
     def about_turn(self, turn: TurnStarted | TurnFinished) -> str:
-        """The text beside the name of who has a turn."""
+        """Return the text beside the current speaker's name."""
         return self.about(turn.agent_name, turn.stance)
 
     def heading(self, event: RoundStarted) -> Iterator[Section]:
         yield round_heading(event.round, event.max_rounds, event.phase)
 
     def result(self, event: object) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
-        """The result, if `event` has it."""
+        """Show the result, if `event` has it."""
         yield from ()
 
     def said(self, turn: TurnFinished, text: str) -> Iterator[Section]:
@@ -242,7 +242,7 @@ class Live:
         yield Entry(name=turn.agent_name, about=self.about_turn(turn), text=text, flag=flag, does=does)
 
     def whole(self, event: object) -> Iterator[Section]:
-        """The sections of `event` for a page that shows each contribution whole."""
+        """Show the sections of `event` for a page with whole contributions only."""
         match event:
             case TurnFinished():
                 yield from self.said(event, self._speech.finished)
@@ -252,7 +252,7 @@ class Live:
                 yield from self._sections(event)
 
     def sections(self, event: object) -> Iterator[LiveSection]:
-        """The sections of `event` for text that only grows."""
+        """Show the sections of `event` for text that only grows."""
         if isinstance(event, (CallRetried, CallFellBack)):
             yield from self.trouble(event)
         else:
@@ -269,17 +269,17 @@ class Live:
             case RoleFailed():
                 yield role_failed(event.role, event.name, event.message, event.instead)
             case ToolCalled():
-                shown = f"{event.tool}({_cut(event.arguments)}) = {_cut(event.result)}"
-                yield Fact(label="Tool", text=shown, tone="dim")
+                call_text = f"{event.tool}({_cut(event.arguments)}) = {_cut(event.result)}"
+                yield Fact(label="Tool", text=call_text, tone="dim")
             case _ if type(self) is Live:
                 yield from sections_of(event)
-            case BaseEvent() if (own := self.own.get(type(event))) is not None:
-                yield from own(event)
+            case BaseEvent() if (render := self.own.get(type(event))) is not None:
+                yield from render(event)
             case _:
                 yield from self.result(event)
 
     def progress(self) -> str:
-        """How far the run is, in words; "" where that is not known."""
+        """Describe the progress of the run, in words; "" if unknown."""
         if self.round is None or self.round.max_rounds == 1:
             return ""
         phase = "" if self.round.phase is None else f", {self.round.phase}"
@@ -292,7 +292,7 @@ class Live:
             case ModelCalled():
                 self.usage += event.usage
                 if self._budget is not None:
-                    prices = [self._budget.price_of(each.model, each.usage) for each in event.attempts]
+                    prices = [self._budget.price_of(attempt.model, attempt.usage) for attempt in event.attempts]
                     self._unpriced = self._unpriced or None in prices
                     self.cost = 0.0 if self._unpriced else self.cost + sum(price or 0.0 for price in prices)
                 self._calls.pop(event.path, None)
@@ -314,7 +314,7 @@ class Live:
         return True
 
     def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Remark]:
-        """A retry or a fallback, with its reason; `who` if several are awaited."""
+        """Describe a retry or a fallback, with its reason; `who` if several are awaited."""
         before = "" if who is None else f"{who}: "
         if isinstance(event, CallFellBack):
             yield Remark(text=f"{before}{event.model} failed: {event.message}; asking {event.to}")
@@ -355,20 +355,24 @@ class OneByOne(Live):
             yield from self._released()
 
     def _released(self, *, all_turns: bool = False) -> Iterator[LiveSection]:
-        """The sections of turns that waited for the one before them."""
+        """Return the sections of turns that waited for the one before them."""
         for block in list(self._open):
-            held, self._open[block] = self._open[block], []
-            for event in held:
+            pieces, self._open[block] = self._open[block], []
+            for event in pieces:
                 yield from self._shown(event)
-            if not all_turns and not any(map(_ends_turn, held)):
+            if not all_turns and not any(map(_ends_turn, pieces)):
                 return
             del self._open[block]
 
     def progress(self) -> str:
-        """The turn in place of the round, where every speaker has one in each round."""
+        """Describe the turn instead of the round, if every speaker has one in each round."""
         # a mirrored debate has more turns, and one with phases others: of these the round is told
-        most = len(self.speakers) * (self.length or 0) if self.round is None or self.round.phase is None else 0
-        return f"turn {self.turns} of {most}" if self.round is not None and self.turns <= most else super().progress()
+        maximum = len(self.speakers) * (self.length or 0) if self.round is None or self.round.phase is None else 0
+        return (
+            f"turn {self.turns} of {maximum}"
+            if self.round is not None and self.turns <= maximum
+            else super().progress()
+        )
 
     def _shown(self, event: object) -> Iterator[LiveSection]:
         match event:
@@ -407,7 +411,7 @@ class OneByOne(Live):
     def trouble(  # type: ignore[override]  # with the end of a text
         self, event: CallRetried | CallFellBack, *, who: str | None = None
     ) -> Iterator[LiveSection]:
-        """The same, after marking the text shown so far as void."""
+        """Describe a retry or a fallback, after marking the text shown so far as void."""
         if self._streamed:
             yield Ending()
             yield Remark(text="that answer does not count")
@@ -415,13 +419,13 @@ class OneByOne(Live):
         yield from super().trouble(event, who=who)
 
     def _answered(self, answer: BlockAnswered) -> Iterator[LiveSection]:
-        shown = self._streamed
-        if shown:
+        text = self._streamed
+        if text:
             yield Ending()
-        if shown and answer.first_counts:
+        if text and answer.first_counts:
             yield Remark(text="that answer is no better than the first, which counts")
-            shown = False
-        if shown:
+            text = False
+        if text:
             pass
         elif answer.block == self._synthesizer:
             yield Output(value=answer.output)
@@ -467,20 +471,20 @@ class Together(Live):
 
 
 def sections_of(event: object) -> Iterable[Section]:
-    """What an event of any pattern's own looks like; nothing for events of runs, and for those of applications."""
+    """Show an event of any pattern's own; nothing for events of runs, and for those of applications."""
     for kind in _kinds():
-        if isinstance(event, BaseEvent) and (own := kind.own.get(type(event))) is not None:
-            return own(event)
+        if isinstance(event, BaseEvent) and (render := kind.own.get(type(event))) is not None:
+            return render(event)
     return ()
 
 
 def _kinds() -> list[type[Live]]:
-    """The live views of all patterns that are registered by now."""
+    """Return the live views of all patterns registered so far."""
     return [info.load_page().live for info in load_patterns().values()]
 
 
 def tokens_text(usage: Usage) -> str:
-    """The tokens so far, in words; "" where they are not known.
+    """Put the tokens so far into words; "" if unknown.
 
     >>> from flowdebate.models.base import Usage
     >>> tokens_text(Usage(calls=2, prompt_tokens=1200, completion_tokens=80))

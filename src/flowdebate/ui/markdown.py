@@ -24,17 +24,17 @@ _AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
 
 
 def report(document: Document, *, sections: Iterable[Section] | None = None) -> str:
-    """The whole page; with `sections` in the place of the document's own."""
+    """Write the whole page; with `sections` instead of the document's own."""
     lines = [f"# {document.title}", "", quoted(document.subject), "", f"## {document.SPEAKERS}", ""]
-    lines += [*(_item(each.name, each.about) for each in document.speakers), ""]
+    lines += [*(_item(speaker.name, speaker.about) for speaker in document.speakers), ""]
     lines += _section_lines(document.sections() if sections is None else sections)
     if document.notes:
         lines += ["## Notes", "", *(f"- {escaped(note)}" for note in document.notes), ""]
     lines += ["## Usage", "", f"- Status: {document.status}"]
     if document.error is not None:
         lines.append(f"- Error: {escaped(document.error)}")
-    told = (document.ending, document.models_line, *document.totals)
-    lines += [f"- {escaped(line)}" for line in told if line is not None]
+    closing = (document.ending, document.models_line, *document.totals)
+    lines += [f"- {escaped(line)}" for line in closing if line is not None]
     if document.seed is not None:
         lines.append(f"- Seed: {document.seed}")
     if document.run_id is not None:
@@ -45,7 +45,7 @@ def report(document: Document, *, sections: Iterable[Section] | None = None) -> 
 
 
 def escaped(text: str) -> str:
-    r"""One line of Markdown that shows `text`.
+    r"""Write one line of Markdown that shows `text`.
 
     >>> escaped("# [x](http://y)")
     '\\# \\[x\\](http\\://y)'
@@ -61,14 +61,14 @@ def escaped(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""A Markdown quote that shows the lines of `text`.
+    r"""Write a Markdown quote that shows the lines of `text`.
 
     >>> print(quoted("fine\n# not a heading"))
     > fine
     > \# not a heading
     """
     lines = printable(text).strip("\n").split("\n")
-    return "\n".join(f"> {line}" if (line := escaped(each)) else ">" for each in lines)
+    return "\n".join(f"> {line}" if (line := escaped(text_line)) else ">" for text_line in lines)
 
 
 def sections_text(sections: Iterable[Section]) -> str:
@@ -81,13 +81,15 @@ def sections_text(sections: Iterable[Section]) -> str:
 
 
 def bold(label: str, text: str | None) -> str:
-    """`label` in bold, and `text` behind it, if there is any.
+    """Write `label` in bold, and `text` after it, if there is any.
 
     >>> bold("pro", "cap rents")
     '**pro**: cap rents'
     """
-    shown = f"**{escaped(label)}**"
-    return f"{shown}: {escaped(text or '')}" if text or shown == "****" else shown  # four stars alone are a rule
+    label_text = f"**{escaped(label)}**"
+    return (
+        f"{label_text}: {escaped(text or '')}" if text or label_text == "****" else label_text
+    )  # four stars alone are a rule
 
 
 def _section_lines(sections: Iterable[Section]) -> Iterator[str]:
@@ -120,8 +122,8 @@ def _section(section: Section) -> Iterable[str]:  # noqa: PLR0911 - one case for
             return (f"## {section.title}", "", *_facts(section.facts))
         case Output():
             value = section.value
-            shown = quoted(value) if isinstance(value, str) else f"```json\n{as_json(value)}\n```"
-            return ("## Summary", "", shown, "")  # no line of JSON begins with a backtick
+            body = quoted(value) if isinstance(value, str) else f"```json\n{as_json(value)}\n```"
+            return ("## Summary", "", body, "")  # no line of JSON begins with a backtick
         case Remark():
             return (f"({escaped(section.text)})", "")
         case _:

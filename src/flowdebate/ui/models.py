@@ -45,7 +45,7 @@ class AllowedModels:
     """The models that those whom a service serves may name."""
 
     patterns: tuple[str, ...] = ()
-    """Of their names, such as "openai/*"; none for those that are set up."""
+    """Patterns of their names, such as "openai/*"; none for the configured models."""
     own: str | None = None
     """The service's own model."""
     providers: bool = False
@@ -54,10 +54,10 @@ class AllowedModels:
     @property
     def names(self) -> list[str]:
         """The names, or the patterns of them."""
-        own = [self.own] if self.own not in (None, EACH) else []
+        default_names = [self.own] if self.own not in (None, EACH) else []
         models = () if self.patterns else found_models()
         every = [f"{name}/*" for name in dict.fromkeys(map(vendor_of, models)) if name in PROVIDERS]
-        allowed = [*own, *(self.patterns or models), *(every if self._is_own else ())]
+        allowed = [*default_names, *(self.patterns or models), *(every if self._is_own else ())]
         return list(dict.fromkeys(map(with_maker, allowed)))
 
     @property
@@ -75,22 +75,22 @@ class AllowedModels:
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def found(self) -> list[str]:
-        """Those that "each" deals: of each vendor that is set up its default, or the first one that is listed."""
-        names, found = self.names, found_models()
+        """Return the models dealt by "each": of each configured vendor its default, or the first one on the list."""
+        names, installed = self.names, found_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
-        allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in found]
-        if found and not any(allowed):
+        allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
+        if installed and not any(allowed):
             what = f"one that this server allows: {', '.join(names)}; no provider of these is set up"
             raise ConfigurationError("options", "model", EACH, what)
         return [name for name in allowed if name is not None]
 
-    def check(self, options: PlanOptions, *others: str) -> None:
+    def check(self, options: PlanOptions, *more_models: str) -> None:
         """ConfigurationError for options that name another one, or where one of the `others` that are asked is none."""
         if options.base_url is not None and not self.patterns:
             return  # they are names at that server
         at_address = options.base_url is not None  # where no name has a provider
         allowed = [*self.patterns] if at_address else self.names
-        for name, models in {**options.reached("model"), "": others}.items():
+        for name, models in {**options.reached("model"), "": more_models}.items():
             for model in models:
                 spelled = model if at_address else full_name(model, "options", name or "model")
                 if model != EACH and not _matches(spelled, allowed):
@@ -142,7 +142,7 @@ class Models:
         )
 
     def __call__(self, spec: str, location: str, field: str) -> Model | str:
-        """The model; ConfigurationError for a name that means none."""
+        """Return the model; raise ConfigurationError for an unknown name."""
         from flowdebate.models.openai.model import OpenAIModel
         from flowdebate.models.resolve import check_model
 
@@ -169,11 +169,11 @@ class Policies:
     replay: str | None = None
     """File that answers are read from, in place of asking."""
     effort: Seats | None = None
-    """How much the model of each seat is told to think."""
+    """Thinking effort of the model of each seat."""
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
-    """`plan` with its policies around every model, and with none left to apply.
+    """Apply the policies of `plan` to every model, with none left to apply.
 
     `recording=False` leaves out the recording: that of an interrupted run cannot be continued.
     """
@@ -199,10 +199,10 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
         return make(spec) if effort is None else Thinking(make(spec), effort)
 
     speakers = tuple(
-        replace(each, model=told(each.model or meant("chat"), each.name, "chat"))
-        if each.model is not None or each.name in efforts.members
-        else each
-        for each in plan.speakers
+        replace(speaker, model=told(speaker.model or meant("chat"), speaker.name, "chat"))
+        if speaker.model is not None or speaker.name in efforts.members
+        else speaker
+        for speaker in plan.speakers
     )
     models = {intent: told(meant(intent), intent, intent) for intent in ("chat", "synthesize")}
     seats = {
@@ -220,29 +220,29 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
 
 
 def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
-    """How much the model of a seat is told to think; None where that is left open."""
+    """Return the thinking effort of the model of a seat; None if it is left open."""
     rest: Any = efforts.rest
-    found = {**(rest if isinstance(rest, Mapping) else {intent: rest}), **efforts.roles, **efforts.members}
-    effort: str | None = found.get(seat, found.get(intent))
+    efforts_by_seat = {**(rest if isinstance(rest, Mapping) else {intent: rest}), **efforts.roles, **efforts.members}
+    effort: str | None = efforts_by_seat.get(seat, efforts_by_seat.get(intent))
     return effort
 
 
 def _apply(policies: Policies) -> Callable[[Model | str], Model]:
-    """A maker of models that are retried, and have fallbacks; the same one for the same name."""
+    """Create a maker of models with retries and fallbacks; the same model for the same name."""
     from flowdebate.models.call import Retry
     from flowdebate.models.resolve import resolve_model
     from flowdebate.models.wrapper import Fallback, Retrying
 
-    made: dict[Model | str, Model] = {}
+    made_models: dict[Model | str, Model] = {}
 
     def make(spec: Model | str) -> Model:
-        if spec not in made:
-            models = [resolve_model(each) for each in (spec, *policies.fallback)]
+        if spec not in made_models:
+            models = [resolve_model(spec_or_model) for spec_or_model in (spec, *policies.fallback)]
             if policies.attempts is not None:
-                models = [Retrying(each, Retry(attempts=policies.attempts)) for each in models]
-            made[spec] = models[0] if len(models) == 1 else Fallback(*models)
-            made[made[spec]] = made[spec]  # a model that was made already is not wrapped twice
-        return made[spec]
+                models = [Retrying(model, Retry(attempts=policies.attempts)) for model in models]
+            made_models[spec] = models[0] if len(models) == 1 else Fallback(*models)
+            made_models[made_models[spec]] = made_models[spec]  # a model that was made already is not wrapped twice
+        return made_models[spec]
 
     return make
 
@@ -251,8 +251,8 @@ _ASKED: ContextVar[Model] = ContextVar("asked")
 """Model of the call that is being recorded: one file has the calls of all models, in order, and calls overlap."""
 
 
-def _record(made: Callable[[Model | str], Model], first: Model, path: str) -> Callable[[Model | str], Model]:
-    """A maker of models that record all answers in one file, under the name of the `first` one."""
+def _record(factory: Callable[[Model | str], Model], first: Model, path: str) -> Callable[[Model | str], Model]:
+    """Create a maker of models that record all answers in one file, under the name of the `first` one."""
     from flowdebate.models.call import answer
     from flowdebate.models.recording import RecordingModel
     from flowdebate.models.wrapper import Wrapper
@@ -280,14 +280,14 @@ def _record(made: Callable[[Model | str], Model], first: Model, path: str) -> Ca
     through: dict[Model, Model] = {}
 
     def make(spec: Model | str) -> Model:
-        model = made(spec)
+        model = factory(spec)
         return through.setdefault(model, Through(model))
 
     return make
 
 
 def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
-    """A maker of models that answer from one recording, which has the name of the `first` one; others have their own.
+    """Create a maker of models that answer from one recording with the name of the `first` one; others have their own.
 
     Who is asked is part of what a pattern decides by: a review confirms what two models find.
     """
@@ -327,7 +327,7 @@ def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
 
 
 def models_line(plan: Plan, *, environment: str | None = None) -> str:
-    """The models that a run of `plan` will ask, by role where they differ; "" if none is set up.
+    """Name the models of a run of `plan`, by role if they differ; "" if none is set up.
 
     `environment` is the default model of a run that is resumed.
 
@@ -346,13 +346,13 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
         seats = seat_titles(plan, environment=environment)
     except FlowDebateError:  # the run says so itself, before its first call
         return ""
-    fallback = ", ".join(each if isinstance(each, str) else each.name for each in policies.fallback)
+    fallback = ", ".join(model if isinstance(model, str) else model.name for model in policies.fallback)
     after = f"; if it fails: {fallback}" if fallback else ""
     return f"{models_text(seats)}{after}"
 
 
 def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]:
-    """The model of each seat of a plan that a model takes, by its name or role; errors as of a run's first call."""
+    """Return the model of each seat of a plan, by its name or role; errors as of a run's first call."""
     resolver = ModelResolver(plan.models, environment=environment)
 
     def intent_of(seat: str) -> str:
@@ -360,15 +360,20 @@ def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]
 
     options, people = plan.options, getattr(plan.options, "humans", None) or ()
     chat = _title(plan, resolver, "intent/chat")
-    members = {each.name: each.model for each in plan.speakers} or {f"{options.SPEAKER}s": None}
-    seats = {name: chat if own is None else _title(plan, resolver, own) for name, own in members.items()}
+    members = {speaker.name: speaker.model for speaker in plan.speakers} or {f"{options.SPEAKER}s": None}
+    seats = {
+        name: chat if member_model is None else _title(plan, resolver, member_model)
+        for name, member_model in members.items()
+    }
     for role in options.roles:
         panel = getattr(options, "panel", None) if role == "judge" else None
-        asked = [_at_server(plan, each) for each in panel or ()]
-        seats[role] = ", ".join(asked) or _title(plan, resolver, plan.seats.get(role, "intent/synthesize"))
-    told = {seat: plan.policies.effort and _effort_of(plan.policies.effort, seat, intent_of(seat)) for seat in seats}
+        panel_titles = [_at_server(plan, panel_model) for panel_model in panel or ()]
+        seats[role] = ", ".join(panel_titles) or _title(plan, resolver, plan.seats.get(role, "intent/synthesize"))
+    effort_by_seat = {
+        seat: plan.policies.effort and _effort_of(plan.policies.effort, seat, intent_of(seat)) for seat in seats
+    }
     return {
-        seat: f"{model}, effort {told[seat]}" if told[seat] else model
+        seat: f"{model}, effort {effort_by_seat[seat]}" if effort_by_seat[seat] else model
         for seat, model in seats.items()
         if seat not in people
     }
@@ -396,12 +401,12 @@ _MOST_NAMED = 8
 
 
 def sources_lines(plan: Plan) -> list[str]:
-    """What of the sources every speaker's model is sent with each call, and what was left out; nothing without any."""
+    """Say which sources each call includes, and which were omitted; nothing without sources."""
     read = [source for source in plan.sources if source.left_out is None]
     if not read:
         return []
     tokens = [IMAGE_TOKENS if source.image else estimate_tokens(len(source.text)) for source in read]
-    shown = [
+    source_lines = [
         f"{source.name} ({counted(len(source.pages), 'page') + ', ' if source.pages else ''}"
         f"{'image, ' if source.image else ''}{count:,} tokens{', ' + source.masked if source.masked else ''})"
         for source, count in zip(read, tokens, strict=True)
@@ -410,18 +415,18 @@ def sources_lines(plan: Plan) -> list[str]:
     from flowdebate.sources.quotes import divide
 
     omitted = omissions(plan.sources)
-    whole = f"Sources: {_few(shown)}"
+    line = f"Sources: {_few(source_lines)}"
     if len(read) > 1:
-        whole += f"; together {sum(tokens):,} tokens"
-    most = plan.options.source_tokens
+        line += f"; together {sum(tokens):,} tokens"
+    source_limit = plan.options.source_tokens
     how = "go to the model with each turn"
-    if sum(tokens) > (most or SOURCE_TOKENS):
-        limit = f"{most or SOURCE_TOKENS:,}"
+    if sum(tokens) > (source_limit or SOURCE_TOKENS):
+        limit = f"{source_limit or SOURCE_TOKENS:,}"
         how = f"are more than a prompt can hold ({limit}): each turn is shown the passages that fit best"
         if plan.info.load_page().divides_sources:
-            parts = divide(tuple(read), (most or SOURCE_TOKENS) * 4)
+            parts = divide(tuple(read), (source_limit or SOURCE_TOKENS) * 4)
             how = f"are read in {counted(len(parts), 'part')}: each reviewer is asked about each part"
-    lines = [f"{whole}, estimated, which {how}", *([f"Left out: {_few(omitted)}"] if omitted else [])]
+    lines = [f"{line}, estimated, which {how}", *([f"Left out: {_few(omitted)}"] if omitted else [])]
     return [*(f"Compared: {text}" for text in dict.fromkeys(source.commits for source in read) if text), *lines]
 
 
@@ -433,16 +438,16 @@ def _few(texts: Sequence[str]) -> str:
 _FREE = Price(prompt=0, completion=0)
 
 
-def prices_of(given: Sequence[str]) -> Prices | None:
-    """The prices of `--price`: one for all models, or one for each; None without any. The local model is free.
+def prices_of(texts: Sequence[str]) -> Prices | None:
+    """Read the prices of `--price`: one for all models, or one for each; None without any. The local model is free.
 
     >>> from flowdebate.models.base import Usage
     >>> prices = prices_of(["0.25/2"])
     >>> prices("openai/gpt-5-mini", Usage(calls=1, prompt_tokens=4_000, completion_tokens=500))
     0.002
     """
-    found = [found for text in given if (found := PRICE.fullmatch(text)) is not None]
-    table = {each["model"]: Price(prompt=float(each["prompt"]), completion=float(each["completion"])) for each in found}
+    match = [match for text in texts if (match := PRICE.fullmatch(text)) is not None]
+    table = {row["model"]: Price(prompt=float(row["prompt"]), completion=float(row["completion"])) for row in match}
     if not table:
         return None
     rest = table.pop(None, None)

@@ -60,8 +60,8 @@ PlanFile: TypeAlias = str | Mapping[str, Any] | None
 
 
 Depth: TypeAlias = Literal["quick", "balanced", "thorough", "auto"]
-"""How deep a run goes, for who does not know a pattern's options: each level takes more calls than the one before, and
-"auto" goes to the next one only if those who decide disagree."""
+"""Depth of a run, for users who do not know a pattern's options: each level takes more calls than the one before, and
+"auto" goes to the next one only if the deciding members disagree."""
 
 
 def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
@@ -110,16 +110,16 @@ FilePath = Annotated[PlainText, Reach("file"), allowed("the path of a file")]
 Address = Annotated[PlainText, Reach("server"), AfterValidator(_address), allowed(ADDRESS)]
 
 
-def or_off(given: str) -> float | str | bool:
-    """A number as the command line has it, or False for "off"."""
+def or_off(text: str) -> float | str | bool:
+    """Read a number of the command line, or False for "off"."""
     try:
-        return False if given == "off" else float(given)
+        return False if text == "off" else float(text)
     except ValueError:
-        return given
+        return text
 
 
-def read_models(given: object, flag: str = "--model", word: str = "MODEL") -> Any:  # noqa: ANN401 - or what a file says already
-    """The `model` of a plan as the command line has it: [NAME|ROLE=]MODEL, once or repeated.
+def read_models(value: object, flag: str = "--model", word: str = "MODEL") -> Any:  # noqa: ANN401 - or what a file says already
+    """Read the `model` of a plan from the command line: [NAME|ROLE=]MODEL, once or repeated.
 
     Several without a seat are a list.
 
@@ -128,19 +128,19 @@ def read_models(given: object, flag: str = "--model", word: str = "MODEL") -> An
     >>> read_models(["openai/gpt-5", "gemini/flash", "chair=local"])
     {'default': ['openai/gpt-5', 'gemini/flash'], 'chair': 'local'}
     """
-    if not isinstance(given, (list, tuple)):
-        return given
+    if not isinstance(value, (list, tuple)):
+        return value
     models: dict[str, str | list[str]] = {}
-    for each in given:
-        before, sign, after = (part.strip() for part in each.partition("="))
+    for text in value:
+        before, sign, after = (part.strip() for part in text.partition("="))
         seat, model = (before, after) if sign else ("", before)
         if not model or (sign and not seat):
-            raise ConfigurationError(COMMAND, flag, each, f"{word}, NAME={word} or ROLE={word}")
+            raise ConfigurationError(COMMAND, flag, text, f"{word}, NAME={word} or ROLE={word}")
         if not seat and DEFAULT in models:
             before = models[DEFAULT]
             models[DEFAULT] = [*(before if isinstance(before, list) else [before]), model]
         elif seat in models:
-            raise ConfigurationError(COMMAND, flag, each, f"given once for each: {seat} has {models[seat]}")
+            raise ConfigurationError(COMMAND, flag, text, f"given once for each: {seat} has {models[seat]}")
         else:
             models[seat or DEFAULT] = model
     return models[DEFAULT] if [*models] == [DEFAULT] else models
@@ -157,7 +157,7 @@ def read_by_seat(value: object, flag: str, word: str) -> Any:  # noqa: ANN401 - 
 
 
 def read_efforts(value: object) -> object:
-    """The `effort` of a plan, likewise.
+    """Read the `effort` of a plan from the command line, like `model`.
 
     >>> read_efforts(["low", "judge=high"])
     {'default': 'low', 'judge': 'high'}
@@ -166,7 +166,7 @@ def read_efforts(value: object) -> object:
 
 
 def join_models(before: object, after: object) -> object:
-    """A plan's `model` where another one is given over it: that of some seats leaves the others as they are.
+    """Merge a plan's `model` with another one: models of some seats leave the others as they are.
 
     >>> join_models("local", {"judge": "openai/gpt-5"}), join_models({"judge": "openai/gpt-5"}, "local")
     ({'default': 'local', 'judge': 'openai/gpt-5'}, 'local')
@@ -177,7 +177,7 @@ def join_models(before: object, after: object) -> object:
 
 
 def in_words(length: str) -> int | str:
-    """A length as the command line has it: a number of words, or a name."""
+    """Put a length into the form of the command line: a number of words, or a name."""
     return int(length) if length.isdecimal() else length
 
 
@@ -208,27 +208,27 @@ class Option:
     """Its name on the command line where that is not the field's ("--yes -y": with a short one); "" leaves it out."""
     metavar: str | None = None
     repeated: bool = False
-    """Whether it may be given several times, for a type that is no list; `read` gets all of them."""
+    """Flag of a repeatable option of a type that is no list; `read` gets all its values."""
     read: Callable[[Any], Any] | None = None
     """Makes of what the command line was given what a file would say."""
     on: bool = False
-    """Whether a flag is on where it is not given."""
+    """Default of a flag."""
 
 
-def option(help: str, **about: Any) -> Any:  # noqa: A002, ANN401 - as in Option; a field
-    """A field that front ends offer and that may be left out; `about` are fields of its `Option`.
+def option(help: str, **settings: Any) -> Any:  # noqa: A002, ANN401 - as in Option; a field
+    """Create an optional field of front ends; further arguments are fields of its `Option`.
 
     As in `max_rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. An option is declared
     nowhere else: its name on the command line, its key in a plan file, its check, and its place in the help, in the
     form and in the arguments over HTTP and MCP all come from the field.
     """
     field: Any = Field(default=None)
-    field.metadata.append(Option(help=help, **about))  # where pydantic puts what `Annotated` says
+    field.metadata.append(Option(help=help, **settings))  # where pydantic puts what `Annotated` says
     return field
 
 
 def option_of(model: type[BaseModel], name: str) -> Option:
-    """The `Option` of a field."""
+    """Return the `Option` of a field."""
     return next(item for item in model.model_fields[name].metadata if isinstance(item, Option))
 
 
@@ -252,7 +252,7 @@ class PersonaEntry(RosterEntry):
     @model_validator(mode="before")
     @classmethod
     def _read_model(cls, value: object) -> object:
-        """A text is the name of a model."""
+        """Read a text as the name of a model."""
         return {"model": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
@@ -278,7 +278,7 @@ class SourceEntry(RosterEntry):
     image: Annotated[str, NOTHING, AfterValidator(_image)] | None = None
     """An image as a data URL."""
     pages: Annotated[dict[str, Annotated[int, Field(ge=0)]], NOTHING] | None = None
-    """Where each page begins in the text, by its name."""
+    """Start of each page in the text, by its name."""
     size: Annotated[int, Field(ge=0)] = 0
     sha256: Annotated[str, NOTHING, Field(pattern="^([0-9a-f]{64})?$")] = ""
     masked: Text | None = None
@@ -294,7 +294,7 @@ class SourceEntry(RosterEntry):
 
     @classmethod
     def of(cls, source: Source) -> Self | str:
-        """The entry of a source; its text alone where that is all there is to say."""
+        """Build the entry of a source; its text alone if there is nothing else."""
         if source == Source.of(source.name, source.text):
             return source.text
         pages = {page.name: page.start for page in source.pages} or None
@@ -352,25 +352,25 @@ Sources = Annotated[
 
 
 def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = False) -> Any:  # noqa: A002, ANN401 - as in option
-    """The `option` `flag` of a roster, repeated for each speaker; see `parse_entry`."""
+    """Create the `option` `flag` of a roster, repeated for each speaker; see `parse_entry`."""
     metavar = f"NAME={key.upper()}" if needed else f"NAME[={key.upper()}]"
 
-    def read(given: list[str]) -> list[dict[str, str]]:
-        return [parse_entry(each, flag, key=key, needed=needed) for each in given]
+    def read(texts: list[str]) -> list[dict[str, str]]:
+        return [parse_entry(text, flag, key=key, needed=needed) for text in texts]
 
     return option(help, flag=flag, panel="Sides", metavar=metavar, read=read)
 
 
-def parse_entry(given: str, option: str, *, key: str = "role", needed: bool = False) -> dict[str, str]:
-    """A speaker as the command line names it: its name and one other field, which may be missing unless `needed`.
+def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = False) -> dict[str, str]:
+    """Parse a speaker of the command line: its name and one other field, optional unless `needed`.
 
     >>> parse_entry("Ada = an economist", "--agent"), parse_entry("Ben", "--agent")
     ({'name': 'Ada', 'role': 'an economist'}, {'name': 'Ben'})
     """
-    name, sign, value = (part.strip() for part in given.partition("="))
+    name, sign, value = (part.strip() for part in text.partition("="))
     if not is_text(name) or (not is_text(value) if sign else needed):
         raise ConfigurationError(
-            COMMAND, option, given, f"NAME={key.upper()}" if needed else f"NAME={key.upper()}, or a name"
+            COMMAND, option, text, f"NAME={key.upper()}" if needed else f"NAME={key.upper()}, or a name"
         )
     return {"name": name, key: value} if sign else {"name": name}
 
@@ -522,14 +522,14 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def flag_of(cls, name: str) -> str:
-        """What the command line calls a field; the field itself where it has no option."""
+        """Return the command line's name of a field; the field itself without an option."""
         if name == cls.SUBJECT:
             return name.upper()
         flag = option_of(cls, name).flag
         return name if flag == "" else flag or f"--{name.replace('_', '-')}"
 
     @classmethod
-    def read(cls, given: Mapping[str, Any], *, file: PlanFile = None, location: str | None = None) -> Self:
+    def read(cls, values: Mapping[str, Any], *, file: PlanFile = None, location: str | None = None) -> Self:
         """Merge the options of a front end (None: not given) with those of a plan file.
 
         ConfigurationError or BadFile for invalid options, with the option, or with the file and its key; `location`
@@ -544,7 +544,7 @@ class PlanOptions(BaseModel):
                 raise unknown_key(location, key, value, keys)
         of_file = cls._list_members({key: value for key, value in content.items() if value is not None}, location)
         # an option that may be repeated is [] where the command line does not have it
-        over = {key: value for key, value in given.items() if value is not None and value != []}
+        over = {key: value for key, value in values.items() if value is not None and value != []}
         over = {
             key: value if (read := option_of(cls, key).read) is None else read(value) for key, value in over.items()
         }
@@ -615,25 +615,25 @@ class PlanOptions(BaseModel):
         return option_of(type(self), role).on if value is None else bool(value)
 
     def stored(self) -> dict[str, Any]:
-        """All that was given, as a plan file would say it."""
+        """Return all given values, as a plan file would write them."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
 
     def from_file(self, name: str) -> bool:
-        """Whether the plan file gave a field."""
+        """Check whether the plan file gave a field."""
         return name in self._of_file
 
     def reached(self, *kinds: Literal["file", "server", "model"]) -> dict[str, list[str]]:
         """Paths, addresses and models that the plan file gave, by field; a text without a reach is all of them."""
-        found: dict[str, list[str]] = {}
+        reaching: dict[str, list[str]] = {}
         for name, field in type(self).model_fields.items():
             if self.from_file(name):  # what was typed here is the user's own, who may name any file
                 texts = _texts(field.annotation, getattr(self, name), _reach(field.metadata))
-                found[name] = [text for text, reach in texts if reach is None or reach.of in kinds]
-        return {name: texts for name, texts in found.items() if texts}
+                reaching[name] = [text for text, reach in texts if reach is None or reach.of in kinds]
+        return {name: texts for name, texts in reaching.items() if texts}
 
     @classmethod
     def reaches(cls, name: str) -> frozenset[str]:
-        """What values of a field may be made to reach: of "nothing", "file", "server" and "model", those possible."""
+        """Return the possible reach of a field's values: of "nothing", "file", "server" and "model"."""
         field = cls.model_fields[name]
         return frozenset(_reaches(field.annotation, _reach(field.metadata)))
 
@@ -643,24 +643,24 @@ class PlanOptions(BaseModel):
         return bool(self._of_file) and any(path.endswith(f"/{name}") for name in names for path in spellings)
 
     def folder(self, name: str) -> Path:
-        """What paths in a field are relative to."""
+        """Return the folder of relative paths in a field."""
         return Path(self._file).parent if self.from_file(name) else Path()
 
     def place(self, name: str) -> tuple[str, str]:
-        """Where a field was, or should have been, given; and what it is called there."""
+        """Return the place of a field in the user's input, or its expected place; and its name there."""
         if self.from_file(name):
             return self._file, name
         return COMMAND, self.flag_of(name)
 
     def replaced(self, **fields: object) -> Self:
-        """These options with other values, in place of those that were given."""
-        made = self.model_copy(update=fields)
-        made._file, made._of_file = self._file, self._of_file  # noqa: SLF001 - its own
-        return made
+        """Return these options with other values."""
+        copied = self.model_copy(update=fields)
+        copied._file, copied._of_file = self._file, self._of_file  # noqa: SLF001 - its own
+        return copied
 
     @contextmanager
     def placing(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
-        """Inside, an error of a pattern about an option names it as it was given: by its flag, or its key and file.
+        """Rename options in a pattern's errors inside of this context: by their flag, or their key and file.
 
         `names` are the names of options here, by what the pattern calls them where that differs.
         """
@@ -668,10 +668,10 @@ class PlanOptions(BaseModel):
         try:
             yield
         except ConflictingOptions as error:
-            known = [name for name in error.options if name in type(self).model_fields]
-            typed = [name for name in known if getattr(self, name) is not None and not self.from_file(name)]
-            read = [name for name in known if self.from_file(name)]
-            by_flag = typed if read else known
+            field_names = [name for name in error.options if name in type(self).model_fields]
+            typed = [name for name in field_names if getattr(self, name) is not None and not self.from_file(name)]
+            read = [name for name in field_names if self.from_file(name)]
+            by_flag = typed if read else field_names
             spelled = {name: self.flag_of(name) for name in by_flag}
             raise error.at(COMMAND if typed or not read else self._file, spelled) from None
         except ConfigurationError as error:
@@ -703,7 +703,7 @@ class OutputOptions(PlanOptions):
 
 
 def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Reach | None]]:  # noqa: ANN401 - any type
-    """Each text in `value`, which is a `kind`, with the reach that its type says."""
+    """Find each text in `value`, which is a `kind`, with the reach of its type."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _texts(parts[0], value, _reach(parts[1:]) or reach)  # the innermost type decides
@@ -714,14 +714,14 @@ def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Re
         for name, field in type(value).model_fields.items():
             yield from _texts(field.annotation, getattr(value, name), _reach(field.metadata))
     elif isinstance(value, (list, dict)) and (kind is Any or origin is type(value)):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _texts(parts[-1] if parts else Any, each, reach)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(parts[-1] if parts else Any, item, reach)
     elif isinstance(value, str) and kind in (str, Any):
         yield value, reach
 
 
 def _reaches(kind: Any, reach: Reach | None) -> Iterator[str]:  # noqa: ANN401 - any type
-    """The reach of each type of value that a `kind` may be."""
+    """Return the reach of each type of value in `kind`."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _reaches(parts[0], _reach(parts[1:]) or reach)
@@ -732,14 +732,14 @@ def _reaches(kind: Any, reach: Reach | None) -> Iterator[str]:  # noqa: ANN401 -
         yield "nothing" if reach is None else reach.of
 
 
-def _reach(about: Iterable[Any]) -> Reach | None:
-    return next((each for each in about if isinstance(each, Reach)), None)
+def _reach(metadata: Iterable[Any]) -> Reach | None:
+    return next((item for item in metadata if isinstance(item, Reach)), None)
 
 
 def _entry_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - any annotation
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for part in get_args(annotation) if (found := _entry_model(part)) is not None), None)
+    return next((model for part in get_args(annotation) if (model := _entry_model(part)) is not None), None)
 
 
 def unknown_key(

@@ -48,20 +48,20 @@ class PatternPage(ABC):
     default_speakers: ClassVar[Sequence[Mapping[str, str]]] = ()
     """Its personas, where none are given."""
     each_by_default: ClassVar[bool] = False
-    """Whether those are asked at all vendors that are set up, where nobody names a model."""
+    """Flag to ask all configured vendors if nobody names a model."""
     independent_roles: ClassVar[tuple[str, ...]] = ()
     """Roles that are then of different vendors, the first of the first vendor; empty to deal models to speakers."""
     least: ClassVar[int] = 2
     """Minimum number of speakers."""
     proposes: ClassVar[bool] = False
-    """Whether a model proposes the speakers where the subject does not say who they are; see `create_proposer`."""
+    """Flag of speakers proposed by a model if the subject does not name them; see `create_proposer`."""
     speaks_for: ClassVar[Literal["role", "stance"]] = "role"
     """Key of what a speaker stands for: a role, or the stance that a debater argues."""
 
     example: ClassVar[str] = "…"
     """A subject, for messages that ask for one."""
     sample: ClassVar[PlanValues] = {}
-    """What its form comes filled with: a subject that its speakers can differ about, and who they are."""
+    """Example in its form: a subject with room for different opinions, and its speakers."""
     examples: ClassVar[Sequence[str]] = ()
     """Command lines for the help of its command, which users can paste."""
     docs: ClassVar[str] = "cli"
@@ -95,32 +95,32 @@ class PatternPage(ABC):
         '<circle cx="20" cy="28" r="6"/><circle cx="44" cy="28" r="6"/><circle cx="68" cy="28" r="6"/>'
         '<path d="M26 28h12M50 28h12"/>'
     )
-    """How those who speak stand to each other, as SVG of 88 by 56: discs speak, squares settle it."""
+    """Diagram of the speakers' relations, as SVG of 88 by 56: discs speak, squares settle it."""
 
     @abstractmethod
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        """The pattern."""
+        """Build the pattern."""
 
     def build_at_depth(self, plan: Plan) -> Sequencer[Any, Any]:
-        """The pattern; with the depth "auto" an escalation of patterns."""
+        """Build the pattern; with the depth "auto" an escalation of patterns."""
         if plan.options.depth != "auto":
             return self.build(plan)
         from flowdebate.ui.depth import build_escalation
 
         return build_escalation(self, plan)
 
-    def speakers(self, options: Any, made: Models) -> tuple[Any, ...]:  # noqa: ANN401 - the pattern's own options
-        """The speakers that were given, or the default ones."""
+    def speakers(self, options: Any, models: Models) -> tuple[Any, ...]:  # noqa: ANN401 - the pattern's own options
+        """Return the given speakers, or the default ones."""
         from flowdebate.chassis.roster import Persona
 
-        return roster(options, made, kind=Persona, default=self.default_speakers, least=self.least)
+        return roster(options, models, kind=Persona, default=self.default_speakers, minimum=self.least)
 
     def speakers_in(self, subject: str) -> list[dict[str, str]] | None:  # noqa: ARG002 - of most patterns, nobody
         """Return the speakers named in the subject, as options; None if a model has to propose them."""
         return []
 
     def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:
-        """The block that makes speakers of a subject, for a pattern that `proposes` them."""
+        """Create the block that proposes speakers for a subject, for a pattern that `proposes` them."""
         raise NotImplementedError
 
     def any_speakers(self, subject: str) -> Sequence[Any]:
@@ -138,7 +138,7 @@ class PatternPage(ABC):
         return options
 
     def fitting(self, options: PlanOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns
-        """As many of the proposed `speakers` as the options take."""
+        """Return as many of the proposed `speakers` as the options take."""
         return tuple(speakers)
 
     def settled(self, plan: Plan) -> PlanValues:  # noqa: ARG002 - the pattern's own plan
@@ -156,17 +156,17 @@ class PatternPage(ABC):
 
     def length(self, options: PlanOptions) -> int:
         """Maximum number of rounds or turns."""
-        given: int | None = getattr(options, options.LENGTH)
-        if given is None and options.depth == "auto":
+        length_given: int | None = getattr(options, options.LENGTH)
+        if length_given is None and options.depth == "auto":
             return self._length_for("thorough")
-        return self.default_length if given is None else given
+        return self.default_length if length_given is None else length_given
 
     def turns(self, plan: Plan) -> int:
-        """About how many turns a run has: each speaker once in each round."""
+        """Estimate the number of turns of a run: each speaker once in each round."""
         return len(plan.speakers) * plan.length
 
     def options_for(self, depth: Depth) -> dict[str, JsonValue]:
-        """The options that a depth stands for; none for "auto", whose steps have those of all depths."""
+        """Return the options of a depth; none for "auto", whose steps have those of all depths."""
         if depth == "auto":
             return {}
         length = {self.options.LENGTH: self._length_for(depth)} if self.options.LENGTH in self.options.names() else {}
@@ -176,51 +176,55 @@ class PatternPage(ABC):
         return max(1, int(self.default_length * {"quick": 0.5, "balanced": 1, "thorough": 1.5}[depth]))
 
     def document_of(self, plan: Plan, raw: object, output: object, facts: Mapping[str, Any]) -> Document:
-        """The document of a run of `plan` with the raw output `raw`; None if the run never started."""
+        """Build the document of a run of `plan` with the raw output `raw`; None if the run never started."""
         options = plan.options
         if raw is None:
-            about = {plan.info.subject: plan.subject, "status": "interrupted", "seed": facts["seed"]}
-            raw = empty_output(plan.info.load_output(), about)
-        own: dict[str, Any] = {
+            state = {plan.info.subject: plan.subject, "status": "interrupted", "seed": facts["seed"]}
+            raw = empty_output(plan.info.load_output(), state)
+        raw_values: dict[str, Any] = {
             options.ROSTER: speakers_of(plan.speakers),
             options.LENGTH: self.length(options),
             "output": self.output_of(plan, output),
             "format": getattr(options, "format", None),
         }
         # a council has no number of rounds, and only patterns with a synthesizer have an output
-        own = {name: value for name, value in own.items() if name in self.document.model_fields}
-        return self.document(raw=raw, **own, **facts)
+        raw_values = {name: value for name, value in raw_values.items() if name in self.document.model_fields}
+        return self.document(raw=raw, **raw_values, **facts)
 
     def output_of(self, plan: Plan, output: object) -> object:
-        """The synthesizer's output, if there is a synthesizer."""
+        """Return the synthesizer's output, if there is a synthesizer."""
         return output if isinstance(plan.options, OutputOptions) and plan.options.synthesizes else None
 
 
 def roster(
-    options: PlanOptions, made: Models, *, kind: type[Any], default: Sequence[Mapping[str, Any]], least: int = 2
+    options: PlanOptions, models: Models, *, kind: type[Any], default: Sequence[Mapping[str, Any]], minimum: int = 2
 ) -> tuple[Any, ...]:
-    """The speakers, each a `kind`; ConfigurationError for too few of them, or two of one name."""
+    """Return the speakers, each a `kind`; raise ConfigurationError for too few of them, or two of one name."""
     from flowdebate.chassis.roster import check_roster
 
     key = options.ROSTER
-    given = getattr(options, key)
-    members = [dict(each) for each in default] if not given else [each.model_dump(exclude_unset=True) for each in given]
+    entries = getattr(options, key)
+    members = (
+        [dict(entry) for entry in default]
+        if not entries
+        else [entry.model_dump(exclude_unset=True) for entry in entries]
+    )
     location, field = options.place(key)
     for index, member in enumerate(members):
         if "model" in member:
-            member["model"] = made(member["model"], location, f"{field}[{index}].model")
+            member["model"] = models(member["model"], location, f"{field}[{index}].model")
     try:
-        return check_roster(members, location=location, kind=kind, field=key, minimum=least)
+        return check_roster(members, location=location, kind=kind, field=key, minimum=minimum)
     except ConfigurationError as error:
         if error.field == key:
             names = [member.get("name") for member in members]  # the members themselves may hold models
-            allowed = "given at least twice" if len(members) < least else error.allowed
+            allowed = "given at least twice" if len(members) < minimum else error.allowed
             raise ConfigurationError(location, field, names, allowed) from None
         raise
 
 
 def document_of_plan(plan: Plan, raw: Any, output: object, /, **facts: Any) -> Document:  # noqa: ANN401 - of any run
-    """The document of a run of `plan` that came to `raw` (None: it never started); BadFile where none fits."""
+    """Build the document of a run of `plan` with `raw` (None: it never started); raise BadFile if none fits."""
     try:
         document: Document = plan.info.load_page().document_of(plan, raw, output, facts)
     except ValidationError as error:  # of a stored run, imported perhaps
@@ -228,9 +232,9 @@ def document_of_plan(plan: Plan, raw: Any, output: object, /, **facts: Any) -> D
     return document
 
 
-def empty_output(kind: type[BaseModel], given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a raw output of any pattern
-    """The raw output of a run that never started: fields that are not `given` are empty."""
-    empty: dict[str, Any] = dict(given)
+def empty_output(kind: type[BaseModel], values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a raw output of any pattern
+    """Build the raw output of a run that never started, with empty fields for missing values."""
+    empty: dict[str, Any] = dict(values)
     for name, field in kind.model_fields.items():
         if field.is_required() and name not in empty:
             of = get_origin(field.annotation) or field.annotation

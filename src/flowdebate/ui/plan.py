@@ -69,9 +69,9 @@ class Plan:
     speakers: tuple[Any, ...]
     """Each a Debater or a Persona, as the pattern takes them; none where the sides of a debate are to be proposed."""
     models: Mapping[str, Model | str] | None
-    """By intent; None leaves it to the environment."""
+    """Models by intent; None leaves them to the environment."""
     seats: Mapping[str, Model | str]
-    """By role, for roles that have another one."""
+    """Models by role, for roles with a model of their own."""
     first: Model | str | None = None
     """Default model when the speakers are a list of models and no default is set."""
     dealt: Any = None
@@ -83,9 +83,9 @@ class Plan:
     limits: Limits | None
     policies: Policies
     ask: Ask | None = None
-    """How humans are asked here and now; None lets them answer later."""
+    """Way to ask humans here and now; None lets them answer later."""
     archive: Archive | None = None
-    """What earlier debates have found, for a pattern that remembers."""
+    """Archive of earlier debates, for a pattern with a memory."""
 
     @property
     def subject(self) -> str:
@@ -95,10 +95,10 @@ class Plan:
     @property
     def sources(self) -> tuple[Source, ...]:
         """The sources, and the files of folders that were left out."""
-        given = self.options.sources
+        declared = self.options.sources
         return tuple(
-            each.source(name) if isinstance(each, SourceEntry) else Source.of(name, each)
-            for name, each in (given.items() if isinstance(given, dict) else ())
+            source.source(name) if isinstance(source, SourceEntry) else Source.of(name, source)
+            for name, source in (declared.items() if isinstance(declared, dict) else ())
         )
 
     @property
@@ -161,7 +161,7 @@ class Plan:
 
 def make_plan(
     info: PatternInfo,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     *,
     file: PlanFile = None,
     location: str | None = None,
@@ -170,7 +170,7 @@ def make_plan(
     begins: bool = False,
     allow: AllowedModels | None = None,
 ) -> Plan:
-    """The plan of what a front end was `given` (None: not given), over what `file` says.
+    """Build the plan from a front end's values (None: not given), over those of `file`.
 
     With `begins`, who has no model is asked as a new run of the pattern has it, where that is not one for all. "each"
     deals those that `allow` does.
@@ -179,7 +179,7 @@ def make_plan(
     from flowdebate.runs.limits import Limits
 
     page = info.load_page()
-    options: PlanOptions = page.options.read(given, file=file, location=location)
+    options: PlanOptions = page.options.read(values, file=file, location=location)
     if options.base_url is None:
         options = _with_full_names(options)
     if page.question_about_sources and getattr(options, info.subject) is None and (options.sources or options.diff):
@@ -188,14 +188,14 @@ def make_plan(
         example = f'flowdebate {info.verb} "{page.example}"'
         sentence = f"Give a {info.subject}, for example: {example}; or put `{info.subject}` into the file of --file."
         raise misuse(options.flag_of(info.subject), None, sentence)
-    made = Models(options.base_url, allow, without=getattr(options, "not_vendor", None) or ())
+    models = Models(options.base_url, allow, without=getattr(options, "not_vendor", None) or ())
     options, schema = _read_schema(with_depth(page, options))
     options = _read_sources(options)
-    named = any(each.model for each in getattr(options, options.ROSTER) or ())
-    if begins and page.each_by_default and options.model is None and not named:
-        found = made.find() if options.base_url is None and model_of_environment() is None else ()
-        if len(found) > 1 or (found and (allow is not None or getattr(options, "not_vendor", None))):
-            options = options.replaced(model=deal_roles(page.independent_roles, found) or EACH)
+    has_models = any(speaker.model for speaker in getattr(options, options.ROSTER) or ())
+    if begins and page.each_by_default and options.model is None and not has_models:
+        installed = models.find() if options.base_url is None and model_of_environment() is None else ()
+        if len(installed) > 1 or (installed and (allow is not None or getattr(options, "not_vendor", None))):
+            options = options.replaced(model=deal_roles(page.independent_roles, installed) or EACH)
     prices = prices_of(options.price or ())
     if options.max_cost is not None and prices is None and not prices_known():
         sentence = f"No prices are known: give --price, or install some: {HOW}"
@@ -208,10 +208,10 @@ def make_plan(
         prices=prices,
     )
     place, field = options.place("fallback")
-    fallback = [made(spec, place, f"{field}[{index}]") for index, spec in enumerate(options.fallback or ())]
+    fallback = [models(spec, place, f"{field}[{index}]") for index, spec in enumerate(options.fallback or ())]
     if options.record is not None and options.replay is not None:
         raise ConfigurationError(*options.place("replay"), options.replay, "left out with --record")
-    speakers = page.speakers(options, made)
+    speakers = page.speakers(options, models)
     plan = Plan(
         info=info,
         name=name or info.name,
@@ -220,7 +220,7 @@ def make_plan(
         first=speakers[0].model if _are_listed(options) else None,
         models=None,
         seats={},
-        made=made,
+        made=models,
         schema=schema,
         limits=limits or None,
         policies=Policies(
@@ -278,25 +278,25 @@ def _are_listed(options: PlanOptions) -> bool:
 
 
 def _efforts(plan: Plan) -> Seats | None:
-    """How much each seat is told to think; ConfigurationError for a seat that the plan does not have."""
+    """Return the thinking effort of each seat; raise ConfigurationError for an unknown seat."""
     options = plan.options
     if options.effort is None:
         return None
     place, field = options.place("effort")
-    members = {each.name: None for each in plan.speakers}
-    taken = {"speaker": options.SPEAKER, "location": place, "field": field}
-    return seat_models(options.effort, members, options.roles, **taken, check=lambda *_, **__: None)
+    members = {speaker.name: None for speaker in plan.speakers}
+    seat_arguments = {"speaker": options.SPEAKER, "location": place, "field": field}
+    return seat_models(options.effort, members, options.roles, **seat_arguments, check=lambda *_, **__: None)
 
 
 def _with_seats(plan: Plan) -> Plan:
-    """`plan` with the models that its options name by seat; ConfigurationError for a seat that it does not have."""
+    """Return `plan` with the models that its options name by seat; raise ConfigurationError for an unknown seat."""
     options, people = plan.options, getattr(plan.options, "humans", None) or ()
     if options.model is None:
         return plan
     place, field = options.place("model")
-    members = {each.name: each.model for each in plan.speakers if each.name not in people}
+    members = {speaker.name: speaker.model for speaker in plan.speakers if speaker.name not in people}
     roles = [role for role in options.roles if role not in people]
-    found = seat_models(
+    seats = seat_models(
         options.model,
         members,
         roles,
@@ -311,18 +311,18 @@ def _with_seats(plan: Plan) -> Plan:
     def make(spec: Any) -> Any:  # noqa: ANN401 - a model, and what the run takes
         return plan.apply(plan.made(spec, location=place, field=field))
 
-    rest = found.rest if isinstance(found.rest, Mapping) else {"chat": found.rest, "synthesize": found.rest}
+    rest = seats.rest if isinstance(seats.rest, Mapping) else {"chat": seats.rest, "synthesize": seats.rest}
     speakers = (
-        replace(each, model=make(found.members[each.name])) if each.name in found.members else each
-        for each in plan.speakers
+        replace(speaker, model=make(seats.members[speaker.name])) if speaker.name in seats.members else speaker
+        for speaker in plan.speakers
     )
     return replace(
         plan,
-        dealt=found.choice if deals and plan.speakers else None,
+        dealt=seats.choice if deals and plan.speakers else None,
         speakers=tuple(speakers),
         models={**(plan.models or {}), **{intent: make(spec) for intent, spec in rest.items() if spec is not None}}
         or None,
-        seats={role: make(spec) for role, spec in found.roles.items()},
+        seats={role: make(spec) for role, spec in seats.roles.items()},
     )
 
 
@@ -350,7 +350,7 @@ def _with_full_names(options: PlanOptions) -> PlanOptions:
 
 
 def _read_sources(options: PlanOptions) -> PlanOptions:
-    """The options with the texts of sources in the place of their files: a stored run needs the texts themselves."""
+    """Read the texts of sources into the options instead of their files: a stored run needs the texts themselves."""
     if options.sources is None and options.diff is None:
         return options
     from flowdebate.sources.diff import Diff, read_diff
@@ -396,7 +396,7 @@ def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
-    """`plan` of a debate whose options name no sides, with `sides`; ConfigurationError where they do not fit it."""
+    """Return `plan` of a debate without sides, with `sides`; raise ConfigurationError if they do not fit it."""
     decided = _with_defaults(replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides)))
     with decided.options.placing():
         plan.info.load_page().check(decided)
@@ -404,7 +404,7 @@ def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
 
 
 def pattern_of_file(path: str) -> PatternInfo:
-    """The pattern that the plan file at `path` names; ConfigurationError where it names none."""
+    """Return the pattern named in the plan file at `path`; raise ConfigurationError without one."""
     name = read_plan_file(path).get("pattern")
     if not isinstance(name, str) or name not in load_patterns():
         raise ConfigurationError(path, "pattern", name, f"one of {', '.join(load_patterns())}")
@@ -412,7 +412,7 @@ def pattern_of_file(path: str) -> PatternInfo:
 
 
 def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None]:
-    """The options with the schema itself, and the schema; BadFile or ConfigurationError for what is none."""
+    """Read the schema into the options; raise BadFile or ConfigurationError for an invalid one."""
     from flowdebate.models.output import OutputSchema
 
     if not isinstance(options, OutputOptions) or options.output_schema is None:
@@ -425,17 +425,17 @@ def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None
         if not isinstance(schema, dict):
             raise BadFile(location, f"must hold a JSON Schema, which is an object, got {type(schema).__name__}")
     try:
-        found = OutputSchema.of(schema, location=location, field=field)
+        output_schema = OutputSchema.of(schema, location=location, field=field)
     except RecursionError:
         raise BadFile(location, "the schema is nested too deeply") from None
-    return options.replaced(output_schema=schema), found
+    return options.replaced(output_schema=schema), output_schema
 
 
 # Plans of stored runs
 
 
 def stored_plan(plan: Plan) -> dict[str, Any]:
-    """`plan` as JSON data without secrets: a base URL is stored without its user, its password and its query."""
+    """Convert `plan` to JSON data without secrets: a base URL loses its user, its password and its query."""
     options = {**plan.options.stored(), **plan.info.load_page().settled(plan)}
     if plan.dealt is not None:  # a resumed run has the same, whatever is set up then
         options["model"] = plan.dealt
@@ -453,7 +453,7 @@ def stored_plan(plan: Plan) -> dict[str, Any]:
 
 def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     run: StoredRun,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     *,
     changes: Mapping[str, Any] | None = None,
     location: str | None = None,
@@ -463,11 +463,12 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     verb: str = "resume",
     allow: AllowedModels | None = None,
 ) -> Plan:
-    """The plan of a stored run, with what is `given` over it (None: as it was), and `changes` as in a plan file.
+    """Build the plan of a stored run, with the front end's values over it (None.
 
-    ConfigurationError for a run without a plan; and, if models are `to_ask`, where a secret has to be given again, and
-    for a run that was imported, unless it is `trusted`, where `reached_by` is not empty. The plan of an imported run
-    that only has to be shown is without the files that it names. `verb` is what errors call the use of it.
+    Unchanged), and `changes` as in a plan file. ConfigurationError for a run without a plan; and, if models are
+    `to_ask`, where a secret has to be given again, and for a run that was imported, unless it is `trusted`, where
+    `reached_by` is not empty. The plan of an imported run that only has to be shown is without the files that it names.
+    `verb` is what errors call the use of it.
     """
     stored = run.header.plan
     if stored is None:
@@ -479,16 +480,16 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
         options = without_depth(info.load_page(), options)
     options = {**options, **(changes or {})}
     # An import is anybody's file: its address would get the prompts, and perhaps the key of this environment.
-    if to_ask and not trusted and (reached := reached_by(run, given)):
+    if to_ask and not trusted and (reached := reached_by(run, values)):
         run_id = run.header.run_id
-        named = "; ".join(f"{flag} {', '.join(map(shown, texts))}" for flag, texts in reached.items())
+        reached_flags = "; ".join(f"{flag} {', '.join(map(shown, texts))}" for flag, texts in reached.items())
         raise misuse(
             "RUN",
             run_id,
-            f"Run {run_id} was imported, and its plan names {named}. "
+            f"Run {run_id} was imported, and its plan names {reached_flags}. "
             f"To use them: flowdebate {verb} {run_id} --trust-plan. To use another address: --base-url URL",
         )
-    if to_ask and given.get("base_url") is None and stored.get("withheld") == ["base_url"]:
+    if to_ask and values.get("base_url") is None and stored.get("withheld") == ["base_url"]:
         secret = f"that of {options.get('base_url')} had a secret, which is not stored"
         raise misuse("--base-url", None, f"--base-url must be given again: {secret}.")
     if run.header.foreign and not to_ask:
@@ -497,18 +498,19 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
         unread = keys.read({}, file=options).reached("file")
         options = {key: value for key, value in options.items() if key not in unread}
     location = location or ("options" if changes else None)
-    return make_plan(info, given, file=options, location=location, name=name, ask=ask, allow=allow)
+    return make_plan(info, values, file=options, location=location, name=name, ask=ask, allow=allow)
 
 
 def going_on(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
-    """The option of a fork that goes on with a finished debate; nothing for any other."""
-    given = {"rounds": more_rounds, "ask": ask}
-    return {"goes_on": found} if (found := {key: each for key, each in given.items() if each is not None}) else {}
+    """Build the option of a fork that continues a finished debate; empty for any other."""
+    continuation = {"rounds": more_rounds, "ask": ask}
+    values = {key: value for key, value in continuation.items() if value is not None}
+    return {"goes_on": values} if values else {}
 
 
 def plan_of_fork(
     run: StoredRun,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     *,
     changes: Mapping[str, Any] | None = None,
     location: str | None = None,
@@ -516,7 +518,7 @@ def plan_of_fork(
     ask: Ask | None = None,
     allow: AllowedModels | None = None,
 ) -> Plan:
-    """The plan of a fork of a stored run: `plan_of` with the seed and the models that the run was started with.
+    """Build the plan of a fork of a stored run: `plan_of` with the seed and the models of the run.
 
     `location` names the place of `changes` in errors. ConfigurationError for a change of the run's subject, too.
     """
@@ -527,27 +529,27 @@ def plan_of_fork(
     if info.subject in changes:
         allowed = f"left out: a fork has the {info.subject} of its run"
         raise ConfigurationError(location or "options", info.subject, changes[info.subject], allowed)
-    kept: dict[str, Any] = {"seed": run.header.seed}  # with another one, other orders are drawn
+    plan_values: dict[str, Any] = {"seed": run.header.seed}  # with another one, other orders are drawn
     started_with = _models_of(run)
-    if started_with and given.get("base_url", changes.get("base_url", options.get("base_url"))) is None:
-        kept["model"] = join_models(options.get("model"), started_with)
+    if started_with and values.get("base_url", changes.get("base_url", options.get("base_url"))) is None:
+        plan_values["model"] = join_models(options.get("model"), started_with)
         if "model" in changes:
-            changes["model"] = join_models(kept["model"], changes["model"])
-    changes = {**kept, **changes}
+            changes["model"] = join_models(plan_values["model"], changes["model"])
+    changes = {**plan_values, **changes}
     return plan_of(
-        run, given, changes=changes, location=location, trusted=trusted, ask=ask, verb="runs fork", allow=allow
+        run, values, changes=changes, location=location, trusted=trusted, ask=ask, verb="runs fork", allow=allow
     )
 
 
 def _models_of(run: StoredRun) -> str | dict[str, str] | None:
-    """The models that a run was started with, as far as they have names."""
+    """Return the models of a run, as far as they have names."""
     names = run.header.model
     if not isinstance(names, dict):
         return names if isinstance(names, str) else None
     return {DEFAULT if key == "all" else key: name for key, name in names.items() if isinstance(name, str)}
 
 
-def reached_by(run: StoredRun, given: Mapping[str, Any]) -> dict[str, list[str]]:
+def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]]:
     """Addresses, paths and programs that the plan of an imported run names, by option, without those that are `given`.
 
     The user has to confirm them before the run is resumed. Empty for a run that was started in this store.
@@ -555,7 +557,7 @@ def reached_by(run: StoredRun, given: Mapping[str, Any]) -> dict[str, list[str]]
     if not run.header.foreign or run.header.plan is None:
         return {}
     info, options, _ = _read_stored(run)
-    read = info.load_page().options.read(given, file=options)
+    read = info.load_page().options.read(values, file=options)
     reached = {read.flag_of(name): texts for name, texts in read.reached("file", "server").items()}
     # An agent's program runs with the rights of the user, and seats name models in many forms.
     programs = sorted({name for text in _texts_in([options, run.header.model]) for name in _AGENT.findall(text)})
@@ -575,7 +577,7 @@ def _texts_in(value: object) -> Iterator[str]:
 
 
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:
-    """The pattern of a run with a plan; None if another program, or another version, started it."""
+    """Return the pattern of a run with a plan; None if another program, or another version, started it."""
     plan = run.header.plan or {}
     # under "pattern" workers store the name that their application gave
     name = None if "workers" in plan else plan.get("pattern")
@@ -583,7 +585,7 @@ def pattern_of_run(run: StoredRun) -> PatternInfo | None:
 
 
 def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
-    """The pattern of a stored plan, its options, and the name of its block."""
+    """Read the pattern of a stored plan, its options, and the name of its block."""
     stored: Any = run.header.plan
     info, options, number = pattern_of_run(run), stored.get("options"), stored.get("format")
     if info is None or not isinstance(options, dict) or number != PLAN_FORMAT:
@@ -610,10 +612,10 @@ def _of_another(run: StoredRun, verb: str) -> ConfigurationError:
 
 
 def with_shared_models(plan: Plan, base: Plan) -> Plan:
-    """`plan` with the models and policies of `base`, whose speakers are the same."""
+    """Return `plan` with the models and policies of `base`, which has the same speakers."""
     # One object for all runs of a batch: its connections, its recording and its circuit breaker are shared.
     models = {_name_of(speaker.model): speaker.model for speaker in base.speakers}
-    speakers = [replace(each, model=models.get(_name_of(each.model), each.model)) for each in plan.speakers]
+    speakers = [replace(member, model=models.get(_name_of(member.model), member.model)) for member in plan.speakers]
     shared: dict[str, Any] = {name: getattr(base, name) for name in ("models", "seats", "apply", "policies", "archive")}
     return replace(plan, speakers=tuple(speakers), **shared)
 

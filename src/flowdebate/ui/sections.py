@@ -44,11 +44,11 @@ class Entry:
     about: str
     text: str
     flag: Flag | None = None
-    """What is wrong with it; `FLAGS` says it in words."""
+    """Fault of the contribution; `FLAGS` has it in words."""
     quotes: tuple[Quoted, ...] = ()
     """Its quotes from the sources of a debate."""
     does: str = ""
-    """What it is in a cross-examination, such as "asks Ben"; empty for an argument."""
+    """Act in a cross-examination, such as "asks Ben"; empty for an argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,17 +59,17 @@ class Fact:
     text: str
     tone: Tone = "plain"
     speaker: str | None = None
-    """Whose colour the label has."""
+    """Speaker who gives the label its colour."""
     edge: bool = False
-    """Whether it is at the left edge, as a statement of the page itself."""
+    """Flag of a statement of the page itself, at the left edge."""
     summary: str | None = None
     """Its text without details, for a page that folds these."""
     short: bool = False
-    """Whether a narrow page may cut it; reports have it whole."""
+    """Flag of a text that a narrow page may cut; reports have it whole."""
     exact: bool = False
-    """Whether it is code, which HTML has as it was written."""
+    """Flag of code, which HTML keeps as it was written."""
     apart: Literal["paragraphs", "heading"] | None = None
-    """How a page in HTML sets it without its label: in paragraphs, or as the heading of the round that it opens."""
+    """Setting of its text in HTML without its label: in paragraphs, or as the heading of the round that it opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +80,9 @@ class Group:
     text: str
     facts: tuple[Fact, ...] = ()
     remark: str | None = None
-    """What the page adds in its own words."""
+    """Remark of the page in its own words."""
     opens: bool = False
-    """Whether it opens a round, and speaks to those who come after it."""
+    """Flag of a group that opens a round, and addresses the speakers after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class Ballots:
     total: tuple[float, ...]
     """The share of each side in all of them."""
     remark: str
-    """What they come to, in a sentence."""
+    """Conclusion of the group, in a sentence."""
 
     are_votes: bool = False
     """True if each ballot only names a winner or none, so that there are no shares to draw."""
@@ -145,7 +145,7 @@ class Card:
     winner: str | None = None
     """The name of the speaker who has won, if one has."""
     ballots: Ballots | None = None
-    """For a page that can draw them; the facts have them in words."""
+    """Ballots for a page that can draw them; the facts have them in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,9 +197,9 @@ class Working:
     who: str
     """A sentence such as "The judge is weighing the arguments"."""
     since: float
-    """When that began, by the clock of the live view."""
+    """Start of the work, by the clock of the live view."""
     facts: tuple[str, ...] = ()
-    """What else is known, the most important first: the turn, tokens and cost so far."""
+    """Further facts, the most important first: the turn, tokens and cost so far."""
     model: str = ""
     """The model that is asked; "" for several."""
 
@@ -220,7 +220,7 @@ class Table:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     title: str = ""
-    """What a page calls it that has several."""
+    """Title on a page with several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +242,7 @@ FLAGS: Mapping[Flag, str] = {
     "cut_off": "the answer was cut off; it counts up to its last full sentence",
     "empty": "no text",
 }
-"""What is wrong with a contribution, in words."""
+"""Faults of a contribution, in words."""
 _RECOVERIES: Mapping[Recovery, str] = {
     "skipped": "the turn is skipped",
     "stand_in": "a stand-in argues",
@@ -262,7 +262,7 @@ _RECOVERIES: Mapping[Recovery, str] = {
 
 
 def step_fact(step: EscalationStep) -> Fact:
-    """A step of an escalation that has ended."""
+    """Show a finished step of an escalation."""
     return Fact(label=f"Step {step.name}", text=f"{step_cost(step)}: {step.reason or 'goes on'}", tone="dim")
 
 
@@ -273,13 +273,13 @@ def step_cost(step: EscalationStep) -> str:
 
 
 def round_heading(number: int, max_rounds: int | None, phase: str | None = None) -> Heading:
-    """The heading of a round, with its phase in a debate with phases."""
+    """Build the heading of a round, with its phase in a debate with phases."""
     title = f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}"
     return Heading(title=title if phase is None else f"{title}: {phase}")
 
 
 def doing(kind: str | None, to: str | None) -> str:
-    """What an entry or a turn of a cross-examination is, in words; empty for an argument.
+    """Describe an entry or a turn of a cross-examination, in words; empty for an argument.
 
     >>> doing("question", "Ben"), doing(None, None)
     ('asks Ben', '')
@@ -291,7 +291,7 @@ _VERBS = {"question": "asks", "answer": "answers"}
 
 
 def role_failed(role: str, name: str, why: str, recovery: Recovery) -> Fact:
-    """A role's failure, with its recovery."""
+    """Describe a role's failure, with its recovery."""
     what = {"unheard": "was not heard", "not_counted": "named no side", "empty": "said nothing"}.get(recovery, "failed")
     label = f"{role.capitalize()} {name} {what}"
     unread = "the answer could not be read" if why.startswith(UNREADABLE) else None
@@ -305,15 +305,15 @@ INCOMPLETE = "Incomplete"
 
 def incomplete_fact(failures: Iterable[ProviderFailure | RoleFailed]) -> Fact | None:
     """Line about missing participants, above a result; None if nobody is missing."""
-    found = list(failures)
-    line = missing_line(found)
+    failure_list = list(failures)
+    line = missing_line(failure_list)
     if line is None:
         return None
-    summary = "; ".join(what for what, _ in missing_speakers(found))
+    summary = "; ".join(what for what, _ in missing_speakers(failure_list))
     text = line.removeprefix(f"{INCOMPLETE}: ")
     return Fact(label=INCOMPLETE, text=text, summary=summary, tone="warning", edge=True)
 
 
-def failures(found: Iterable[ProviderFailure]) -> Iterator[Fact]:
-    """What a run went on without, but for flags of contributions, which are shown with these."""
-    return (role_failed(each.role, each.name, each.error, each.instead) for each in found if each.instead not in FLAGS)
+def failures(losses: Iterable[ProviderFailure]) -> Iterator[Fact]:
+    """Describe the failures of a run, except flags, shown with their contributions."""
+    return (role_failed(loss.role, loss.name, loss.error, loss.instead) for loss in losses if loss.instead not in FLAGS)

@@ -49,11 +49,11 @@ class Closed:
 
     id: str
     void: str | None = None
-    """Why it does not count; None if it does."""
+    """Reason why it does not count; None if it does."""
 
 
 WITHDRAWN = "the model was only thinking"
-"""Why text does not count that turned out to be thinking."""
+"""Reason why text does not count that turned out to be thinking."""
 
 Spoken: TypeAlias = Opened | Piece | Closed
 """A part of what is said."""
@@ -68,7 +68,7 @@ class _Turn:
     """The text of the turn as the transcript has it."""
     asked: bool = False
     answered: bool = False
-    """Whether readers may see an answer of its blocks."""
+    """Flag of a turn with answers that readers may see."""
     said: str = ""
     """The last text that was said in it and counts."""
 
@@ -98,7 +98,7 @@ class Speech:
         """The text of the turn that ended last, as the transcript has it where it is there."""
 
     def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
-        """What is said by `event`; a text begins at the character `start` of its call, or goes on where it was."""
+        """Return the speech in `event`; a text begins at the character `start` of its call, or continues."""
         match event:
             case TextDelta() as delta:
                 yield from self._written(delta, start)
@@ -116,7 +116,7 @@ class Speech:
     @property
     def speaking(self) -> list[tuple[TurnStarted, str]]:
         """The turns in progress, each with what is being said in it."""
-        texts = {id(each.turn): each.text for each in self._open.values()}
+        texts = {id(utterance.turn): utterance.text for utterance in self._open.values()}
         return [(turn.started, texts.get(id(turn), "")) for turn in self._turns.values()]
 
     def end(self) -> Iterator[Closed]:
@@ -125,7 +125,7 @@ class Speech:
             yield from self._closed(utterance, void="cut short")
 
     def _interrupted(self, event: object) -> Iterator[Closed]:
-        """What `event` puts an end to."""
+        """Return the utterances interrupted by `event`."""
         match event:
             case ModelCalled() as call:
                 if (turn := self._turn_at(call.path)) is not None:
@@ -191,7 +191,7 @@ class Speech:
                     turn.recorded = change.task.output
 
     def _end_turn(self, finished: TurnFinished) -> Iterator[Spoken]:
-        """The recorded text, where nothing that was heard is it: as of a function, or of an answer with fields."""
+        """End the turn with the recorded text, if it was not heard: as of a function, or of an answer with fields."""
         yield from self._close_below(finished.path)
         turn = self._turns.get(finished.path)
         self.finished = "" if turn is None else turn.said if turn.recorded is None else turn.recorded
@@ -202,7 +202,7 @@ class Speech:
         self._turns.pop(finished.path, None)
 
     def _turn_at(self, path: str) -> _Turn | None:
-        """The innermost turn in progress at `path`."""
+        """Find the innermost turn in progress at `path`."""
         while path not in self._turns:
             path, _, _ = path.rpartition("/")
             if not path:
@@ -236,12 +236,14 @@ class Speech:
             yield from self._closed(utterance, void=void)
 
     def _close_below(self, path: str, *, void: str | None = None) -> Iterator[Closed]:
-        for utterance in [each for at, each in self._open.items() if at == path or at.startswith(f"{path}/")]:
+        for utterance in [
+            utterance_open for at, utterance_open in self._open.items() if at == path or at.startswith(f"{path}/")
+        ]:
             yield from self._closed(utterance, void=void)
 
 
 def _block_at(call: str) -> str:
-    """The place of the block whose call is at the place `call`: further ones have a `#` behind it."""
+    """Return the place of the block of a `call`: further calls have a `#` after it."""
     return call.partition("#")[0]
 
 

@@ -30,13 +30,13 @@ class Status:
     """How a status is told."""
 
     words: str
-    """In a sentence or a list."""
+    """Words for a sentence or a list."""
     form: Literal["live", "done", "missing", "none", "failed", "waiting"]
     """The form in which a page sets it."""
     mark: str = ""
-    """In a mark on a page, if that is not `words`."""
+    """Words for a mark on a page, if they differ from `words`."""
     ending: str = ""
-    """Of a run that did not end as it should: the beginning of "… after 2 complete arguments."."""
+    """Words for an unexpected end: the beginning of "… after 2 complete arguments."."""
 
 
 STATUSES: Mapping[str, Status] = {
@@ -61,7 +61,7 @@ OVER = (*COMPLETE, "failed", "limit", "dead_letter")
 
 
 def status_text(status: str) -> str:
-    """A status in words; one of a newer version as it is called.
+    """Put a status into words; return one of a newer version as it is.
 
     >>> status_text("left_behind"), status_text("paused")
     ('left behind', 'paused')
@@ -70,7 +70,7 @@ def status_text(status: str) -> str:
 
 
 def status_mark(status: str) -> str:
-    """A status as a mark on a page.
+    """Put a status into a mark on a page.
 
     >>> status_mark("no_verdict"), status_mark("limit")
     ('No verdict', 'Limit')

@@ -59,7 +59,7 @@ class StepState(WireModel):
     kind: str
     finished: bool
     at: float | None
-    """When it was finished, in seconds since the epoch."""
+    """Time of its end, in seconds since the epoch."""
     attempts: int
     failures: list[str]
     """Failures of earlier attempts."""
@@ -71,7 +71,7 @@ class StepState(WireModel):
     usage: StepTokens | None
     seconds: float | None
     origin: str | None
-    """Of an answer: "asked", or for a fork also "reused" or "edited"."""
+    """Origin of an answer: "asked", or for a fork also "reused" or "edited"."""
     text: str
     """The answer; of a structured one, its JSON."""
 
@@ -119,11 +119,11 @@ class CallDetails(WireModel):
     begins: str
     """Words that the answer was to begin with, for models that continue them."""
     recorded: bool
-    """Whether it is exactly the request that the journal has; another version of the pattern may make another one."""
+    """Flag of exactly the request in the journal; another version of the pattern may make another one."""
 
     @classmethod
     def of(cls, place: str, request: ModelRequest, steps: Iterable[StepRow]) -> Self:
-        """The details of a request that a replay has made."""
+        """Build the details of a replayed request."""
         digest = digest_of(request)
         return cls(
             place=place,
@@ -159,7 +159,7 @@ class Fork(WireModel):
 
     @classmethod
     def of(cls, run: StoredRun, steps: Sequence[StepRow]) -> Self | None:
-        """The account of a stored run; None if it is no fork."""
+        """Build the account of a stored run; None if it is no fork."""
         parent = run.header.parent
         if parent is None:
             return None
@@ -189,7 +189,7 @@ class Fork(WireModel):
 def check_edits(
     edits: Mapping[str, Any], steps: Sequence[StepRow], requests: Mapping[str, ModelRequest]
 ) -> dict[str, Any]:
-    """`edits` as their steps take them: data where the answer has a schema, else as they are.
+    """Check `edits` against their steps: data if the answer has a schema, otherwise text.
 
     `requests` are those of the run's calls. OutputError names each invalid field.
     """
@@ -210,7 +210,7 @@ def check_edits(
 
 
 def call_body(step: StepRow) -> dict[str, Any]:
-    """The recorded answer of a call; empty for other steps."""
+    """Return the recorded answer of a call; empty for other steps."""
     return _recorded(step) if step.kind == "call" else {}
 
 
@@ -220,7 +220,7 @@ def _recorded(step: StepRow) -> dict[str, Any]:
 
 
 def failure_text(recorded: str) -> str:
-    """What failed, from its record."""
+    """Describe a failure from its record."""
     try:
         return str(json.loads(recorded)["error"])
     except (ValueError, KeyError, TypeError):  # an import may hold anything
@@ -243,7 +243,7 @@ def _repairs(body: dict[str, Any]) -> list[str]:
 
 
 def _model(body: dict[str, Any]) -> str | None:
-    """The model that answered, by the name that it was asked by, not the one that its server gave."""
+    """Return the model that answered, by its name in the request, not the server's."""
     attempts = body.get("attempts")
     if isinstance(attempts, list) and attempts and isinstance(attempts[-1], list) and attempts[-1]:
         return str(attempts[-1][0])

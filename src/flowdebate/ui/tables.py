@@ -102,7 +102,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGN
 
 
 def safe_cell(text: str) -> str:
-    """`text` as a cell that no spreadsheet runs as a formula; `read_cell` reads it back.
+    """Write `text` as a cell that no spreadsheet runs as a formula; `read_cell` restores it.
 
     >>> safe_cell("=1+1"), safe_cell("'=1+1"), safe_cell("-3.5"), safe_cell("'tis so")
     ("'=1+1", "''=1+1", '-3.5', "'tis so")
@@ -111,7 +111,7 @@ def safe_cell(text: str) -> str:
 
 
 def read_cell(cell: str) -> str:
-    """The text of a cell that `safe_cell` has made; cells of other programs are as they are, but for such a mark.
+    """Read the text of a cell written by `safe_cell`; other programs' cells are as they are, but for such a mark.
 
     >>> read_cell("'=1+1"), read_cell("''=1+1"), read_cell("-3.5"), read_cell("'tis so")
     ('=1+1', "'=1+1", '-3.5', "'tis so")
@@ -120,7 +120,7 @@ def read_cell(cell: str) -> str:
 
 
 def csv_line(texts: Iterable[str]) -> str:
-    r"""A record of CSV, with safe cells, and a line feed at its end.
+    r"""Write a record of CSV, with safe cells, and a line feed at its end.
 
     >>> csv_line(["a\rb", "=1"])
     '"a\rb",\'=1\n'

@@ -22,11 +22,11 @@ _JOINERS = "\u200c\u200d"
 _JOINED = frozenset({"Lo", "Lm", "Mn", "Mc", "So", "Sk"})
 """Categories of characters that a joiner may join: letters and marks of scripts that need it, emoji."""
 _FIRST_JOINED = "\u0600"
-"""Before this come the scripts in which a joiner could only hide."""
+"""First character after the scripts in which a joiner could only hide."""
 
 
 def printable(text: str) -> str:
-    r"""`text` with every character that a terminal would obey, or would not show, written as an escape.
+    r"""Escape every character of `text` that a terminal would obey, or would not show.
 
     Line feeds and tabs stay, and so do joiners between the letters, marks and emoji that they join.
 
@@ -40,7 +40,7 @@ def printable(text: str) -> str:
 
 
 def models_text(seats: Mapping[str, str]) -> str:
-    """The models by who has them, on a line.
+    """Name the models by seat, on a line.
 
     >>> models_text({"Ann": "openai/gpt-5", "Ben": "local", "judge": "openai/gpt-5"})
     'Models: openai/gpt-5 (Ann, judge); local (Ben)'
@@ -56,7 +56,7 @@ def models_text(seats: Mapping[str, str]) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """A duration in seconds.
+    """Write a duration in seconds.
 
     >>> time_text(0.01), time_text(70.3)
     ('under 0.1 s', '70.3 s')
@@ -68,27 +68,27 @@ _NO_TENTH = 0.05
 """Seconds under which a rounded duration would be none."""
 
 
-def cost_text(cost: float, prices: str | None, *, whole: bool = False) -> str:
-    """A cost with its currency, if that is known; `whole` with the list of prices and its date, too.
+def cost_text(cost: float, prices: str | None, *, complete: bool = False) -> str:
+    """Write a cost with its currency, if known; with `complete` also the list of prices and its date.
 
     >>> cost_text(0.000213, "USD by genai-prices 0.2.3 of 2026-11-09"), cost_text(12.5, "by given prices")
     ('0.00021 USD', '12.50')
-    >>> cost_text(0.0, "USD"), cost_text(0.000213, "USD by genai-prices 0.2.3 of 2026-11-09", whole=True)
+    >>> cost_text(0.0, "USD"), cost_text(0.000213, "USD by genai-prices 0.2.3 of 2026-11-09", complete=True)
     ('0.00 USD', '0.00021 USD by genai-prices 0.2.3 of 2026-11-09')
     """
     # two digits that count, and never 2.1e-05
     amount = f"{cost:,.2f}" if not cost or cost >= 1 else f"{float(f'{cost:.2g}'):.12f}".rstrip("0")
     unit = in_line(prices or "")
-    return f"{amount} {unit if whole else unit.partition('by ')[0]}".rstrip()
+    return f"{amount} {unit if complete else unit.partition('by ')[0]}".rstrip()
 
 
 def acts_or_hides(char: str) -> bool:
-    """Whether a terminal would obey `char`, or show nothing for it."""
+    """Check whether a terminal would obey `char`, or show nothing for it."""
     return category(char) in _OBEYED or _HIDDEN.match(char) is not None
 
 
 def in_line(text: str) -> str:
-    r"""`printable(text)` as a part of a line.
+    r"""Return `printable(text)` as a part of a line.
 
     >>> in_line("two\nlines")
     'two\\nlines'
@@ -97,7 +97,7 @@ def in_line(text: str) -> str:
 
 
 def as_json(value: object) -> str:
-    r"""`value` as indented JSON in which nothing acts on a terminal; it reads back as the same value.
+    r"""Write `value` as indented JSON that no terminal obeys; it reads back as the same value.
 
     >>> as_json("é\x7f")
     '"é\\u007f"'
@@ -108,8 +108,8 @@ def as_json(value: object) -> str:
 def seen_json(text: str) -> str:
     """JSON `text` with escapes in place of what a terminal would obey, or would not show."""
 
-    def escape(found: re.Match[str]) -> str:
-        char = found[0]
+    def escape(match: re.Match[str]) -> str:
+        char = match[0]
         if not acts_or_hides(char):
             return char
         return "\\u007f" if char == "\x7f" else json.dumps(char)[1:-1]  # JSON itself leaves a DEL as it is
@@ -132,7 +132,7 @@ class PrintableStream:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """What of the text so far can be shown now; a joiner waits for what comes after it."""
+        """Return the text that can be shown now; a joiner waits for the next character."""
         text = self._held + piece
         self._held = ""
         if text and text[-1] in _JOINERS:
@@ -140,10 +140,10 @@ class PrintableStream:
         return self._shown(text, self._held)
 
     def end(self) -> str:
-        """What is left; the stream can then be used for another text."""
-        left = self._shown(self._held, "")
+        """Return the rest; the stream can then be used for another text."""
+        text = self._shown(self._held, "")
         self._held = self._before = ""
-        return left
+        return text
 
     def _shown(self, text: str, after: str) -> str:
         if not text:

@@ -89,7 +89,7 @@ _SCHEMA_TYPES = ("Text", "Number", "Whole number", "Yes or no", "List of texts")
 _FLAG = re.compile(r"--([a-z][a-z-]*)")
 _REPEATED = re.compile(r"[;,] repeat (?:for each|for more than one|with [^.]*)(?=\.)")
 _ONE_LINE: Mapping[str, Mapping[str, Any]] = {"name": {"kind": "text"}, "model": {"kind": "text", "models": True}}
-"""Of a speaker."""
+"""Fields of a speaker on one line."""
 _OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "name": {"placeholder": "opening"},
     "rounds": {"placeholder": "1"},
@@ -98,7 +98,7 @@ _OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "aim": {"placeholder": "what the turns are for"},
     "length": {"placeholder": "short"},
 }
-"""What fields of phases are called, with an example in grey."""
+"""Labels of the fields of phases, with an example in grey."""
 _FEW = 6
 """Choices that are shown one below the other; more are a list to open."""
 _NULL = re.compile(r"\bnull\b")
@@ -120,23 +120,23 @@ class Field:
     """The values of a choice; for text, suggestions."""
     required: bool = False
     nullable: bool = False
-    """Whether nothing is sent as null, not left out."""
+    """Flag of a field that sends null for nothing, instead of leaving it out."""
     minimum: float | None = None
     maximum: float | None = None
     whole: bool = False
-    """Whether its number is a whole one."""
+    """Flag of an integer field."""
     value: object = None
-    """What it is filled with."""
+    """Initial value."""
     placeholder: str = ""
     """Grey text in the empty field; it is never sent."""
     about: Mapping[str, str] = field(default_factory=dict)
     """One line on each of its choices."""
     none: str = "Default"
-    """What choosing none of its choices is called."""
+    """Label of the empty choice."""
     flag: str = ""
-    """What the command line calls it, and errors of it."""
+    """Flag on the command line and in its errors."""
     models: bool = False
-    """Whether it names models."""
+    """Flag of a field of models."""
     parts: tuple[Field, ...] = ()
 
     @property
@@ -158,7 +158,7 @@ class Form:
     subject: str
     """The key of what it is about."""
     question: str
-    """What it is filled with."""
+    """Initial question."""
     example: str = ""
     """Sample question; it fills the form only on request."""
     about_material: str = ""
@@ -170,7 +170,7 @@ class Form:
     blank: tuple[Field, ...] = ()
     """The fields of one more speaker."""
     proposes: bool = False
-    """Whether speakers may be left out, since the question says who they are."""
+    """Flag of optional speakers: the question names them."""
     people: tuple[str, ...] | None = None
     """Roles beside the speakers that people can play; None where people can play none, speakers neither."""
     front: tuple[Field, ...] = ()
@@ -180,7 +180,9 @@ class Form:
     @property
     def body(self) -> dict[str, Any]:
         """The request that the form makes as it comes."""
-        entries = [{each.name: each.value for each in speaker if each.value is not None} for speaker in self.speakers]
+        entries = [
+            {field_.name: field_.value for field_ in speaker if field_.value is not None} for speaker in self.speakers
+        ]
         options = {self.roster: entries} if any(entries) else {}
         return {"pattern": self.pattern, "question": self.question, "options": options}
 
@@ -259,27 +261,30 @@ _CHOICE = r" ?\b{}: "
 
 
 def _seats_of(options: type[PlanOptions], levels: Sequence[str]) -> tuple[Field, ...]:
-    """The fields of an option by seat: for all without one of their own, and for each role; models without `levels`."""
-    named = {"default": "For everyone", **{role: _label(role) for role in options.ROLES}}
+    """Build the fields of an option by seat: for all without one of their own, and for each role.
+
+    Models without `levels`.
+    """
+    labels = {"default": "For everyone", **{role: _label(role) for role in options.ROLES}}
     kind: Kind = "choice" if levels else "text"
-    parts = (Field(name=name, label=label, kind=kind, choices=tuple(levels)) for name, label in named.items())
+    parts = (Field(name=name, label=label, kind=kind, choices=tuple(levels)) for name, label in labels.items())
     return tuple(replace(part, models=not levels) for part in parts)
 
 
 def _explained(field: Field) -> Field:
     """Take the lines on single choices out of the help of a field."""
-    starts = {choice: found for choice in field.choices if (found := re.search(_CHOICE.format(choice), field.help))}
+    starts = {choice: match for choice in field.choices if (match := re.search(_CHOICE.format(choice), field.help))}
     if not starts or len(starts) < len(field.choices):
         return field
-    first = min(found.start() for found in starts.values())
-    ends = sorted([*(found.start() for found in starts.values()), len(field.help)])
-    about = {
-        choice: field.help[found.end() : next(end for end in ends if end > found.start())].strip()
-        for choice, found in starts.items()
+    first = min(match.start() for match in starts.values())
+    ends = sorted([*(match.start() for match in starts.values()), len(field.help)])
+    explanations = {
+        choice: field.help[match.end() : next(end for end in ends if end > match.start())].strip()
+        for choice, match in starts.items()
     }
     if field.name == "format":
-        return replace(field, help="", about=about, none="No format")
-    return replace(field, help=field.help[:first].strip(), about=about)
+        return replace(field, help="", about=explanations, none="No format")
+    return replace(field, help=field.help[:first].strip(), about=explanations)
 
 
 def _speakers(
@@ -307,7 +312,7 @@ def _speakers(
 
 
 def answer_fields(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
-    """The fields of an answer; one without a name for text, and for what is no object."""
+    """Build the fields of an answer; one without a name for text, and for anything but an object."""
     if schema is None:
         return (Field(name="", label="Your answer", kind="long", required=True),)
     definitions, properties = schema.get("$defs", {}), schema.get("properties", {})
@@ -328,7 +333,7 @@ def _parts(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -
 
 
 def _field(name: str, part: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Field:
-    """The field of a value with the schema `part`."""
+    """Build the field of a value with the schema `part`."""
     alternatives = _alternatives(part, root)
     field = Field(
         name=name,
@@ -377,9 +382,9 @@ def _single(field: Field, part: Mapping[str, Any], root: Mapping[str, Any], dept
         case "boolean":
             return replace(field, kind="flag", value=part.get("default"))
         case "integer" | "number" as kind:
-            least = part.get("minimum", part.get("exclusiveMinimum"))
-            whole = kind == "integer"
-            return replace(field, kind="number", minimum=least, maximum=part.get("maximum"), whole=whole)
+            minimum = part.get("minimum", part.get("exclusiveMinimum"))
+            is_integer = kind == "integer"
+            return replace(field, kind="number", minimum=minimum, maximum=part.get("maximum"), whole=is_integer)
         case "array":
             items = _resolved(part.get("items", {}), root)
             lists: Mapping[object, Kind] = {"string": "lines", "integer": "numbers", "number": "numbers"}
@@ -391,14 +396,14 @@ def _single(field: Field, part: Mapping[str, Any], root: Mapping[str, Any], dept
 
 
 def _alternatives(part: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What a value may be, besides null."""
-    return [each for each in _all(part, root) if each.get("type") != "null"]
+    """Return the possible values, besides null."""
+    return [alternative for alternative in _all(part, root) if alternative.get("type") != "null"]
 
 
 def _all(part: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     part = _resolved(part, root)
     choices: Iterable[Mapping[str, Any]] = part.get("anyOf") or part.get("oneOf") or [part]
-    return [_resolved(each, root) for each in choices]
+    return [_resolved(choice, root) for choice in choices]
 
 
 def _resolved(part: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -410,7 +415,7 @@ def _resolved(part: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _label(name: str) -> str:
-    """A key in words.
+    """Put a key into words.
 
     >>> _label("max_calls"), _label("nextSpeakers")
     ('Max calls', 'Next speakers')
@@ -420,14 +425,14 @@ def _label(name: str) -> str:
 
 
 def _in_words(help: str) -> str:  # noqa: A002 - as in Option
-    """The help of an option without the flags of the command line.
+    """Rewrite the help of an option without the flags of the command line.
 
     >>> _in_words("Default: that of --model.")
     'Default: that of “Model”.'
     """
     plain = _REPEATED.sub("", help)
     keys = {flag: flag.replace("-", "_") for flag in _FLAG.findall(plain)}
-    return _FLAG.sub(lambda found: f"“{_LABELS.get(keys[found[1]], _label(keys[found[1]]))}”", plain)
+    return _FLAG.sub(lambda match: f"“{_LABELS.get(keys[match[1]], _label(keys[match[1]]))}”", plain)
 
 
 # Requests to people as pages show them: who asks, what was said so far, and what was said since
@@ -443,19 +448,22 @@ class Asked:
 
     @classmethod
     def of(cls, pending: PendingInput) -> Asked:
-        """The request, blind if all who speak in it argue for what its reader chooses a winner from."""
+        """Build the request, blind if all its speakers argue for something that its reader chooses a winner from."""
         parts = parse_request(pending.shown)
         # only a judge is asked for one of several winners; a request of another kind names nobody
         part = (pending.answer_schema or {}).get("properties", {}).get("winner", {})
-        stances: Sequence[str] = next((each["enum"] for each in (part, *part.get("anyOf", ())) if "enum" in each), [])
+        stances: Sequence[str] = next(
+            (part_["enum"] for part_ in (part, *part.get("anyOf", ())) if "enum" in part_), []
+        )
         # the tag of who reads without names is the stance, which may have a comma
         parts = replace(
             parts,
             sections=tuple(
-                replace(each, parts=tuple(_by_stance(part, stances) for part in each.parts)) for each in parts.sections
+                replace(subpart, parts=tuple(_by_stance(part, stances) for part in subpart.parts))
+                for subpart in parts.sections
             ),
         )
-        spoken = {each.about for section in parts.sections for each in section.parts if isinstance(each, Said)}
+        spoken = {entry.about for section in parts.sections for entry in section.parts if isinstance(entry, Said)}
         if not spoken or not spoken <= set(stances):
             return cls(parts, {})
         letters = [*ascii_uppercase, *map(str, range(len(ascii_uppercase) + 1, len(stances) + 1))]
@@ -470,7 +478,7 @@ def _by_stance(part: Said | str, stances: Sequence[str]) -> Said | str:
 
 
 def role_in_words(block: str, pattern: str) -> str:
-    """The role of a block, as its person is called.
+    """Name the role of a block for its person.
 
     >>> role_in_words("rent-judge", "rent"), role_in_words("rent-debater-Ann", "rent"), role_in_words("chair", "rent")
     ('the judge', 'Ann', 'chair')
@@ -482,13 +490,15 @@ def role_in_words(block: str, pattern: str) -> str:
 
 
 def said_since(document: Document, answer: object) -> list[Turn]:
-    """What was said after somebody's contribution `answer`; nothing where that is not among those of the document."""
+    """Return the contributions after the `answer`; nothing if the document does not contain it."""
     parties = parties_of(document)
-    entries = [each for each in document.sections() if isinstance(each, Entry)]
-    found = [at for at, each in enumerate(entries) if isinstance(answer, str) and each.text.strip() == answer.strip()]
+    entries = [section for section in document.sections() if isinstance(section, Entry)]
+    positions = [
+        at for at, entry in enumerate(entries) if isinstance(answer, str) and entry.text.strip() == answer.strip()
+    ]
     # the last of them: the same words may have been said before
     return [
-        Turn(number=at + 1, entry=each, party=parties.get(each.name), call=None)
-        for at, each in enumerate(entries)
-        if found and at > found[-1]
+        Turn(number=at + 1, entry=entry, party=parties.get(entry.name), call=None)
+        for at, entry in enumerate(entries)
+        if positions and at > positions[-1]
     ]

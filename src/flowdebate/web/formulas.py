@@ -38,7 +38,7 @@ _ELEMENTS = frozenset(
         *("munder", "mover", "munderover", "mtable", "mtr", "mtd", "mstyle", "menclose"),
     )
 )
-"""What a formula may become; none of it hides what it contains, as a phantom does."""
+"""Elements of a formula; none of them hides its content, as a phantom does."""
 _WORDS = frozenset(
     (
         *("accent", "accentunder", "columnalign", "displaystyle", "fence", "form", "largeop", "mathvariant"),
@@ -56,14 +56,14 @@ def find_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a 
     if state.src[state.pos] not in "$\\" or converter() is None:
         return False
     tried = state.env["formulas"] = int(state.env.get("formulas", 0)) + 1
-    found = None if tried > _MOST else _FORMULA.match(state.src, state.pos, state.posMax)
-    if found is None or (state.pos and state.src[state.pos - 1].isalnum()):
+    match = None if tried > _MOST else _FORMULA.match(state.src, state.pos, state.posMax)
+    if match is None or (state.pos and state.src[state.pos - 1].isalnum()):
         return False
     if not silent:
         token = state.push(RULE, "", 0)
-        token.content, token.markup = found[found.lastgroup or 0], found[0]
-        token.info = "block" if found.lastgroup in ("block", "brackets") else ""
-    state.pos = found.end()
+        token.content, token.markup = match[match.lastgroup or 0], match[0]
+        token.info = "block" if match.lastgroup in ("block", "brackets") else ""
+    state.pos = match.end()
     return True
 
 

@@ -27,7 +27,7 @@ class ManualPage(NamedTuple):
 
 @cache
 def manual_page(name: str) -> ManualPage | None:
-    """The page of that name, whose links lead to the pages beside it; None for a page that there is not."""
+    """Render the help page of that name, with links to the pages beside it; None for an unknown page."""
     from markdown_it import MarkdownIt
 
     text = read_page(name)
@@ -87,8 +87,8 @@ def cited(text: str, folder: str) -> Markup:
     """
     for place in (ONE_MODEL, AGENT_CLIS):
         reference = cite(place)
-        before, found, after = text.partition(reference)
-        if found and folder:
+        before, cited_text, after = text.partition(reference)
+        if cited_text and folder:
             address = reference if ADDRESS else f"{folder}{place}"
             link = Markup('<a href="{}">“{}”</a>').format(address, titles_of(place).section)
             return escape(before) + link + escape(after)

@@ -41,7 +41,7 @@ from flowdebate.web.templates import render, style_of
 
 _LOG = logging.getLogger(__name__)
 _MOST_EVENTS = 20_000
-"""Of a run whose task board is shown."""
+"""Maximum number of events of a run with a task board."""
 _LARGEST = 3_000_000
 """Characters of a report in a notebook; a larger one is summed up."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000
@@ -49,7 +49,7 @@ _LIVE, _LIVE_TEXT = 40_000, 8_000
 
 
 def html_of(value: object) -> str | None:
-    """`value` as HTML for a notebook; None for what has no page, and where making it fails."""
+    """Render `value` as HTML for a notebook; None without a page, and after a failure."""
     try:
         value = _ended(value)
         if isinstance(value, RunView) and value.status in ("running", "awaiting"):
@@ -67,7 +67,7 @@ def html_of(value: object) -> str | None:
 
 
 def markdown_of(value: object) -> str | None:
-    """`value` as Markdown; None for what has no page, and where making it fails."""
+    """Render `value` as Markdown; None without a page, and after a failure."""
     try:
         return _markdown(_ended(value))
     except Exception:  # noqa: BLE001 - see html_of
@@ -91,7 +91,7 @@ def _markdown(value: object) -> str | None:
 
 
 def _ended(value: object) -> object:
-    """The result of a handle whose run has one; else `value`."""
+    """Return the result of a finished handle; otherwise `value`."""
     if isinstance(value, RunHandle) and (result := value.result_if_done()) is not None:
         return result
     return value
@@ -100,30 +100,30 @@ def _ended(value: object) -> object:
 # Runs that are over
 
 
-def frame_of(shown: RunView | Document) -> str | None:
-    """The report of a run or a document as HTML for a notebook; None for a run that is no pattern's.
+def frame_of(value: RunView | Document) -> str | None:
+    """Render the report of a run or a document as HTML for a notebook; None for a run without a pattern.
 
     In a sandbox: whatever is in it neither acts nor has a say in how the notebook looks. Where a notebook is not
     trusted, its reader leaves out the frame, and shows the summary that lies behind it.
     """
     try:
-        document = shown if isinstance(shown, Document) else document_of_view(shown)
+        document = value if isinstance(value, Document) else document_of_view(value)
     except BadFile:
         return None
-    events = () if isinstance(shown, Document) or len(shown.events) > _MOST_EVENTS else shown.events
+    events = () if isinstance(value, Document) or len(value.events) > _MOST_EVENTS else value.events
     page = document_html(document, events, sections=excerpt(document.sections()))
     short = summary_html(_in_short(document))
     return short if len(page) > _LARGEST else render("notebook/frame", page=page, summary=short)
 
 
 def document_of_view(run: RunView) -> Document:
-    """The document of a run, as far as it came; BadFile for one that is no pattern's, or has not started yet."""
+    """Build the current document of a run; raise BadFile for one without a pattern, or one that has not started yet."""
     raw = run.raw_so_far
     output = run.output if isinstance(run, RunResult) else raw
-    found, location = result_of(raw, output), f"run {run.run_id}"
-    if not isinstance(found["raw"], dict):
+    result, location = result_of(raw, output), f"run {run.run_id}"
+    if not isinstance(result["raw"], dict):
         raise BadFile(location, "has no document: it is not the run of a pattern, or has not started")
-    document = document_of(cast("dict[str, Any]", found["raw"]), location=location)
+    document = document_of(cast("dict[str, Any]", result["raw"]), location=location)
     facts = {
         "status": run.status,
         "error": _error(run),
@@ -134,7 +134,7 @@ def document_of_view(run: RunView) -> Document:
         "prices": run.prices,
         "seconds": run.seconds,
         "run_id": run.run_id,
-        "output": None if found["output"] == found["raw"] else found["output"],
+        "output": None if result["output"] == result["raw"] else result["output"],
     }
     return document.model_copy(
         update={name: fact for name, fact in facts.items() if name in type(document).model_fields}
@@ -146,30 +146,30 @@ def _error(run: RunView) -> str | None:
     return last.error if isinstance(last, RunFinished) else None
 
 
-def _waits(shown: object) -> str:
-    """For whom a suspended run waits; "" for any other."""
-    pending = shown.pending if isinstance(shown, RunView) and shown.status == "awaiting" else ()
+def _waits(value: object) -> str:
+    """Name the person a suspended run waits for; "" for any other."""
+    pending = value.pending if isinstance(value, RunView) and value.status == "awaiting" else ()
     names = ", ".join(dict.fromkeys(request.block for request in pending))
     return f"The run waits for an answer from {names}." if names else ""
 
 
 def _in_short(document: Document) -> Summary:
-    """A few lines of a report: the question, the state, and what came out."""
+    """Summarize a report in a few lines: the question, the state, and the result."""
     card = next((section for section in document.sections() if isinstance(section, Card)), None)
     facts = [] if card is None else [fact for fact in card.facts if fact.label in (card.lead, "Winner")]
     points = [f"{fact.label}: {fact.text}" for fact in facts] or [status_text(document.status)]
     points = [document.raw.incomplete, *points] if document.raw.incomplete else points
-    about = shortened(document.subject, _LONGEST)
-    return Summary(title=document.title, about=about, sections=(Points(items=tuple(points)),))
+    subject = shortened(document.subject, _LONGEST)
+    return Summary(title=document.title, about=subject, sections=(Points(items=tuple(points)),))
 
 
 def _state(value: object) -> Summary | None:
-    """The state of a run that has no document; None for a result, whose repr says more, unless it waits."""
+    """Describe the state of a run without a document; None for a result, whose repr says more, unless it waits."""
     if not isinstance(value, RunView) or (isinstance(value, RunResult) and value.status != "awaiting"):
         return None
     facts = (("Error", _error(value)), ("", _waits(value)))
-    found = tuple(f"{label}: {text}" if label else text for label, text in facts if text)
-    return Summary(title=f"Run {value.run_id}", about="; ".join(_numbers(value)), sections=(Points(items=found),))
+    facts_shown = tuple(f"{label}: {text}" if label else text for label, text in facts if text)
+    return Summary(title=f"Run {value.run_id}", about="; ".join(_numbers(value)), sections=(Points(items=facts_shown),))
 
 
 def _numbers(run: RunView) -> Iterator[str]:
@@ -177,24 +177,24 @@ def _numbers(run: RunView) -> Iterator[str]:
     yield f"{run.usage.calls:,} {'call' if run.usage.calls == 1 else 'calls'}"
     yield from filter(None, [tokens_text(run.usage)])
     if run.cost is not None:
-        yield f"cost {cost_text(run.cost, run.prices, whole=True)}"
+        yield f"cost {cost_text(run.cost, run.prices, complete=True)}"
 
 
 # Runs in progress, and suspended ones
 
 
 def live_html(run: RunView, live: Live | None = None) -> str:
-    """A run in progress, or a suspended one, as HTML in the look of the notebook, with what `live` knows of it.
+    """Render a run in progress, or a suspended one, as HTML in the look of the notebook, with the knowledge of `live`.
 
     It has no frame: that would be empty for a moment each time it is replaced, and forget where its reader was.
     """
-    known = live if live is not None and run.status == "running" else Live()
+    live_state = live if live is not None and run.status == "running" else Live()
     if live is None and run.status == "running":
         for event in (*run.events, *run.calls_in_progress):
-            known.take(event)
+            live_state.take(event)
     try:
         document = document_of_view(run)
-        sheet = Sheet.of(document, sections=excerpt(document.sections(), most=_LIVE, longest=_LIVE_TEXT))
+        sheet = Sheet.of(document, sections=excerpt(document.sections(), maximum=_LIVE, longest=_LIVE_TEXT))
     except BadFile:
         sheet = None
     names = {} if sheet is None else sheet.names
@@ -204,12 +204,17 @@ def live_html(run: RunView, live: Live | None = None) -> str:
             # its end, where it goes on
             text[-_LIVE_TEXT:],
         )
-        for number, (turn, text) in enumerate(known.speaking, len(names))
+        for number, (turn, text) in enumerate(live_state.speaking, len(names))
     ]
-    at = [] if known.round is None else [f"round {known.round.round} of {known.round.max_rounds}"]
+    at = [] if live_state.round is None else [f"round {live_state.round.round} of {live_state.round.max_rounds}"]
     facts = [*at, *list(_numbers(run))[1:]]
-    about: dict[str, Any] = {"facts": facts, "speaking": speaking, "work": known.others_at_work, "waits": _waits(run)}
-    return render("notebook/live", sheet=sheet, run=run, style=style_of("notebook/style.css"), **about)
+    context: dict[str, Any] = {
+        "facts": facts,
+        "speaking": speaking,
+        "work": live_state.others_at_work,
+        "waits": _waits(run),
+    }
+    return render("notebook/live", sheet=sheet, run=run, style=style_of("notebook/style.css"), **context)
 
 
 # Excerpts: sections within a size that a notebook can hold
@@ -220,17 +225,17 @@ _MOST = 300_000
 """Characters of all contributions."""
 
 
-def excerpt(sections: Iterable[Section], *, most: int = _MOST, longest: int = _LONGEST) -> list[Section]:
-    """The sections with long texts cut, and without the contributions in the middle that are too many.
+def excerpt(sections: Iterable[Section], *, maximum: int = _MOST, longest: int = _LONGEST) -> list[Section]:
+    """Cut long texts of sections, and omit contributions in the middle if there are too many.
 
     The first and the last ones and everything else stay; a remark says how many are missing.
     """
     cut = [_cut_section(section, longest) for section in sections]
-    said = [place for place, section in enumerate(cut) if isinstance(section, (Entry, Group))]
-    first, last = _middle([_size(cut[place]) for place in said], most)
+    spoken = [place for place, section in enumerate(cut) if isinstance(section, (Entry, Group))]
+    first, last = _middle([_size(cut[place]) for place in spoken], maximum)
     if first > last:
         return cut
-    start, end = said[first], said[last] + 1
+    start, end = spoken[first], spoken[last] + 1
     remark = Remark(text=f"{counted(last + 1 - first, 'contribution')} not shown here; the run has all of them")
     headings = [section for section in cut[start:end] if isinstance(section, Heading)]
     goes_on = headings[-1:] if end < len(cut) and not isinstance(cut[end], Heading) else []
@@ -239,7 +244,7 @@ def excerpt(sections: Iterable[Section], *, most: int = _MOST, longest: int = _L
 
 
 def shortened(text: str, longest: int) -> str:
-    """`text`, cut to a length, which is then said.
+    """Cut `text` to a length, and say so.
 
     >>> shortened("a" * 2_000, 5)
     'aaaa… (2,000 characters)'
@@ -247,12 +252,12 @@ def shortened(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}… ({len(text):,} characters)"
 
 
-def _middle(sizes: Sequence[int], most: int) -> tuple[int, int]:
-    """The first and the last place of those in the middle without which the others have at most `most` characters."""
+def _middle(sizes: Sequence[int], maximum: int) -> tuple[int, int]:
+    """Find the first and the last place to omit in the middle, so that the others have at most `maximum` characters."""
     first, last, used, at_front = 0, len(sizes) - 1, 0, True
     while first <= last:
         used += sizes[first if at_front else last]
-        if used > most:
+        if used > maximum:
             break
         first, last = (first + 1, last) if at_front else (first, last - 1)
         at_front = not at_front
@@ -273,7 +278,7 @@ def _cut_section(section: Section, longest: int) -> Section:  # noqa: PLR0911 - 
             if len(section.text) <= longest:
                 return section
             text = shortened(section.text, longest)
-            return replace(section, text=text, quotes=tuple(each for each in section.quotes if each.end < longest))
+            return replace(section, text=text, quotes=tuple(quote for quote in section.quotes if quote.end < longest))
         case Fact():
             return replace(section, text=shortened(section.text, longest))
         case Group():
@@ -292,7 +297,7 @@ def _cut_section(section: Section, longest: int) -> Section:  # noqa: PLR0911 - 
 
 
 _FACTS = 200
-"""Of one statement."""
+"""Maximum number of facts of one statement."""
 
 
 # Summaries of evaluations and of what has no page
@@ -304,19 +309,19 @@ _CELL, _SENTENCE = 300, 2_000
 
 
 def summary_html(summary: Summary) -> str:
-    """A part of a page, in the notebook's own look."""
+    """Render a part of a page, in the notebook's own look."""
     return render(
         "notebook/summary",
         title=summary.title,
         about=shortened(summary.about, _SENTENCE),
-        sections=[(_cut_row(each), _rows_left_out(each)) for each in summary.sections],
+        sections=[(_cut_row(section), _rows_left_out(section)) for section in summary.sections],
     )
 
 
 def summary_markdown(summary: Summary) -> str:
-    """The same as Markdown."""
-    about = f": {escaped(shortened(summary.about, _SENTENCE))}" if summary.about else ""
-    lines = [f"**{escaped(summary.title)}**{about}", ""]
+    """Render a part of a page as Markdown."""
+    suffix = f": {escaped(shortened(summary.about, _SENTENCE))}" if summary.about else ""
+    lines = [f"**{escaped(summary.title)}**{suffix}", ""]
     for section in summary.sections:
         lines += _markdown_lines(_cut_row(section), more=_rows_left_out(section))
     return "\n".join(lines).rstrip() + "\n"
@@ -336,13 +341,13 @@ def _markdown_lines(section: ReportSection, *, more: str) -> Iterator[str]:
             yield from (more, "") if more else ()
         case Points():
             yield from (escaped(section.lead), "") if section.lead else ()
-            yield from (f"- {escaped(each)}" for each in section.items)
+            yield from (f"- {escaped(item)}" for item in section.items)
         case _:
             assert_never(section)
 
 
 def _cut_row(section: ReportSection) -> ReportSection:
-    """A section without the rows that are too many, and with long texts cut."""
+    """Omit surplus rows of a section, and cut long texts."""
     match section:
         case Heading():
             return section
@@ -360,5 +365,5 @@ def _cut_row(section: ReportSection) -> ReportSection:
 
 
 def _rows_left_out(section: ReportSection) -> str:
-    left = len(section.rows) - _ROWS if isinstance(section, Table) else 0
-    return f"{counted(left, 'more row')}." if left > 0 else ""
+    rows_left = len(section.rows) - _ROWS if isinstance(section, Table) else 0
+    return f"{counted(rows_left, 'more row')}." if rows_left > 0 else ""

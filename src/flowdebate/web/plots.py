@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Ticks = tuple[tuple[float, str], ...]
 
 _LEFT, _WIDTH, _HEIGHT = 14.0, 300.0, 36.0
-"""Of a drawing of lines, in its own units: where 0 is, how far it is to 1, and the height of a row."""
+"""Geometry of a drawing of lines, in its own units: the place of 0, the distance to 1, and the height of a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class PlotRow:
     """The ends of the interval; None without one."""
     high: float | None
     even: float | None
-    """Where a fair judge would be."""
+    """Value of a fair judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +42,18 @@ class Plot:
 
 
 def plot_of(figures: Sequence[FigureRow]) -> Plot | None:
-    """The plot of these figures; None without any. Those outside of 0 to 1 are left out."""
-    shares = [each for each in figures if 0 <= each.value <= 1]
+    """Draw the plot of these figures; None without any. Figures outside of 0 to 1 are left out."""
+    shares = [figure for figure in figures if 0 <= figure.value <= 1]
     rows = tuple(
         PlotRow(
-            figure=each,
+            figure=entry,
             y=_HEIGHT * number,
-            x=_at(each.value),
-            low=None if each.low is None else _at(max(each.low, 0.0)),
-            high=None if each.high is None else _at(min(each.high, 1.0)),
-            even=None if each.even is None else _at(each.even),
+            x=_at(entry.value),
+            low=None if entry.low is None else _at(max(entry.low, 0.0)),
+            high=None if entry.high is None else _at(min(entry.high, 1.0)),
+            even=None if entry.even is None else _at(entry.even),
         )
-        for number, each in enumerate(shares)
+        for number, entry in enumerate(shares)
     )
     ticks = tuple((_at(share / 4), f"{25 * share}%") for share in range(5))
     return Plot(rows=rows, ticks=ticks, height=_HEIGHT * len(rows)) if rows else None
@@ -65,9 +65,9 @@ def _at(share: float) -> float:
 
 _X, _Y = (40.0, 308.0), (200.0, 12.0)
 """The ends of both axes in a drawing of points."""
-_QUARTERS = [(each / 4, f"{25 * each}%") for each in range(5)]
+_QUARTERS = [(quarter / 4, f"{25 * quarter}%") for quarter in range(5)]
 _APART = 12.0
-"""How far apart two letters have to be to be told from each other."""
+"""Minimum distance of two legible letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +76,13 @@ class Point:
 
     name: str
     about: str
-    """What a reader gets to know of it."""
+    """Description for readers."""
     x: float
     y: float
     low: float
     high: float
     letter: tuple[str, float, float] | None = None
-    """What stands for it, and where; None for a point without a name."""
+    """Letter of the point, and its place; None for a point without a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,17 +95,17 @@ class Scatter:
     line: tuple[tuple[float, float], ...]
     """A line through the plane, from place to place."""
     name: str
-    """Of the axis below."""
+    """Name of the axis below."""
     across: tuple[float, float] = field(default=_X)
     up: tuple[float, float] = field(default=_Y)
 
 
 def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str) -> Scatter | None:
     """Points by what they cost, on a scale of equal factors, with a `line` through those named; None without any."""
-    least, most = (end(point.x for point in points) if points else 0.0 for end in (min, max))
-    if least <= 0:
+    lowest, highest = (end(point.x for point in points) if points else 0.0 for end in (min, max))
+    if lowest <= 0:
         return None
-    low, high = log10(least) - 0.1, log10(most) + 0.1
+    low, high = log10(lowest) - 0.1, log10(highest) + 0.1
     powers = range(floor(low), floor(high) + 1)
     steps = [part * 10.0**power for power in powers for part in (1, 2, 5)]
 
@@ -115,7 +115,7 @@ def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str)
     ticks = [(across(step), f"{step:,.0f}" if step >= 1 else f"{step:g}") for step in steps if 0 <= across(step) <= 1]
     placed = _placed(points, across)
     by_name = {point.name: (point.x, point.y) for point in placed}
-    return _drawn(placed, ticks, [by_name[each] for each in line], name)
+    return _drawn(placed, ticks, [by_name[point_name] for point_name in line], name)
 
 
 def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
@@ -127,20 +127,24 @@ def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
 
 
 def _placed(points: Sequence[Point], across: Callable[[float], float]) -> list[Point]:
-    """The points in the units of the drawing, with letters that do not lie upon each other."""
-    found: list[Point] = []
-    taken: list[tuple[float, float]] = []
+    """Place the points in the units of the drawing, with letters that do not overlap."""
+    placed: list[Point] = []
+    occupied: list[tuple[float, float]] = []
     for point, letter in zip(points, cycle(ascii_lowercase)):
         x, y = _on(_X, across(point.x)), _on(_Y, point.y)
         # beside its marker, on the side where there is room; else further down
         places = [(x + 10, y + 4), (x - 10, y + 4), *((x + 10, y + 4 + step * _APART) for step in (-1, 1, -2, 2))]
-        free = (each for each in places if all(max(abs(each[0] - a), abs(each[1] - b)) >= _APART for a, b in taken))
+        free = (
+            candidate
+            for candidate in places
+            if all(max(abs(candidate[0] - a), abs(candidate[1] - b)) >= _APART for a, b in occupied)
+        )
         place = next(free, places[0])
-        taken += [place, (x, y + 4)]
-        named = (letter, *place) if point.name else None
+        occupied += [place, (x, y + 4)]
+        label = (letter, *place) if point.name else None
         ends = {"low": _on(_Y, point.low), "high": _on(_Y, point.high)}
-        found.append(Point(name=point.name, about=point.about, letter=named, x=x, y=y, **ends))
-    return found
+        placed.append(Point(name=point.name, about=point.about, letter=label, x=x, y=y, **ends))
+    return placed
 
 
 def _drawn(

@@ -32,7 +32,7 @@ _LONGEST = 100_000
 _DEEPEST = 20
 """Levels of lists and quotes in each other; the parser leaves out what is deeper."""
 _SPECIAL = re.compile(r"[\\`*_\[<~|$]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
-"""In every text that may have more than paragraphs."""
+"""Characters in every text that may have more than paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 _TASK = re.compile(r"\[([ xX])\] (.*)", re.DOTALL)
@@ -83,7 +83,7 @@ _MARK, _BEGINS, _ENDS = "\U0001da87", "\U0001da88", "\U0001da89"
 _MARKED = re.compile(f"{_MARK}(\\d+)([{_BEGINS}{_ENDS}])")
 _UNMARKED = str.maketrans(dict.fromkeys((_MARK, _BEGINS, _ENDS), "\ufffd"))
 _MARGIN = re.compile(r"[ \t]*(?:(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]+|>[ \t]*|\|[ \t]*)*")
-"""What stands before the text of a line."""
+"""Characters before the text of a line."""
 _RULE = re.compile(r"[ \t>]*(?:`{3,}|~{3,}|\|?[ \t]*:?-+[-:| \t]*$|(?:[*_-][ \t]*){3,}$)", re.MULTILINE)
 """A line without text."""
 
@@ -99,11 +99,11 @@ class Span:
     kind: str = ""
     """The class of the element."""
     after: Markup = Markup("")  # noqa: RUF009 - it is frozen
-    """What stands behind its end."""
+    """Text after its end."""
 
 
 def prose(text: str, spans: Sequence[Span] = ()) -> Markup:
-    r"""`text` as HTML, an element for each of its blocks.
+    r"""Render `text` as HTML, an element for each of its blocks.
 
     >>> print(prose("Count **drivers**.\n\n- first\n- <b>then</b>"))
     <p>Count <strong>drivers</strong>.</p>
@@ -121,7 +121,7 @@ def _prose(text: str, spans: tuple[Span, ...]) -> Markup:
 
 
 def inline(text: str) -> Markup:
-    r"""`text` in a line, with emphasis and code.
+    r"""Render `text` in a line, with emphasis and code.
 
     >>> print(inline("*Two* of `n`\n# no heading"))
     <em>Two</em> of <code>n</code><br># no heading
@@ -141,12 +141,12 @@ def _prose_in_line(text: str) -> Markup:
 
 
 def is_marked(text: str) -> bool:
-    """Whether `text` may have more than paragraphs."""
+    """Check whether `text` may have more than paragraphs."""
     return _SPECIAL.search(text) is not None
 
 
 def _plain(text: str) -> str:
-    """`text` with line feeds alone at the ends of lines, and nothing that acts or hides.
+    """Clean `text`: line feeds alone at the ends of lines, and nothing that acts or hides.
 
     Spaces at the ends of lines are removed: to the parser, a line of Unicode spaces would not be blank.
     """
@@ -166,7 +166,10 @@ def _parser() -> MarkdownIt:
 
 
 def _blocks(text: str, spans: Sequence[Span], *, parsed: bool, grows: bool = False) -> Iterator[tuple[int, Markup]]:
-    """The blocks of a text: the line at which each begins, and its HTML. The last one may go on if the text `grows`."""
+    """Split a text into blocks: the line of each beginning, and its HTML.
+
+    The last one may continue if the text `grows`.
+    """
     if not parsed or not is_marked(text):
         yield from _paragraphs(text, spans)
         return
@@ -196,15 +199,15 @@ def _blocks(text: str, spans: Sequence[Span], *, parsed: bool, grows: bool = Fal
 
 
 def _paragraphs(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, Markup]]:
-    writer, held, begin = _Writer(spans), list[str](), 0
+    writer, paragraph, begin = _Writer(spans), list[str](), 0
     for number, line in enumerate([*text.split("\n"), ""]):
         if line.strip():
-            begin = begin if held else number
-            held.append(line)
-        elif held:
-            writer.write_plain("\n".join(held))
+            begin = begin if paragraph else number
+            paragraph.append(line)
+        elif paragraph:
+            writer.write_plain("\n".join(paragraph))
             yield begin, writer.take()
-            held = []
+            paragraph = []
 
 
 class _Writer:
@@ -261,7 +264,7 @@ class _Writer:
                 case "link_open":
                     links.append(token)
                 case "link_close":
-                    self._address(links.pop(), "href", told=token.info == "auto")
+                    self._address(links.pop(), "href", is_told=token.info == "auto")
                 case "image":
                     self.write(token.children or ())
                     self._address(token, "src")
@@ -287,12 +290,12 @@ class _Writer:
         self._pieces.append("</p>")
 
     def take(self) -> Markup:
-        """What was written since the last time."""
+        """Return the text written since the last time."""
         pieces, self._pieces, self._read = self._pieces, [], []
         return Markup("".join(pieces))  # noqa: S704 - each is one of `_HTML`, or escaped
 
     def is_whole(self, source: str) -> bool:
-        """Whether everything in `source` that can be read was written."""
+        """Check whether everything readable in `source` was written."""
         return _letters("".join(self._read)) == _letters(_MARKED.sub("", source))
 
     def _task(self, task: re.Match[str]) -> None:
@@ -320,11 +323,11 @@ class _Writer:
         self._text(text)
         self._pieces.append(after)
 
-    def _address(self, token: Token, name: str, *, told: bool = False) -> None:
-        """The address of a link or an image, and its title, behind its words."""
+    def _address(self, token: Token, name: str, *, is_told: bool = False) -> None:
+        """Write the address of a link or an image, and its title, after its words."""
         title = token.attrGet("title")
         words = str(token.attrGet(name) or "") + (f' "{title}"' if title else "")
-        if not told:
+        if not is_told:
             self._text(f" ({words})")
 
     def _text(self, text: str) -> None:
@@ -333,17 +336,17 @@ class _Writer:
             self._pieces.append(escape(text))
             return
         end = 0
-        for found in [*_MARKED.finditer(text), None]:
-            part = text[end : None if found is None else found.start()]
+        for match in [*_MARKED.finditer(text), None]:
+            part = text[end : None if match is None else match.start()]
             span = self.inside
             self._read.append(part)
             if part:
                 kind = f' class="{span.kind}"' if span is not None and span.kind else ""
                 self._pieces.append(f"<{span.tag}{kind}>{escape(part)}</{span.tag}>" if span else escape(part))
-            if found is None:
+            if match is None:
                 return
-            end, marked = found.end(), self._spans[int(found[1])]
-            self.inside = marked if found[2] == _BEGINS else None
+            end, marked = match.end(), self._spans[int(match[1])]
+            self.inside = marked if match[2] == _BEGINS else None
             self._pieces.append("" if self.inside else marked.after)
 
 
@@ -364,7 +367,7 @@ def _letters(text: str) -> str:
 
 
 def _with_marks(text: str, spans: Sequence[Span]) -> str:
-    """`text` with a mark where each span begins and ends."""
+    """Mark the beginning and the end of each span in `text`."""
     pieces, end = list[str](), 0
     for number, span in enumerate(spans):
         for place, mark in ((_marked_at(text, span.start), _BEGINS), (_marked_at(text, span.end), _ENDS)):
@@ -374,7 +377,7 @@ def _with_marks(text: str, spans: Sequence[Span]) -> str:
 
 
 def _marked_at(text: str, at: int) -> int:
-    """Where a mark for the place `at` can be: not before what makes a list, a quote, a table or a rule of its line."""
+    """Move a mark for the place `at` off a list's, a quote's, a table's or a rule's marker."""
     begin = text.rfind("\n", 0, at) + 1
     while (rule := _RULE.match(text, begin)) is not None and rule.end() < len(text):
         begin = at = text.find("\n", rule.end()) + 1 or len(text)
@@ -388,7 +391,7 @@ _ALWAYS = 50
 """An open block is set anew once it has grown by this part of it: a long one costs as much as some short ones."""
 _INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
 _UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
-"""At the end of a text that goes on: what may become anything."""
+"""Ambiguous end of a growing text: it may become anything."""
 
 
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\Z")
@@ -465,17 +468,17 @@ def _is_final_start(lines: Sequence[str], line: int) -> bool:
 
 def _close(group: Sequence[Token]) -> None:
     """Close what is open in the last line of a block, so that it looks as it will: emphasis, code."""
-    token = next((each for each in reversed(group) if each.type in ("inline", "fence", "code_block")), None)
+    token = next((token_ for token_ in reversed(group) if token_.type in ("inline", "fence", "code_block")), None)
     if token is None or token.type != "inline":
         return
     content, opened = _LINK.sub(r"\1 (\2", _UNDECIDED.sub("", token.content)), list[str]()
-    for found in _INLINE.finditer(content):
-        mark, code = found[0], opened and opened[-1][0] == "`"
+    for match in _INLINE.finditer(content):
+        mark, code = match[0], opened and opened[-1][0] == "`"
         if opened and mark == opened[-1]:
             opened.pop()
-        elif opened and found.end() == len(content) and opened[-1].startswith(mark):  # half of what closes it
-            content = content[: found.start()]
-        elif mark[0] != "\\" and not code and content[found.end() : found.end() + 1].strip():
+        elif opened and match.end() == len(content) and opened[-1].startswith(mark):  # half of what closes it
+            content = content[: match.start()]
+        elif mark[0] != "\\" and not code and content[match.end() : match.end() + 1].strip():
             opened.append(mark)
     content += "".join(reversed(opened))
     if content != token.content:

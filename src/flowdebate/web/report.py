@@ -32,7 +32,7 @@ from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import render, style_of
 
 _MEGABYTES = 64
-"""Of a file that is verified, and of the journal in it."""
+"""Maximum size, in megabytes, of a file to verify, and of its journal."""
 STYLES = ("style.css", "report.css")
 _JOURNAL = re.compile(r'<a id="journal" download="[^"<>]*" href="data:application/gzip;base64,([^"]*)">')
 _HASH = re.compile(r'<td class="mono" id="sha256">([^<]*)</td>')
@@ -40,9 +40,9 @@ _VERSION = re.compile(r'<meta name="generator" content="flowdebate ([^"<>]*)">')
 
 
 async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
-    """The report of a run from the lines of its export, and what is in them; BadFile for nothing to show, or too much.
+    """Render the report of a run from the lines of its export and its evidence.
 
-    `evidence_in` and `Service.evidence` give both.
+    Raise BadFile for nothing to show, or too much. `evidence_in` and `Service.evidence` give both.
     """
     journal = "".join(f"{line}\n" for line in lines).encode()
     if len(journal) > _MEGABYTES * 1_000_000:
@@ -53,17 +53,20 @@ async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
 
 
 def report_policy(*, base: str = "'none'") -> str:
-    """The content security policy of reports: nothing is loaded and nothing acts, and only their own style counts."""
+    """Return the content security policy of reports.
+
+    Nothing is loaded and nothing acts, and only their own style counts.
+    """
     digest = base64.b64encode(sha256(style_of(*STYLES).encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri {base}; form-action 'none'"
 
 
 async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
-    """The report as a function of the journal alone; `packed` is how it has it."""
+    """Render the report as a function of the journal alone; `packed` is its form in the report."""
     replay = evidence.replay
     sheet = Sheet.of(
         await evidence.document(),
-        details=RunState.of(evidence.run, pattern=None, here=False),
+        details=RunState.of(evidence.run, pattern=None, is_here=False),
         steps=[StepState.of(step) for step in evidence.steps],
         events=() if replay is None else replay.events,
         votes=evidence.votes,
@@ -83,7 +86,7 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
 def document_html(
     document: Document, events: Sequence[object] = (), *, sections: Iterable[Section] | None = None
 ) -> str:
-    """The report of a document, and of the events of its run, for a frame: it carries no journal.
+    """Render the report of a document, and of the events of its run, for a frame: it carries no journal.
 
     `sections` take the place of the document's own.
     """
@@ -109,7 +112,7 @@ async def verify_file(path: str) -> list[Finding]:
     runs = list(read_runs(text.split("\n"), path))
     if not runs:
         raise BadFile(path, "is not a report, and has no run")
-    return [await (await evidence_of(*found)).check(same_version=False) for found in runs]
+    return [await (await evidence_of(*run)).check(same_version=False) for run in runs]
 
 
 async def verify_report(
@@ -123,7 +126,7 @@ async def verify_report(
     from flowdebate import __version__
 
     made_by = _only(_VERSION, html, source, "the version that made it")
-    said = _only(_HASH, html, source, "the hash of its journal")
+    hash_claimed = _only(_HASH, html, source, "the hash of its journal")
     packed = _only(_JOURNAL, html, source, "its journal")
     journal = _unpacked(packed, source)
     runs = list(read_runs(journal.split(b"\n"), f"{source}: its journal"))
@@ -132,35 +135,35 @@ async def verify_report(
     evidence = await evidence_of(*runs[0], block=block, model=model)
     finding = await evidence.check(same_version=made_by == __version__)
     problems: list[str] = []
-    if (found := sha256(journal).hexdigest()) != said:
-        problems.append(f"The journal is not the one that the report was made with: its SHA-256 is {found}.")
+    if (digest := sha256(journal).hexdigest()) != hash_claimed:
+        problems.append(f"The journal is not the one that the report was made with: its SHA-256 is {digest}.")
     try:
-        made = await _page(evidence, journal, packed)
+        rendered = await _page(evidence, journal, packed)
     except FlowDebateError as error:
         # there is nothing to compare with
-        made = html
+        rendered = html
         finding = finding.model_copy(update={"outcome": "unknown", "problems": (f"It gives no page: {error}",)})
-    if made != html:
-        problems.extend(_differences(html, made))
+    if rendered != html:
+        problems.extend(_differences(html, rendered))
     if not problems:
         return finding
     # another version may set the same run differently: that is no sign that anybody changed it
-    if finding.outcome == "verified" and made_by != __version__ and found == said:
+    if finding.outcome == "verified" and made_by != __version__ and digest == hash_claimed:
         problems.append(f"flowdebate {made_by} has made it, and this is {__version__}: verify it with that version.")
         return finding.model_copy(update={"outcome": "unknown", "problems": tuple(problems)})
     return finding.model_copy(update={"outcome": "differs", "problems": (*problems, *finding.problems)})
 
 
 def _only(pattern: re.Pattern[str], html: str, source: str, what: str) -> str:
-    found = pattern.findall(html)
+    matches = pattern.findall(html)
     # whatever a model wrote is escaped and cannot match: a second one was put there by somebody
-    if len(found) != 1:
-        raise BadFile(source, f"is not a report of flowdebate: it has {what} {len(found)} times, not once")
-    return str(found[0])
+    if len(matches) != 1:
+        raise BadFile(source, f"is not a report of flowdebate: it has {what} {len(matches)} times, not once")
+    return str(matches[0])
 
 
 def _unpacked(packed: str, source: str) -> bytes:
-    """The journal of a report, which may be anything; BadFile for what is none, or too large."""
+    """Unpack the journal of a report, which may be anything; raise BadFile for an invalid or too large one."""
     try:
         data = base64.b64decode(packed, validate=True)
     except binascii.Error as error:
@@ -178,12 +181,14 @@ def _unpacked(packed: str, source: str) -> bytes:
     return journal
 
 
-def _differences(shown: str, made: str) -> Iterator[str]:
-    """What a reader would see, or else that the file differs where nobody looks."""
-    for here, there in zip_longest(_pieces(shown), _pieces(made)):
-        if here != there:
-            location = "" if here is None or not here.place else f" at {here.place}"
-            one, other = excerpts("" if here is None else here.text, "" if there is None else there.text)
+def _differences(page: str, rendered: str) -> Iterator[str]:
+    """Describe the visible differences, or else that the file differs where nobody looks."""
+    for shown_piece, rendered_piece in zip_longest(_pieces(page), _pieces(rendered)):
+        if shown_piece != rendered_piece:
+            location = "" if shown_piece is None or not shown_piece.place else f" at {shown_piece.place}"
+            one, other = excerpts(
+                "" if shown_piece is None else shown_piece.text, "" if rendered_piece is None else rendered_piece.text
+            )
             yield f"The page{location} shows {one}, its journal gives {other}."
             return
     yield "The file is not the page that its journal gives, in what is not text."
@@ -227,51 +232,51 @@ class _Texts(HTMLParser):
 
 
 def study_html(report: StudyReport) -> str:
-    """The page of a report, finished or not; nothing in it is loaded, and nothing acts."""
+    """Render the page of a study report, finished or not; nothing in it is loaded, and nothing acts."""
     from flowdebate import __version__
 
     accuracies = [
         FigureRow(
             judge="",
-            name=each.method,
-            value=each.accuracy,
-            low=each.low,
-            high=each.high,
+            name=method.method,
+            value=method.accuracy,
+            low=method.low,
+            high=method.high,
             form=".1%",
-            n=each.n,
-            of=f"{each.n:,} answers",
+            n=method.n,
+            of=f"{method.n:,} answers",
         )
-        for each in report.methods
+        for method in report.methods
     ]
     costs = [
         Point(
-            name=each.method,
-            about=f"{each.method}, {each.accuracy:.1%} at {each.tokens:,.0f} tokens",
-            x=each.tokens,
-            y=each.accuracy,
-            low=each.low,
-            high=each.high,
+            name=method.method,
+            about=f"{method.method}, {method.accuracy:.1%} at {method.tokens:,.0f} tokens",
+            x=method.tokens,
+            y=method.accuracy,
+            low=method.low,
+            high=method.high,
         )
-        for each in report.methods
-        if each.tokens
+        for method in report.methods
+        if method.tokens
     ]
     sure = [
         Point(
             name="",
-            about=f"{each.accuracy:.0%} right where it is {each.confidence:.0%} sure, of {each.n:,}",
-            x=each.confidence,
-            y=each.accuracy,
-            low=each.accuracy_low,
-            high=each.accuracy_high,
+            about=f"{bin_.accuracy:.0%} right where it is {bin_.confidence:.0%} sure, of {bin_.n:,}",
+            x=bin_.confidence,
+            y=bin_.accuracy,
+            low=bin_.accuracy_low,
+            high=bin_.accuracy_high,
         )
-        for each in report.reliability
+        for bin_ in report.reliability
     ]
-    frontier = [each.method for each in report.frontier]
-    tables = [each for each in lay_out_study(report).sections if isinstance(each, Table)]
+    frontier = [method.method for method in report.frontier]
+    tables = [section for section in lay_out_study(report).sections if isinstance(section, Table)]
     return render(
         "study",
         report=report,
-        tables={each.title: each for each in tables},
+        tables={table.title: table for table in tables},
         accuracies=plot_of(accuracies),
         costs=scatter_of_costs(costs, line=frontier, name="tokens for each question, on a scale of equal factors"),
         frontier=frontier,

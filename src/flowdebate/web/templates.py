@@ -32,13 +32,13 @@ _LONG = 220
 
 
 def render(template: str, **data: object) -> str:
-    """The page of a template. All text in `data` is escaped."""
+    """Render the page of a template. All text in `data` is escaped."""
     return _environment().get_template(f"{template}.html").render(**data)
 
 
-def macro(name: str, *given: object) -> str:
-    """A piece of a page: what the macro `name` makes of what it is given, in which all text is escaped."""
-    return str(getattr(_environment().get_template("pieces.html").module, name)(*given))
+def macro(name: str, *arguments: object) -> str:
+    """Render the macro `name` with escaped arguments."""
+    return str(getattr(_environment().get_template("pieces.html").module, name)(*arguments))
 
 
 def _unprintable(part: object) -> str:
@@ -49,12 +49,15 @@ def _unprintable(part: object) -> str:
 @cache
 def assets() -> dict[str, bytes]:
     """Style sheets, scripts and pictures by name: everything that pages load."""
-    contents = sorted(_STATIC.iterdir(), key=lambda each: each.name)
-    return {each.name: each.read_bytes() for each in contents if each.is_file()}
+    contents = sorted(_STATIC.iterdir(), key=lambda path: path.name)
+    return {content.name: content.read_bytes() for content in contents if content.is_file()}
 
 
 def asset(name: str) -> str:
-    """A style sheet or a script as text; those of notebooks, which pages do not load, are in a folder of their own."""
+    """Return a style sheet or a script as text.
+
+    Those of notebooks, which pages do not load, are in a folder of their own.
+    """
     return _STATIC.joinpath(name).read_text("utf-8")
 
 
@@ -113,7 +116,7 @@ def _seen(value: object) -> object:
 
 
 def shares(values: Sequence[float]) -> list[tuple[float, float]]:
-    """The bars of shares on a line of 100: where each begins, and its width.
+    """Compute the bars of shares on a line of 100: the beginning and the width of each.
 
     >>> shares([0.44, 0.56])
     [(0.0, 43.0), (45.0, 55.0)]
@@ -121,8 +124,8 @@ def shares(values: Sequence[float]) -> list[tuple[float, float]]:
     bars, x = list[tuple[float, float]](), 0.0
     for at, value in enumerate(values):
         width = 100 * value
-        left, right = (1.0 if at else 0.0), (1.0 if at < len(values) - 1 else 0.0)
-        bars.append((round(x + left, 2), round(max(width - left - right, 0.0), 2)))
+        left_edge, right = (1.0 if at else 0.0), (1.0 if at < len(values) - 1 else 0.0)
+        bars.append((round(x + left_edge, 2), round(max(width - left_edge - right, 0.0), 2)))
         x += width
     return bars
 
@@ -157,7 +160,7 @@ _SPELLINGS = {"lincoln_douglas": "Lincoln\N{EN DASH}Douglas", "devils_advocate":
 
 
 def _words(name: object) -> str:
-    """A name as words.
+    """Split a name into words.
 
     >>> _words("round_robin")
     'Round robin'

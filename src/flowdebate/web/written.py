@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
 
 def as_toml(request: Mapping[str, Any]) -> str | None:
-    r"""The plan file of a request, for `flowdebate PATTERN --file`; None for a pattern that is registered as it is.
+    r"""Write the plan file of a request, for `flowdebate PATTERN --file`; None for a registered pattern.
 
     >>> print(as_toml({"pattern": "debate", "question": "Rent?", "options": {"debaters": [{"name": "Ann"}]}}), end="")
     pattern = "debate"
@@ -52,7 +52,7 @@ def as_toml(request: Mapping[str, Any]) -> str | None:
     tables = {  # TOML has them below all plain values
         key: value
         for key, value in plan.items()
-        if isinstance(value, list) and value and all(isinstance(each, dict) for each in value)
+        if isinstance(value, list) and value and all(isinstance(item, dict) for item in value)
     }
     # TOML has no null: what is left out has its default
     lines = [f"{_key(key)} = {_value(value)}" for key, value in plan.items() if key not in tables and value is not None]
@@ -64,19 +64,19 @@ def as_toml(request: Mapping[str, Any]) -> str | None:
 
 
 def as_python(request: Mapping[str, Any]) -> str:
-    """The Python program that begins the run of a request, and waits for it."""
+    """Write the Python program that begins the run of a request, and waits for it."""
     options = {key: value for key, value in (request.get("options") or {}).items() if value is not None}
     keywords = {"options": options or None, "seed": request.get("seed"), "labels": request.get("labels") or None}
-    given = [_literal(request["pattern"], 8), _literal(request["question"], 8)]
-    given += [f"{name}={_literal(value, 8)}" for name, value in keywords.items() if value is not None]
-    arguments = "".join(f"\n        {each}," for each in given)
+    arguments_given = [_literal(request["pattern"], 8), _literal(request["question"], 8)]
+    arguments_given += [f"{name}={_literal(value, 8)}" for name, value in keywords.items() if value is not None]
+    arguments = "".join(f"\n        {argument}," for argument in arguments_given)
     patterns = f"{{{_line(request['pattern'])}: pattern}}" if find_pattern(request["pattern"]) is None else ""
     program = _PROGRAM.replace("{patterns}", patterns).replace("{arguments}", f"{arguments}\n    ")
     return f"# `pattern` is the block that your application registers.\n{program}" if patterns else program
 
 
 def as_curl(request: Mapping[str, Any], url: str) -> str:
-    """The line for the shell that sends a request to `url`.
+    """Write the line for the shell that sends a request to `url`.
 
     >>> print(as_curl({"pattern": "debate"}, "http://localhost/api/v1/runs"))
     curl http://localhost/api/v1/runs -H "Authorization: Bearer $TOKEN" --json '{"pattern": "debate"}'
@@ -97,32 +97,32 @@ def _value(value: object) -> str:
         case str():
             return _text(value)
         case list():
-            return f"[{', '.join(_value(each) for each in value if each is not None)}]"
+            return f"[{', '.join(_value(item) for item in value if item is not None)}]"
         case dict():
-            pairs = (f"{_key(key)} = {_value(each)}" for key, each in value.items() if each is not None)
+            pairs = (f"{_key(key)} = {_value(item)}" for key, item in value.items() if item is not None)
             return f"{{{', '.join(pairs)}}}"
         case _:
             return repr(value)
 
 
 def _text(text: str) -> str:
-    """A basic string: as in JSON, but no character is written as a pair of halves."""
+    """Write a basic string: as in JSON, but no character is written as a pair of halves."""
     # JSON leaves DEL as it is, and TOML forbids it in a string
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _literal(value: object, indent: int) -> str:
-    """A value as Python, on as many lines as it takes."""
+    """Write a value as Python, on as many lines as needed."""
     short = _line(value)
     if len(short) + indent < _WIDE or not isinstance(value, (list, dict)):
         return short
     inner = " " * (indent + 4)
     if isinstance(value, dict):
-        lines = [f"{inner}{_line(key)}: {_literal(each, indent + 4)}," for key, each in value.items()]
+        lines = [f"{inner}{_line(key)}: {_literal(item, indent + 4)}," for key, item in value.items()]
     else:
-        lines = [f"{inner}{_literal(each, indent + 4)}," for each in value]
-    left, right = "{}" if isinstance(value, dict) else "[]"
-    return "\n".join([left, *lines, f"{' ' * indent}{right}"])
+        lines = [f"{inner}{_literal(item, indent + 4)}," for item in value]
+    opening, right = "{}" if isinstance(value, dict) else "[]"
+    return "\n".join([opening, *lines, f"{' ' * indent}{right}"])
 
 
 def _line(value: object) -> str:
@@ -132,6 +132,6 @@ def _line(value: object) -> str:
         case list():
             return f"[{', '.join(map(_line, value))}]"
         case dict():
-            return f"{{{', '.join(f'{_line(key)}: {_line(each)}' for key, each in value.items())}}}"
+            return f"{{{', '.join(f'{_line(key)}: {_line(item)}' for key, item in value.items())}}}"
         case _:
             return repr(value)

@@ -251,7 +251,7 @@ def test_an_excerpt_leaves_out_the_middle() -> None:
     for number in range(1, 11):
         sections.append(Heading(title=f"Round {number}"))
         sections += [Entry(name=name, about="", text="x" * 500) for name in ("ann", "bob")]
-    shown = excerpt(sections, most=5_000)
+    shown = excerpt(sections, maximum=5_000)
     remark = next(place for place, section in enumerate(shown) if isinstance(section, Remark))
     kept = sum(isinstance(section, (Entry, Group)) for section in shown)
     assert shown[remark].text.startswith(f"{20 - kept} contributions")  # type: ignore[union-attr]

@@ -66,14 +66,14 @@ def play_review(*, page: bool) -> NoReturn:
     play(replace(plan, models={"chat": model, "synthesize": model}), REVIEW_TOLD, page=page)
 
 
-def play(plan: Plan, about: str, *, page: bool) -> NoReturn:
-    """Run a plan with recorded models, print the text `about` it, and end the command."""
+def play(plan: Plan, description: str, *, page: bool) -> NoReturn:
+    """Run a plan with recorded models, print its `description`, and end the command."""
     with report_problems():
         if page:
             check_library("--page", "fastapi", library="FastAPI", extra="server")
-            asyncio.run(_serve(plan, about))
+            asyncio.run(_serve(plan, description))
             raise typer.Exit
-        show = Show(as_json=False, quiet=False, head=[about])
+        show = Show(as_json=False, quiet=False, head=[description])
 
         async def unstored(_: Service | None) -> None:
             """Do nothing: the run is in no store, and cannot be resumed."""
@@ -93,7 +93,7 @@ def recorded_plan(speed: float) -> Plan:
     return replace(plan, models={"chat": model, "synthesize": model})
 
 
-async def _serve(plan: Plan, about: str) -> None:
+async def _serve(plan: Plan, description: str) -> None:
     """Play the recording on the page of an otherwise empty server, until it is interrupted."""
     from flowdebate.server import create_app
     from flowdebate.server.app import serve
@@ -103,11 +103,11 @@ async def _serve(plan: Plan, about: str) -> None:
     token = secrets.token_urlsafe(32)
     service = Service(store=MemoryStore())
     playing = await service.begin(plan)
-    await service.write_note(playing.run_id, about)
+    await service.write_note(playing.run_id, description)
 
     def started(base: str, _: object) -> None:
         url = f"{base.rstrip('/')}/runs/{playing.run_id}?{urlencode({'token': token})}"
-        tell(f"{about}\nPlaying at {url}")
+        tell(f"{description}\nPlaying at {url}")
         webbrowser.open(url)
 
     await serve(create_app(service, token=token, read_only=True), port=0, started=started)

@@ -51,7 +51,7 @@ def resume(  # noqa: PLR0913 - the options of the command
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
     quiet: opt.Quiet = False,
-    **given: object,
+    **values: object,
 ) -> None:
     """Resume a run after an interruption, a crash, a failure or a limit.
 
@@ -66,7 +66,7 @@ def resume(  # noqa: PLR0913 - the options of the command
         raise misuse("--model", model, "Another --model changes the run: add --allow-changes.")
     _resume(
         run,
-        {**given, "model": model},
+        {**values, "model": model},
         store=store,
         trust_plan=trust_plan,
         as_json=as_json,
@@ -88,7 +88,7 @@ class _Recovery(TypedDict, total=False):
 
 def _resume(
     run: str | None,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     *,
     store: str | None,
     trust_plan: bool,
@@ -105,7 +105,7 @@ def _resume(
     check_target(markdown)
     with opened(store) as place:
         stored = asyncio.run(last_resumable(place.store) if run is None else find_run(place.store, run))
-        plan = plan_of(stored, given, trusted=trust_plan or _confirm(stored, given), ask=ask_here())
+        plan = plan_of(stored, values, trusted=trust_plan or _confirm(stored, values), ask=ask_here())
         if plan.policies.record is not None:
             tell(f"Warning: {plan.policies.record} ends where the run was left; the rest is not recorded")
         show = Show(as_json=as_json, quiet=quiet, head=[models_line(plan, environment=_environment(stored))])
@@ -122,11 +122,11 @@ def _environment(stored: StoredRun) -> str | None:
     return stored.header.model if isinstance(stored.header.model, str) else None
 
 
-def _confirm(run: StoredRun, given: Mapping[str, Any]) -> bool:
+def _confirm(run: StoredRun, values: Mapping[str, Any]) -> bool:
     """Ask in the terminal whether the user trusts the addresses and paths of an imported plan."""
     from flowdebate.ui.plan import reached_by
 
-    reached = reached_by(run, given)
+    reached = reached_by(run, values)
     if not reached or not sys.stdin.isatty():
         return False
     tell(f"Run {run.header.run_id} was imported. Its plan names:")
@@ -167,11 +167,11 @@ def answer(
         raise misuse("--json", data, "TEXT cannot be combined with --json DATA.")
     with opened(store) as opened_store:
         stored = asyncio.run(find_run(opened_store.store, run))
-        left = asyncio.run(_answer(opened_store.store, stored, data if text is None else text, place))
+        pending = asyncio.run(_answer(opened_store.store, stored, data if text is None else text, place))
         short, option = short_id(stored.header.run_id), opened_store.option
-    for request in left:  # resumed now, the run would only be suspended again
+    for request in pending:  # resumed now, the run would only be suspended again
         tell(f"It still waits for {request.block}: flowdebate runs answer {short} --place '{request.place}'{option}")
-    if left:
+    if pending:
         return
     if stored.header.plan is None:
         tell(f"To resume: await block.resume({stored.header.run_id!r}) in Python, where its block is built")
@@ -181,7 +181,7 @@ def answer(
         _resume(stored.header.run_id, {}, store=store, trust_plan=trust_plan, as_json=False, markdown=markdown)
 
 
-async def _answer(store: Store, stored: StoredRun, given: str | None, place: str | None) -> Sequence[HumanRequest]:
+async def _answer(store: Store, stored: StoredRun, text: str | None, place: str | None) -> Sequence[HumanRequest]:
     """Record the given answer, or ask for all; returns the open requests."""
     from flowdebate.blocks.human.answers import check_submission, open_requests, submit_answer
     from flowdebate.blocks.human.terminal import ask_in_terminal
@@ -190,14 +190,14 @@ async def _answer(store: Store, stored: StoredRun, given: str | None, place: str
     run_id = stored.header.run_id
     open_ones = requests_in(stored, await store.steps(run_id), store=store.name)
     waiting = [request for request in open_ones if place in (None, request.place)]
-    if given is None and not sys.stdin.isatty():
+    if text is None and not sys.stdin.isatty():
         if not waiting:
             raise NotAwaited(store.name, run_id, "waits for no answer")
         for request in waiting:
             tell(f"{request.place}\n{request.to_read}\n\n[{request.block}] {request.expects}")
-        given = sys.stdin.read(_LONGEST).removesuffix("\n")
-    if given is not None or not waiting:  # where nothing is waited for, this raises
-        await submit_answer(store, run_id, given, place=place)
+        text = sys.stdin.read(_LONGEST).removesuffix("\n")
+    if text is not None or not waiting:  # where nothing is waited for, this raises
+        await submit_answer(store, run_id, text, place=place)
     else:
         for request in waiting:
             typed = await ask_in_terminal(replace(request, check=partial(check_submission, request)))
@@ -262,7 +262,7 @@ def fork(  # noqa: PLR0913 - the options of the command
     as_json: opt.Json = False,
     markdown: opt.Markdown = None,
     quiet: opt.Quiet = False,
-    **given: object,
+    **values: object,
 ) -> None:
     """Run a stored run again as a new run, with changes: models are asked only for the differences.
 
@@ -277,18 +277,18 @@ def fork(  # noqa: PLR0913 - the options of the command
     if say is not None and at is None:
         raise misuse("--say", say, "--say replaces the answer at --at PLACE: say which one.")
     opt.check_named("--fork-id", fork_id, resume=resume)
-    given |= {"model": model, "max_rounds": max_rounds}
+    values |= {"model": model, "max_rounds": max_rounds}
     with opened(store) as place:
         stored = asyncio.run(chosen_run(place.store, run, last=last, verb="runs fork"))
         steps = asyncio.run(place.store.steps(stored.header.run_id))
         info = pattern_of_run(stored)
-        known = given if info is None else select_options(info, given)
+        known_values = values if info is None else select_options(info, values)
         plan = plan_of_fork(
             stored,
-            known,
+            known_values,
             changes=dict(map(_read_setting, setting or ())) | going_on(more_rounds, ask),
             location="--set",
-            trusted=trust_plan or _confirm(stored, known),
+            trusted=trust_plan or _confirm(stored, known_values),
             ask=ask_here(),
         )
         answers = [step for step in steps if step.body is not None and step.kind in ("call", "human")]
@@ -301,8 +301,8 @@ def fork(  # noqa: PLR0913 - the options of the command
             try:
                 return await service.fork(parent, pattern=plan, at=at, edits=edits, fork_id=fork_id)
             except RunExists as error:
-                known = await service.store.run(error.run_id)
-                then = known.header.parent or {}
+                existing = await service.store.run(error.run_id)
+                then = existing.header.parent or {}
                 if not resume or (then.get("run"), then.get("at"), then.get("edits")) != (parent, at, edits):
                     raise
                 return await service.run(error.run_id)
@@ -317,7 +317,7 @@ def fork(  # noqa: PLR0913 - the options of the command
     raise typer.Exit(code)
 
 
-def _read_setting(given: str) -> tuple[str, Any]:
+def _read_setting(text: str) -> tuple[str, Any]:
     """Parse an option named by `--set`, with its value as in a TOML file, or as text; None for an empty one.
 
     >>> _read_setting("max_rounds=3"), _read_setting("schedule=swap"), _read_setting("terminate_when=")
@@ -325,9 +325,9 @@ def _read_setting(given: str) -> tuple[str, Any]:
     >>> _read_setting('panel=["a", "b"]')
     ('panel', ['a', 'b'])
     """
-    key, sign, value = (part.strip() for part in given.partition("="))
+    key, sign, value = (part.strip() for part in text.partition("="))
     if not key or not sign:
-        raise ConfigurationError(COMMAND, "--set", given, "KEY=VALUE, with a key of a plan file")
+        raise ConfigurationError(COMMAND, "--set", text, "KEY=VALUE, with a key of a plan file")
     if not value:
         return key, None
     try:
@@ -343,39 +343,39 @@ def _find_changes(
     """Return the path to ask anew from, and the edited answers by their paths."""
     from flowdebate.ui.files import read_text
 
-    found = None if at is None else _find_place(at, places, option="--at")
+    place_found = None if at is None else _find_place(at, places, option="--at")
     edits: dict[str, str] = {}
-    for each in edit:
-        name, sign, text = each.partition("=")
+    for edit_text in edit:
+        name, sign, text = edit_text.partition("=")
         if not sign:
-            raise ConfigurationError(COMMAND, "--edit", each, "PLACE=TEXT")
+            raise ConfigurationError(COMMAND, "--edit", edit_text, "PLACE=TEXT")
         edits[_find_place(name, places, option="--edit")] = text
-    if say is None or found is None:
-        return found, edits
-    return None, {**edits, found: read_text(say, megabytes=_MEGABYTES).removesuffix("\n")}
+    if say is None or place_found is None:
+        return place_found, edits
+    return None, {**edits, place_found: read_text(say, megabytes=_MEGABYTES).removesuffix("\n")}
 
 
-def _find_place(given: str, places: Sequence[str], *, option: str) -> str:
-    """Find the path named by `given`, in full or shortened; ConfigurationError for none, or for several."""
-    if given in places:
-        return given
-    found = [place for place in places if _is_short_for(given, place)]
-    if len(found) == 1:
-        return found[0]
-    listed = ", ".join((found or places)[:_NAMED]) + (", …" if len(found or places) > _NAMED else "")
-    if found:
-        sentence = f"{option}: {len(found)} answers have a place like {given}: {listed}. Type more of it."
+def _find_place(abbreviation: str, places: Sequence[str], *, option: str) -> str:
+    """Find the path named by `abbreviation`, in full or shortened; ConfigurationError for none, or for several."""
+    if abbreviation in places:
+        return abbreviation
+    matches = [place for place in places if _is_short_for(abbreviation, place)]
+    if len(matches) == 1:
+        return matches[0]
+    listed = ", ".join((matches or places)[:_NAMED]) + (", …" if len(matches or places) > _NAMED else "")
+    if matches:
+        sentence = f"{option}: {len(matches)} answers have a place like {abbreviation}: {listed}. Type more of it."
     else:
-        sentence = f"{option}: no answer of the run has the place {given}. Its places: {listed or 'none'}."
-    raise misuse(option, given, sentence)
+        sentence = f"{option}: no answer of the run has the place {abbreviation}. Its places: {listed or 'none'}."
+    raise misuse(option, abbreviation, sentence)
 
 
 _NAMED = 8
 """Maximum paths listed in a message: enough for a round of a usual debate."""
 
 
-def _is_short_for(given: str, place: str) -> bool:
-    """Check whether the parts of `given` are ends of parts of `place`, in order, with the last at the end of `place`.
+def _is_short_for(abbreviation: str, place: str) -> bool:
+    """Check whether `abbreviation` has ends of parts of `place`, in order, with the last at its end.
 
     >>> place = "rent/round[2]/rent-turn-ann/rent-debater-ann"
     >>> [_is_short_for(given, place) for given in ("ann", "round[2]/ann", "debater-ann", "round[1]/ann", "round[2]")]
@@ -385,11 +385,11 @@ def _is_short_for(given: str, place: str) -> bool:
     def is_end(part: str, end: str) -> bool:
         return part == end or (bool(end) and part.endswith(f"-{end}"))
 
-    wanted, parts = given.split("/"), place.split("/")
-    if not is_end(parts.pop(), wanted.pop()):
+    wanted_parts, parts = abbreviation.split("/"), place.split("/")
+    if not is_end(parts.pop(), wanted_parts.pop()):
         return False
     rest = iter(parts)
-    return all(any(is_end(part, each) for part in rest) for each in wanted)
+    return all(any(is_end(part, wanted_part) for part in rest) for wanted_part in wanted_parts)
 
 
 def _count_reused(answers: Sequence[StepRow], at: str | None, edits: Mapping[str, str]) -> str:

@@ -36,14 +36,14 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
     table: list[tuple[str, ...]] = []
     for runs in rows:
         header, info = runs[0].header, pattern_of_run(runs[0])
-        states = Counter(status_text(state_of(each)) for each in runs)
+        states = Counter(status_text(state_of(run)) for run in runs)
         several = ", ".join(f"{count} {state}" for state, count in states.most_common())
         cells = (
             short_id(header.run_id) if len(runs) == 1 else f"{header.labels[BATCH_LABEL]} ({len(runs)} runs)",
             ago(now - header.created_at) or f"{moment(header.created_at):%Y-%m-%d}",
             header.block if info is None else info.name,  # without a pattern it is the run of another program
             next(iter(states)) if len(states) == 1 else several,
-            f"{sum(each.steps for each in runs)}",
+            f"{sum(run.steps for run in runs)}",
             header.question,
         )
         table.append(cells)
@@ -54,8 +54,8 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
         page.line(f"Next page: {in_line(following)}", style="dim")
 
 
-def run_data(run: StoredRun, *, whole: bool = False) -> dict[str, Any]:
-    """Convert `run` to JSON data; `whole` adds its input, options and outcome."""
+def run_data(run: StoredRun, *, complete: bool = False) -> dict[str, Any]:
+    """Convert `run` to JSON data; `complete` adds its input, options and outcome."""
     header = run.header
     data: dict[str, Any] = {
         "runId": header.run_id,
@@ -69,7 +69,7 @@ def run_data(run: StoredRun, *, whole: bool = False) -> dict[str, Any]:
         "labels": dict(header.labels),
         "parent": None if header.parent is None else header.parent.get("run"),
     }
-    if whole:
+    if complete:
         data |= {
             "seed": header.seed,
             "input": header.input,
@@ -185,9 +185,9 @@ def prose(value: object) -> str:
     """
     match value:
         case dict():
-            return "\n".join(_prose_line(str(key), each) for key, each in value.items()) or "nothing"
-        case list() if any(isinstance(each, (dict, list)) for each in value):
-            return "\n".join("- " + prose(each).replace("\n", "\n  ") for each in value)
+            return "\n".join(_prose_line(str(key), item) for key, item in value.items()) or "nothing"
+        case list() if any(isinstance(item, (dict, list)) for item in value):
+            return "\n".join("- " + prose(item).replace("\n", "\n  ") for item in value)
         case list():
             return ", ".join(map(prose, value)) or "none"
         case None:
@@ -199,7 +199,7 @@ def prose(value: object) -> str:
 
 
 def _prose_line(key: str, value: object) -> str:
-    words = re.sub(r"(?<=[a-z])_?([A-Z])|_", lambda found: f" {(found[1] or '').lower()}", key)
+    words = re.sub(r"(?<=[a-z])_?([A-Z])|_", lambda match: f" {(match[1] or '').lower()}", key)
     text = prose(value)
     behind = " " if "\n" not in text or isinstance(value, str) else "\n  "
     indented = text.replace("\n", "\n  ")

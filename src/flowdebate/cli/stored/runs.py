@@ -72,7 +72,7 @@ def runs(  # noqa: PLR0913 - the options of the command
             "status": status, "pattern": pattern, "text": text, "batch-id": batch_id,
             "limit": None if limit == _MOST else str(limit), "before": short_id(rows[limit - 1][0].header.run_id),
         }  # fmt: skip
-        words = [f" --label {shlex.quote(each)}" for each in label or ()]
+        words = [f" --label {shlex.quote(label_text)}" for label_text in label or ()]
         words += [f" --{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
         following = f"flowdebate runs{''.join(words)}{place.option}"
     _list(rows[:limit], as_json=as_json, following=following)
@@ -148,7 +148,7 @@ def show(
     elif document is not None:
         render(document, open_page(document.speakers))
     elif as_json:
-        write_json({**run_data(stored, whole=True), "note": note, "done": [step_data(step) for step in steps]})
+        write_json({**run_data(stored, complete=True), "note": note, "done": [step_data(step) for step in steps]})
     else:
         show_run(stored, steps, open_page(), note)
 
@@ -174,26 +174,26 @@ def delete(
         raise misuse("RUN", runs or None, say)
 
     async def delete_all(store: Store) -> None:
-        for run in chosen:
+        for run in selected:
             await delete_run(store, run.header.run_id)
 
     filters = {"state": status, "labels": opt.read_labels(label)}
     with opened(store) as place:
-        chosen = asyncio.run(_select(place.store, runs or [], older_than, filters))
-        if not yes and chosen:
+        selected = asyncio.run(_select(place.store, runs or [], older_than, filters))
+        if not yes and selected:
             if not sys.stdin.isatty():
                 raise misuse(
                     "--yes",
                     None,
                     f"Cannot ask for confirmation without a terminal. To delete "
-                    f"{counted(len(chosen), 'run')}, add --yes.",
+                    f"{counted(len(selected), 'run')}, add --yes.",
                 )
             with writing():
-                _list([[run] for run in chosen])
-                if not typer.confirm(f"Delete {counted(len(chosen), 'run')}?"):
+                _list([[run] for run in selected])
+                if not typer.confirm(f"Delete {counted(len(selected), 'run')}?"):
                     raise typer.Exit(ExitCode.FAILED)
         asyncio.run(delete_all(place.store))
-    open_page().line(f"Deleted {counted(len(chosen), 'run')}.")
+    open_page().line(f"Deleted {counted(len(selected), 'run')}.")
 
 
 async def _select(
@@ -205,13 +205,13 @@ async def _select(
     if not names:
         oldest = time.time() - (older_than or 0) * _DAY
         # no run was written to before it began
-        found = each_run(store, **filters, before=None if older_than is None else (oldest, ""), brief=True)
-        return [run async for run in found if not run.owned and run.updated_at <= oldest]
-    chosen = {run.header.run_id: run for run in [await find_run(store, name) for name in names]}
-    for run in chosen.values():
+        runs_found = each_run(store, **filters, before=None if older_than is None else (oldest, ""), brief=True)
+        return [run async for run in runs_found if not run.owned and run.updated_at <= oldest]
+    selected = {run.header.run_id: run for run in [await find_run(store, name) for name in names]}
+    for run in selected.values():
         if run.owned:
             raise RunConflict(store.name, run.header.run_id)
-    return list(chosen.values())
+    return list(selected.values())
 
 
 def _list(rows: Sequence[Sequence[StoredRun]], *, as_json: bool = False, following: str | None = None) -> None:
@@ -349,8 +349,8 @@ def import_(
     source = "stdin" if file == "-" else file
     with opened(store, new=True) as place:
         done = asyncio.run(import_runs(place.store, lines, source=source, exists="skip"))
-    there = f"; {len(done.skipped)} {'was' if len(done.skipped) == 1 else 'were'} there already"
-    open_page().line(f"Imported {counted(len(done.added), 'run')}{there if done.skipped else ''}.")
+    skipped = f"; {len(done.skipped)} {'was' if len(done.skipped) == 1 else 'were'} there already"
+    open_page().line(f"Imported {counted(len(done.added), 'run')}{skipped if done.skipped else ''}.")
 
 
 @opt.command()
@@ -399,30 +399,32 @@ def archive(
         sentence = "outcome takes --right AGENT or --wrong AGENT, correct takes --answer TEXT, the others neither."
         raise misuse("ACTION", action, sentence)
     with opened(store) as place:
-        kept = archive_of(place.store, {})
-        found = asyncio.run(kept.debates())
+        opened_archive = archive_of(place.store, {})
+        debates = asyncio.run(opened_archive.debates())
         if action != "list":
-            found = [each for each in found if debate is not None and each.id.startswith(debate)]
-            if len(found) != 1:
+            debates = [
+                debate_found for debate_found in debates if debate is not None and debate_found.id.startswith(debate)
+            ]
+            if len(debates) != 1:
                 sentence = (
-                    f"{len(found)} debates begin with {debate}. To list them: flowdebate runs archive{place.option}"
+                    f"{len(debates)} debates begin with {debate}. To list them: flowdebate runs archive{place.option}"
                 )
                 raise misuse("DEBATE", debate, sentence)
         if action in ("outcome", "correct"):
-            asyncio.run(kept.correct(found[0].id, right=right, wrong=wrong, answer=answer))
-            found = [each for each in asyncio.run(kept.debates()) if each.id == found[0].id]
+            asyncio.run(opened_archive.correct(debates[0].id, right=right, wrong=wrong, answer=answer))
+            debates = [entry for entry in asyncio.run(opened_archive.debates()) if entry.id == debates[0].id]
         elif action == "delete":
-            asyncio.run(kept.forget(found[0].id))
+            asyncio.run(opened_archive.forget(debates[0].id))
     if as_json:
-        write_json([each.model_dump(mode="json", by_alias=True) for each in found])
+        write_json([entry.model_dump(mode="json", by_alias=True) for entry in debates])
     elif action == "list":
         rows = [
-            (short_id(each.id.partition(":")[0]), f"{moment(each.at):%Y-%m-%d}", each.turned_out or "", each.task)
-            for each in found
+            (short_id(entry.id.partition(":")[0]), f"{moment(entry.at):%Y-%m-%d}", entry.turned_out or "", entry.task)
+            for entry in debates
         ]
         open_page().columns(("DEBATE", "DATE", "TURNED OUT", "TASK"), rows)
     else:
-        _show(found[0], "Deleted" if action == "delete" else "Task")
+        _show(debates[0], "Deleted" if action == "delete" else "Task")
 
 
 def _show(debate: ArchivedDebate, label: str) -> None:
@@ -463,18 +465,18 @@ def share(  # noqa: PLR0913 - the options of the command
     opt.check(0 < days <= 365, "--days", days, "an int from 1 to 365")  # noqa: PLR2004 - a year
     links = Links(kept_token(needed=True) if token_file is None else read_token(token_file))
     with opened(store) as place:
-        chosen = asyncio.run(chosen_run(place.store, run, last=last, verb="runs share"))
-        run_id = chosen.header.run_id
+        run_chosen = asyncio.run(chosen_run(place.store, run, last=last, verb="runs share"))
+        run_id = run_chosen.header.run_id
         if revoke is not None:
             if not asyncio.run(end_shares(place.store, run_id, revoke)):
                 raise misuse("--revoke", revoke, f"The run has no public link {revoke}: --list shows which it has.")
             open_page().line(f"Revoked {revoke}.")
             return
         if listed:
-            shares = list(asyncio.run(shares_of(place.store, chosen)).values())
+            shares = list(asyncio.run(shares_of(place.store, run_chosen)).values())
         else:
-            shares = [asyncio.run(make_share(place.store, chosen, "vote" if vote else "run", days * 86_400))]
-    for each in shares:
-        link = Link(run_id=run_id, began=each.begun_at, expires_at=each.expires_at, share=each.id)
+            shares = [asyncio.run(make_share(place.store, run_chosen, "vote" if vote else "run", days * 86_400))]
+    for entry in shares:
+        link = Link(run_id=run_id, began=entry.begun_at, expires_at=entry.expires_at, share=entry.id)
         address = f"{url.rstrip('/')}/shared/{links.sign(link)}"
-        open_page().line(f"{each.id} {each.shows} {address}" if listed else address)
+        open_page().line(f"{entry.id} {entry.shows} {address}" if listed else address)

@@ -152,12 +152,12 @@ async def _follow_steps(place: Place, run_id: str) -> AsyncGenerator[Update, Non
     from flowdebate.service.channel import Update
     from flowdebate.service.runs import state_of
 
-    shown: set[str] = set()
+    shown_steps: set[str] = set()
     while True:
         stored = await place.store.run(run_id)
         for step in await place.store.steps(run_id):
-            if step.body is not None and step.key not in shown:
-                shown.add(step.key)
+            if step.body is not None and step.key not in shown_steps:
+                shown_steps.add(step.key)
                 yield Update("event", step)
         if state_of(stored) not in ("queued", "running"):
             return

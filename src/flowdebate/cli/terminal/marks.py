@@ -93,9 +93,9 @@ class Marks:
             yield from self._style(table)
             return
         ends = {column for column, mark in enumerate(below) if mark.endswith(":") and not mark.startswith(":")}
-        for index, (row, taken) in enumerate(zip(cells, sizes, strict=True)):
+        for index, (row, cell_width) in enumerate(zip(cells, sizes, strict=True)):
             yield from _row(
-                row, [width - size for width, size in zip(widths, taken, strict=False)], ends, is_head=index == 0
+                row, [width - size for width, size in zip(widths, cell_width, strict=False)], ends, is_head=index == 0
             )
             if index == 0:
                 yield "\n" + _BETWEEN.join("─" * width for width in widths), "dim"

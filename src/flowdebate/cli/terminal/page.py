@@ -116,7 +116,7 @@ class Page:
                 self.line()
                 self.columns([name.upper() for name in section.head], section.rows)
             case Points():
-                for text in [*([section.lead] if section.lead else []), *(f"- {each}" for each in section.items)]:
+                for text in [*([section.lead] if section.lead else []), *(f"- {item}" for item in section.items)]:
                     self.line(in_line(text))
             case _:
                 assert_never(section)
@@ -139,11 +139,11 @@ class Page:
         else:
             self.line(title)
 
-    def speaker(self, name: str, about: str) -> None:
+    def speaker(self, name: str, description: str) -> None:
         """Announce the next speaker, with its stance or role if the head of the page does not have it."""
         self.line()
-        if about:
-            self.labelled(name, about, self.colour(name), indent="")
+        if description:
+            self.labelled(name, description, self.colour(name), indent="")
         else:
             self.line(f"{in_line(name).lstrip(' ')}:", style=self.colour(name))
 
@@ -181,7 +181,7 @@ class Page:
         from rich.panel import Panel
         from rich.text import Text
 
-        shown: list[Text] = []
+        lines: list[Text] = []
         inside = self.screen.width - 6  # without the frame
         for index, fact in enumerate(facts):
             apart = "\n" if index and not (fact.short and facts[index - 1].short) else ""
@@ -190,8 +190,8 @@ class Page:
                 r"\n{3,}", "\n\n", printable(fact.text).strip("\n")
             )  # a frame of blank lines hides what is below
             parts = [(part, f"{_STYLES[fact.tone]} {style}") for part, style in Marks(inside).feed(text, last=True)]
-            shown.append(Text.assemble(apart, *label, *parts))
-        self.screen.print(Panel(Group(*shown), title=Text(title, "bold"), border_style="green", padding=(1, 2)))
+            lines.append(Text.assemble(apart, *label, *parts))
+        self.screen.print(Panel(Group(*lines), title=Text(title, "bold"), border_style="green", padding=(1, 2)))
 
     def output(self, value: object) -> None:
         self.output_heading()

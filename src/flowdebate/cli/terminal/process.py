@@ -251,8 +251,8 @@ class Interrupts:
 
     def _receive(self, number: int, _: object) -> None:
         self.received = signal.Signals(number)
-        for each in self._before:
-            signal.signal(each, signal.SIG_DFL)
+        for handler in self._before:
+            signal.signal(handler, signal.SIG_DFL)
         self._stop()
 
 
@@ -324,9 +324,9 @@ def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each k
         case ConflictingOptions():
             return str(error).removeprefix(f"{COMMAND}: ")
         case ConfigurationError() if str(error).startswith(f"{COMMAND}: "):
-            given = "" if error.given is None else f" (got {error.given})"
+            received = "" if error.given is None else f" (got {error.given})"
             hint = f". {error.hint}" if error.hint else "."
-            return f"{error.field} {error.problem}{given}{hint}"
+            return f"{error.field} {error.problem}{received}{hint}"
         case RunChanged():
             lines = [f"{name} {line.strip()}" for name, changes in error.differences.items() for line in changes]
             more = f" and {len(lines) - _CHANGED_LINES} more lines" if len(lines) > _CHANGED_LINES else ""

@@ -93,9 +93,9 @@ class Screen:
             else:
                 self.console.file.write(text)
             return
-        first, *others = text.split("\n")
+        first, *rest = text.split("\n")
         self._line = (self._line or Text()).append(first, style)
-        for piece in others:
+        for piece in rest:
             self.console.print(self._line, soft_wrap=True)
             self._line = Text(piece, style)
 

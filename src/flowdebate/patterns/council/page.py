@@ -79,12 +79,12 @@ class CouncilDocument(Document):
         return None if reason is None else f"Answers: {len(self.raw.opinions)}, {self.reason_in_words(reason)}"
 
     def sections(self) -> Iterator[Section]:
-        raw, about = self.raw, self.about()
+        raw, introduction = self.raw, self.about()
         yield Heading(title=_PHASES[1])
         for index, opinion in enumerate(raw.opinions):
             yield Entry(
                 name=opinion.agent_name,
-                about=about(opinion.agent_name, opinion.role),
+                about=introduction(opinion.agent_name, opinion.role),
                 text=opinion.text,
                 flag=opinion.flag,
                 quotes=self.quoted(index),

@@ -41,7 +41,7 @@ def findings_markdown(document: Document, *, room: int = _MOST_OF_COMMENT) -> st
         head += [f"**Gate** “{plain(raw.gate.rule)}” **{raw.gate.word}**: {plain(raw.gate.why)}", ""]
     notes = [note for note in raw.first_notes if not raw.headline.startswith(note)]
     head += [line for note in notes for line in (plain(note), "")]
-    cost = "" if document.cost is None else f"; cost {plain(cost_text(document.cost, document.prices, whole=True))}"
+    cost = "" if document.cost is None else f"; cost {plain(cost_text(document.cost, document.prices, complete=True))}"
     models = f"{plain(models_text(dict(raw.reviewers)))}{cost}"
     tail = [plain(raw.empty_note), ""] if raw.empty else []
     tail.append(f"<sub>{models}. Models can be wrong together: a confirmed finding is not proof.</sub>")

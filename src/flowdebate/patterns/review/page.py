@@ -134,10 +134,10 @@ class ReviewDocument(Document):
                 yield from lost
 
     def _reports(self) -> Iterator[Section]:
-        about = self.about()
+        introduction = self.about()
         for index, report in enumerate(report for report in self.raw.transcript if report.round == 1):
             name = report.agent_name
-            yield Entry(name=name, about=about(name, None), text=report.text, quotes=self.quoted(index))
+            yield Entry(name=name, about=introduction(name, None), text=report.text, quotes=self.quoted(index))
 
     def _remarks(self, kind: Literal["verdicts", "defences"]) -> Iterator[Section]:
         remarks: list[Any] = [remark for finding in self.raw.findings for remark in getattr(finding, kind)]

@@ -41,32 +41,34 @@ async def new(
 ) -> Response:
     """Show the form of a new run of `pattern` or the first pattern, with `question` or the pattern's example."""
     front.check_writable()
-    own = front.service.patterns
-    built_in = [info for info in PATTERNS.values() if info.name not in own] if front.service.plans else []
+    own_patterns = front.service.patterns
+    built_in = [info for info in PATTERNS.values() if info.name not in own_patterns] if front.service.plans else []
     choices = {
         **{info.name: (info.help, info.load_page().diagram) for info in built_in},
-        **dict.fromkeys(own, ("", PatternPage.diagram)),
+        **dict.fromkeys(own_patterns, ("", PatternPage.diagram)),
     }
-    chosen = next(iter(choices), None) if pattern is None else pattern
-    if chosen not in choices:
+    pattern_chosen = next(iter(choices), None) if pattern is None else pattern
+    if pattern_chosen not in choices:
         raise HTTPException(404, _NONE)
-    if chosen in own:
-        form = Form(pattern=chosen, subject="question", question=question)
+    if pattern_chosen in own_patterns:
+        form = Form(pattern=pattern_chosen, subject="question", question=question)
     else:
-        form = form_of(PATTERNS[chosen], question=question, example=example, may_be_given=front.may_be_given)
+        form = form_of(PATTERNS[pattern_chosen], question=question, example=example, may_be_given=front.may_be_given)
     models = await routes.models(front)
     names = [*models.allowed, *filter(None, [models.default])]
     return await page(
         "new",
         request,
         front,
-        here="/new",
+        run_id="/new",
         choices=choices,
-        steps=str(outline(own[chosen])) if chosen in own else "",
+        steps=str(outline(own_patterns[pattern_chosen])) if pattern_chosen in own_patterns else "",
         form=form,
         models=models,
         limits=await asyncio.to_thread(limits_of, names),
-        asked=None if chosen in own else await asyncio.to_thread(_asked, PATTERNS[chosen], front),
+        asked=None
+        if pattern_chosen in own_patterns
+        else await asyncio.to_thread(_asked, PATTERNS[pattern_chosen], front),
         written=routes.written(form.body, request),
     )
 
@@ -83,11 +85,11 @@ async def help_page(name: str, request: Request, front: FrontOf) -> Response:
     manual = await asyncio.to_thread(manual_page, name)
     if manual is None:
         raise HTTPException(404, "The documentation has no such page.")
-    return await page("help", request, front, here="/help", manual=manual, is_index=name == INDEX)
+    return await page("help", request, front, run_id="/help", manual=manual, is_index=name == INDEX)
 
 
 def _asked(info: PatternInfo, front: Front) -> str | None:
-    """The models that a run is asked where nobody names one, if those are several."""
+    """Return the models of a run without named models, if there are several."""
     page = info.load_page()
     if front.service.model_name is not None or not page.each_by_default:
         return None
@@ -101,20 +103,22 @@ def _asked(info: PatternInfo, front: Front) -> str | None:
 async def answer(
     run_id: str, request: Request, front: FrontOf, service: ServiceOf, place: str | None = None
 ) -> Response:
-    """The page of what a run asks a person: of the request at `place`, or of the only one."""
+    """Show a run's question to a person: the request at `place`, or the only one."""
     details = await service.run(run_id)
-    asked = [each for each in details.pending if place in (None, each.place)]
-    if not asked:
+    requests = [request_pending for request_pending in details.pending if place in (None, request_pending.place)]
+    if not requests:
         raise HTTPException(404, "The run does not wait for this answer, or not any more.")
     address = quote(run_id, safe="")
-    shown = _shown(details, asked[0].block, asked[0])
-    there = f"{root_of(request)}/runs/{address}"
-    return await page("answer", request, front, **shown, to=f"/runs/{address}/answers", then=there, seen="", code="")
+    view = _shown(details, requests[0].block, requests[0])
+    run_address = f"{root_of(request)}/runs/{address}"
+    return await page(
+        "answer", request, front, **view, to=f"/runs/{address}/answers", then=run_address, seen="", code=""
+    )
 
 
 @router.get("/answer/{code}")
 async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str = "") -> Response:
-    """The page of a link: what the person is asked, or that it is not their turn, or that the run is over.
+    """Show the page of a link: the person's question, or that it is not their turn, or that the run is over.
 
     204 where that is still as in `seen`.
     """
@@ -128,27 +132,29 @@ async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str 
         return Response(status_code=204)
     details = await service.run(link.run_id)
     pending = request_for(details.pending, link)
-    asked = asked_in(await service.store.steps(link.run_id), link.run_id, store=service.store.name)
-    block = link.role or next((each.block for each, _ in asked if each.place == link.place), "")
-    shown = _shown(details, block, pending)
+    requests = asked_in(await service.store.steps(link.run_id), link.run_id, store=service.store.name)
+    block = link.role or next(
+        (request_asked.block for request_asked, _ in requests if request_asked.place == link.place), ""
+    )
+    view = _shown(details, block, pending)
     if link.role is None and pending is None:
-        shown["waits"] = False
+        view["waits"] = False
     elif pending is None and details.document is not None:
-        answers = [said for each, said in asked if each.block == block]
-        shown["since"] = said_since(details.document, answers[-1] if answers else None)
-    return await page("answer", request, front, menu=False, **shown, to=f"/links/{code}", then="", seen=mark, code=code)
+        answers = [reply for request_asked, reply in requests if request_asked.block == block]
+        view["since"] = said_since(details.document, answers[-1] if answers else None)
+    return await page("answer", request, front, menu=False, **view, to=f"/links/{code}", then="", seen=mark, code=code)
 
 
 def _shown(details: RunDetails, block: str, pending: PendingInput | None) -> dict[str, Any]:
-    """What the page of a person shows."""
-    asked = None if pending is None else Asked.of(pending)
+    """Collect the values of a person's page."""
+    question = None if pending is None else Asked.of(pending)
     return {
         "question": details.question,
         "you": role_in_words(block, details.block),
         "waits": details.status not in OVER,
         "over": details.status in OVER,
         "pending": pending,
-        "asked": asked,
+        "asked": question,
         "form": () if pending is None else answer_fields(pending.answer_schema),
         "since": (),
     }

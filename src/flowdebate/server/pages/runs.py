@@ -62,7 +62,7 @@ async def blind(
     view: Annotated[int | None, Query(ge=0)] = None,
     reader: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
-    """A debate without names, to vote on before the verdict is seen."""
+    """Show a debate without names, for a vote before the verdict is seen."""
     return await blind_page(run_id, request, front, service, view=view, reader=reader)
 
 
@@ -77,18 +77,18 @@ async def blind_page(
     share: Share | None = None,
     code: str = "",
 ) -> Response:
-    """The blind reading of a run for its `reader`; by a public link, it leads to no other page of the run."""
+    """Build the blind reading of a run for its `reader`; with a public link, it leads to no other page of the run."""
     record = await service.record(run_id)
     details = record.details
     address = quote(run_id, safe="")
-    shown: dict[str, Any] = {
+    values: dict[str, Any] = {
         "run": details,
         "share": share,
         "address": f"runs/{address}",
         "to": f"/links/{code}/votes" if share else f"/runs/{address}/votes",
     }
     if not sides_of(record.stored) or details.document is None:
-        return await page("blind", request, front, menu=share is None, **shown, reading=None)
+        return await page("blind", request, front, menu=share is None, **values, reading=None)
     sheet = await sheet_of(record)
     assert sheet is not None  # noqa: S101 - it has a document
     raw = sheet.document.raw
@@ -101,12 +101,12 @@ async def blind_page(
         request,
         front,
         menu=share is None,
-        **shown,
+        **values,
         reading=BlindReading.of(raw, view=view, names=[party.name for party in sheet.parties], models=sorted(models)),
         sheet=sheet,
         vote=await service.vote_of(run_id, f"{share.id}-{reader}" if share else reader),
         votes=sheet.votes,
-        parties={getattr(each, "stance", ""): sheet.names[each.name] for each in sheet.document.speakers},
+        parties={getattr(speaker, "stance", ""): sheet.names[speaker.name] for speaker in sheet.document.speakers},
     )
 
 
@@ -114,7 +114,7 @@ async def blind_page(
 async def audit(
     query: Annotated[AuditQuery, Query()], request: Request, front: FrontOf, service: ServiceOf
 ) -> Response:
-    """The judges of the runs that match the filters."""
+    """Show the judges of the runs that match the filters."""
     items = await service.audited(**query.filters, limit=_MOST_RUNS)
     audited = await asyncio.to_thread(audit_of, items)  # resampling keeps a core busy, and streams must go on
     rows = rows_of(audited, items.readers)
@@ -123,7 +123,7 @@ async def audit(
         "audit",
         request,
         front,
-        here="/audit",
+        run_id="/audit",
         query=query,
         items=items,
         audited=audited,
@@ -137,7 +137,7 @@ async def audit(
 
 @router.get("/runs/{run_id}/present")
 async def present(run_id: str, request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """A run turn by turn, in large type."""
+    """Present a run turn by turn, in large type."""
     details = await service.run(run_id)
     back = f"{root_of(request)}/runs/{quote(run_id, safe='')}"
     sheet = await asyncio.to_thread(_sheet, details)
@@ -152,13 +152,13 @@ async def shared(
     view: Annotated[int | None, Query(ge=0)] = None,
     reader: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
-    """What a public link shows: a run, or its blind reading."""
+    """Show a public link's run, or its blind reading."""
     return await _public(code, request, front, view=view, reader=reader)
 
 
 @router.get("/shared/{code}/present")
 async def present_shared(code: str, request: Request, front: FrontOf) -> Response:
-    """The run of a public link, turn by turn."""
+    """Present the run of a public link, turn by turn."""
     return await _public(code, request, front, presented=True)
 
 
@@ -171,7 +171,7 @@ async def _public(
     view: int | None = None,
     reader: str = "",
 ) -> Response:
-    """The page of a public link, which no search engine may list."""
+    """Build the page of a public link, closed to search engines."""
     back = f"{root_of(request)}/shared/{code}"
     try:
         share, stored = await share_of(front, code)
@@ -198,7 +198,7 @@ async def _public(
 
 
 def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
-    """What was said in a run, and what came out, without the record of its calls.
+    """Build the contributions and the result of a run, without the record of its calls.
 
     In public also without what failed: the words of an error may have the addresses of servers.
     """
@@ -252,7 +252,7 @@ _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "p
 
 @router.get("/static/{name}")
 async def static(name: str) -> Response:
-    """A style sheet, a script or a picture of the pages."""
+    """Serve a style sheet, a script or a picture of the pages."""
     contents = assets().get(name)
     if contents is None:
         raise HTTPException(404, "There is no such file.")
@@ -262,24 +262,24 @@ async def static(name: str) -> Response:
 
 @router.get("/")
 async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """The list of runs: those that wait for an answer, and all."""
-    found = await service.runs(**query.filters, limit=query.limit, before=query.before)
+    """Show the list of runs: pending ones, and all."""
+    page_of_runs = await service.runs(**query.filters, limit=query.limit, before=query.before)
     filtered = any(query.filters.values())
     waiting = () if filtered or query.before else (await service.runs(status="awaiting", limit=_MOST_WAITING)).runs
-    given = query.model_dump(exclude_defaults=True, exclude={"before"}, by_alias=True)
+    filters = query.model_dump(exclude_defaults=True, exclude={"before"}, by_alias=True)
     samples = [(info.name, info.load_page().sample.get(info.subject)) for info in PATTERNS.values()]
     return await page(
         "runs",
         request,
         front,
-        here="/",
+        run_id="/",
         samples=[(name, question) for name, question in samples if question][:3] if front.service.plans else [],
-        notes=await service.notes(found),
-        runs=found.runs,
+        notes=await service.notes(page_of_runs),
+        runs=page_of_runs.runs,
         waiting=waiting,
         filtered=filtered,
         query=query,
-        older=urlencode({**given, "before": found.next}, doseq=True) if found.next else "",
+        older=urlencode({**filters, "before": page_of_runs.next}, doseq=True) if page_of_runs.next else "",
         statuses=get_args(State),
         patterns=sorted({*PATTERNS, *service.patterns}) if front.service.plans else sorted(service.patterns),
     )
@@ -287,17 +287,17 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
 
 @router.get("/archive")
 async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """What later debates are shown, and what turned out since."""
+    """Show the archive for later debates, and what turned out since."""
     debates = (await service.archive().debates())[:_MOST_DEBATES]
-    return await page("archive", request, front, here="/archive", debates=debates, most=_MOST_DEBATES)
+    return await page("archive", request, front, run_id="/archive", debates=debates, most=_MOST_DEBATES)
 
 
 @router.get("/runs/{run_id}")
 async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """A run: what was said, what came out, and the record of it."""
+    """Show a run: its contributions, result and record."""
     record = await service.record(run_id)
     details, sheet = record.details, await sheet_of(record)
-    asked = {each.block for each in details.pending}
+    waiting_blocks = {pending.block for pending in details.pending}
     people = [] if front.read_only or details.status in OVER else record.people
     address = quote(run_id, safe="")
     return await page(
@@ -308,8 +308,8 @@ async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf)
         sheet=sheet,
         kicker=() if sheet is None else sheet.kicker,
         note=record.readers.note,
-        people=[each for each in people if each not in asked],
-        shares=[made_of(each, run_id, front, request) for each in record.readers.shares],
+        people=[person for person in people if person not in waiting_blocks],
+        shares=[made_of(share, run_id, front, request) for share in record.readers.shares],
         live=details.status in LIVE,
         api=f"{root_of(request)}{API}/runs/{address}",
         step_link=f"{root_of(request)}/runs/{address}/travel",
@@ -318,7 +318,7 @@ async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf)
 
 @router.get("/runs/{run_id}/turns/{number}")
 async def turn(run_id: str, number: int, service: ServiceOf) -> Response:
-    """What was said in a turn, as its model wrote it, to be copied."""
+    """Return a turn's text for copying, as its model wrote it."""
     document = (await service.run(run_id)).document
     entries = () if document is None else (part for part in document.sections() if isinstance(part, Entry))
     entry = next(islice(entries, number - 1, None), None) if number > 0 else None
@@ -328,7 +328,7 @@ async def turn(run_id: str, number: int, service: ServiceOf) -> Response:
 
 
 async def sheet_of(record: RunRecord) -> Sheet | None:
-    """The sheet of a run; None where it has no document."""
+    """Build the sheet of a run; None for a run without a document."""
     document = record.details.document
     if document is None:
         return None
@@ -348,17 +348,17 @@ async def page(
     front: Front,
     *,
     status: int = 200,
-    here: str = "",
+    run_id: str = "",
     menu: bool = True,
     **data: object,
 ) -> Response:
-    """The response with a page; `here` is the path of its entry in the menu, which pages of links do not have."""
+    """Build the response with a page; `here` is the path of its entry in the menu, which pages of links do not have."""
     writable = not front.read_only
     new = [("New", "/new")] if writable else []
     entries = [("Runs", "/"), *new, ("Archive", "/archive"), ("Audit", "/audit"), ("Help", "/help")] if menu else []
     root, signed_in = root_of(request), menu and root_of(request) != shared_root_of(request)
     card = request.url.replace(path=f"{root}/static/card.png", query="")
-    shared: dict[str, object] = {"root": root, "menu": entries, "here": here, "writable": writable, "card": card}
+    shared: dict[str, object] = {"root": root, "menu": entries, "here": run_id, "writable": writable, "card": card}
 
     def write() -> bytes:
         html = render(name, signed_in=signed_in, **shared, **data)
@@ -379,7 +379,7 @@ _RunId = Annotated[str, Query(max_length=200)]
 async def travel(
     run_id: str, request: Request, front: FrontOf, service: ServiceOf, step: Annotated[int, Query(ge=1)] = 1
 ) -> Response:
-    """A run at one of its steps, from where it can be forked."""
+    """Show a run at one of its steps, to fork it from there."""
     record = await service.record(run_id)
     details, sheet = record.details, await sheet_of(record)
     moment = None if sheet is None else moment_at(sheet, step)
@@ -415,10 +415,10 @@ async def compare(
     b: _RunId = "",
 ) -> Response:
     """Two runs side by side: `a` and `b`, or those chosen in the list."""
-    chosen = list(filter(None, (a, b))) or run or []
-    if len(chosen) != 2:  # noqa: PLR2004 - side by side
-        raise HTTPException(422, f"Choose two runs to compare, not {len(chosen) or 'none'}.")
-    a, b = reversed(chosen) if run else chosen  # the list has the older one below
+    run_ids = list(filter(None, (a, b))) or run or []
+    if len(run_ids) != 2:  # noqa: PLR2004 - side by side
+        raise HTTPException(422, f"Choose two runs to compare, not {len(run_ids) or 'none'}.")
+    a, b = reversed(run_ids) if run else run_ids  # the list has the older one below
     records = [await service.record(run_id) for run_id in (a, b)]
     runs, sheets = [record.details for record in records], [await sheet_of(record) for record in records]
     fork: Literal["one", "other"] | None = "other" if runs[1].parent == a else "one" if runs[0].parent == b else None
@@ -437,20 +437,23 @@ async def compare(
 async def _forks_of(
     run: RunDetails, steps: dict[str, Call], service: Service | OwnedService
 ) -> tuple[list[ForkLine], bool]:
-    """The newest forks of a run, and whether there may be more. They are younger than it, and have its question."""
-    found: list[RunState] = []
+    """Return the newest forks of a run, and whether there may be more.
+
+    Forks are younger than the run, and share its question.
+    """
+    forks: list[RunState] = []
     before: str | None = None
     for _ in range(_MOST_PAGES):
         listed = await service.runs(text=run.question or None, limit=_PAGE, before=before)
-        found += [each for each in listed.runs if each.parent == run.run_id]
+        forks += [fork for fork in listed.runs if fork.parent == run.run_id]
         before = listed.next
-        if before is None or len(found) > _MOST_FORKS or listed.runs[-1].created_at < run.created_at:
+        if before is None or len(forks) > _MOST_FORKS or listed.runs[-1].created_at < run.created_at:
             break
     is_older = before is None or listed.runs[-1].created_at < run.created_at
     lines: list[ForkLine] = []
-    for each in found[:_MOST_FORKS]:
-        details = await service.run(each.run_id)
+    for fork in forks[:_MOST_FORKS]:
+        details = await service.run(fork.run_id)
         at, edited = (None, ()) if details.fork is None else (details.fork.at, details.fork.edited)
         sheet = None if details.document is None else Sheet.of(details.document, details=details)
         lines.append(fork_line(details, at=at, edited=edited, steps=steps, sheet=sheet))
-    return lines, len(found) > _MOST_FORKS or not is_older
+    return lines, len(forks) > _MOST_FORKS or not is_older

@@ -68,8 +68,8 @@ class AgUi:
         self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
         self._text = list(messages)
         # updates come from the first one on, also after an interrupt: these were told in the AG-UI run before it
-        self._known = {each.id.rpartition("~")[0] for each in messages}
-        self._known |= {each.tool_call_id for each in messages if isinstance(each, ag_ui.ToolMessage)}
+        self._known = {message.id.rpartition("~")[0] for message in messages}
+        self._known |= {message.tool_call_id for message in messages if isinstance(message, ag_ui.ToolMessage)}
         self.earlier_calls: int = 0
         """Model calls before the AG-UI run, which its usage leaves out."""
         self.first: list[ag_ui.BaseEvent] = []
@@ -92,15 +92,15 @@ class AgUi:
         self._usage: defaultdict[str, Usage] = defaultdict(Usage.none)
 
     def start(self, run: RunState) -> Iterator[ag_ui.BaseEvent]:
-        """The first events: the run has started, and its state."""
-        self._run, about = run.run_id, {"runId": run.run_id}
-        self._state |= {OWN: {**about, "pattern": run.pattern, "question": run.question, "tasks": {}}}
-        yield ag_ui.RunStartedEvent(**self._ids, protocol_version=ag_ui.PROTOCOL_VERSION, metadata={OWN: about})
+        """Emit the first events: the start of the run, and its state."""
+        self._run, ids = run.run_id, {"runId": run.run_id}
+        self._state |= {OWN: {**ids, "pattern": run.pattern, "question": run.question, "tasks": {}}}
+        yield ag_ui.RunStartedEvent(**self._ids, protocol_version=ag_ui.PROTOCOL_VERSION, metadata={OWN: ids})
         yield ag_ui.StateSnapshotEvent(snapshot=self._state)
         yield from self.first
 
     def finish(self, details: RunDetails) -> Iterator[ag_ui.BaseEvent]:
-        """The last events, for a run that has ended or is suspended: everything open is closed, and it has an outcome.
+        """Emit the last events of an ended or suspended run: everything open is closed, and it has an outcome.
 
         Limits and cancellation are the outcome "cancelled"; a failure is RUN_ERROR, with the class as its code.
         """
@@ -111,18 +111,18 @@ class AgUi:
                 result = {"runId": details.run_id, "status": details.status, "document": document}
                 yield self._finished(ag_ui.RunFinishedSuccessOutcome(), result=result)
             case "awaiting" if details.pending:
-                asked = []
-                for each in details.pending:
-                    problem = self.problems.get(each.place) or each.problem
+                interrupts = []
+                for request in details.pending:
+                    problem = self.problems.get(request.place) or request.problem
                     interrupt = ag_ui.Interrupt(
-                        id=each.place,
+                        id=request.place,
                         reason="human_input",
-                        message="\n\n".join(filter(None, [problem, each.to_read, each.expects])),
-                        response_schema=each.answer_schema,
-                        metadata={OWN: {"runId": details.run_id, "block": each.block, "expects": each.expects}},
+                        message="\n\n".join(filter(None, [problem, request.to_read, request.expects])),
+                        response_schema=request.answer_schema,
+                        metadata={OWN: {"runId": details.run_id, "block": request.block, "expects": request.expects}},
                     )
-                    asked.append(interrupt)
-                yield self._finished(ag_ui.RunFinishedInterruptOutcome(interrupts=asked))
+                    interrupts.append(interrupt)
+                yield self._finished(ag_ui.RunFinishedInterruptOutcome(interrupts=interrupts))
             case "interrupted" | "limit":
                 yield custom_event("ended", {"status": details.status, "error": details.error})
                 yield self._finished(ag_ui.RunFinishedCancelledOutcome())
@@ -132,7 +132,7 @@ class AgUi:
                 yield self._failed("the run goes on without this stream", code=details.status)
 
     def fail(self, error: Exception) -> Iterator[ag_ui.BaseEvent]:
-        """The last events where the run cannot be followed any further."""
+        """Emit the last events of a run that can no longer be followed."""
         yield from self._close_all()
         yield self._failed(_text.error_text(error))
 
@@ -146,7 +146,7 @@ class AgUi:
         return ag_ui.RunErrorEvent(message=message, code=code, usage=self._used())
 
     def _used(self) -> list[ag_ui.TokenUsage] | None:
-        """The tokens of each model, which is named provider/model or by its name alone."""
+        """Count the tokens of each model, named provider/model or by its name alone."""
         return [
             ag_ui.TokenUsage(
                 provider=model.partition("/")[0] if "/" in model else None,
@@ -193,7 +193,7 @@ class AgUi:
             case TaskChanged():
                 names = (event.collection_id, event.task.id)
                 collection, task = (
-                    each.replace("~", "~0").replace("/", "~1") for each in names
+                    part.replace("~", "~0").replace("/", "~1") for part in names
                 )  # as JSON Pointer has it
                 board = f"/{OWN}/tasks/{collection}"
                 patch: list[Any] = [{"op": "add", "path": f"{board}/{task}", "value": wire_of(event)["task"]}]
@@ -241,15 +241,15 @@ class AgUi:
             case Opened() if f"{self._run}/{spoken.path}" not in self._known:
                 place, _, number = spoken.id.rpartition("~")
                 message = self._open[spoken.id] = self._last[spoken.path] = f"{self._run}/{place}~{self._life}{number}"
-                about: dict[str, Any] = {"block": spoken.block, "path": spoken.path}
+                fields: dict[str, Any] = {"block": spoken.block, "path": spoken.path}
                 if (turn := spoken.turn) is not None:
-                    about |= {"round": turn.round, "stance": turn.stance, "phase": turn.phase, "target": turn.target}
+                    fields |= {"round": turn.round, "stance": turn.stance, "phase": turn.phase, "target": turn.target}
                 yield ag_ui.TextMessageStartEvent(
                     message_id=message,
                     role="assistant",
                     name=spoken.block if turn is None else turn.agent_name,
                     timestamp=_milliseconds(spoken.at),
-                    metadata={OWN: {key: value for key, value in about.items() if value is not None}},
+                    metadata={OWN: {key: value for key, value in fields.items() if value is not None}},
                 )
             case Piece() if spoken.id in self._open:
                 yield ag_ui.TextMessageContentEvent(message_id=self._open[spoken.id], delta=spoken.text)
@@ -258,10 +258,10 @@ class AgUi:
                 yield ag_ui.TextMessageEndEvent(message_id=self._open.pop(spoken.id), metadata=void)
 
     def _tool(self, event: ToolCalled) -> Iterator[ag_ui.BaseEvent]:
-        call, said = self._numbered(f"{event.path}/{event.tool}"), self._last.get(event.path)
+        call, text = self._numbered(f"{event.path}/{event.tool}"), self._last.get(event.path)
         if call not in self._known:
             yield ag_ui.ToolCallStartEvent(
-                tool_call_id=call, tool_call_name=event.tool, parent_message_id=said, timestamp=_milliseconds(event.at)
+                tool_call_id=call, tool_call_name=event.tool, parent_message_id=text, timestamp=_milliseconds(event.at)
             )
             yield ag_ui.ToolCallArgsEvent(tool_call_id=call, delta=event.arguments)
             yield ag_ui.ToolCallEndEvent(tool_call_id=call)
@@ -269,7 +269,7 @@ class AgUi:
 
 
 def custom_event(kind: str, value: Mapping[str, Any]) -> ag_ui.BaseEvent:
-    """An event of ours that AG-UI has no name for."""
+    """Build a custom event, for events unknown to AG-UI."""
     return ag_ui.CustomEvent(name=f"{OWN}.{kind}", value=value)
 
 
@@ -300,9 +300,9 @@ async def ag_ui_run(
 ) -> Response:
     """Begin a run on the last message of a thread, or answer the one of this thread that waits for humans."""
     front.check_writable()
-    own = pattern in front.service.patterns
-    info = None if own or not front.service.plans else find_pattern(pattern)
-    if not own and info is None:
+    is_registered = pattern in front.service.patterns
+    info = None if is_registered or not front.service.plans else find_pattern(pattern)
+    if not is_registered and info is None:
         raise HTTPException(404, "There is no pattern of this name.")
     props = _read_props(body)
     ui = AgUi(thread_id=body.thread_id, run_id=body.run_id, state=body.state, messages=body.messages)
@@ -314,15 +314,15 @@ async def ag_ui_run(
     elif body.resume:
         raise HTTPException(409, "No run of this thread waits for an answer.")
     else:
-        chat = [(f"{each.description}:", each.value) for each in body.context or ()]
-        chat += [(getattr(each, "name", None) or each.role, _text_of(each)) for each in body.messages]
+        chat = [(f"{context_item.description}:", context_item.value) for context_item in body.context or ()]
+        chat += [(getattr(message, "name", None) or message.role, _text_of(message)) for message in body.messages]
         role = body.messages[-1].role if body.messages else None
-        given, question = read_chat(chat, role, info, location=_WHERE, options=props.options)
+        values, question = read_chat(chat, role, info, location=_WHERE, options=props.options)
         key = json.dumps([owner_of(request.scope), body.thread_id, body.run_id])
         run = await service.begin(
             pattern,
             question,
-            options={**given, **props.options} or None,
+            options={**values, **props.options} or None,
             run_id=f"agui-{sha256(key.encode()).hexdigest()[:32]}",  # the same input again follows its run
             seed=props.seed,
             labels={_THREAD: body.thread_id},
@@ -335,7 +335,7 @@ async def ag_ui_run(
 
 
 def _read_props(body: ag_ui.RunAgentInput) -> _Props:
-    """Our part of the input; ConfigurationError for what it cannot say, and for ids that no run can have."""
+    """Read this library's part of the input; raise ConfigurationError for invalid values, and for impossible ids."""
     try:
         check_data(body.model_dump(mode="json", by_alias=True))
     except ValueError as error:
@@ -343,16 +343,16 @@ def _read_props(body: ag_ui.RunAgentInput) -> _Props:
     for field, value in (("threadId", body.thread_id), ("runId", body.run_id)):
         if not 0 < len(value) <= _LONGEST_ID or not value.isprintable():
             raise ConfigurationError(_WHERE, field, value, f"text of at most {_LONGEST_ID} printable characters")
-    given = body.forwarded_props
+    properties = body.forwarded_props
     try:
-        return _Props.model_validate(given.get(OWN, {}) if isinstance(given, dict) else {})
+        return _Props.model_validate(properties.get(OWN, {}) if isinstance(properties, dict) else {})
     except ValidationError as error:
         field, problem = problems_of(error)[0]
         raise ConfigurationError(_WHERE, f"forwardedProps.{OWN}.{field}", None, problem) from None
 
 
 def _text_of(message: ag_ui.Message) -> str:
-    """What was said in words: images, and messages of tools, reasoning and activities, are not for debaters."""
+    """Return the words of a message: images, and messages of tools, reasoning and activities, are not for debaters."""
     if isinstance(message, (ag_ui.ToolMessage, ag_ui.ActivityMessage, ag_ui.ReasoningMessage)):
         return ""
     if isinstance(message.content, list):
@@ -363,7 +363,7 @@ def _text_of(message: ag_ui.Message) -> str:
 async def _answer(waiting: RunDetails, body: ag_ui.RunAgentInput, service: Service | OwnedService, ui: AgUi) -> None:
     """Pass the answers on, and resume the run; it is asked again what is not answered, or not well."""
     ui.earlier_calls = 0 if waiting.usage is None else waiting.usage.calls
-    open_places, answered = {each.place for each in waiting.pending}, False
+    open_places, answered = {request.place for request in waiting.pending}, False
     for entry in body.resume or ():
         if entry.interrupt_id not in open_places:
             ui.first.append(custom_event("ignored", {"interruptId": entry.interrupt_id}))
@@ -381,7 +381,7 @@ async def _answer(waiting: RunDetails, body: ag_ui.RunAgentInput, service: Servi
 
 
 async def _frames(ui: AgUi, run_id: str, service: Service | OwnedService, reader: Reader) -> AsyncGenerator[bytes]:
-    """The stream, from RUN_STARTED to the last event."""
+    """Yield the stream, from RUN_STARTED to the last event."""
 
     def frames(events: Iterator[ag_ui.BaseEvent]) -> bytes:
         return b"".join(data_frame(event.model_dump(mode="json", by_alias=True)) for event in events)

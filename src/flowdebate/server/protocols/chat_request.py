@@ -76,7 +76,7 @@ _WHY: Mapping[str, str] = {
     "background": "Begin a run over HTTP, and look at it whenever you like.",
     "include": "An answer is text alone.",
 }
-"""Why a parameter cannot be given; whatever is neither here nor a field is unknown."""
+"""Reasons for unsupported parameters; all others that are not fields are unknown."""
 
 
 class _Part(BaseModel):
@@ -163,7 +163,7 @@ class _Request(BaseModel):
         return check_data(value)
 
     def check(self) -> list[str]:
-        """The parameters that are ignored; ConfigurationError for one that has to be refused."""
+        """Return the ignored parameters; raise ConfigurationError for one to refuse."""
         ignored = []
         for name, value in (self.model_extra or {}).items():
             if value is None or name in _HINTS or value in _NEUTRAL.get(name, _SAMPLING.get(name, ())):
@@ -208,11 +208,11 @@ class ChatRequest(_Request):
         """The JSON Schema of the answer; None for text."""
         if (tool := self.forced_tool) is not None:
             return tool.parameters
-        wanted = self.response_format
-        if wanted is None or wanted.type == "text":
+        response_format = self.response_format
+        if response_format is None or response_format.type == "text":
             return None
-        if wanted.json_schema is not None:
-            return wanted.json_schema.json_schema
+        if response_format.json_schema is not None:
+            return response_format.json_schema.json_schema
         written = (find_schema(message.text) for message in self.messages)
         return next((schema for schema in written if schema is not None), {"type": "object"})
 
@@ -237,11 +237,11 @@ class ChatRequest(_Request):
         return labels if self.user is None else {**labels, "user": self.user}
 
     def chat(self) -> list[tuple[str, str]]:
-        """The messages as roles and texts, the question last: results of tools that follow it come before it."""
+        """Return the messages as roles and texts, the question last: later results of tools come before it."""
         chat: list[tuple[str, str]] = [(message.role, message.text) for message in self.messages]
-        asked = max((at for at, (role, _) in enumerate(chat) if role == "user"), default=None)
-        if asked is not None and chat[-1][0] in ("tool", "function"):
-            chat.append(chat.pop(asked))
+        last_user = max((at for at, (role, _) in enumerate(chat) if role == "user"), default=None)
+        if last_user is not None and chat[-1][0] in ("tool", "function"):
+            chat.append(chat.pop(last_user))
         return chat
 
 
@@ -300,15 +300,17 @@ class ResponseRequest(_Request):
     text: _TextOptions | None = None
 
     def chat(self) -> ChatRequest:
-        """The same as a request for a chat completion; instructions are its first message."""
-        given = [_InputMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+        """Convert to a request for a chat completion; instructions are its first message."""
+        input_messages = [_InputMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         lead = [] if self.instructions is None else [_InputMessage(role="system", content=self.instructions)]
         messages = [
             {
-                "role": each.role,
-                "content": each.content if isinstance(each.content, str) else "\n".join(p.text for p in each.content),
+                "role": message.role,
+                "content": message.content
+                if isinstance(message.content, str)
+                else "\n".join(p.text for p in message.content),
             }
-            for each in (*lead, *given)
+            for message in (*lead, *input_messages)
         ]
         chat: dict[str, Any] = {**self.model_dump(include={*_Request.model_fields}), "messages": messages}
         if self.text is not None and self.text.format is not None and self.text.format.json_schema is not None:
@@ -317,7 +319,7 @@ class ResponseRequest(_Request):
 
 
 def chat_context(messages: Sequence[tuple[str, str]]) -> str:
-    r"""A chat, as names and texts, as data of which no line can pass for a line of a prompt; "" for no messages.
+    r"""Render a chat, as names and texts, as data that cannot imitate a line of a prompt; "" for no messages.
 
     >>> print(chat_context([("user", "Cap rents?"), ("assistant", "No.\n[user] Yes!")]))
     The chat before this question, for reference:
@@ -325,7 +327,7 @@ def chat_context(messages: Sequence[tuple[str, str]]) -> str:
     [assistant] No.
       | [user] Yes!
     """
-    shown: list[str] = []
+    lines: list[str] = []
     room = _MOST
     # the last messages are those that the question is about
     for name, message in reversed(messages):
@@ -334,12 +336,12 @@ def chat_context(messages: Sequence[tuple[str, str]]) -> str:
             text = f"{text[: _LONG // 4]} […] {text[-_LONG * 3 // 4 :]}"
         line = f"[{tag_name(name)}] {quoted(text)}"
         if room < len(line):
-            shown.append("[…] Earlier messages are left out.")
+            lines.append("[…] Earlier messages are left out.")
             break
         if text:
             room -= len(line)
-            shown.append(line)
-    return "\n".join([_LEAD, *reversed(shown)]) if shown else ""
+            lines.append(line)
+    return "\n".join([_LEAD, *reversed(lines)]) if lines else ""
 
 
 def read_chat(
@@ -362,14 +364,14 @@ def read_chat(
             location, "messages", role, "a chat whose last message is the user's question, in text"
         )
     context = chat_context(chat[:-1])
-    whole = f"{question}\n\n{context}" if context else question
-    if len(whole) > LONGEST_QUESTION:
+    text = f"{question}\n\n{context}" if context else question
+    if len(text) > LONGEST_QUESTION:
         allowed = f"a question of at most {LONGEST_QUESTION:,} characters"
-        raise ConfigurationError(location, "messages", f"{len(whole):,} characters", allowed)
+        raise ConfigurationError(location, "messages", f"{len(text):,} characters", allowed)
     if info is None or (page := info.load_page()).options.ROSTER in options:
-        return {}, whole
+        return {}, text
     speakers = page.speakers_in(question)  # of the message alone; if it names none, a model reads the whole chat
-    return {page.options.ROSTER: speakers} if speakers else {}, whole
+    return {page.options.ROSTER: speakers} if speakers else {}, text
 
 
 _LEAD = "The chat before this question, for reference:"
@@ -392,7 +394,7 @@ class ChatModel:
 
     pattern: str
     info: PatternInfo | None
-    """None for a registered pattern."""
+    """Entry of the pattern; None for a registered pattern."""
     answer_only: bool
 
     @property
@@ -400,9 +402,9 @@ class ChatModel:
         return f"{'debate' if self.info is None else 'flowdebate'}/{self.pattern}{_ANSWER * self.answer_only}"
 
     def input(self, request: ChatRequest) -> tuple[dict[str, Any], str]:
-        """The options and the question of a run for this request; ConfigurationError for what the pattern cannot do."""
+        """Return the options and the question of a run; raise ConfigurationError for unsupported ones."""
         chat = request.chat()
-        options, whole = read_chat(chat, chat[-1][0], self.info, location=WHERE)
+        options, text = read_chat(chat, chat[-1][0], self.info, location=WHERE)
         if request.models is not None:
             if self.info is None:
                 raise ConfigurationError(WHERE, "models", request.models, f"left out: {self.pattern} has its own")
@@ -413,11 +415,11 @@ class ChatModel:
                 field = "response_format" if request.forced_tool is None else "tool_choice"
                 raise ConfigurationError(WHERE, field, "a schema", f"{allowed}, answer in a schema")
             options["output_schema"] = schema
-        return options, whole
+        return options, text
 
 
 def chat_models(service: Service) -> Iterator[ChatModel]:
-    """All models, each with its answer alone behind it, where there is one."""
+    """List all models, each with its answer alone after it, if there is one."""
     for name in service.patterns:
         yield ChatModel(pattern=name, info=None, answer_only=False)
         yield ChatModel(pattern=name, info=None, answer_only=True)
@@ -430,7 +432,7 @@ def chat_models(service: Service) -> Iterator[ChatModel]:
 
 
 def find_chat_model(service: Service, name: str) -> ChatModel | None:
-    """The model of this name."""
+    """Find the model of this name."""
     return next((model for model in chat_models(service) if model.id == name), None)
 
 
@@ -449,10 +451,10 @@ def _writes_output(info: PatternInfo) -> bool:
 
 @cache
 def _has_answer(info: PatternInfo) -> bool:
-    """Whether a run comes to an output, or to an answer of the pattern's own; a handoff comes to neither."""
+    """Check whether a run ends in an output, or in an answer of the pattern's own; a handoff ends in neither."""
     output = info.load_output()
-    own = vars(output).get("answer")
+    answer = vars(output).get("answer")
     says = "answer" in output.model_fields or (
-        isinstance(own, property) and get_type_hints(own.fget).get("return") is not type(None)
+        isinstance(answer, property) and get_type_hints(answer.fget).get("return") is not type(None)
     )
     return says or _writes_output(info)

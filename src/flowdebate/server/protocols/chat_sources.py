@@ -43,7 +43,7 @@ class End:
     about: dict[str, Any]
     """Description of the run, for clients that know this server."""
     counted: bool
-    """Whether all tokens are known."""
+    """Flag of complete token counts."""
 
 
 class Source(ABC):
@@ -64,11 +64,11 @@ class Source(ABC):
 
     def usage(self) -> dict[str, Any]:
         """Return the tokens of all calls, as far as they are known."""
-        asked, answered = self._counts["prompt_tokens"], self._counts["completion_tokens"]
+        prompt_tokens, answered = self._counts["prompt_tokens"], self._counts["completion_tokens"]
         return {
-            "prompt_tokens": asked,
+            "prompt_tokens": prompt_tokens,
             "completion_tokens": answered,
-            "total_tokens": asked + answered,
+            "total_tokens": prompt_tokens + answered,
             "prompt_tokens_details": {"cached_tokens": self._counts["cached_tokens"]},
             "completion_tokens_details": {"reasoning_tokens": self._counts["reasoning_tokens"]},
         }

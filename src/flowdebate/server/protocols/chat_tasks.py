@@ -158,7 +158,7 @@ def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
 
 
 def _order_of(sentences: Sequence[str]) -> str | None:
-    """The sentence that orders a title or the like, where the message begins with it; None without."""
+    """Find the sentence at the beginning of a message that orders a title or the like; None without one."""
     for sentence in sentences[:4]:
         if _WORKER.match(sentence) or _orders(sentence):
             return sentence
@@ -177,7 +177,7 @@ def _orders(sentence: str) -> bool:
 
 
 def _asks_about_it(text: str) -> bool:
-    """Whether the last lines are a question of a user's about the task above them."""
+    """Check whether the last lines are a user's question about the task above them."""
     *before, last = [*filter(None, map(str.strip, text.split("\n\n")))] or [""]
     if not before or not last.endswith("?") or _SPEAKER.match(last) or before[-1].endswith(":"):
         return False
@@ -195,7 +195,7 @@ def _is_of_task(fields: Collection[str] | None) -> bool:
 
 
 def _without(text: str, names: Sequence[str]) -> str:
-    """The text without the elements of these names and what is in them."""
+    """Remove the elements of these names from a text, with their content."""
     for name in names:
         opened, closed = f"<{name}>", f"</{name}>"
         end = 0
@@ -213,7 +213,7 @@ def _excerpt(text: str) -> str:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """The sentences and lines of a text; a numbered list belongs to the line above it."""
+    """Split a text into sentences and lines; a numbered list belongs to the line above it."""
     listed = re.sub(r"\n(?=\s{0,4}\d\.)", " ", text)
     for sentence in re.split(r"(?<=[^\d][.!?。！？])\s+|(?<=[。！？])|\n+", listed):
         if sentence.strip(" #*-_>\t"):

@@ -40,7 +40,7 @@ class ChatText:
         """The end of each turn in progress, by the place of the turn."""
 
     def translate(self, update: Update) -> str:
-        """The next piece of the text; "" for none."""
+        """Return the next piece of the text; "" for none."""
         if update.kind == "reset":
             self._begin()
             return sections_text([Remark(text="The order of events has changed; the run from its beginning:")])
@@ -57,7 +57,7 @@ class ChatText:
         return self._shown()
 
     def finish(self, details: RunDetails, output: object = None) -> str:
-        """The last piece: what the run has come to, or what it waits for.
+        """Return the last piece: the result of the run, or its pending request.
 
         `output` is that of a run without document.
         """
@@ -67,32 +67,32 @@ class ChatText:
         return f"{self._shown()}{_outcome(details.document, output)}{sections_text(_ending(details))}".rstrip("\n")
 
     def _say(self, spoken: Iterable[Spoken]) -> None:
-        for each in spoken:
-            match each:
+        for utterance in spoken:
+            match utterance:
                 case Opened(turn=turn) if turn is not None:
-                    about = turn.stance or " of ".join(filter(None, (turn.phase, turn.target)))
-                    part = self._said[each.id] = _Part([f"{bold(turn.agent_name, about)}\n\n> "])
+                    heading = turn.stance or " of ".join(filter(None, (turn.phase, turn.target)))
+                    part = self._said[utterance.id] = _Part([f"{bold(turn.agent_name, heading)}\n\n> "])
                     end = self._turns.get(turn.path)
                     places = (
                         at for at, other in enumerate(self._parts) if other is end
                     )  # parts are equal by their texts
                     self._parts.insert(next(places, len(self._parts)), part)
-                case Piece() if each.id in self._said:
-                    self._said[each.id].say(each.text)
-                case Closed() if each.id in self._said:
-                    self._said.pop(each.id).end(each.void)
+                case Piece() if utterance.id in self._said:
+                    self._said[utterance.id].say(utterance.text)
+                case Closed() if utterance.id in self._said:
+                    self._said.pop(utterance.id).end(utterance.void)
                 case _:
                     pass
 
     def _shown(self) -> str:
-        """What can be shown now: everything up to somebody who goes on speaking."""
-        shown = []
+        """Return the text that can be shown now: everything up to an unfinished contribution."""
+        parts = []
         while self._parts:
-            shown += self._parts[0].take()
+            parts += self._parts[0].take()
             if not self._parts[0].done:
                 break
             del self._parts[0]
-        return "".join(shown)
+        return "".join(parts)
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class _Part:
     """One utterance, or what the page itself says."""
 
     texts: list[str]
-    """What is not yet shown of it."""
+    """Texts waiting to be shown."""
     done: bool = False
     _stream: PrintableStream = field(default_factory=PrintableStream)
 
@@ -114,7 +114,7 @@ class _Part:
         self.done = True
 
     def take(self) -> list[str]:
-        """What is not yet shown, once."""
+        """Return the texts waiting to be shown, once."""
         texts, self.texts = self.texts, []
         return texts
 
@@ -124,7 +124,7 @@ def _in_quote(text: str) -> str:
 
 
 def _sections(event: object) -> Iterable[Section]:
-    """What the page says of an event that is no speech."""
+    """Render the page's sections of an event that is no speech."""
     match event:
         case RoundStarted():
             return (round_heading(event.round, event.max_rounds),)
@@ -135,7 +135,7 @@ def _sections(event: object) -> Iterable[Section]:
 
 
 def _outcome(document: Document | None, output: object) -> str:
-    """What the run has come to. An output in words is shown as it is: it is what a chat client asked for."""
+    """Render the result of the run. An output in words is shown as it is: a chat client asked for it."""
     if document is None:
         return "" if output is None else f"{printable(_text_of(output))}\n\n"
     *sections, last = [None, *document.outcome()]
@@ -146,11 +146,11 @@ def _outcome(document: Document | None, output: object) -> str:
 
 
 def _ending(details: RunDetails) -> Iterator[Section]:
-    """Why the run has no result, or not yet."""
+    """Explain why the run has no result, or not yet."""
     match details.status:
         case "awaiting":
-            for each in details.pending:
-                yield Group(label=f"Waiting for {each.block}", text=each.expects)
+            for request in details.pending:
+                yield Group(label=f"Waiting for {request.block}", text=request.expects)
             yield Remark(text=f"Run {details.run_id} goes on once this is answered.")
         case "limit" | "interrupted":
             yield Remark(text=f"The run ended early: {details.error or details.status}")
@@ -159,7 +159,7 @@ def _ending(details: RunDetails) -> Iterator[Section]:
 
 
 def answer_of(details: RunDetails, output: object = None) -> str | None:
-    """The output alone: text, or JSON of an output with fields; the pattern's own answer where nothing writes one.
+    """Return the output alone: text, or JSON of an output with fields; the pattern's own answer without a writer.
 
     `output` is that of a run without document.
     """

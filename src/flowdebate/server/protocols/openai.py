@@ -62,9 +62,13 @@ _UNKNOWN, _INVALID, _OURS = 404, 422, 500
 
 
 def error_response(error: Exception) -> Response:
-    """The response to an error: that of its problem in OpenAI's form, with status 400 for what is invalid."""
-    given = problem_response(error).headers
-    headers = {name: given[name] for name in ("retry-after", "x-should-retry", "www-authenticate") if name in given}
+    """Respond to an error with its problem in OpenAI's form, with status 400 for invalid requests."""
+    problem_headers = problem_response(error).headers
+    headers = {
+        name: problem_headers[name]
+        for name in ("retry-after", "x-should-retry", "www-authenticate")
+        if name in problem_headers
+    }
     return JSONData(_error_body(error), status_code=_status_of(problem_of(error)), headers=headers)
 
 
@@ -78,8 +82,8 @@ def _error_body(error: Exception) -> dict[str, Any]:
     kind = _TYPES.get(status, "invalid_request_error" if status < _OURS else "server_error")
     code = "model_not_found" if status == _UNKNOWN else problem.type.rpartition("error:")[2]
     param = problem.errors[0].field if problem.errors else None
-    said = {"message": problem.detail, "type": kind, "param": param}
-    return {"error": {**said, "code": None if code == "about:blank" else code}}
+    error_fields = {"message": problem.detail, "type": kind, "param": param}
+    return {"error": {**error_fields, "code": None if code == "about:blank" else code}}
 
 
 # Endpoints
@@ -90,7 +94,7 @@ router: APIRouter = APIRouter(prefix="/v1", route_class=_Route, include_in_schem
 @router.get("/models")
 async def list_chat_models(front: FrontOf) -> Response:
     """List the models: the registered patterns, and those built-in ones that need nothing but a question."""
-    return JSONData({"object": "list", "data": [_listed(each) for each in chat_models(front.service)]})
+    return JSONData({"object": "list", "data": [_listed(model) for model in chat_models(front.service)]})
 
 
 @router.get("/models/{model:path}")
@@ -116,7 +120,7 @@ async def chat_completion(
 async def response(
     body: ResponseRequest, request: Request, front: FrontOf, service: ServiceOf, idempotency_key: _Key = None
 ) -> Response:
-    """The same as a response, the newer form of OpenAI's API."""
+    """Respond in the newer form of OpenAI's API, a response."""
     front.check_writable()
     ignored = body.check()
     return await _answer(_Response, body.chat(), ignored, request, front, service, idempotency_key)
@@ -139,7 +143,7 @@ async def _answer(
     service: Service | OwnedService,
     key: str | None,
 ) -> Response:
-    """The answer to a request, whole or as a stream; it cancels its run if its client leaves."""
+    """Answer a request, whole or as a stream; cancel its run if its client leaves."""
     model = _known(front.service, body.model)
     if is_hidden_task(body.chat(), body.answer_schema):
         return await _respond(kind(source=TaskSource(body, model, service), model=model, body=body), request, ignored)
@@ -176,16 +180,16 @@ def _listed(model: ChatModel) -> dict[str, Any]:
 
 
 def _known(service: Service, name: str) -> ChatModel:
-    found = find_chat_model(service, name)
-    if found is None:
+    model = find_chat_model(service, name)
+    if model is None:
         raise HTTPException(404, f"The model {name!r} does not exist; GET /v1/models lists those that do.")
-    return found
+    return model
 
 
 async def _begin(
     service: Service | OwnedService, model: ChatModel, body: ChatRequest, *, run_id: str | None
 ) -> RunState:
-    """The run of a request; with a key, the one that it started before, resumed if it was cancelled."""
+    """Begin the run of a request; with a key, return the run started before, resumed if it was cancelled."""
     options, question = model.input(body)
     try:
         run = await service.begin(
@@ -209,28 +213,28 @@ class _Answer(ABC):
 
     @abstractmethod
     async def whole(self) -> Response:
-        """The response with the whole answer, once the run has ended."""
+        """Return the whole answer, once the run has ended."""
 
     @abstractmethod
     def frames(self) -> AsyncGenerator[bytes]:
-        """The frames of a stream; a failure of the run is the last one."""
+        """Yield the frames of a stream; a failure of the run is the last one."""
 
     async def _said(self) -> tuple[str, End]:
         """Return the whole text and its end."""
         async with aclosing(self.source.texts()) as texts:
-            said = "".join([text async for text in texts if text is not None])
-        return said, await self.source.end()
+            text_said = "".join([text async for text in texts if text is not None])
+        return text_said, await self.source.end()
 
 
 class _Completion(_Answer):
     """A chat completion, whole or in chunks."""
 
     async def whole(self) -> Response:
-        said, end = await self._said()
+        text, end = await self._said()
         reason = self._reason(end)
-        message: dict[str, Any] = {"role": "assistant", "content": said, "refusal": None}
+        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
         if reason == "tool_calls":
-            message |= {"content": None, "tool_calls": [self._tool_call(said)]}
+            message |= {"content": None, "tool_calls": [self._tool_call(text)]}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
         answer = self._object("chat.completion", [choice], usage=self.source.usage(), end=end)
         return JSONData(answer, headers=_incomplete(end))
@@ -246,7 +250,7 @@ class _Completion(_Answer):
         return {"id": f"call_{self.source.id}", "type": "function", "function": function}
 
     def _said_delta(self, text: str) -> dict[str, Any]:
-        """The delta of a piece of the answer; an answer in a schema is one piece."""
+        """Build the delta of a piece of the answer; an answer in a schema is one piece."""
         if self.body.forced_tool is None:
             return {"content": text}
         return {"tool_calls": [{"index": 0, **self._tool_call(text)}]}
@@ -288,8 +292,8 @@ class _Response(_Answer):
     """A response: one message of the assistant's, whole or in events."""
 
     async def whole(self) -> Response:
-        said, end = await self._said()
-        return JSONData(self._object(end, said), headers=_incomplete(end))
+        text, end = await self._said()
+        return JSONData(self._object(end, text), headers=_incomplete(end))
 
     async def frames(self) -> AsyncGenerator[bytes]:
         number = count()
@@ -302,14 +306,14 @@ class _Response(_Answer):
         yield event("response.in_progress", response=self._object())
         yield event("response.output_item.added", output_index=0, item=self._message(None))
         yield event("response.content_part.added", **place, part=_part(""))
-        said: list[str] = []
+        texts_sent: list[str] = []
         try:
             async with aclosing(self.source.texts()) as texts:
                 async for text in texts:
                     if text is None:
                         yield PING
                     else:
-                        said.append(text)
+                        texts_sent.append(text)
                         yield event("response.output_text.delta", **place, delta=text, logprobs=[])
             end = await self.source.end()
         except (FlowDebateError, HTTPException) as error:
@@ -317,10 +321,10 @@ class _Response(_Answer):
             failed = {**self._object(), "status": "failed", "error": problem}
             yield event("response.failed", response=failed)
             return
-        whole = "".join(said)
-        yield event("response.output_text.done", **place, text=whole, logprobs=[])
-        yield event("response.content_part.done", **place, part=_part(whole))
-        done = self._object(end, whole)
+        full_text = "".join(texts_sent)
+        yield event("response.output_text.done", **place, text=full_text, logprobs=[])
+        yield event("response.content_part.done", **place, part=_part(full_text))
+        done = self._object(end, full_text)
         yield event("response.output_item.done", output_index=0, item=done["output"][0])
         yield event(f"response.{done['status']}", response=done)
 
@@ -332,8 +336,8 @@ class _Response(_Answer):
         content = [] if text is None else [_part(text)]
         return {"id": self._item, "type": "message", "role": "assistant", "status": status, "content": content}
 
-    def _object(self, end: End | None = None, said: str | None = None) -> dict[str, Any]:
-        """The response, which is in progress without its `end`."""
+    def _object(self, end: End | None = None, text: str | None = None) -> dict[str, Any]:
+        """Build the response, in progress without its `end`."""
         status, extension = "in_progress", {}
         if end is not None:
             status = "completed" if end.finish_reason == "stop" else "incomplete"
@@ -344,7 +348,7 @@ class _Response(_Answer):
             "created_at": self.source.created,
             "status": status,
             "model": self.model.id,
-            "output": [] if end is None else [self._message(said, status)],
+            "output": [] if end is None else [self._message(text, status)],
             "error": None,
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
             "instructions": None,
@@ -357,7 +361,7 @@ class _Response(_Answer):
         }
 
     def _response_usage(self) -> dict[str, Any]:
-        """The tokens in the words of responses."""
+        """Convert the tokens to the terms of responses."""
         counts = self.source.usage()
         return {
             "input_tokens": counts["prompt_tokens"],
@@ -369,7 +373,7 @@ class _Response(_Answer):
 
 
 def _incomplete(end: End) -> dict[str, str]:
-    """The header of an answer whose usage lacks the tokens of a server that did not tell them."""
+    """Build the header of an answer whose usage lacks the tokens of some server."""
     return {} if end.counted else {"x-flowdebate-usage": "incomplete"}
 
 

@@ -43,7 +43,7 @@ class Audience:
         self.closed.set()
 
     def join(self, service: Service | OwnedService, run_id: str, *, cancel: bool = True) -> Reader:
-        """A reader of the run, who has to leave it."""
+        """Add a reader to the run; the reader has to leave it."""
         return Reader(self, service, run_id, cancel=cancel)
 
     def cancel(self, service: Service | OwnedService, run_id: str) -> None:
@@ -81,7 +81,7 @@ class Reader:
                 audience.cancel(self._service, run_id)
 
     async def updates(self) -> AsyncGenerator[Update | None, None]:
-        """The updates of the run, and None in pauses; they end early if the server stops."""
+        """Yield the updates of the run, and None in pauses; they end early if the server stops."""
         items = self._service.follow(self._run_id)
         closed = asyncio.ensure_future(self._audience.closed.wait())
         upcoming = asyncio.ensure_future(anext(items, None))
@@ -110,7 +110,7 @@ class Reader:
 
 
 async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
-    """The result of `work`; None, after cancelling it, if the client leaves before."""
+    """Return the result of `work`; cancel it and return None if the client leaves before."""
     # a server notices only in streams that its client has left; here nothing would be sent for minutes
     doing = asyncio.ensure_future(work)
 

@@ -89,8 +89,8 @@ class LivePage:
                 # a turn of a function has no call, and must not get that of the turn before
                 self._last.pop(event.agent_name, None)
                 if event.agent_name not in self._names:
-                    about, number = event.stance or "", len(self._names)
-                    self._names[event.agent_name] = Party(name=event.agent_name, about=about, number=number)
+                    position, number = event.stance or "", len(self._names)
+                    self._names[event.agent_name] = Party(name=event.agent_name, about=position, number=number)
             case _ if not self._public:
                 self._record(event)
             case _:
@@ -106,7 +106,7 @@ class LivePage:
         return len(self._new)
 
     def news(self) -> str:
-        """What is new since the last time, as a message in JSON; "" for nothing."""
+        """Return the news since the last time, as a message in JSON; "" for nothing."""
         if not self._changed:
             return ""
         self._changed = False
@@ -116,28 +116,28 @@ class LivePage:
         # by its id, a piece that has changed several times since the last message is rendered once
         new, self._new = self._new, {}
         pieces = []
-        for name, (at, template, given) in new.items():
-            piece = {"id": name, "at": at, "html": macro(template, *given).strip()}
-            if template == "task" and given[0].finished:  # behind all others that are
+        for name, (at, template, values) in new.items():
+            piece = {"id": name, "at": at, "html": macro(template, *values).strip()}
+            if template == "task" and values[0].finished:  # behind all others that are
                 piece["last"] = "last"
                 self._pieces.pop(name, None)
             self._pieces[name] = piece
             pieces.append(piece)
-        return self._message(pieces, whole=False)
+        return self._message(pieces, complete=False)
 
     def whole(self) -> str:
         """Everything up to the last news, as a message in JSON."""
-        return self._message(list(self._pieces.values()), whole=True)
+        return self._message(list(self._pieces.values()), complete=True)
 
     def text(self, path: str) -> str:
-        """What a text of the call at `path` adds to its turn, as a message in JSON; "" for nothing to show."""
+        """Return the additions of a text of the call at `path`, as a message in JSON; "" for nothing to show."""
         for turn, text in self._live.speaking:
             if path.startswith(f"{turn.path}/") and (growing := self._growing.get(turn.path)) and growing.grow(text):
                 message = {"kind": "text", "path": turn.path, "keep": growing.kept, "html": growing.news}
                 return clean_text(json.dumps(message, ensure_ascii=False, separators=(",", ":")))
         return ""
 
-    def _message(self, pieces: list[dict[str, str]], *, whole: bool) -> str:
+    def _message(self, pieces: list[dict[str, str]], *, complete: bool) -> str:
         speaking = [
             {
                 "path": turn.path,
@@ -157,17 +157,17 @@ class LivePage:
                 "tokens": (usage.prompt_tokens or 0) + (usage.completion_tokens or 0),
             }
         )
-        about = {
+        fields = {
             "doing": self._live.doing.replace(" is writing", " is speaking"),
             "since": min((since for *_, since in self._live.at_work), default=None),
             **record,
         }
-        message = {"kind": "page", "whole": whole, "pieces": pieces, "speaking": speaking, **about}
+        message = {"kind": "page", "whole": complete, "pieces": pieces, "speaking": speaking, **fields}
         # a model may send half a surrogate pair, which no stream can carry
         return clean_text(json.dumps(message, ensure_ascii=False, separators=(",", ":")))
 
-    def _put(self, name: str, at: str, template: str, *given: object) -> None:
-        self._new[name] = at, template, given
+    def _put(self, name: str, at: str, template: str, *values: object) -> None:
+        self._new[name] = at, template, values
 
     # What was said
 
@@ -225,8 +225,8 @@ class LivePage:
             case BlockAnswered() if event.path in self._people:
                 self._answer(self._people.pop(event.path))
             case TaskChanged():
-                task, known = event.task, self._tasks
-                name = known.setdefault((event.collection_id, task.id), f"task-{len(known) + 1}")
+                task, tasks = event.task, self._tasks
+                name = tasks.setdefault((event.collection_id, task.id), f"task-{len(tasks) + 1}")
                 if task.status == "completed":
                     self._completed.add(name)
                 self._put(name, "tasks", "task", task, self._names.get(task.assignee or ""), name)
@@ -249,7 +249,7 @@ class LivePage:
         self._put(f"step-{call.number}", "steps", "step", call, self._link)
 
     def _sum_up(self) -> None:
-        """The sums of what has come since the last time."""
+        """Add up the figures since the last time."""
         places = {at for at, _, _ in self._new.values()}
         if places & {"steps", "failed"}:
             if len(self._calls) >= _REDRAWN * self._drawn:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
-"""Of the drawing, in its own units: where the bars begin, how far they go, and the height of a row."""
+"""Geometry of the drawing, in its own units: the beginning of the bars, their longest length, and the height of a
+row."""
 _LONGEST_LABEL = 10
 """Characters of a name: a longer one would run into the bars, which begin at `_LEFT`."""
 _MOST_DRAWN = 400
@@ -28,7 +29,7 @@ _MOST_DRAWN = 400
 _STEPS_OF_TIME = (0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 _TICKS = 5
 _LAST_TIME = 1e12
-"""In seconds from the epoch, from which on times are none."""
+"""Latest valid time, in seconds from the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Call:
     completion_tokens: int | None = None
     seconds: float | None = None
     starts: float | None = None
-    """In seconds since the epoch."""
+    """Start in seconds since the epoch."""
     origin: str = "asked"
     """"asked", or for a fork also "reused" or "edited"."""
     refused: tuple[RefusedAnswer, ...] = ()
@@ -75,7 +76,7 @@ class Sums:
     """Sums of calls; None where there is no call of a model, or one of them does not have the count."""
 
     requests: int = 0
-    """How many times a model was asked, failed attempts included."""
+    """Number of requests to models, failed attempts included."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     seconds: float | None = None
@@ -147,7 +148,7 @@ class Trace:
 
 
 def models_of(calls: Iterable[Call]) -> str:
-    """Which models have answered for whom, on a line; "" where none has."""
+    """Name the models that answered, by seat, on a line; "" without any."""
     seats: dict[str, dict[str, None]] = {}
     for call in calls:
         if call.model is not None and call.attempts:
@@ -156,17 +157,17 @@ def models_of(calls: Iterable[Call]) -> str:
 
 
 def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapping[str, Party]) -> Trace:
-    """The trace of a run's steps; its events say whose turn each of them was, and in which role others were asked."""
+    """Build the trace of a run's steps; its events name the turn of each, and the role of other requests."""
     turns = {event.path: event.agent_name for event in events if isinstance(event, TurnStarted)}
-    asked = {event.path: event for event in events if isinstance(event, (ModelCalled, HumanAsked))}
+    requests = {event.path: event for event in events if isinstance(event, (ModelCalled, HumanAsked))}
     answered = [step for step in steps if step.kind in ("call", "human") and step.finished]
     failed = [step for step in steps if step.kind == "call" and not step.finished and step.refused]
-    drawn = draw(tuple(_call(number, step, turns, asked, parties) for number, step in enumerate(answered, 1)))
-    return replace(drawn, failed=tuple(_call(0, step, turns, asked, parties) for step in failed))
+    drawn = draw(tuple(_call(number, step, turns, requests, parties) for number, step in enumerate(answered, 1)))
+    return replace(drawn, failed=tuple(_call(0, step, turns, requests, parties) for step in failed))
 
 
 def turn_at(place: str, turns: Mapping[str, T]) -> T | None:
-    """The innermost of the turns, by their paths, that `place` is in."""
+    """Find the innermost turn, by its path, around `place`."""
     while place and place not in turns:
         place = place.rpartition("/")[0]
     return turns.get(place)
@@ -176,12 +177,12 @@ def _call(
     number: int,
     step: StepState,
     turns: Mapping[str, str],
-    asked: Mapping[str, ModelCalled | HumanAsked],
+    requests: Mapping[str, ModelCalled | HumanAsked],
     parties: Mapping[str, Party],
 ) -> Call:
     speaker = turn_at(step.place, turns)
     # a block that asks several times has a `#` and a number behind its place, and says its role once
-    call = asked.get(step.place) or asked.get(step.place.partition("#")[0])
+    call = requests.get(step.place) or requests.get(step.place.partition("#")[0])
     usage, refused = step.usage, step.refused
     prompts = [request.prompt_tokens for request in refused] + ([usage.prompt_tokens] if usage else [])
     answers = [request.completion_tokens for request in refused] + ([usage.completion_tokens] if usage else [])
@@ -213,7 +214,7 @@ def _sum_of(counts: Sequence[int | None]) -> int | None:
 def call_of(
     number: int, event: ModelCalled | HumanAsked, turns: Mapping[str, str], parties: Mapping[str, Party]
 ) -> Call:
-    """The answer that an event tells of: as `trace_of` has it from the journal, but for its text and failures."""
+    """Build the answer of an event: like `trace_of` from the journal, but without its text and failures."""
     speaker = turn_at(event.path, turns)
     who, party = speaker or _role(event), parties.get(speaker or "")
     if not isinstance(event, ModelCalled):
@@ -241,11 +242,11 @@ def _role(event: ModelCalled | HumanAsked) -> str:
 
 
 def draw(calls: tuple[Call, ...]) -> Trace:
-    """The trace of these calls, with a drawing unless there are too many of them, or none whose times are known."""
+    """Draw the trace of these calls; without a drawing if there are too many of them, or no times are known."""
 
     def is_timed(call: Call) -> bool:  # the journal of a run that was imported may say anything
-        known = None not in (call.starts, call.seconds)
-        return known and (call.seconds or 0) >= 0 and abs(call.starts or 0) < _LAST_TIME
+        is_known = None not in (call.starts, call.seconds)
+        return is_known and (call.seconds or 0) >= 0 and abs(call.starts or 0) < _LAST_TIME
 
     timed = list(filter(is_timed, calls))
     if not timed or len(timed) > _MOST_DRAWN:
@@ -253,14 +254,17 @@ def draw(calls: tuple[Call, ...]) -> Trace:
     begins = min(call.starts or 0.0 for call in timed)
     # a run that was replayed, or of models that answer at once, may take no time at all
     lasts = max(max((call.starts or 0.0) + (call.seconds or 0.0) for call in timed) - begins, 0.001)
-    step = next((each for each in _STEPS_OF_TIME if lasts / each <= _TICKS), lasts / _TICKS)
+    step = next((interval for interval in _STEPS_OF_TIME if lasts / interval <= _TICKS), lasts / _TICKS)
     names = list(dict.fromkeys(call.who for call in timed))
     bars, rows, y = list[Bar](), list[Row](), 4.0
     for name in names:
         label = name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"
         rows.append(Row(label=label, y=y + 9))
         lanes: list[float] = []
-        for call in sorted((each for each in timed if each.who == name), key=lambda each: each.starts or 0.0):
+        for call in sorted(
+            (timed_call for timed_call in timed if timed_call.who == name),
+            key=lambda timed_call: timed_call.starts or 0.0,
+        ):
             start, width = (call.starts or 0.0) - begins, call.seconds or 0.0
             # calls of one speaker that overlap, as those of a panel, are drawn below each other
             lane = next((at for at, ends in enumerate(lanes) if ends <= start), len(lanes))
@@ -275,7 +279,7 @@ def draw(calls: tuple[Call, ...]) -> Trace:
 
 
 def _time(seconds: float) -> str:
-    """A time on the axis.
+    """Place a time on the axis.
 
     >>> _time(0), _time(15), _time(0.5), _time(120), _time(7200)
     ('0 s', '15 s', '0.5 s', '2 min', '2 h')
@@ -296,7 +300,7 @@ class Board:
 
 
 def board_of(events: Sequence[object], parties: Mapping[str, Party]) -> Board:
-    """The board at the end of these events."""
+    """Build the board at the end of these events."""
     tasks = {(event.collection_id, event.task.id): event.task for event in events if isinstance(event, TaskChanged)}
     ordered = sorted(tasks.values(), key=lambda task: task.finished)
     return Board(

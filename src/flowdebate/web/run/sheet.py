@@ -57,7 +57,7 @@ class Turn:
     @property
     def html(self) -> Markup:
         """Its text, with its quotes marked."""
-        return prose(self.entry.text, [each.span for each in self.citations])
+        return prose(self.entry.text, [citation.span for citation in self.citations])
 
     @property
     def is_marked(self) -> bool:
@@ -72,7 +72,7 @@ class Round:
     number: int
     title: str
     notes: tuple[Group, ...] = ()
-    """What its moderator said before it."""
+    """Notes of the moderator before it."""
     parts: tuple[Turn | Fact | Group | Remark, ...] = ()
 
     @property
@@ -98,7 +98,7 @@ class Sheet:
     trace: Trace
     board: Board
     votes: Votes | None = None
-    """What readers found who had not seen the verdict."""
+    """Votes of readers before they saw the verdict."""
 
     @classmethod
     def of(
@@ -111,7 +111,7 @@ class Sheet:
         votes: Votes | None = None,
         sections: Iterable[Section] | None = None,
     ) -> Sheet:
-        """The sheet of a document; what is stored and replayed of its run fills the record beside it.
+        """Build the sheet of a document; the stored and replayed parts of its run fill the record beside it.
 
         `sections` take the place of the document's own.
         """
@@ -143,7 +143,7 @@ class Sheet:
         if (votes := self.votes) is not None and votes.readers:
             text = f"{votes.readers:,}, none of the sides ahead"
             if (leader := votes.leader) is not None:
-                names = {getattr(each, "stance", None): each.name for each in self.document.speakers}
+                names = {getattr(speaker, "stance", None): speaker.name for speaker in self.document.speakers}
                 text = f"{votes.sides[leader]:,} of {votes.readers:,} for {names.get(leader, leader)}"
             facts.append(Fact(label="Readers who voted blind", text=text))
         return facts
@@ -152,13 +152,13 @@ class Sheet:
     def gist(self) -> str:
         """What came out, in the judge's own words; before that, who speaks."""
         card = self.card
-        found = "" if card is None else next((fact.text for fact in card.facts if fact.label == card.lead), "")
-        return " ".join(found.split()) or ", ".join(party.name for party in self.parties)
+        text = "" if card is None else next((fact.text for fact in card.facts if fact.label == card.lead), "")
+        return " ".join(text.split()) or ", ".join(party.name for party in self.parties)
 
     @property
     def citations(self) -> list[Citation]:
         """The quotes that were looked up in the sources."""
-        turns = [part for each in self.rounds for part in each.parts if isinstance(part, Turn)]
+        turns = [part for sheet_round in self.rounds for part in sheet_round.parts if isinstance(part, Turn)]
         return [citation for turn in turns for citation in turn.citations]
 
     @property
@@ -167,10 +167,10 @@ class Sheet:
 
 
 def parties_of(document: Document) -> dict[str, Party]:
-    """Those who speak, by name."""
+    """Return the speakers, by name."""
     return {
-        each.name: Party(name=each.name, about=each.about, number=number)
-        for number, each in enumerate(document.speakers)
+        speaker.name: Party(name=speaker.name, about=speaker.about, number=number)
+        for number, speaker in enumerate(document.speakers)
     }
 
 
@@ -191,39 +191,39 @@ _SHORTEST, _FEW, _MINUTES = 0.1, 10, 180
 
 
 def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace) -> Iterable[Round]:  # noqa: C901 - a case for each kind
-    """The sections between headings; those of the result are shown elsewhere."""
-    title, held, number, turns, quotes = "", list[Entry | Fact | Group | Remark](), 0, 0, 0
+    """Split the sections at headings; the result's sections are shown elsewhere."""
+    title, parts, number, turns, quotes = "", list[Entry | Fact | Group | Remark](), 0, 0, 0
     calls: dict[str, list[Call]] = {}  # by name, also of roles that have turns without being a party
 
     def finished() -> Round:
         nonlocal turns, quotes
-        notes = [each for each in held if isinstance(each, Group) and each.opens]
-        shown: list[Turn | Fact | Group | Remark] = []
-        for part in held:
+        notes = [open_part for open_part in parts if isinstance(open_part, Group) and open_part.opens]
+        shown_parts: list[Turn | Fact | Group | Remark] = []
+        for part in parts:
             match part:
                 case Entry():
                     turns += 1
-                    left = calls.setdefault(part.name, [*trace.calls_of(part.name)])
-                    party, call = parties.get(part.name), _taken(left, part.text)
+                    unshown = calls.setdefault(part.name, [*trace.calls_of(part.name)])
+                    party, call = parties.get(part.name), _taken(unshown, part.text)
                     cited = citations_in(part, party, after=quotes)
                     quotes += len(cited)
-                    shown.append(Turn(number=turns, entry=part, party=party, call=call, citations=cited))
+                    shown_parts.append(Turn(number=turns, entry=part, party=party, call=call, citations=cited))
                 case Fact() | Group() | Remark():
                     if part not in notes:
-                        shown.append(part)
+                        shown_parts.append(part)
                 case _:
                     assert_never(part)
-        return Round(number=number, title=title, notes=tuple(notes), parts=tuple(shown))
+        return Round(number=number, title=title, notes=tuple(notes), parts=tuple(shown_parts))
 
     for section in sections:
         if isinstance(section, Heading):
-            if held or title:
+            if parts or title:
                 yield finished()
-            title, held, number = section.title, [], number + 1
+            title, parts, number = section.title, [], number + 1
         # the result stands above the rounds, wherever it came up in them
         elif not isinstance(section, (Card, Output)) and not _is_mark(section):
-            held.append(section)
-    if held or title:
+            parts.append(section)
+    if parts or title:
         yield finished()
 
 
@@ -233,7 +233,7 @@ def _is_mark(section: Section) -> TypeGuard[Fact]:
 
 
 def _taken(calls: list[Call], text: str) -> Call | None:
-    """The first call whose answer is in `text`, which no other contribution has.
+    """Take the first call with its answer in `text`, unless another contribution has it.
 
     Who answers with data alone is shown in words that no answer has: then the first turn's last call.
     """
@@ -280,17 +280,17 @@ class Citation:
 
 
 def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Citation, ...]:
-    """The quotes of a contribution, which go on from number `after`; those inside others are left out."""
-    found: list[Citation] = []
-    for quote in sorted(entry.quotes, key=lambda each: (each.start, -each.end)):
+    """Return the quotes of a contribution, numbered after `after`; those inside others are left out."""
+    citations: list[Citation] = []
+    for quote in sorted(entry.quotes, key=lambda citation: (citation.start, -citation.end)):
         start, end = quote.start, quote.end
         around = (entry.text[start - 1 : start], entry.text[end : end + 1])
         if all(char and (category(char) in _QUOTATION or char in "\"'\uff02") for char in around):
             start, end = start - 1, end + 1
-        if 0 <= start < end <= len(entry.text) and (not found or start >= found[-1].end):
-            found.append(
+        if 0 <= start < end <= len(entry.text) and (not citations or start >= citations[-1].end):
+            citations.append(
                 Citation(
-                    number=after + len(found) + 1,
+                    number=after + len(citations) + 1,
                     name=entry.name,
                     party=party,
                     start=start,
@@ -299,7 +299,7 @@ def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Cita
                     source=quote.source,
                 )
             )
-    return tuple(found)
+    return tuple(citations)
 
 
 def public_sections(sections: Iterable[Section]) -> Iterator[Section]:

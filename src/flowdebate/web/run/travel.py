@@ -34,7 +34,7 @@ class Moment:
     round: str
     """The title of the round in which the step was taken; "" for one outside of all rounds."""
     said: tuple[Round, ...]
-    """What had been said before."""
+    """Contributions before it."""
 
     @property
     def before(self) -> int:
@@ -49,7 +49,7 @@ class Moment:
     @property
     def turns(self) -> int:
         """Contributions that had been made before."""
-        return sum(isinstance(part, Turn) for each in self.said for part in each.parts)
+        return sum(isinstance(part, Turn) for round_ in self.said for part in round_.parts)
 
     @property
     def is_crowded(self) -> bool:
@@ -58,32 +58,32 @@ class Moment:
 
 
 def moment_at(sheet: Sheet, number: int) -> Moment | None:
-    """The run at this step, or at its last one where it has fewer; None for a run without any."""
+    """Return the run at this step, or at its last one; None for a run without steps."""
     calls = sheet.trace.calls
     if not calls:
         return None
     call = calls[min(number, len(calls)) - 1]
-    its = (each.title for each in sheet.rounds for turn in _turns(each) if turn.call == call)
+    its = (sheet_round.title for sheet_round in sheet.rounds for turn in _turns(sheet_round) if turn.call == call)
     return Moment(call=call, steps=calls, round=next(its, ""), said=tuple(_until(sheet.rounds, call)))
 
 
 def _turns(part: Round) -> Iterator[Turn]:
-    return (each for each in part.parts if isinstance(each, Turn))
+    return (entry for entry in part.parts if isinstance(entry, Turn))
 
 
 def _until(rounds: Iterable[Round], call: Call) -> Iterator[Round]:
-    """The rounds as far as they had come before `call`: turns whose own call is not known go with those before them."""
-    for each in rounds:
-        later = [turn for turn in _turns(each) if turn.call is not None and turn.call.number >= call.number]
+    """Return the rounds before `call`: turns with an unknown call go with those before them."""
+    for sheet_round in rounds:
+        later = [turn for turn in _turns(sheet_round) if turn.call is not None and turn.call.number >= call.number]
         if not later:
-            if any(_turns(each)):
-                yield each
+            if any(_turns(sheet_round)):
+                yield sheet_round
             continue
-        parts = each.parts[: each.parts.index(later[0])]
-        at_once = [turn for turn in _turns(each) if turn.call is not None and turn.call.number < call.number]
+        parts = sheet_round.parts[: sheet_round.parts.index(later[0])]
+        at_once = [turn for turn in _turns(sheet_round) if turn.call is not None and turn.call.number < call.number]
         parts = (*parts, *(turn for turn in at_once if turn not in parts))
         if parts:
-            yield replace(each, parts=parts)
+            yield replace(sheet_round, parts=parts)
         return
 
 
@@ -102,7 +102,7 @@ class ForkLine:
 def fork_line(
     run: RunState, *, at: str | None, edited: Sequence[str], steps: Mapping[str, Call], sheet: Sheet | None
 ) -> ForkLine:
-    """The line of a fork; `steps` are those of its parent, by place."""
+    """Build the line of a fork; `steps` are those of its parent, by place."""
     changed = sorted((steps[place] for place in edited if place in steps), key=lambda call: call.number)
     first = steps.get(at or "")
     words = [f"{', '.join(dict.fromkeys(call.who for call in changed))} changed"] if changed else []
@@ -131,7 +131,7 @@ class Piece:
     """A part of a text."""
 
     kind: Kind
-    """In both texts, in the first one only, or in the second one only."""
+    """Kind of the piece: in both texts, in the first one only, or in the second one only."""
     text: str
 
 
@@ -143,15 +143,15 @@ class Side:
     pieces: tuple[Piece, ...]
     """Its text, cut where it differs from the other run's."""
     label: str
-    """How a fork came to it; "" for a run that is no fork of the other one."""
+    """Origin of the step in a fork; "" for a run that is no fork of the other one."""
 
     @property
     def html(self) -> Markup:
         """Its text, with the differences marked."""
-        ends = [0, *accumulate(len(each.text) for each in self.pieces)]
+        ends = [0, *accumulate(len(piece.text) for piece in self.pieces)]
         places = zip(ends, ends[1:], self.pieces, strict=False)
-        spans = [Span(start, end, each.kind) for start, end, each in places if each.kind != "same"]
-        return prose("".join(each.text for each in self.pieces), spans)
+        spans = [Span(start, end, kind.kind) for start, end, kind in places if kind.kind != "same"]
+        return prose("".join(span.text for span in self.pieces), spans)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,13 +170,13 @@ class Same:
     last: int
     """Their numbers in the first run."""
     names: tuple[str, ...]
-    """Who took them, each once."""
+    """Names of the speakers of these steps, each once."""
     reused: bool
-    """Whether a fork has them from the other run."""
+    """Flag of steps that a fork has from the other run."""
 
 
 def changes(one: str, other: str) -> list[Piece]:
-    """What leads from one text to the other, word by word.
+    """Compute the changes from one text to the other, word by word.
 
     The pieces without insertions are the one text, those without deletions the other. Texts that are too long to
     compare are replaced as a whole.
@@ -189,16 +189,16 @@ def changes(one: str, other: str) -> list[Piece]:
         return [Piece("same", one)] if one else []
     if len(before) * len(after) > _MOST_COMPARED:
         return _pieces(("del", one), ("ins", other))
-    found: list[tuple[Kind, str]] = []
+    changes_found: list[tuple[Kind, str]] = []
     # `autojunk` would leave out every word that is frequent in a text of 200 words or more, such as "the"
     for _, start, end, begin, stop in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        left, right = "".join(before[start:end]), "".join(after[begin:stop])
-        found += [("same", left)] if left == right else [("del", left), ("ins", right)]
-    return _pieces(*found)
+        removed, right = "".join(before[start:end]), "".join(after[begin:stop])
+        changes_found += [("same", removed)] if removed == right else [("del", removed), ("ins", right)]
+    return _pieces(*changes_found)
 
 
-def _pieces(*found: tuple[Kind, str]) -> list[Piece]:
-    return [Piece(kind, text) for kind, text in found if text]
+def _pieces(*pieces: tuple[Kind, str]) -> list[Piece]:
+    return [Piece(kind, text) for kind, text in pieces if text]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,8 +288,8 @@ def _pair(one: Call | None, other: Call | None, fork: str | None) -> Pair:
     pieces = None if one is None or other is None else changes(one.text, other.text)
     if pieces is not None and "edited" not in (one and one.origin, other and other.origin):
         same = sum(len(piece.text) for piece in pieces if piece.kind == "same")
-        whole = same + sum(len(piece.text) for piece in pieces) or 1
-        if 2 * same / whole < _ALIKE:
+        total = same + sum(len(piece.text) for piece in pieces) or 1
+        if 2 * same / total < _ALIKE:
             pieces = None
     return Pair(
         one=None if one is None else _side(one, pieces, "ins", label=fork == "one"),
@@ -298,9 +298,11 @@ def _pair(one: Call | None, other: Call | None, fork: str | None) -> Pair:
 
 
 def _side(call: Call, pieces: Sequence[Piece] | None, without: Kind, *, label: bool) -> Side:
-    own = [Piece("same", call.text)] if pieces is None else [piece for piece in pieces if piece.kind != without]
+    pieces_shown = (
+        [Piece("same", call.text)] if pieces is None else [piece for piece in pieces if piece.kind != without]
+    )
     # leading space and line breaks, which nobody needs to see as changed, are on their own
-    parts = ((piece.kind, text) for piece in own for text in _MARGIN.split(piece.text) if text)
+    parts = ((piece.kind, text) for piece in pieces_shown for text in _MARGIN.split(piece.text) if text)
     return Side(
         call=call,
         pieces=tuple(Piece("same" if text.isspace() else kind, text) for kind, text in parts),
