@@ -138,7 +138,7 @@ _POINTS = 6
 
 
 class CritiqueForm(CriticAnswer):
-    """A critic's answer; a model has to fill in all of its fields."""
+    """A critic's answer, all of which a model has to give."""
 
     reasoning: Annotated[str, Field(description="What matters most about the proposal")]
     issues: Annotated[list[str], Field(max_length=_POINTS)]
@@ -147,7 +147,7 @@ class CritiqueForm(CriticAnswer):
 
 
 class RevisionForm(RevisionAnswer):
-    """A reviser's answer; a model has to fill in all of its fields."""
+    """A reviser's answer, all of which a model has to give."""
 
     proposal: Annotated[str, Field(description="The complete revised proposal")]
     position: Annotated[

@@ -55,7 +55,7 @@ class Proposal(Contribution):
 
 
 class CriticAnswer(WireModel):
-    """Answer of a critic."""
+    """What a critic answers."""
 
     reasoning: str = ""
     """Reasoning about the most important points of the proposal."""
@@ -91,7 +91,7 @@ class Critique(CriticAnswer):
 
 
 class RevisionAnswer(WireModel):
-    """Answer of an agent to its critics."""
+    """What an agent answers to its critics."""
 
     proposal: str
     """The proposal as it is now, whole."""
@@ -102,7 +102,7 @@ class RevisionAnswer(WireModel):
 
 
 class VoteAnswer(WireModel):
-    """Answer of a voter."""
+    """What a voter answers."""
 
     reasoning: str = ""
     choice: str
@@ -111,7 +111,7 @@ class VoteAnswer(WireModel):
 
 
 class JudgeAnswer(WireModel):
-    """Opinion on whether the discussion was sufficient."""
+    """Whether the discussion was sufficient."""
 
     reasoning: str = ""
     conclusive: bool

@@ -51,7 +51,7 @@ class CouncilOpinion(Contribution):
 
 
 class CouncilRanked(WireModel):
-    """Rank of one answer in a review."""
+    """The place that a review gives to one answer."""
 
     agent_name: str
     """Author of the answer."""
@@ -122,7 +122,7 @@ class CouncilAgreement(WireModel):
 
 
 class ChairAnswer(WireModel):
-    """The answer of the default chair, and the remaining disagreement."""
+    """The answer of the default chair, and the disagreement that is left."""
 
     answer: Annotated[str, Field(description="The council's answer to the question")]
     dissent: Annotated[

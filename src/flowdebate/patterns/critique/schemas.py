@@ -53,7 +53,7 @@ class CritiqueInput(PatternInput):
 
 
 class ClaimDraft(WireModel):
-    """One fault of the answer, as written by a critic."""
+    """One thing that is wrong with the answer, as a critic writes it."""
 
     claim: Annotated[_Text, Field(description="What is wrong, in one or two sentences")]
     kind: Annotated[ClaimKind, Field(description="false, contradiction, reasoning or missing")]

@@ -141,7 +141,7 @@ def _check_position(text: str) -> str:
 
 
 class ProposedSide(BaseModel):
-    """A position proposed by a model."""
+    """A position that a model proposes."""
 
     name: Annotated[str, Field(description="One or two words for the position", max_length=60)]
     position: Annotated[
@@ -152,7 +152,7 @@ class ProposedSide(BaseModel):
 
 
 class ProposedSides(BaseModel):
-    """The positions proposed by a model for a question."""
+    """The positions that a model proposes for a question."""
 
     # more than four sides make a debate of two rounds as long as a book, and each has less to answer
     sides: Annotated[list[ProposedSide], Field(min_length=2, max_length=4)]
