@@ -241,7 +241,7 @@ def ending_of(ctx: Context, status: RunStatus) -> dict[str, Any]:
 
 
 def status_of(ctx: Context) -> RunStatus:
-    """Return the status of a completed pattern: "no_verdict" without a contribution, "degraded" with any loss."""
+    """Return the status of a completed pattern: "no_verdict" without a contribution, "degraded" after any failure."""
     if not anything_heard(ctx):
         ctx.run.degrade("no_verdict")
         return "no_verdict"

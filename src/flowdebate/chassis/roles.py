@@ -214,7 +214,7 @@ INSTRUCTIONS = (
 
 
 def _headed(instructions: TextSlot, location: str) -> TextSlot:
-    """Put `instructions` under their heading; blank ones are none."""
+    """Put `instructions` under their heading; blank instructions are dropped."""
     if not callable(instructions):
         return "" if is_blank(instructions) else f"{INSTRUCTIONS}\n{instructions}"
     wording = invocation(instructions, location=location, field="instructions")

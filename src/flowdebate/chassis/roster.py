@@ -296,7 +296,7 @@ class UnboundRole(Block[Any, Any]):
 
     @property
     def resources(self) -> Any:  # type: ignore[override]  # noqa: ANN401 - it is never given
-        """Refused: whoever asks for them is about to use the block as it is."""
+        """Always a ConfigurationError: the caller is about to use an incomplete block."""
         raise self._refusal()
 
     hidden = resources

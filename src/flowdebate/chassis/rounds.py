@@ -252,7 +252,7 @@ class RoundOfTurns(Block[Any, None]):
         return order
 
     async def _at_once(self, places: Mapping[str, Context], ctx: Context) -> None:
-        """Collect simultaneous turns, each at its place, and record them in this order."""
+        """Collect simultaneous turns, each at its position, and record them in this order."""
         transcript, heard = ctx.scope.handles["transcript"], len(entries_of(ctx))
         losses = len(pattern_state(ctx).losses)
         now, scope = transcript.snapshot(), ctx.scope  # the transcript as it is now, which no longer changes

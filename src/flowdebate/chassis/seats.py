@@ -43,7 +43,7 @@ class Seats:
     roles: Mapping[str, ModelSpec] = field(default_factory=dict)
     """Models by role."""
     rest: ModelChoice = None
-    """Model of all others."""
+    """Model of all other names and roles."""
 
     @property
     def choice(self) -> Any:  # noqa: ANN401 - a ModelChoice of what was given

@@ -24,7 +24,7 @@ InputT = TypeVar("InputT", bound="PatternInput")
 Role: TypeAlias = str
 """Role of an actor in a pattern.
 
-"debater" (whoever has turns: debaters, personas, agents, members), "moderator", "judge", "synthesizer", "referee",
+"debater" (all speakers: debaters, personas, agents, members), "moderator", "judge", "synthesizer", "referee",
 "reviewer" and "chair"; around a debate also "proposer" (of its sides) and "baseline". Other patterns may have others.
 """
 
@@ -52,9 +52,9 @@ Recovery = Literal[
     "earlier_answer",
 ]
 """The recovery from a provider failure: the turn is skipped, another model argues, all debaters speak in declared
-order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot. An escalation
-takes its next step, or keeps the answer of an earlier one. It also names flaws otherwise hidden in a result: an
-argument is cut off; it is empty; nobody was asked to argue a stance; a winner is no stance, and does not count."""
+order, there is no verdict, there is no output, the round has no report, the next speaker is drawn at random. An
+escalation takes its next step, or keeps the answer of an earlier one. It also names flaws otherwise hidden in a result:
+an argument is cut off; it is empty; nobody was asked to argue a stance; a winner is no stance, and does not count."""
 
 TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
 """Order of the turns of a round: as declared (or as the moderator says), beginning with the next speaker each round,
@@ -87,7 +87,7 @@ class ProviderFailure(WireModel):
     name: str
     """The debater's name; the block's for other roles."""
     stance: str | None = None
-    """A debater's."""
+    """Stance of the debater; None for other roles."""
     error: str
     """The error's class and message."""
     instead: Recovery

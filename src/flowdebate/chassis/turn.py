@@ -50,7 +50,8 @@ from flowdebate.runs.suspend import Suspended, resume_task, suspend_task
 class StandIn:
     """Fallback model to speak if a debater's own model fails: `on_failure=StandIn("openai/gpt-5-mini")`.
 
-    The contribution counts as the debater's, and `losses` names the stand-in. If it fails too, the turn is skipped.
+    The contribution counts as the debater's, and `losses` names the fallback model. If it fails too, the turn is
+    skipped.
     """
 
     model: Model | str
@@ -571,7 +572,7 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
 def contribution_of(
     value: object, agent_name: str, ctx: Context, *, stance: str | None = None
 ) -> tuple[str, Flag | None]:
-    """Read the text of `agent_name`'s block, and its flag: a truncated or empty text is also a loss."""
+    """Read the text of `agent_name`'s block, and its flag: a truncated or empty text is also recorded as a failure."""
     text = text_said(value, agent_name, ctx)
     flag: Flag | None = "empty" if is_blank(text) else "cut_off" if isinstance(text, CutOff) else None
     if flag is not None:

@@ -174,7 +174,7 @@ class Anonymity:
 
     names: tuple[str, ...]
     models: tuple[str, ...] = ()
-    """Models by name, as far as they are known before a run."""
+    """Models by name, if they are known before a run."""
     stances: tuple[str, ...] = ()
     question: str | None = None
     """The question, for blocks outside of a debate."""
@@ -235,7 +235,7 @@ _EXCERPT = 30
 
 
 class Entry(Protocol):
-    """An argument in a transcript, of whatever pattern."""
+    """An argument in a transcript of any pattern."""
 
     # properties, for entries are frozen: a protocol's plain attribute would have to be writable
     @property
