@@ -94,7 +94,7 @@ class RevisionAnswer(WireModel):
     """What an agent answers to its critics."""
 
     proposal: str
-    """The proposal as it is now, whole."""
+    """The current proposal, in full."""
     position: str = ""
     """The proposed answer, in a few words."""
     enough: bool = False

@@ -201,7 +201,7 @@ def _author_turn(loop: Loop[CritiqueOptions], phase: str) -> Turn:
 
 
 def raw_output(loop: Loop[CritiqueOptions], ctx: Context, status: RunStatus) -> CritiqueOutput:
-    """Build the output of the critique around a step as it is now."""
+    """Build the current output of the critique around a step."""
     state = state_of(ctx, CritiqueState)
     entries = list(ctx.scope.handles["transcript"].state.entries)
     if not any(entry.round == 2 for entry in entries):  # noqa: PLR2004 - the run ended while critics were at work

@@ -242,6 +242,6 @@ def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, fi
 
 
 def format_of(options: Any, pattern: str) -> Format | None:  # noqa: ANN401 - the options of a plan
-    """Return the format of a plan; raise ConfigurationError, at its place, for an unknown one."""
+    """Return the format of a plan; raise ConfigurationError, with its location, for an unknown one."""
     location, field = options.place("format")
     return find_format(options.format, location=location, field=field, pattern=pattern)

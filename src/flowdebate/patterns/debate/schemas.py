@@ -409,7 +409,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def found(self) -> DebateVerdict:
-        """The verdict; LookupError where there is none; `status` gives the reason."""
+        """The verdict; LookupError without one (see `status` for the reason)."""
         if self.verdict is None:
             message = f"this debate has no verdict: its status is {self.status!r}"
             raise LookupError(message)

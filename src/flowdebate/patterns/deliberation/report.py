@@ -75,7 +75,7 @@ def render_report(report: ModeratorReport) -> str:
 
 
 def parse_report(text: str) -> ModeratorReport:
-    r"""Parse the report in `text`, whoever wrote it; never an error.
+    r"""Parse the report in `text`, from any author, without ever raising an error.
 
     Parts begin with SUMMARY, STATUS and DECISION at the start of a line, in any order and case, with markdown, bullets
     or numbers around them, and extend to the next one. Quoting lines (`>`, `|`, indented by four, in a code fence or in

@@ -30,7 +30,7 @@ HandoffStopReason = Literal["max_turns", "predicate"] | NamedStop
 """Reason for the end: the number of turns, or `terminate_when`: "predicate", or the name of the fulfilled condition."""
 
 ChosenBy = Literal["speaker", "retry", "random"]
-"""Source of the next speaker: the speaker at once, the speaker when asked again, or the lot."""
+"""Source of the next speaker: the speaker at once, the speaker when asked again, or a random draw."""
 
 
 class HandoffInput(PatternInput):

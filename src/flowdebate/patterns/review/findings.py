@@ -88,7 +88,7 @@ def locate(
 
 
 def raise_again(draft: FindingDraft, sources: tuple[Source, ...]) -> Raised:
-    """Raise a finding of an earlier review, with its place as it is now.
+    """Raise a finding of an earlier review, with its current place.
 
     Lines move, and only the quote counts. A file missing in the material says nothing about the place.
     """
@@ -152,7 +152,7 @@ def _resolve(
 
 _MOST_LAYERS = 8
 _LONGEST_LINES = 60
-"""Most characters of line numbers after a path."""
+"""Maximum characters of line numbers after a path."""
 _AROUND_PATH = {**PAIRS, **dict(zip("`\"'*_", "`\"'*_", strict=True))}
 
 

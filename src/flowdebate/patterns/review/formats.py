@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Comments
 
 _MOST_OF_COMMENT = 65_000
-"""Most characters of a comment: GitHub rejects comments with more than 65,536."""
+"""Maximum characters of a comment: GitHub rejects comments with more than 65,536."""
 _REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|(?<![\w-])GH-(?=\d)", re.IGNORECASE)
 """Starts of GitHub mentions and issue references; a backslash does not prevent them."""
 
@@ -109,7 +109,7 @@ _LEVELS: Mapping[Severity, str] = {"blocker": "error", "major": "warning", "mino
 _MOST_RESULTS = 5_000
 """Most results in a file: GitHub shows so many, and rejects files with more than 25,000."""
 _MOST_OF_MESSAGE = 8_000
-"""Most characters of one result's message."""
+"""Maximum characters of one result's message."""
 
 
 def findings_sarif(document: Document) -> str:
@@ -148,7 +148,7 @@ def findings_sarif(document: Document) -> str:
 
 
 def _location(finding: Finding, raw: ReviewRawOutput) -> dict[str, Any] | None:
-    """Locate a result: at its place, or at the first line under review of its file or of the first file."""
+    """Locate a result: at its own place, or at the first line under review of its file or of the first file."""
     place = finding.place
     files = {file.file: file for file in raw.coverage if file.left_out is None}
     first = next(iter(files.values()), None)

@@ -442,7 +442,7 @@ class Judge(Block[Any, JudgedVerdict]):
         pick: Callable[[Context], Awaitable[int]],
         ctx: Context,
     ) -> JudgeQuote | None:
-        """Pick a quote of a side; None if the model's provider fails, since the verdict is as good without it."""
+        """Pick a quote of a side; None if the model's provider fails, since the verdict is complete without it."""
         error = recorded_failure(ctx, block=self.name)
         try:
             if error is None:
