@@ -70,7 +70,7 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """A run as far as it was shown."""
+    """A run up to the last part shown."""
 
     view: View
     unwritten: WriteFailed | None

@@ -42,7 +42,7 @@ _FORK = (
 )
 _MOST_OF_COMMENT = 65_000
 _MOST_OF_STATE = 30_000
-"""Most characters of a state in a comment. A longer one is left out, and the next run reads the whole change."""
+"""Maximum characters of a state in a comment. A longer one is left out, and the next run reads the whole change."""
 _MOST_OF_JSON = 2_000_000
 """Most bytes of a state, unpacked."""
 _MOST_NOTES = 50

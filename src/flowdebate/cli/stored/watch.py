@@ -119,7 +119,7 @@ class _Lines(View):
     """Writer of each event, or step, as one line of JSON."""
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
-        """Write them to the end of the run; WriteFailed where they cannot be written."""
+        """Write the events or steps to the end of the run; WriteFailed if this fails."""
         from flowdebate.cli.stored.run_view import step_data
         from flowdebate.events import wire_of
         from flowdebate.store.base import StepRow

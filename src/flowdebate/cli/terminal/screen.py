@@ -141,7 +141,7 @@ class Screen:
                 self.tick()
 
     def tick(self) -> None:
-        """Draw the live line as it is now."""
+        """Draw the live line in its current state."""
         if self._live is not None:
             self._live.refresh()
 
