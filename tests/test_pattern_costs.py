@@ -141,7 +141,9 @@ def test_each_pattern_costs_what_its_row_says(name: str, row: str) -> None:
     """Its calls, the calls that wait for each other, and prompt tokens as multiples of one answer."""
     sides = [Debater("ann", "close it"), Debater("ben", "leave it open")]
     direct = debate(name="d", debaters=sides, synthesizer=False, baselines=["single"])
-    single = direct.run_sync(QUESTION, model=FunctionModel(reply), seed=1).raw.baselines[0]
+    baselines = direct.run_sync(QUESTION, model=FunctionModel(reply), seed=1).raw.baselines
+    assert baselines is not None
+    single = baselines[0]
     assert ROWS[0].startswith(f"| one call | {single.calls} |")
     answered = 0
 
