@@ -1,4 +1,4 @@
-"""Service that every front end shares: plans, runs, documents and pages. It prints nothing and knows no terminal."""
+"""Service shared by all front ends: plans, runs, documents and pages. It prints nothing and knows no terminal."""
 
 import lazy_loader
 

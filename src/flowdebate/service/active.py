@@ -1,4 +1,4 @@
-"""Runs in progress as one process sees them: those that it executes, and those of others while they are followed."""
+"""Runs in progress as seen by one process: the runs it executes, and other processes' runs while they are followed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 _LINGER = 60.0
-"""Seconds for which a run stays in memory after its end: a reader that lost its connection goes on without a replay."""
+"""Seconds to keep a run in memory after its end: a reader with a lost connection goes on without a replay."""
 _LOGGER = logging.getLogger("flowdebate")
 
 
 @dataclass(slots=True)
 class _Executed:
-    """A run that this process executes, or has executed a moment ago."""
+    """A run that this process executes, or executed a moment ago."""
 
     handle: RunHandle[Any]
     channel: Channel
@@ -36,18 +36,18 @@ class _Executed:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A run that waits for its turn."""
+    """A run waiting for its turn."""
 
     run_id: str
     begin: Callable[[], Awaitable[object]]
     owner: str
     turn: tuple[int, int]
-    """Its priority, and its turn among the runs with that."""
+    """Its priority, and its turn among the runs of the same priority."""
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A run that others execute, while somebody follows it."""
+    """A run executed by another process and followed here."""
 
     channel: Channel
     read: asyncio.Event
@@ -56,7 +56,7 @@ class _Watched:
 
 
 class ActiveRuns:
-    """The handles of the runs that this process executes, and a channel for each run that somebody follows.
+    """The handles of the runs executed by this process, and a channel for each followed run.
 
     At most `max_concurrency` runs are executed at once, `owner_concurrency` of each owner, and `max_queued` wait for
     their turn: the lowest priority first, and of one priority owner by owner. The journals of other processes are read
@@ -125,7 +125,7 @@ class ActiveRuns:
         return not self.closing and busy.total() < self._max_concurrency and busy[owner] < self._owner_concurrency
 
     def _next(self) -> _Waiting | None:
-        """Return the next run in the queue that may begin now."""
+        """Return the next run in the queue, if one may begin now."""
         waiting = (queued for queued in self._queue if self._has_room(queued.owner))
         return min(waiting, key=lambda queued: queued.turn, default=None)
 
@@ -147,7 +147,7 @@ class ActiveRuns:
 
     @property
     def queued(self) -> list[str]:
-        """The runs that wait for their turn, in order."""
+        """Ids of the runs waiting for their turn, in order."""
         return [queued_run.run_id for queued_run in self._queue]
 
     def leave_queue(self, run_id: str) -> None:
@@ -155,7 +155,7 @@ class ActiveRuns:
         self._queue = [queued_run for queued_run in self._queue if queued_run.run_id != run_id]
 
     def close_queue(self) -> list[str]:
-        """Begin nothing more; the runs that waited."""
+        """Begin nothing more; return the runs still waiting."""
         self.closing, waiting = True, self.queued
         self._queue.clear()
         return waiting
@@ -252,7 +252,7 @@ class ActiveRuns:
             watched.task.cancel()
 
     async def _watch(self, run_id: str, channel: Channel, read: asyncio.Event) -> None:
-        """Read the journal of a run until it ends, and put what is new into its channel."""
+        """Read the journal of a run until it ends, and put the news into its channel."""
         seen: object = None
         follower: Follower | None = None
         try:

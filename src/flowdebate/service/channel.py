@@ -1,4 +1,4 @@
-"""Channel of a run: the log of its events, and cursors that any number of readers move through it."""
+"""Channel of a run: the log of its events, with cursors for any number of readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flowdebate.runs.events import (
 from flowdebate.runs.result import RunHandle
 
 _PACE = 0.04  # at most 25 a second, as docs/service.md says: a page need not be set anew for each token
-"""Seconds between two pieces of text, which are the same for all readers."""
+"""Seconds between two pieces of text, for all readers alike."""
 _START = b""
 
 
@@ -30,12 +30,13 @@ class Update:
     """One step of following a run."""
 
     kind: Literal["event", "text", "reset", "end"]
-    """ "event": something happened. "text": a piece of what a model writes. "reset": all events follow from the first
-    one again, since the mark is not one of this run or the order has changed. "end": the run is over, or suspended."""
+    """"event": something happened. "text": a piece of a model's text. "reset": all events follow from the first one
+    again, since the mark is not one of this run or the order has changed. "end": the run is over, or suspended."""
     event: Any = None
     """The event; for "text" a `TextDelta`; None for "reset" and "end"."""
     mark: str | None = None
-    """The place of a recorded event: `follow(after=mark)` continues behind it. None for what is only live."""
+    """The place of a recorded event: `follow(after=mark)` continues behind it. None for live text that is not recorded.
+    """
     start: int = 0
     """Offset of a "text": number of characters of the call's text before it."""
     _json: str | None = field(default=None, init=False, repr=False, compare=False)
@@ -86,8 +87,8 @@ class _Text:
 class Channel:
     """Events of one run, for readers that come and go: one log, and a place in it for each reader.
 
-    A slow reader holds up nobody, and many readers cost no copies. A call's text is part of the log only for those who
-    follow while it is written; afterwards the event of the answer has it.
+    A slow reader holds up nobody, and many readers cost no copies. A call's text is part of the log only for readers
+    who follow while it is written; afterwards the event of the answer has it.
     """
 
     def __init__(self) -> None:
@@ -157,9 +158,9 @@ class Channel:
         self._tell()
 
     def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
-        """Take over all events of a run that another process executes, and the calls in progress there.
+        """Take over all events of a run executed by another process, and the calls in progress there.
 
-        Readers get what is new. If the events so far come in another order, they start again.
+        Readers get only the news. If the events so far come in another order, they start again.
         """
         recorded = [item.event for item in self.log if isinstance(item, Update) and item.mark is not None]
         if [_sort(event) for event in recorded] != [_sort(event) for event in _marked(events)][: len(recorded)]:
@@ -170,7 +171,7 @@ class Channel:
         self.extend([*_marked(events)[len(recorded) :], *finished], calls)
 
     def extend(self, events: Iterable[object], calls: Iterable[CallStarted]) -> None:
-        """Take over the next events of a run that another process executes, and the calls in progress there."""
+        """Take over the next events of a run executed by another process, and the calls in progress there."""
         for event in events:
             self._append(event)
         now = {call.path: call for call in calls}
@@ -294,7 +295,7 @@ class _Reader:
 
 
 def _sort(event: object) -> tuple[str, str]:
-    """Kind and place of an event: in one run these say which one it is."""
+    """Return kind and place of an event: in one run they identify it."""
     return getattr(event, "kind", type(event).__name__), getattr(event, "path", "")
 
 

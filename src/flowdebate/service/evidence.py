@@ -1,4 +1,4 @@
-"""Evidence of a run: its journal as it was exported, and what replaying that gives without a model."""
+"""Evidence of a run: its exported journal, and the results of replaying it without a model."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from flowdebate.ui.document import Document
 from flowdebate.ui.plan import pattern_of_run, plan_of
 
 Outcome: TypeAlias = Literal["verified", "differs", "unknown"]
-"""Outcome of a check that a run's contents follow from its journal; "unknown" if that could not be checked."""
+"""Outcome of checking whether a run's contents follow from its journal; "unknown" if they could not be checked."""
 
 UNCHECKED = ("votes of readers", "dates and durations", "the id and the seed", "tokens and costs", "words of errors")
-"""Contents that follow from no journal: the writer of an export may have written anything there."""
+"""Contents not derived from a journal: the writer of an export may have written anything there."""
 _NAMED = 3
 _AROUND = 40
 """Characters of an excerpt on either side of a difference."""
 
 
 class Finding(WireModel):
-    """What checking a run against its journal has found."""
+    """Result of checking a run against its journal."""
 
     run_id: str
     question: str
@@ -59,7 +59,7 @@ class Evidence:
     replay: Replay | None
     """Replay of the run; None if the pattern is unknown here."""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """Hashes of the requests that the replay makes, by the paths of the calls."""
+    """Hashes of the replay's requests, by the paths of the calls."""
     problem: str = ""
 
     async def document(self) -> Document:
@@ -71,7 +71,7 @@ class Evidence:
         """Check whether transcript, ballots and verdict follow from the recorded answers.
 
         Another version of flowdebate may word prompts in another way: unless it is known to be the `same_version`,
-        other prompts than the recorded ones mean that nothing is known.
+        prompts other than the recorded ones prove nothing.
         """
         header = self.run.header
         answers = sum(step.kind in ("call", "human") and step.body is not None for step in self.steps)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.socket:
     """Open a socket for a server; port 0 takes a free one.
 
-    ConfigurationError of `location` for an address that cannot be used.
+    ConfigurationError of `location` for an unusable address.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -75,7 +75,7 @@ class Recovery:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, resume: Callable[[str], Awaitable[RunState]], *, keep_days: float | None) -> None:
-        """Resume what was left; with `keep_days`, delete now and every hour what has not changed for so long."""
+        """Resume unfinished runs; with `keep_days`, delete runs unchanged for so long, now and every hour."""
         self._task = self._active.in_background(self._resume_all(resume))
         if keep_days is not None:
             self._active.in_background(self._delete_old(keep_days * _DAY))

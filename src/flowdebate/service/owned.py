@@ -40,7 +40,7 @@ def _of_owner(
 
 
 class OwnedService:
-    """The runs of `owner` in `service`; those of others are not found, whatever is done with them.
+    """The runs of `owner` in `service`; other owners' runs are not found, whatever the operation.
 
     It has the methods of `Service`. A label `owner` cannot be given: it is always this one.
     """
@@ -76,7 +76,7 @@ class OwnedService:
         run_id: str | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunState:
-        """Begin a run of this owner; RunExists for an id that a run of another one has."""
+        """Begin a run of this owner; RunExists if a run of another owner has the id."""
         await self._check_free(run_id)
         begun = await self._service.begin(pattern, question, labels=self._labels(labels), run_id=run_id, **options)
         return self._check_begun(begun)
@@ -165,7 +165,7 @@ class OwnedService:
         return await self._service.vote_of(run_id, self.owner)
 
     async def record(self, run_id: str) -> RunRecord:
-        """Read everything that a page shows of a run of this owner."""
+        """Read everything a page shows of a run of this owner."""
         return await self._service.record(run_id, stored=await self.stored(run_id))
 
     async def stored(self, run_id: str) -> StoredRun:
@@ -181,7 +181,7 @@ class OwnedService:
         return {**(labels or {}), OWNER: self.owner}
 
     async def _check_free(self, run_id: str | None) -> None:
-        """RunExists for the id of a run of somebody else, before anything of that run can be told."""
+        """Raise RunExists for the id of another owner's run, before revealing anything of it."""
         if run_id is not None:
             try:
                 await self.stored(run_id)

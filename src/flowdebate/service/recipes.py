@@ -24,7 +24,7 @@ from flowdebate.ui.models import AllowedModels, Policies, with_policies
 from flowdebate.ui.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan, with_sides
 
 CheckOptions: TypeAlias = "Callable[[Any], None]"
-"""Called with the options of a plan; raises ConfigurationError for those that the caller may not use."""
+"""Check of a plan's options; raises ConfigurationError for options the caller may not use."""
 
 _BEGIN = "Service.begin()"
 _OPTIONS = "options"
@@ -33,7 +33,7 @@ _RECOVER = "recover"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Everything that a run is started with."""
+    """Everything needed to start a run."""
 
     name: str
     block: Block[Any, Any]
@@ -45,7 +45,7 @@ class Recipe:
     queued: bool = False
     """Flag of a run executed by workers."""
     plan: Plan | None = None
-    """The plan that it is built from; None for a registered pattern."""
+    """The plan to build it from; None for a registered pattern."""
 
     @property
     def proposes(self) -> bool:
@@ -89,7 +89,7 @@ async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) ->
 
 
 class Recipes:
-    """Patterns of a service by name: registered ones, and the built-in ones, which plans describe."""
+    """Patterns of a service by name: registered ones, and the built-in ones, described by plans."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Recipes:
 
     @property
     def model_name(self) -> str | None:
-        """The name of the model for the debaters of runs that name none; None where the environment decides."""
+        """The name of the default model for debaters; None where the environment decides."""
         model = self._model.get("chat") if isinstance(self._model, Mapping) else self._model
         return model if isinstance(model, str) or model is None else model.name
 
@@ -159,7 +159,7 @@ class Recipes:
         return self._of_plan(with_sides(recipe.plan, sides), limits, labels or {})
 
     def _of_proposer(self, plan: Plan, limits: Limits | None) -> Recipe:
-        """Build the recipe of the call that proposes the speakers of a plan."""
+        """Build the recipe of the call to propose the speakers of a plan."""
         page = plan.info.load_page()
         assigned_plan = self._on_own_model(plan)
         return Recipe(
@@ -192,7 +192,7 @@ class Recipes:
         return make_plan(info, {}, file=values, location=_OPTIONS, begins=self._model is None, allow=self.allowed)
 
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
-        """Add a pattern; ConfigurationError for a name that is taken."""
+        """Add a pattern; ConfigurationError if the name is taken."""
         if name in self.patterns:
             raise ConfigurationError("Service.register()", "name", name, f"none of {', '.join(self.patterns)}")
         self.patterns[name] = pattern
@@ -202,7 +202,7 @@ class Recipes:
     ) -> Recipe:
         """Build a stored run, to resume it, or (unless `to_ask` models) to replay it; `plan` replaces its own.
 
-        ConfigurationError for a run of a pattern that this service does not have.
+        ConfigurationError if this service does not have the run's pattern.
         """
         # what is only shown, and what anybody may have written, replays what it has read, and changes no archive
         labels = run.header.labels if to_ask and not run.header.foreign else None

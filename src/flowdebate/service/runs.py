@@ -36,7 +36,7 @@ from flowdebate.ui.steps import Fork
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
-    """Return the archive of runs with these labels: their owner's, or the one of all runs without an owner."""
+    """Return the archive of runs with these labels: their owner's, or the archive of all runs without an owner."""
     if OWNER not in labels:
         return stored_archive(store)
     # a name in a store is short and printable, and those of users are what the application makes them
@@ -97,7 +97,7 @@ def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | N
 
 
 def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list[HumanRequest]:
-    """Return the pending requests to humans of a run; those of a plan have its sources."""
+    """Return a run's pending requests to humans; if it has a plan, with its sources."""
     requests = open_requests_in(steps, run.header.run_id, store=store)
     if requests and pattern_of_run(run) is not None:
         with suppress(FlowDebateError):  # a plan that cannot be read any more has other places to say so
@@ -142,7 +142,7 @@ async def replayed(
 ) -> Replay:
     """Replay the stored run of `plan` as far as its journal goes, without asking a model or changing anything.
 
-    `profile` is that of a model object.
+    `profile` is the profile of a model object.
     """
     from flowdebate.runs.durable.replay import replay
 
@@ -169,8 +169,8 @@ class Place:
 def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
     """Open the store `location` (a file, an address); None: FLOWDEBATE_STORE, or the user's data directory.
 
-    ConfigurationError for an invalid address and, unless it may be a `new` one, for a file that does not exist. Nothing
-    is read or created yet.
+    ConfigurationError for an invalid address and, unless it may be a `new` one, for a missing file. Nothing is read or
+    created yet.
     """
     from flowdebate.store.address import read_place
     from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
@@ -200,14 +200,14 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
 
 _SHORT, _GENERATED = 8, 32
 _SHORTEST = 4
-"""Minimum number of characters that name a run."""
+"""Minimum number of characters to name a run."""
 _NAMED = 5
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MONTH = 30 * _DAY
 _PAGE = 50
-"""Number of runs that are read at once."""
+"""Number of runs to read at once."""
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
-"""Moments that exist in every time zone."""
+"""Earliest and latest moments that exist in every time zone."""
 
 
 def state_of(run: StoredRun) -> str:
@@ -291,7 +291,7 @@ async def each_run(
     before: tuple[float, str] | None = None,
     brief: bool = False,
 ) -> AsyncIterator[StoredRun]:
-    """Yield the runs that `list_runs` lists; the store is read page by page, as far as the caller goes."""
+    """Yield the runs `list_runs` lists; the store is read page by page, as far as the caller goes."""
     status = next((arg for arg in get_args(StoredStatus) if arg == state), None)
     if state == "left_behind":  # which no store knows: it is a running run without a live owner
         status = "running"
@@ -328,7 +328,7 @@ async def delete_run(store: Store, run_id: str) -> None:
 
 
 async def delete_old_runs(store: Store, before: float) -> int:
-    """Delete the runs that have not changed since `before` and are not in progress; return how many."""
+    """Delete the runs unchanged since `before` and not in progress; return how many."""
     number = 0
     async for run in each_run(store, before=(before, ""), brief=True):  # none changes before it is created
         if not run.owned and run.updated_at < before:

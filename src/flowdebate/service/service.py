@@ -86,18 +86,18 @@ _UNFINISHED: tuple[StoredStatus, ...] = ("running", "queued")
 class Service(Readership):
     """Begins, follows, answers, cancels, resumes, forks and deletes durable runs, for any front end.
 
-    `patterns` are the application's own, by name; unless `plans` is False, the built-in ones can be started as well, as
-    plans describe them. Runs are in `store` (None: FLOWDEBATE_STORE, else the user's data directory). `model` is for
-    runs that name none; `limits` are upper bounds of every run, and `budget` one of all runs together, of calls, tokens
-    and cost (None: that of the workers), counted in the store; `owner_budget` is one of the runs of each owner (the
-    label `owner`) on one day (UTC). At most `max_concurrency` runs are executed here at once, of each owner
+    `patterns` are the application's own, by name; unless `plans` is False, the built-in ones, described by plans, can
+    be started as well. Runs are in `store` (None: FLOWDEBATE_STORE, else the user's data directory). `model` is the
+    default model of runs; `limits` are upper bounds of every run, and `budget` limits all runs together, in calls,
+    tokens and cost (None: the budget of the workers), counted in the store; `owner_budget` limits the runs of each
+    owner (the label `owner`) on one day (UTC). At most `max_concurrency` runs are executed here at once, of each owner
     `owner_concurrency`, and `max_queued` wait for their turn. With `workers`, runs of their patterns are executed by
-    worker processes. Runs of other processes are followed through their journal, which is read every `poll` seconds if
-    it has changed. With `recover`, runs that a process leaves unfinished are resumed by `recover()` of the next one,
-    which with `keep_days` also deletes, now and every hour, the runs that have not changed for so many days. `observe`
-    sees the runs that this process executes, for tracing; workers have their own. `allow_models` are the models that
-    options and stored plans may name, or patterns such as "openai/*" (empty: those that are set up); None allows all,
-    but in an HTTP or MCP server those that are set up. A `Plan` that this program has made may name any.
+    worker processes. Runs of other processes are followed through their journal; it is read every `poll` seconds if it
+    has changed. With `recover`, runs left unfinished by a process are resumed by `recover()` of the next one; with
+    `keep_days`, this also deletes runs unchanged for so many days, now and every hour. `observe` sees the runs this
+    process executes, for tracing; workers have their own. `allow_models` are the models allowed in options and stored
+    plans, or patterns such as "openai/*" (empty: the configured models); None allows all, but in an HTTP or MCP server
+    only the configured ones. A `Plan` made by this program may name any.
 
     All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use it as an async context
     manager, or call `close`.
@@ -193,18 +193,18 @@ class Service(Readership):
         return self._recipes.patterns
 
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
-        """Add a pattern, such as one of a front end's own; ConfigurationError for a name that is taken."""
+        """Add a pattern, such as one of a front end's own; ConfigurationError if the name is taken."""
         self._recipes.register(name, pattern)
 
     @property
     def model_name(self) -> str | None:
-        """The name of the model for debaters that name none; None where the environment decides."""
+        """The name of the default model for debaters; None where the environment decides."""
         return self._recipes.model_name
 
     def restrict_models(self, *, providers: bool = False) -> AllowedModels:
-        """Allow only configured models, unless `allow_models` lists others; for front ends that serve others.
+        """Allow only configured models, unless `allow_models` lists others; for front ends that serve other people.
 
-        With `providers`, requests that no proxy has forwarded may name every model of a provider that is set up.
+        With `providers`, requests not forwarded by a proxy may name every model of a configured provider.
         """
         if self._recipes.allowed is None:
             self._recipes.allowed = AllowedModels(own=self.model_name, providers=providers)
@@ -212,7 +212,7 @@ class Service(Readership):
 
     @property
     def plans(self) -> bool:
-        """Whether the built-in patterns can be started."""
+        """Return whether the built-in patterns can be started."""
         return self._recipes.plans
 
     async def __aenter__(self) -> Self:
@@ -236,13 +236,13 @@ class Service(Readership):
         priority: int = 0,
         check: CheckOptions | None = None,
     ) -> RunState:
-        """Begin a run and return once it is stored; with a `run_id` that exists already, return that run.
+        """Begin a run and return once it is stored; if a run `run_id` already exists, return it.
 
-        `pattern` is a registered pattern, a built-in one with `options` as in a plan file, or a Plan. Where it has to
-        wait, lower priorities begin first, and of one priority (0 to 100) owners take turns. Errors:
-        ConfigurationError for options that do not fit; RunExists or RunChanged if the run `run_id` began with another
-        request; TooManyRuns where no more may wait, BudgetReached. `check` gets the options before anything that they
-        name is read or connected to, and may raise ConfigurationError for those that this caller may not use.
+        `pattern` is a registered pattern, a built-in one with `options` as in a plan file, or a Plan. If runs have to
+        wait, those with lower priorities begin first, and within one priority (0 to 100) owners take turns. Errors:
+        ConfigurationError for unsuitable options; RunExists or RunChanged if the run `run_id` began with another
+        request; TooManyRuns where no more may wait, BudgetReached. `check` gets the options before anything in them is
+        read or connected to, and may raise ConfigurationError for options this caller may not use.
         """
         check_count("Service.begin()", minimum=0, maximum=LOWEST, priority=priority)
         options = options or {}
@@ -298,10 +298,10 @@ class Service(Readership):
         limits: Limits | None = None,
         check: CheckOptions | None = None,
     ) -> Sequence[Any]:
-        """Return the speakers of a new run: those in its options or question, otherwise proposed ones.
+        """Return the speakers of a new run: from its options or question, otherwise proposed ones.
 
-        A proposal is one call of the model of its debaters, which counts towards budgets. `begin` proposes by itself;
-        this is for a front end that shows sides before they are debated. It raises what `begin` raises.
+        A proposal is one call of the model of its debaters, and counts towards budgets. `begin` proposes by itself;
+        this is for front ends showing sides before the debate. It raises the same errors as `begin`.
         """
         new = partial(
             self._recipes.new, pattern, question, options or {}, seed=None, labels=labels, limits=limits, check=check
@@ -326,7 +326,7 @@ class Service(Readership):
         options: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> RunResult[Any]:
-        """Ask the model of the first seat of a pattern for one plain answer to `messages`, which is not stored.
+        """Ask the model of a pattern's first seat for one plain answer to `messages`; it is not stored.
 
         It counts towards budgets, and raises what `begin` raises.
         """
@@ -368,7 +368,7 @@ class Service(Readership):
         return ()
 
     async def _queue_new(self, header: RunHeader, recipe: Recipe) -> RunState:
-        """Store a run that begins once it is its turn."""
+        """Store a run to begin once it is its turn."""
         await self.store.add(StoredRun(header=header, status="queued", updated_at=time.time(), steps=0), ())
         return await self._queue(header, partial(self._resume, header.run_id, recipe=recipe))
 
@@ -390,7 +390,7 @@ class Service(Readership):
     async def _start(
         self, block: Block[Any, Any], make: _Make, labels: Mapping[str, str] | None, *, in_turn: bool = False
     ) -> RunState:
-        """Start the run that `make` gives with its input; TooManyRuns, and the errors of `make`."""
+        """Start the run that `make` returns with its input; TooManyRuns, and the errors of `make`."""
 
         async def starting() -> RunHandle[Any]:
             run, value = await make()
@@ -402,7 +402,7 @@ class Service(Readership):
         return self._told(await self._active.start(starting(), owner=owner, in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
-        """BudgetReached where nothing is left; a run that has started may be asked for again."""
+        """Raise BudgetReached where nothing is left; a run that has started may be asked for again."""
         accounts = self._accounts.of(labels)
         if accounts and run_id is not None:
             with suppress(RunNotFound):
@@ -438,7 +438,7 @@ class Service(Readership):
         return await self._details(stored, steps)
 
     async def record(self, run_id: str, *, stored: StoredRun | None = None) -> RunRecord:
-        """Read everything that a page shows of a run: its steps once, and its row unless it was `stored` just now."""
+        """Read everything a page shows of a run: its steps once, and its row unless it was `stored` just now."""
         stored = await self.store.run(run_id) if stored is None else stored
         steps, events = await self.store.steps(run_id), self._active.events(run_id)
         replayed: Replay | FlowDebateError | None = None
@@ -459,7 +459,7 @@ class Service(Readership):
     async def _details(
         self, stored: StoredRun, steps: Sequence[StepRow], *, replayed: Replay | FlowDebateError | None = None
     ) -> RunDetails:
-        """Return the details of a run, which is `replayed` here unless the caller has done so."""
+        """Return the details of a run, replaying it here unless the caller passes it `replayed`."""
         run_id = stored.header.run_id
         handle = self._active.in_progress(run_id)
         document: Document | None = None
@@ -540,7 +540,7 @@ class Service(Readership):
         labels: Mapping[str, str] | None = None,
         limit: int = 1_000,
     ) -> Items:
-        """Return ballots and readers' votes of the newest runs that match all filters, for a judge audit."""
+        """Return ballots and readers' votes of the newest runs matching all filters, for a judge audit."""
         check_count("Service.audited()", limit=limit)
         block = None if pattern is None else self._recipes.block_name(pattern)
         runs = each_run(self.store, state=status, block=block, search=text, labels=labels, limit=limit)
@@ -592,7 +592,7 @@ class Service(Readership):
         return (await self._replayed(await self.store.run(run_id), await self.store.steps(run_id))).events
 
     async def people(self, run_id: str) -> list[str]:
-        """Return the names of a run's blocks for people: its pattern's, and those that have asked."""
+        """Return the names of a run's blocks for people: from its pattern, and from earlier requests."""
         return self._people(await self.store.run(run_id), await self.store.steps(run_id))
 
     def _people(self, stored: StoredRun, steps: Sequence[StepRow]) -> list[str]:
@@ -605,7 +605,7 @@ class Service(Readership):
     async def call(self, run_id: str, place: str) -> CallDetails | None:
         """Return a call of a model as it was sent, by replaying the run; None if the run has no call there.
 
-        ConfigurationError for a run of a pattern that is not known here.
+        ConfigurationError if the run's pattern is not known here.
         """
         stored, steps = await self.store.run(run_id), await self.store.steps(run_id)
         details: list[CallDetails] = []
@@ -650,9 +650,9 @@ class Service(Readership):
     ) -> RunState:
         """Record a human's answer, and resume the run once it waits for no other.
 
-        The journal says `by` whom it was given where that was not the person at this service: a program, or a link.
-        Where the budget is used up, the run stays as it is until it is resumed.
-        NotAwaited, OutputError for an invalid answer, RunConflict, and the errors of `resume`.
+        The journal says `by` whom it was given if it was not the person at this service: a program, or a link. Where
+        the budget is used up, the run stays as it is until it is resumed. NotAwaited, OutputError for an invalid
+        answer, RunConflict, and the errors of `resume`.
         """
         if place is None:
             check_not_repeated(await self.store.steps(run_id), run_id, answer, store=self.store.name)
@@ -663,9 +663,9 @@ class Service(Readership):
         return await self._state(run_id)
 
     async def cancel(self, run_id: str) -> RunState:
-        """Cancel a run: it ends as "interrupted", and can be resumed. A run that is over stays as it is.
+        """Cancel a run: it ends as "interrupted", and can be resumed. A finished run stays as it is.
 
-        RunConflict if another process executes it, unless that is a worker, which stops within seconds.
+        RunConflict if another process executes it, unless it is a worker: workers stop within seconds.
         """
         self._active.leave_queue(run_id)
         if (handle := self._active.in_progress(run_id)) is not None:
@@ -695,10 +695,11 @@ class Service(Readership):
     ) -> RunState:
         """Resume a run, whatever ended it. BudgetReached; errors of `Block.resume`.
 
-        A complete run stays as it is, unless its judge, chair or synthesizer failed, which is then asked again.
+        A complete run stays as it is, unless its judge, chair or synthesizer failed: the failed one is then asked
+        again.
 
-        `plan` takes the place of the stored one, such as one with an address that is not stored. Where as many runs are
-        in progress as may, it waits for its turn.
+        `plan` takes the place of the stored one, for example to add an address missing from the store. Where the
+        maximum number of runs is in progress, it waits for its turn.
         """
         resume = partial(
             self._resume,
@@ -778,9 +779,9 @@ class Service(Readership):
         retry_dead_letter: bool = False,
         **filters: Any,  # noqa: ANN401 - see `change_all`
     ) -> Changed:
-        """Resume the runs that match all filters: those of `runs`, whose `limit` is 200 here.
+        """Resume the runs matching all filters, as in `runs`, with a `limit` of 200 here.
 
-        Without `status`, those that stopped before their end; dead letters need `retry_dead_letter`. Where this service
+        Without `status`, all runs stopped before their end; dead letters need `retry_dead_letter`. Where this service
         executes them, it begins as many as it may.
         """
         states = RESUMABLE if status is None else (status,)
@@ -788,7 +789,7 @@ class Service(Readership):
         return await change_all(self.runs, states, change, **filters)
 
     async def cancel_all(self, *, status: str | None = None, **filters: Any) -> Changed:  # noqa: ANN401 - see `change_all`
-        """Cancel the runs that match all filters, as `resume_all` resumes them; without `status`, all that go on."""
+        """Cancel the runs matching all filters, as `resume_all` resumes them; without `status`, all unfinished ones."""
         states = (*_UNFINISHED, "awaiting") if status is None else (status,)
         return await change_all(self.runs, states, self.cancel, **filters)
 
@@ -812,11 +813,10 @@ class Service(Readership):
     ) -> RunState:
         """Begin a new run from the steps of another one: models are asked only for what differs.
 
-        `edits` replaces answers by their places, and `at` asks anew from a place on. `options` changes those of the
-        run's plan; `pattern` is a registered pattern, or a Plan, to use in place of the run's own. Workers execute the
-        fork if they have its pattern.
-        ConfigurationError, TooManyRuns, BudgetReached; RunExists if `fork_id` is taken; OutputError for an edit that is
-        not such an answer; ConfigurationError if the pattern is changed as well.
+        `edits` replaces answers by their places, and `at` asks anew from a place on. `options` changes the options of
+        the run's plan; `pattern` is a registered pattern, or a Plan, to use in place of the run's own. Workers execute
+        the fork if they have its pattern. ConfigurationError, TooManyRuns, BudgetReached; RunExists if `fork_id` is
+        taken; OutputError for an edit that is not a valid answer; ConfigurationError if the pattern is changed as well.
         """
         stored = await self.store.run(run_id)
         options = options or {}
@@ -869,7 +869,7 @@ class Service(Readership):
         self._active.forget(run_id)
 
     async def recover(self) -> None:
-        """Resume, in the background, the runs that an earlier process has left; with `keep_days`, delete old ones."""
+        """Resume, in the background, the runs left by an earlier process; with `keep_days`, delete old ones."""
         self._recovery.begin(self._resume, keep_days=self.keep_days)
 
     async def close(self, patience: float = 30.0) -> None:

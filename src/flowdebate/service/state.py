@@ -23,10 +23,10 @@ from flowdebate.ui.steps import Fork
 
 
 class PendingInput(WireModel):
-    """What a suspended run asks a human."""
+    """A suspended run's request to a human."""
 
     block: str
-    """The name of the block that asks."""
+    """The name of the asking block."""
     role: str | None = None
     """Role in its pattern, such as "judge"; None outside of all roles."""
     place: str
@@ -40,7 +40,7 @@ class PendingInput(WireModel):
     problem: str | None = None
     """The problem with the previous answer."""
     sources: tuple[Source, ...] = ()
-    """Sources to quote from; as JSON without the texts, which are at `/runs/{run_id}/sources/{name}`."""
+    """Sources to quote from; as JSON without the texts: read these at `/runs/{run_id}/sources/{name}`."""
 
     @field_serializer("sources")
     def _listed(self, sources: tuple[Source, ...]) -> list[SourceInfo]:
@@ -67,14 +67,14 @@ class PendingInput(WireModel):
 
 
 class RunSummary(WireModel):
-    """What a run came to, in a line."""
+    """A run's result, in a line."""
 
     speakers: tuple[str, ...] = ()
     """Speakers in the order of their first turn."""
     decision: str | None = None
-    """The winner with its stance, or what was decided, in a line; None where nothing was."""
+    """The winner with its stance, or the decision, in a line; None without one."""
     models: tuple[str, ...] = ()
-    """The models that were asked."""
+    """The models asked in this run."""
     cost: float | None = None
     """Cost by the prices of the run's limits, or known ones; None without any."""
     prices: str | None = None
@@ -94,7 +94,7 @@ class RunState(WireModel):
 
     run_id: str
     pattern: str | None
-    """The pattern by name; None for a run that neither a plan nor this service describes."""
+    """The pattern by name; None if neither a plan nor this service describes the run."""
     block: str
     """The name of its block."""
     question: str
@@ -108,9 +108,9 @@ class RunState(WireModel):
     seed: int
     labels: dict[str, str]
     parent: str | None
-    """The run that it was forked from; None for any other run."""
+    """The run it was forked from; None for any other run."""
     models: dict[str, list[str]] | None
-    """The models that have answered, by seat; None until the run ends."""
+    """The models of recorded answers, by seat; None until the run ends."""
     usage: Tokens | None
     """Usage of the run; None until it ends."""
     seconds: float | None
@@ -179,14 +179,14 @@ class RunPage(WireModel):
 
 
 class RunDetails(RunState):
-    """A run with its document so far, and what it asks humans."""
+    """A run with its document so far, and its requests to humans."""
 
     document: Document | None
     """Document so far, with all contributions; None without one. Its JSON is the output of `--json`."""
     problem: str | None
     """Reason for a missing document, or for a rejection of the run by workers."""
     pending: tuple[PendingInput, ...]
-    """The requests that a suspended run waits for, by place."""
+    """Pending requests of a suspended run, by place."""
     fork: Fork | None
     """Part of a fork taken from its parent; None for any other run."""
 
@@ -202,20 +202,20 @@ class RunDetails(RunState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Everything that a page shows of a run, read at one moment."""
+    """Everything a page shows of a run, read at one moment."""
 
     details: RunDetails
     stored: StoredRun
     steps: Sequence[StepRow]
     events: Sequence[object]
-    """Recorded events so far; empty for a run of a pattern that is not known here."""
+    """Recorded events so far; empty if the run's pattern is not known here."""
     people: Sequence[str]
-    """Names of the blocks that ask people: those of the pattern, and those that have asked."""
+    """Names of the blocks for people: the pattern's, and all blocks with a request so far."""
     readers: RunReaders
 
 
 class Changed(WireModel):
-    """What became of the runs that matched a filter and were resumed or cancelled."""
+    """Outcome of resuming or cancelling the runs matching a filter."""
 
     runs: tuple[RunState, ...]
     """Changed runs."""
@@ -226,7 +226,7 @@ class Changed(WireModel):
 
 
 class BudgetState(WireModel):
-    """How much of one limit of a budget is used, by all processes that share it."""
+    """Use of one limit of a budget, by all processes sharing it."""
 
     budget: str
     """Scope of the budget: "all runs", or an owner's day."""
@@ -253,7 +253,7 @@ async def change_all(
     labels: Mapping[str, str] | None = None,
     limit: int = 200,
 ) -> Changed:
-    """Change the runs that `find` gives for each of `statuses` and all filters, at most `limit` of a status."""
+    """Change the runs returned by `find` for each of `statuses` and all filters, at most `limit` of a status."""
     check_count("Service", limit=limit)
     changed, refused = list[RunState](), dict[str, str]()
     for status in statuses:
