@@ -1,7 +1,7 @@
-"""HTML of runs: the pages of the server, and the report that is kept, from the same templates.
+"""HTML of runs: the pages of the server, and the report as a file, from the same templates.
 
-`run/` has what a page shows of a run as data, `forms` what it asks, `written` the same requests as text, `notebook` the
-pages of notebooks; `templates` renders, and `report` makes the one file. Nothing here serves HTTP.
+`run/` turns a run into data for a page, `forms` its requests, `written` the same requests as text, `notebook` the pages
+of notebooks; `templates` renders, and `report` makes the one file. Nothing here serves HTTP.
 """
 
 import lazy_loader

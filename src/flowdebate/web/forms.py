@@ -1,4 +1,4 @@
-"""Forms: the fields of a new run, from the options of its pattern, and those of an answer, from its schema."""
+"""Forms: the fields of a new run, from the options of its pattern, and the fields of an answer, from its schema."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Kind: TypeAlias = Literal[
     "text", "long", "number", "mixed", "flag", "choice", "choices", "lines", "numbers", "pairs", "entries", "schema",
     "json", "group",
 ]  # fmt: skip
-"""How a field is typed: "long" text, "mixed" text or number or off, "choice" of one, "choices" of several, "lines" of
-texts, "numbers", "pairs" of a name and a value, "entries" with fields of their own, the fields of a "schema", any other
-value of an answer as its "json", and a "group" of fields."""
+"""Kind of a field's input: "long" text, "mixed" text or number or off, "choice" of one, "choices" of several, "lines"
+of texts, "numbers", "pairs" of a name and a value, "entries" with fields of their own, the fields of a "schema", any
+other value of an answer as its "json", and a "group" of fields."""
 
 _FRONT = ("answer", "model")
 """Options beside question, speakers and material, in this order."""
@@ -84,7 +84,7 @@ _HELP: Mapping[str, str] = {
 }
 """Help of options that the command line takes in another form."""
 _LONG_TEXTS = ("TEXT", "FILE")
-"""Placeholders of options whose texts have several lines."""
+"""Placeholders of options for texts of several lines."""
 _SCHEMA_TYPES = ("Text", "Number", "Whole number", "Yes or no", "List of texts")
 _FLAG = re.compile(r"--([a-z][a-z-]*)")
 _REPEATED = re.compile(r"[;,] repeat (?:for each|for more than one|with [^.]*)(?=\.)")
@@ -100,10 +100,10 @@ _OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
 }
 """Labels of the fields of phases, with an example in grey."""
 _FEW = 6
-"""Choices that are shown one below the other; more are a list to open."""
+"""Maximum number of choices to show one below the other; more become a list to open."""
 _NULL = re.compile(r"\bnull\b")
 _DEEPEST = 4
-"""Levels of a schema that become fields: a schema may refer to itself, and what is deeper is typed as JSON."""
+"""Maximum levels of a schema to become fields: a schema may refer to itself, and deeper levels are typed as JSON."""
 _SIMPLE = ("string", "integer", "number", "boolean")
 
 
@@ -112,7 +112,7 @@ class Field:
     """One field of a form."""
 
     name: str
-    """Its key in what is sent."""
+    """Key in the request."""
     label: str
     help: str = ""
     kind: Kind = "text"
@@ -120,7 +120,7 @@ class Field:
     """The values of a choice; for text, suggestions."""
     required: bool = False
     nullable: bool = False
-    """Flag of a field that sends null for nothing, instead of leaving it out."""
+    """Flag of a field: if it is empty, null is sent; other fields are left out."""
     minimum: float | None = None
     maximum: float | None = None
     whole: bool = False
@@ -141,12 +141,12 @@ class Field:
 
     @property
     def few(self) -> bool:
-        """Whether its choices fit on lines of their own."""
+        """Return whether its choices fit on lines of their own."""
         return len(self.choices) <= _FEW
 
     @property
     def folds(self) -> bool:
-        """Whether all parts but the first are folded: models of single roles, beside one for everyone."""
+        """Return whether all parts but the first are folded: models of single roles, beside one for everyone."""
         return self.kind == "group" and self.models and len(self.parts) > 1
 
 
@@ -156,7 +156,7 @@ class Form:
 
     pattern: str
     subject: str
-    """The key of what it is about."""
+    """The key of its subject, such as the question."""
     question: str
     """Initial question."""
     example: str = ""
@@ -164,7 +164,7 @@ class Form:
     about_material: str = ""
     """Default question about material without one."""
     roster: str = ""
-    """The key of who speaks."""
+    """The key of the speakers."""
     speakers: tuple[tuple[Field, ...], ...] = ()
     """The fields of each speaker."""
     blank: tuple[Field, ...] = ()
@@ -172,14 +172,14 @@ class Form:
     proposes: bool = False
     """Flag of optional speakers: the question names them."""
     people: tuple[str, ...] | None = None
-    """Roles beside the speakers that people can play; None where people can play none, speakers neither."""
+    """Roles beside the speakers for people to play; None if people can play none, not even speakers."""
     front: tuple[Field, ...] = ()
     folded: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
     """All other options by their group."""
 
     @property
     def body(self) -> dict[str, Any]:
-        """The request that the form makes as it comes."""
+        """The request as the untouched form would send it."""
         entries = [
             {field_.name: field_.value for field_ in speaker if field_.value is not None} for speaker in self.speakers
         ]
@@ -444,11 +444,11 @@ class Asked:
 
     parts: RequestParts
     blind: Mapping[str, str]
-    """The letters of the stances where the reader is a judge, who reads without names."""
+    """Letters of the stances, for a judge reading without names."""
 
     @classmethod
     def of(cls, pending: PendingInput) -> Asked:
-        """Build the request, blind if all its speakers argue for something that its reader chooses a winner from."""
+        """Build the request; it is blind if all its speakers argue for one of the reader's choices of a winner."""
         parts = parse_request(pending.shown)
         # only a judge is asked for one of several winners; a request of another kind names nobody
         part = (pending.answer_schema or {}).get("properties", {}).get("winner", {})

@@ -23,7 +23,7 @@ RULE = "formula"
 _LONGEST = 1_000
 """Characters of a formula; a longer one stays as it was written."""
 _MOST = 1_000
-"""Beginnings of formulas that are tried in one text: each may look at as many characters as a formula has."""
+"""Maximum beginnings of formulas to try in one text: each may look at as many characters as a formula has."""
 _FORMULA = re.compile(
     r"\$\$(?P<block>[^$]{1,1000}?)\$\$"
     r"|\\\[(?P<brackets>.{1,1000}?)\\\]"
@@ -45,7 +45,7 @@ _WORDS = frozenset(
         *("movablelimits", "notation", "separator", "stretchy", "symmetric"),
     )
 )
-"""Attributes whose values are words."""
+"""Attributes with words as values."""
 _VALUE = re.compile(r"[a-z][a-z -]{0,60}")
 _WIDTH = re.compile(r"\d?(?:\.\d{1,4})?em")
 _ALIGNED = re.compile(r"\\(begin|end)\{(?:aligned|split|gathered)\}")
@@ -69,7 +69,7 @@ def find_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a 
 
 @cache
 def converter() -> Callable[[str], Element] | None:
-    """Return the function that turns LaTeX into MathML; None where the library is not installed."""
+    """Return the function for turning LaTeX into MathML; None where the library is not installed."""
     try:
         from latex2mathml.converter import convert_to_element
     except ImportError:
@@ -79,7 +79,7 @@ def converter() -> Callable[[str], Element] | None:
 
 @lru_cache(maxsize=1024)
 def as_mathml(latex: str, *, block: bool) -> Markup | None:
-    """Convert a formula to MathML, with its LaTeX as an annotation; None for one that cannot be read.
+    """Convert a formula to MathML, with its LaTeX as an annotation; None for an unreadable one.
 
     >>> print(as_mathml("7", block=False))
     <math><semantics><mrow><mn>7</mn></mrow><annotation encoding="application/x-tex">7</annotation></semantics></math>
@@ -112,5 +112,5 @@ def _safe(element: Element) -> list[str]:
 
 
 def _text(text: str | None) -> str:
-    """Escape a text, of which the library writes some characters as entities."""
+    """Escape a text; the library already writes some characters as entities."""
     return str(escape(unescape(text or "")))

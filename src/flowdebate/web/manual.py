@@ -49,7 +49,7 @@ def manual_page(name: str) -> ManualPage | None:
 
 
 def _without_pictures(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Leave out paragraphs that are a picture, with or without a link: the package has none."""
+    """Leave out paragraphs of only a picture, with or without a link: the package has none."""
     skipped = 0
     for token, inline in zip(tokens, [*tokens[1:], None], strict=True):
         parts = (inline.children if inline is not None else None) or ()
@@ -80,7 +80,7 @@ def _point(token: Token) -> None:
 
 
 def cited(text: str, folder: str) -> Markup:
-    """Escape `text`, in which a reference to the documentation is a link into `folder`, the address of its pages.
+    """Escape `text`, and turn its references to the documentation into links below `folder`, the address of its pages.
 
     >>> print(cited(f"Model: local everywhere; see {cite(ONE_MODEL)}", "help/"))
     Model: local everywhere; see <a href="help/models#one-model-everywhere">“One model everywhere”</a>

@@ -45,7 +45,7 @@ _MOST_EVENTS = 20_000
 _LARGEST = 3_000_000
 """Characters of a report in a notebook; a larger one is summed up."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000
-"""Characters of a live page, and of a text that somebody is writing."""
+"""Maximum characters of a live page, and of a text still being written."""
 
 
 def html_of(value: object) -> str | None:
@@ -103,8 +103,8 @@ def _ended(value: object) -> object:
 def frame_of(value: RunView | Document) -> str | None:
     """Render the report of a run or a document as HTML for a notebook; None for a run without a pattern.
 
-    In a sandbox: whatever is in it neither acts nor has a say in how the notebook looks. Where a notebook is not
-    trusted, its reader leaves out the frame, and shows the summary that lies behind it.
+    In a sandbox: its content cannot act or change how the notebook looks. Where a notebook is not trusted, its reader
+    leaves out the frame, and shows the summary behind it.
     """
     try:
         document = value if isinstance(value, Document) else document_of_view(value)
@@ -117,7 +117,7 @@ def frame_of(value: RunView | Document) -> str | None:
 
 
 def document_of_view(run: RunView) -> Document:
-    """Build the current document of a run; raise BadFile for one without a pattern, or one that has not started yet."""
+    """Build the current document of a run; raise BadFile for a run without a pattern or not yet started."""
     raw = run.raw_so_far
     output = run.output if isinstance(run, RunResult) else raw
     result, location = result_of(raw, output), f"run {run.run_id}"
@@ -164,7 +164,7 @@ def _in_short(document: Document) -> Summary:
 
 
 def _state(value: object) -> Summary | None:
-    """Describe the state of a run without a document; None for a result, whose repr says more, unless it waits."""
+    """Describe the state of a run without a document; None for a result with a more telling repr, unless it waits."""
     if not isinstance(value, RunView) or (isinstance(value, RunResult) and value.status != "awaiting"):
         return None
     facts = (("Error", _error(value)), ("", _waits(value)))
@@ -186,7 +186,7 @@ def _numbers(run: RunView) -> Iterator[str]:
 def live_html(run: RunView, live: Live | None = None) -> str:
     """Render a run in progress, or a suspended one, as HTML in the look of the notebook, with the knowledge of `live`.
 
-    It has no frame: that would be empty for a moment each time it is replaced, and forget where its reader was.
+    It has no frame: a frame would be empty for a moment each time it is replaced, and forget where its reader was.
     """
     live_state = live if live is not None and run.status == "running" else Live()
     if live is None and run.status == "running":
@@ -253,7 +253,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def _middle(sizes: Sequence[int], maximum: int) -> tuple[int, int]:
-    """Find the first and the last place to omit in the middle, so that the others have at most `maximum` characters."""
+    """Find the first and the last place to omit in the middle, so that the rest has at most `maximum` characters."""
     first, last, used, at_front = 0, len(sizes) - 1, 0, True
     while first <= last:
         used += sizes[first if at_front else last]
@@ -265,7 +265,7 @@ def _middle(sizes: Sequence[int], maximum: int) -> tuple[int, int]:
 
 
 def _size(section: Section) -> int:
-    """Characters, with some for what is around them on a page."""
+    """Count characters, plus some for the surroundings on a page."""
     if not isinstance(section, (Entry, Group)):
         return 0
     facts = section.facts if isinstance(section, Group) else ()
@@ -303,7 +303,8 @@ _FACTS = 200
 # Summaries of evaluations and of what has no page
 
 _ROWS = 100
-"""Rows of a table; the others are counted. A notebook is a file that people mail and put under version control."""
+"""Maximum rows of a table; further ones are counted. A notebook is a file, to be mailed and put under version control.
+"""
 _CELL, _SENTENCE = 300, 2_000
 """Characters."""
 

@@ -101,7 +101,7 @@ class Scatter:
 
 
 def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str) -> Scatter | None:
-    """Points by what they cost, on a scale of equal factors, with a `line` through those named; None without any."""
+    """Place points by cost, on a scale of equal factors, with a `line` through the named ones; None without any."""
     lowest, highest = (end(point.x for point in points) if points else 0.0 for end in (min, max))
     if lowest <= 0:
         return None
@@ -119,7 +119,7 @@ def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str)
 
 
 def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
-    """Points by a share, with the line on which height and share are the same; None without any."""
+    """Place points by a share, with the line of equal height and share; None without any."""
     if not points:
         return None
     ends = [(_on(_X, 0.0), _on(_Y, 0.0)), (_on(_X, 1.0), _on(_Y, 1.0))]

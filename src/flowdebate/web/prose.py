@@ -1,8 +1,8 @@
-"""Markdown that models and people write, as HTML: one safe subset, for every page.
+"""Markdown by models and people, as HTML: one safe subset, for every page.
 
 Paragraphs, emphasis, code, quotes, lists, tasks, tables and formulas are set as such, and headings as bold lines. HTML
-is text. A link and an image are their words with the address behind them: nothing can be clicked or loaded. Nothing
-that was written is hidden: a block of which the subset would leave out a word is set as it was written.
+is text. A link and an image are their words with the address behind them: nothing can be clicked or loaded. No part of
+a text is hidden: a block that would lose a word in the subset is set as written.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _MORE_RULES = ("link", "list", "newline", "strikethrough", "table")
 _LONGEST = 100_000
 """Characters of a text; a longer one is set as it was written, for some take a second."""
 _DEEPEST = 20
-"""Levels of lists and quotes in each other; the parser leaves out what is deeper."""
+"""Maximum levels of lists and quotes in each other; the parser leaves out deeper ones."""
 _SPECIAL = re.compile(r"[\\`*_\[<~|$]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
-"""Characters in every text that may have more than paragraphs."""
+"""Special characters found in every text with more than paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 _TASK = re.compile(r"\[([ xX])\] (.*)", re.DOTALL)
-"""The text of a list item that is a task."""
+"""Pattern of a task's text in a list item."""
 _INDENTED = re.compile(r"\n[ \t]*")
-"""A line break and the indentation behind it, which the parser removes as well."""
+"""A line break and the indentation behind it, removed by the parser as well."""
 _HTML = {
     "paragraph_open": "<p>",
     "paragraph_close": "</p>",
@@ -73,7 +73,7 @@ _HTML = {
     "s_open": "<s>",
     "s_close": "</s>",
 }
-"""All that a text can become, by the parser's tokens; list items, code and links are written by `_Writer`."""
+"""HTML of the parser's tokens; list items, code and links are written by `_Writer`."""
 
 _CONTAINERS = frozenset({"blockquote_open", "bullet_list_open", "ordered_list_open", "table_open"})
 _DIRECTED = _CONTAINERS | {"paragraph_open", "heading_open", "list_item_open", "th_open", "td_open"}
@@ -90,12 +90,12 @@ _RULE = re.compile(r"[ \t>]*(?:`{3,}|~{3,}|\|?[ \t]*:?-+[-:| \t]*$|(?:[*_-][ \t]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a text that a page marks, wherever it is in the Markdown. They do not overlap."""
+    """A part of a text to mark on a page, wherever it is in the Markdown. Spans do not overlap."""
 
     start: int
     end: int
     tag: str
-    """The element that it is in, such as `q`."""
+    """Name of its element, such as `q`."""
     kind: str = ""
     """The class of the element."""
     after: Markup = Markup("")  # noqa: RUF009 - it is frozen
@@ -146,7 +146,7 @@ def is_marked(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Clean `text`: line feeds alone at the ends of lines, and nothing that acts or hides.
+    """Clean `text`: line feeds alone at the ends of lines, and no characters that act or hide.
 
     Spaces at the ends of lines are removed: to the parser, a line of Unicode spaces would not be blank.
     """
@@ -211,7 +211,7 @@ def _paragraphs(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, Markup]
 
 
 class _Writer:
-    """Writes tokens as HTML, and notes what a reader of it can read."""
+    """Writes tokens as HTML, and notes the text that its reader can see."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
@@ -299,7 +299,7 @@ class _Writer:
         return _letters("".join(self._read)) == _letters(_MARKED.sub("", source))
 
     def _task(self, task: re.Match[str]) -> None:
-        """Write the text of a task, with a box that is ticked or not."""
+        """Write the text of a task, with a box, ticked or not."""
         self._starts_item = False
         done = task[1] != " "
         box, word = ("☑", "done") if done else ("☐", "open")
@@ -351,7 +351,7 @@ class _Writer:
 
 
 def _direction(tokens: Iterable[Token]) -> str:
-    """Return the direction of the first letter that has one; "" where none has."""
+    """Return the direction of the first letter that has one; "" if none has."""
     for token in tokens:
         for letter in token.content if token.type == "inline" else "":
             if (kind := bidirectional(letter)) in ("L", "R", "AL"):
@@ -400,9 +400,9 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\Z")
 class GrowingProse:
     """A text while it is written: finished blocks are rendered once, and what may still change is rendered again.
 
-    A block is finished when the start of the next one is final. An incomplete line does not decide that: `***` is a
-    rule, but `***so***` continues the paragraph before it. Later text never changes a finished block, because the
-    subset has no reference definitions.
+    A block is finished when the start of the next one is final. An incomplete line does not decide it: `***` is a rule,
+    but `***so***` continues the paragraph before it. Later text never changes a finished block, because the subset has
+    no reference definitions.
     """
 
     def __init__(self) -> None:
@@ -449,7 +449,7 @@ class GrowingProse:
 
     @property
     def news(self) -> list[Markup]:
-        """The blocks behind those that were `kept`."""
+        """The blocks behind the `kept` ones."""
         return [*self._done[self.kept :], *self._open]
 
     @property
@@ -467,7 +467,7 @@ def _is_final_start(lines: Sequence[str], line: int) -> bool:
 
 
 def _close(group: Sequence[Token]) -> None:
-    """Close what is open in the last line of a block, so that it looks as it will: emphasis, code."""
+    """Close emphasis and code left open in the last line of a block, so that it looks as it will when finished."""
     token = next((token_ for token_ in reversed(group) if token_.type in ("inline", "fence", "code_block")), None)
     if token is None or token.type != "inline":
         return

@@ -1,4 +1,4 @@
-"""Reports as one HTML file without a script: of a run, with the journal that it follows from, and of a study."""
+"""Reports as one HTML file without a script: of a run, with its journal, and of a study."""
 
 from __future__ import annotations
 
@@ -118,10 +118,10 @@ async def verify_file(path: str) -> list[Finding]:
 async def verify_report(
     html: str, *, source: str = "report", block: Runnable[Any] | None = None, model: ModelChoice = None
 ) -> Finding:
-    """Check that a report shows what its journal gives, by replaying that: no model is asked, and nothing is stored.
+    """Check a report against its journal, by replaying the journal: no model is asked, and nothing is stored.
 
-    Whatever the report says, no file is read and no server is connected to. `block` is the pattern of a run that no
-    plan describes, and `model` its model. BadFile, with `source`, for what is no report.
+    Whatever the report says, no file is read and no server is connected to. `block` is the pattern of a run without a
+    plan, and `model` its model. BadFile, with `source`, for a file that is not a report.
     """
     from flowdebate import __version__
 
@@ -163,7 +163,7 @@ def _only(pattern: re.Pattern[str], html: str, source: str, what: str) -> str:
 
 
 def _unpacked(packed: str, source: str) -> bytes:
-    """Unpack the journal of a report, which may be anything; raise BadFile for an invalid or too large one."""
+    """Unpack the journal of a report, whose content may be anything; raise BadFile for an invalid or too large one."""
     try:
         data = base64.b64decode(packed, validate=True)
     except binascii.Error as error:
@@ -182,7 +182,7 @@ def _unpacked(packed: str, source: str) -> bytes:
 
 
 def _differences(page: str, rendered: str) -> Iterator[str]:
-    """Describe the visible differences, or else that the file differs where nobody looks."""
+    """Describe the visible differences, or else say that the file differs in its invisible parts."""
     for shown_piece, rendered_piece in zip_longest(_pieces(page), _pieces(rendered)):
         if shown_piece != rendered_piece:
             location = "" if shown_piece is None or not shown_piece.place else f" at {shown_piece.place}"

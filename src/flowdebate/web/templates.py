@@ -1,4 +1,4 @@
-"""Rendering: Jinja templates in which what others wrote is text, and hidden characters are seen."""
+"""Rendering: Jinja templates that escape what others wrote and make hidden characters visible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNKNOWN = "\N{EN DASH}"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SPACES = re.compile(r"\s+")
 _LONG = 220
-"""Characters from which a result is set in smaller type."""
+"""Minimum characters of a result to be set in smaller type."""
 
 
 def render(template: str, **data: object) -> str:
@@ -42,13 +42,13 @@ def macro(name: str, *arguments: object) -> str:
 
 
 def _unprintable(part: object) -> str:
-    """Raise for a part of a page of a kind that no template has: it must not vanish silently."""
+    """Raise for a part of a page without a template: it must not vanish silently."""
     raise TypeError(type(part).__name__)
 
 
 @cache
 def assets() -> dict[str, bytes]:
-    """Style sheets, scripts and pictures by name: everything that pages load."""
+    """Return style sheets, scripts and pictures by name: everything loaded by pages."""
     contents = sorted(_STATIC.iterdir(), key=lambda path: path.name)
     return {content.name: content.read_bytes() for content in contents if content.is_file()}
 
@@ -56,7 +56,7 @@ def assets() -> dict[str, bytes]:
 def asset(name: str) -> str:
     """Return a style sheet or a script as text.
 
-    Those of notebooks, which pages do not load, are in a folder of their own.
+    The assets of notebooks, not loaded by pages, are in a folder of their own.
     """
     return _STATIC.joinpath(name).read_text("utf-8")
 
@@ -142,7 +142,7 @@ def _error_words(name: str) -> str:
 
 
 def _failure(text: str) -> str:
-    """Say why a run failed, without the error's class and the fields of a schema, which its page folds.
+    """Say why a run failed, without the error's class and the fields of a schema: its page folds these.
 
     >>> _failure("SchemaViolation: the answer does not fit its schema: `ranking.0` is missing (block 'b', model 'm')")
     "a model's answer could not be read"
@@ -156,7 +156,7 @@ def _failure(text: str) -> str:
 
 
 _SPELLINGS = {"lincoln_douglas": "Lincoln\N{EN DASH}Douglas", "devils_advocate": "Devil's advocate"}
-"""Names that are more than words with spaces between them."""
+"""Spellings of names, beyond replacing underscores by spaces."""
 
 
 def _words(name: object) -> str:

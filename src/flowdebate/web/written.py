@@ -64,7 +64,7 @@ def as_toml(request: Mapping[str, Any]) -> str | None:
 
 
 def as_python(request: Mapping[str, Any]) -> str:
-    """Write the Python program that begins the run of a request, and waits for it."""
+    """Write a Python program to begin the run of a request, and wait for it."""
     options = {key: value for key, value in (request.get("options") or {}).items() if value is not None}
     keywords = {"options": options or None, "seed": request.get("seed"), "labels": request.get("labels") or None}
     arguments_given = [_literal(request["pattern"], 8), _literal(request["question"], 8)]
@@ -76,7 +76,7 @@ def as_python(request: Mapping[str, Any]) -> str:
 
 
 def as_curl(request: Mapping[str, Any], url: str) -> str:
-    """Write the line for the shell that sends a request to `url`.
+    """Write a shell command to send a request to `url`.
 
     >>> print(as_curl({"pattern": "debate"}, "http://localhost/api/v1/runs"))
     curl http://localhost/api/v1/runs -H "Authorization: Bearer $TOKEN" --json '{"pattern": "debate"}'

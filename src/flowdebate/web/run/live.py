@@ -1,4 +1,4 @@
-"""A run as it goes on, as pieces of its page: each is rendered once, for everybody who looks at it."""
+"""A run in progress, as pieces of its page: each is rendered once, for everybody looking at it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ one: all drawings of a run together then cost about as much as three of its last
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
-    """What a pattern has come to, before its page is the finished one."""
+    """A pattern's result so far, before its page is the finished one."""
 
     card: Card | None
     outputs: tuple[Output, ...]
@@ -40,10 +40,10 @@ class LivePage:
     """The pieces of one run's page. Give it all events from the first one on.
 
     A piece is an element with an id. It goes into the element `at`, at its end, or takes the place of the one with its
-    id. `news` has those since the last time, as a message; `whole` has all of them, for whoever comes later. `link` is
-    the address of the run's steps, and `manual` that of the documentation's pages.
-    A `public` page has what was said, without the record and without failures, whose words may have addresses of
-    servers; its result comes with the finished page.
+    id. `news` has the pieces since the last time, as a message; `whole` has all of them, for later readers. `link` is
+    the address of the run's steps, and `manual` the address of the documentation's pages. A `public` page shows the
+    contributions, without the record and without failures, since error messages may contain addresses of servers; its
+    result comes with the finished page.
     """
 
     def __init__(self, document: Document | None, *, link: str = "", manual: str = "", public: bool = False) -> None:
@@ -78,7 +78,7 @@ class LivePage:
         self._result = _Result(card=None, outputs=(), names=self._names)
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Take in `event`, or a text from its character `start` on; whether there is news other than that text."""
+        """Take in `event`, or a text from its character `start` on; return whether there is other news than text."""
         if start is not None:
             self._changed |= (changed := self._live.take(event, start))
             return changed
@@ -102,7 +102,7 @@ class LivePage:
 
     @property
     def waiting(self) -> int:
-        """Number of pieces that the next news will have."""
+        """Number of pieces in the next news."""
         return len(self._new)
 
     def news(self) -> str:
@@ -264,5 +264,5 @@ class LivePage:
 
 
 def _published(sections: Iterable[Section]) -> Iterator[Section]:
-    """Sections for a public page: remarks say what failed, and results are those of the finished page."""
+    """Leave out remarks, which say what failed, and results, which come with the finished page."""
     return public_sections(section for section in sections if not isinstance(section, Remark | Card | Output))

@@ -23,9 +23,9 @@ _LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
 """Geometry of the drawing, in its own units: the beginning of the bars, their longest length, and the height of a
 row."""
 _LONGEST_LABEL = 10
-"""Characters of a name: a longer one would run into the bars, which begin at `_LEFT`."""
+"""Maximum characters of a name: a longer one would run into the bars, which begin at `_LEFT`."""
 _MOST_DRAWN = 400
-"""Calls up to which they are drawn."""
+"""Maximum number of calls to draw."""
 _STEPS_OF_TIME = (0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 _TICKS = 5
 _LAST_TIME = 1e12
@@ -37,7 +37,7 @@ class Call:
     """An answer of a model, or of a person."""
 
     number: int
-    """Its place among all of them, from 1, in the order in which they were recorded."""
+    """Its place among all of them, from 1, in order of recording."""
     place: str
     who: str
     """A speaker, or a role."""
@@ -61,7 +61,7 @@ class Call:
 
     @property
     def is_data(self) -> bool:
-        """Whether the answer is structured: a JSON object or list."""
+        """Return whether the answer is structured: a JSON object or list."""
         if not self.text.lstrip().startswith(("{", "[")):
             return False
         try:
@@ -131,12 +131,12 @@ class Trace:
     height: float = 0.0
 
     def calls_of(self, name: str) -> Iterator[Call]:
-        """Return the answers of this speaker, who may be a role that has turns without being a party."""
+        """Return the answers of this speaker, or of a role that has turns without being a party."""
         return (call for call in self.calls if name == (call.who if call.party is None else call.party.name))
 
     @property
     def models(self) -> str:
-        """Which models have answered for whom."""
+        """The models used, and for whom."""
         return models_of(self.calls)
 
     @property
@@ -148,7 +148,7 @@ class Trace:
 
 
 def models_of(calls: Iterable[Call]) -> str:
-    """Name the models that answered, by seat, on a line; "" without any."""
+    """Name the answering models, by seat, on a line; "" without any."""
     seats: dict[str, dict[str, None]] = {}
     for call in calls:
         if call.model is not None and call.attempts:

@@ -1,4 +1,4 @@
-"""One run as its page and its report show it: who speaks, round by round, and what came out."""
+"""One run, as shown by its page and its report: who speaks, round by round, and the result."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from flowdebate.web.prose import Span, is_marked, prose
 from flowdebate.web.run.record import Board, Call, Trace, board_of, trace_of
 
 _MARKS = 5
-"""Shapes that there are; a sixth party begins again with the first."""
+"""Shapes for marks; a sixth party begins again with the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
-    """Somebody who speaks, with the mark that it has on all pages."""
+    """A speaker, with its mark on all pages."""
 
     name: str
     about: str
     number: int
-    """Its place among those who speak, from 0."""
+    """Its place among the speakers, from 0."""
 
     @property
     def side(self) -> int:
@@ -38,7 +38,7 @@ class Party:
 
     @property
     def again(self) -> bool:
-        """Whether another party has the same mark."""
+        """Return whether another party has the same mark."""
         return self.number >= _MARKS
 
 
@@ -51,7 +51,7 @@ class Turn:
     entry: Entry
     party: Party | None
     call: Call | None
-    """The model's call that it comes from; None for a person's, and where that is not known."""
+    """The model's call behind it; None for a person's turn, and where the call is unknown."""
     citations: tuple[Citation, ...] = ()
 
     @property
@@ -61,7 +61,7 @@ class Turn:
 
     @property
     def is_marked(self) -> bool:
-        """Whether its text has Markdown, so that a copy of what the page shows would lack it."""
+        """Return whether its text has Markdown: copying it from the page would lose the marks."""
         return is_marked(self.entry.text)
 
 
@@ -77,13 +77,13 @@ class Round:
 
     @property
     def angle(self) -> str | None:
-        """The moderator's question that it is to consider."""
+        """The moderator's question to consider in this round."""
         return next((fact.text for note in self.notes for fact in note.facts if fact.apart == "heading"), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """All that the page of a run shows."""
+    """Everything on the page of a run."""
 
     document: Document
     question: str
@@ -137,7 +137,7 @@ class Sheet:
 
     @property
     def judging(self) -> list[Fact]:
-        """How it was judged, and the notes on it, as a list of labels and texts."""
+        """Facts about the judging, and the notes on it, as a list of labels and texts."""
         notes = (note.partition(": ") for note in self.document.notes)
         facts = [*self.document.judging(), *(Fact(label=label, text=text) for label, _, text in notes)]
         if (votes := self.votes) is not None and votes.readers:
@@ -150,14 +150,14 @@ class Sheet:
 
     @property
     def gist(self) -> str:
-        """What came out, in the judge's own words; before that, who speaks."""
+        """The result, in the judge's own words; before it, the speakers."""
         card = self.card
         text = "" if card is None else next((fact.text for fact in card.facts if fact.label == card.lead), "")
         return " ".join(text.split()) or ", ".join(party.name for party in self.parties)
 
     @property
     def citations(self) -> list[Citation]:
-        """The quotes that were looked up in the sources."""
+        """The quotes looked up in the sources."""
         turns = [part for sheet_round in self.rounds for part in sheet_round.parts if isinstance(part, Turn)]
         return [citation for turn in turns for citation in turn.citations]
 
@@ -235,7 +235,7 @@ def _is_mark(section: Section) -> TypeGuard[Fact]:
 def _taken(calls: list[Call], text: str) -> Call | None:
     """Take the first call with its answer in `text`, unless another contribution has it.
 
-    Who answers with data alone is shown in words that no answer has: then the first turn's last call.
+    A speaker who answers with data alone is shown in words that no answer contains: then the first turn's last call.
     """
     for call in calls:
         # a turn may be cut at its last full sentence, or have a line around what the model wrote
@@ -253,12 +253,12 @@ def _taken(calls: list[Call], text: str) -> Call | None:
 # Quotes in what was said
 
 _QUOTATION = frozenset({"Pi", "Pf", "Ps", "Pe"})
-"""Categories of characters that open or close a quotation."""
+"""Categories of opening and closing quotation characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """A quote that was looked up."""
+    """A quote looked up in the sources."""
 
     number: int
     """Its place among all quotes, from 1."""
@@ -266,21 +266,21 @@ class Citation:
     party: Party | None
     start: int
     end: int
-    """Its place in what was said, with its quotation marks."""
+    """End of its place in the contribution, with its quotation marks."""
     text: str
     source: str | None
-    """The source that has it; None for none."""
+    """The source containing it; None for none."""
 
     @property
     def span(self) -> Span:
-        """The quote in what was said, with a link to where it is listed."""
+        """The quote in the contribution, with a link to its entry in the list."""
         label = f"Quote {self.number}, {'found' if self.source else 'not found'}"
         link = Markup('<a class="ref" href="#quote-{0}" aria-label="{1}">{0}</a>').format(self.number, label)
         return Span(self.start, self.end, "q", "" if self.source else "unfound", link)
 
 
 def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Citation, ...]:
-    """Return the quotes of a contribution, numbered after `after`; those inside others are left out."""
+    """Return the quotes of a contribution, numbered after `after`; quotes inside others are left out."""
     citations: list[Citation] = []
     for quote in sorted(entry.quotes, key=lambda citation: (citation.start, -citation.end)):
         start, end = quote.start, quote.end
@@ -303,7 +303,7 @@ def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Cita
 
 
 def public_sections(sections: Iterable[Section]) -> Iterator[Section]:
-    """Leave out warnings, also those inside of groups: the words of an error may have the addresses of servers."""
+    """Leave out warnings, also inside of groups: the words of an error may have the addresses of servers."""
     for section in sections:
         if isinstance(section, Group):
             yield replace(section, facts=tuple(fact for fact in section.facts if fact.tone != "warning"))

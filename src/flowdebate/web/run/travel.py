@@ -1,4 +1,4 @@
-"""A run at one of its steps, with its forks; and two runs side by side, with the words in which they differ."""
+"""A run at one of its steps, with its forks; and two runs side by side, with the differing words marked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _MOST_NAMED = 16
-"""Steps up to which each of them has room for a name below the slider."""
+"""Maximum number of steps to name below the slider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,28 +32,28 @@ class Moment:
     steps: tuple[Call, ...]
     """All of them."""
     round: str
-    """The title of the round in which the step was taken; "" for one outside of all rounds."""
+    """The title of the step's round; "" for a step outside of all rounds."""
     said: tuple[Round, ...]
     """Contributions before it."""
 
     @property
     def before(self) -> int:
-        """Answers that a fork from here may reuse."""
+        """Number of answers a fork from here may reuse."""
         return self.call.number - 1
 
     @property
     def after(self) -> int:
-        """Answers that came later."""
+        """Number of later answers."""
         return len(self.steps) - self.call.number
 
     @property
     def turns(self) -> int:
-        """Contributions that had been made before."""
+        """Number of contributions before this step."""
         return sum(isinstance(part, Turn) for round_ in self.said for part in round_.parts)
 
     @property
     def is_crowded(self) -> bool:
-        """Whether there are too many steps to name each of them below the slider."""
+        """Return whether there are too many steps to name each of them below the slider."""
         return len(self.steps) > _MOST_NAMED
 
 
@@ -72,7 +72,7 @@ def _turns(part: Round) -> Iterator[Turn]:
 
 
 def _until(rounds: Iterable[Round], call: Call) -> Iterator[Round]:
-    """Return the rounds before `call`: turns with an unknown call go with those before them."""
+    """Return the rounds before `call`: turns with an unknown call go with the turns before them."""
     for sheet_round in rounds:
         later = [turn for turn in _turns(sheet_round) if turn.call is not None and turn.call.number >= call.number]
         if not later:
@@ -93,7 +93,7 @@ class ForkLine:
 
     run: RunState
     step: int | None
-    """The number of its first step that differs by choice; None where other options were given."""
+    """The number of the first step that differs by choice; None where other options were given."""
     changed: str
     sheet: Sheet | None
     """Its own sheet; None where it has no document."""
@@ -102,7 +102,7 @@ class ForkLine:
 def fork_line(
     run: RunState, *, at: str | None, edited: Sequence[str], steps: Mapping[str, Call], sheet: Sheet | None
 ) -> ForkLine:
-    """Build the line of a fork; `steps` are those of its parent, by place."""
+    """Build the line of a fork; `steps` are its parent's steps, by place."""
     changed = sorted((steps[place] for place in edited if place in steps), key=lambda call: call.number)
     first = steps.get(at or "")
     words = [f"{', '.join(dict.fromkeys(call.who for call in changed))} changed"] if changed else []
@@ -119,9 +119,9 @@ _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
 # the time of the comparison grows with the product of their lengths
 _MOST_COMPARED = 4_000_000
-"""Pairs of words up to which two texts are compared word by word."""
+"""Maximum pairs of words for comparing two texts word by word."""
 _ALIKE = 0.4
-"""The share of common words from which on a text is shown as a change of the other one."""
+"""Minimum share of common words for showing a text as a change of the other one."""
 Kind: TypeAlias = Literal["same", "del", "ins"]
 _ORIGINS = {"asked": "asked again", "reused": "reused", "edited": "changed by hand"}
 
@@ -143,7 +143,7 @@ class Side:
     pieces: tuple[Piece, ...]
     """Its text, cut where it differs from the other run's."""
     label: str
-    """Origin of the step in a fork; "" for a run that is no fork of the other one."""
+    """Origin of the step in a fork; "" for a run not forked from the other one."""
 
     @property
     def html(self) -> Markup:
@@ -164,7 +164,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Same:
-    """Consecutive steps that are the same in both runs."""
+    """Consecutive steps with equal content in both runs."""
 
     first: int
     last: int
@@ -172,14 +172,14 @@ class Same:
     names: tuple[str, ...]
     """Names of the speakers of these steps, each once."""
     reused: bool
-    """Flag of steps that a fork has from the other run."""
+    """Flag of steps reused by a fork from the other run."""
 
 
 def changes(one: str, other: str) -> list[Piece]:
     """Compute the changes from one text to the other, word by word.
 
-    The pieces without insertions are the one text, those without deletions the other. Texts that are too long to
-    compare are replaced as a whole.
+    The pieces without insertions are the one text, the pieces without deletions the other. Texts too long to compare
+    are replaced as a whole.
 
     >>> [(piece.kind, piece.text) for piece in changes("Buses are slow.", "Buses are never slow.")]
     [('same', 'Buses are'), ('ins', ' never'), ('same', ' slow.')]
@@ -233,10 +233,10 @@ class Course:
 
 
 def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
-    """Pair the steps of two runs by round and turn, whatever their speakers are called; `fork` says which one forked.
+    """Pair the steps of two runs by round and turn, whatever the speakers' names; `fork` says which one was forked.
 
-    Steps that only the other run has stand behind the step that they follow there. Runs that have no step in common
-    are shown step by step.
+    Steps that only the other run has stand behind the step they follow there. Runs without a common step are shown step
+    by step.
     """
     pairs: list[Pair | Same] = []
     for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _is_same(*pair)):
