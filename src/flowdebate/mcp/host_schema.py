@@ -17,7 +17,7 @@ REFUSED = frozenset({
 def for_hosts(schema: dict[str, Any]) -> dict[str, Any]:
     """Copy the schema of a tool's arguments without the keywords refused by hosts, and without titles.
 
-    It may accept more than the original, by which arguments are still checked.
+    It may accept more than the original; arguments are still checked by the original.
 
     >>> for_hosts({"type": "object", "patternProperties": {"^[a-z]+$": {"type": "integer", "exclusiveMinimum": 0}}})
     {'type': 'object', 'additionalProperties': {'type': 'integer', 'minimum': 1}}

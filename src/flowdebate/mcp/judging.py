@@ -1,4 +1,4 @@
-"""Verdicts on texts that a host has: the judge of a debate, without the debate.
+"""Verdicts on a host's own texts: the judge of a debate, without the debate.
 
 The SDK evaluates annotations when a tool is registered, so this module does without postponed ones.
 """
@@ -24,7 +24,7 @@ from flowdebate.service.state import RunDetails, RunState
 from flowdebate.ui.statuses import RESUMABLE, State
 
 NAME = "judge_texts"
-"""The pattern under which verdicts on texts are stored."""
+"""Name of the pattern for stored verdicts on texts."""
 
 Texts = Annotated[
     list[Annotated[str, Field(max_length=50_000, pattern=r"\S")]],
@@ -43,7 +43,7 @@ Criteria = Annotated[
 
 
 class Ballot(BaseModel):
-    """What the judge answered about one order of the texts."""
+    """A judge's answer about one order of the texts."""
 
     order: list[str] = Field(description="The texts in the order in which the judge read them.")
     winner: str | None

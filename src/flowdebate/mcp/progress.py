@@ -1,4 +1,4 @@
-"""Progress of a run as notifications: who speaks, in which round, and how many calls were made."""
+"""Progress of a run as notifications: who speaks, in which round, and the number of calls so far."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx: Context[Any, Any]) -> RunDetails:
     """Wait until the run ends, waits for a person, or `seconds` are over, and tell the client how it goes on.
 
-    RunNotFound. A client that cancels the call does not cancel the run.
+    RunNotFound. Cancelling the call does not cancel the run.
     """
     before = await service.run(run_id)
     if seconds <= 0 or before.status not in ("queued", "running"):
@@ -39,7 +39,7 @@ async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx:
 
 
 _LAST = 1.0
-"""Seconds for what is still to be told of a run that has ended."""
+"""Seconds to wait for the last messages about a run after its end."""
 
 
 async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> None:
@@ -61,7 +61,7 @@ async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> No
 
 
 class Progress:
-    """What is known of a run's progress, from its events."""
+    """A run's progress, as far as its events tell."""
 
     def __init__(self, usual: int | None) -> None:
         self.usual = usual
@@ -95,7 +95,7 @@ class Progress:
 
     @property
     def message(self) -> str:
-        """Who is at work, and in which round.
+        """The speakers at work and their round.
 
         >>> from flowdebate.chassis.state import RoundStarted
         >>> progress = Progress(5)
@@ -110,7 +110,7 @@ class Progress:
 
 
 def _usual_calls(document: Document | None) -> int | None:
-    """Estimate the calls: one for each speaker in each round, and those for the result."""
+    """Estimate the calls: one for each speaker in each round, plus the calls for the result."""
     if document is None or not (speakers := getattr(document, document.ROSTER, None)):
         return None
     last = document.last_calls

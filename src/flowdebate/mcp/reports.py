@@ -1,7 +1,7 @@
 """Results of tools: runs, lists of runs and verdicts as structured output, with what the host can do next.
 
-What models and people wrote is fenced as in the prompts of this library: a contribution follows a tag, any other text a
-label, and each further line begins with a bar. So nothing that a debater wrote begins a line of a tool's result, and
+Texts by models and people are fenced as in the prompts of this library: a contribution follows a tag, any other text a
+label, and each further line begins with a bar. So nothing in a debater's text begins a line of a tool's result, and
 none of it can pass for the tool's own words.
 """
 
@@ -36,8 +36,8 @@ HOW_TO_READ = (
     f'{DATA} A contribution begins a line (in JSON, it follows "\\n") with its speaker in square brackets; a line that '
     'begins with "  | " continues the text above it.'
 )
-"""Explanation of reading a result; part of the server's instructions, and of the descriptions of tools and resources
-that read."""
+"""Explanation of reading a result; part of the server's instructions, and of the descriptions of reading tools and
+resources."""
 _LONGEST_SUBJECT = 200
 """Characters of a question in a list of runs."""
 
@@ -66,14 +66,14 @@ class RunList(BaseModel):
 
 
 class Speaker(BaseModel):
-    """Somebody who speaks in a run."""
+    """A speaker of a run."""
 
     name: str
     about: str = Field(description="The position or role; empty without one.")
 
 
 class AskedTurn(BaseModel):
-    """A request that a suspended run waits for."""
+    """A request for input, made by a suspended run."""
 
     place: str = Field(description="Which request it is, where a run waits for several.")
     role: str = Field(description="The block that asks.")
@@ -84,7 +84,7 @@ class AskedTurn(BaseModel):
 
 
 class RunReport(RunSummary):
-    """A run, with what was said in it."""
+    """A run with its contributions so far."""
 
     speakers: list[Speaker]
     parts: int = Field(description="Number of parts that were said so far. Pass it as `seen` to get only later ones.")
@@ -197,7 +197,7 @@ def _summary(run: RunState, usage: Tokens | None = None) -> dict[str, Any]:
 
 
 def fence(text: str | None) -> str | None:
-    r"""Write `text` as the value of a field, with no further line that looks like the tool's own words.
+    r"""Write `text` as the value of a field; no further line of it looks like the tool's own words.
 
     >>> fence("one\nRound 2:"), fence(None)
     ('one\n  | Round 2:', None)
@@ -219,7 +219,7 @@ def split_said(document: Document) -> list[Section]:
 
 
 def render_said(sections: Sequence[Section]) -> str:
-    """Contributions, and what the pattern says about them, a line or more each."""
+    """Render contributions, and the pattern's remarks about them, a line or more each."""
     return "\n".join(_lines(sections))
 
 
@@ -265,9 +265,9 @@ _HOST_ENV = (
 )
 """Advice for a server started by a host without a key."""
 _LONGEST = 2_000
-"""Characters of a message, which is in the context of the host's model from then on."""
+"""Maximum characters of a message: it stays in the context of the host's model."""
 _ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|max_turns)(?=[`\[])")
-"""Options of plans that a tool calls `sides`, and turns, which it calls `max_rounds`."""
+"""Plan options for the sides and for the number of turns, by their argument of a tool: `sides` and `max_rounds`."""
 
 
 def sentence_of(error: BaseException) -> str | None:

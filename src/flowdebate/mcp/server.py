@@ -68,9 +68,9 @@ def create_server(
 ) -> MCPServer[Any]:
     """Create the SDK's server object in front of `service`, for any transport and for both protocol eras.
 
-    Over HTTP, `service_of` may give another service for each request, such as one that knows the runs of one user only;
-    over stdio its argument is None. Sources of a debate may be files below `allow_sources`. Closing the service is left
-    to whoever made it.
+    Over HTTP, `service_of` may give another service for each request, such as one limited to the runs of one user; over
+    stdio its argument is None. Sources of a debate may be files below `allow_sources`. Closing the service is left to
+    its creator.
     """
     from flowdebate import __version__
 
@@ -116,9 +116,10 @@ def http_app(
 ) -> Starlette:
     """Create the ASGI application of `server` at `path` by streamable HTTP.
 
-    Requests whose Host is not this machine or among `allow_hosts` get a 421, those of another Origin a 403; `guarded`
-    says that the application around it checks both. Mounted in another application, its lifespan has to be entered
-    there: `async with app.router.lifespan_context(app)`. `{path}/server-card` is its MCP Server Card (SEP-2127).
+    Requests get a 421 if their Host is neither this machine nor among `allow_hosts`, and a 403 if they come from
+    another Origin; with `guarded`, the application around it checks both. Mounted in another application, its lifespan
+    has to be entered there: `async with app.router.lifespan_context(app)`. `{path}/server-card` is its MCP Server Card
+    (SEP-2127).
     """
     hosts = [*LOOPBACK, *allow_hosts]
     security = TransportSecuritySettings(
@@ -173,7 +174,7 @@ class _Server(MCPServer[Any]):
     """
 
     async def list_tools(self) -> list[Tool]:
-        """List the tools, with schemas that forbid other arguments, and with the schema of a report alone.
+        """List the tools; their schemas forbid other arguments, and one tool alone has the schema of a report.
 
         Hosts send the list with every request of their model; the schemas of all results would take two thirds of it.
         """
@@ -202,7 +203,7 @@ class _Server(MCPServer[Any]):
 # Serving
 
 _PATIENCE = 30.0
-"""Seconds for calls in flight, as in `create_app`: an answer that is paid for should be recorded."""
+"""Seconds for calls in flight, as in `create_app`: an answer already paid for should be recorded."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -345,7 +346,7 @@ async def _document(service: Service, run_id: str) -> Document:
 
 
 class Subscriptions:
-    """Middleware that follows the runs of a `subscriptions/listen` stream, and publishes when one of them changes."""
+    """Middleware following the runs of a `subscriptions/listen` stream, to publish when one of them changes."""
 
     def __init__(self, service_of: ServiceOf, bus: SubscriptionBus) -> None:
         self._of = service_of
@@ -366,7 +367,7 @@ class Subscriptions:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, service: Service, run_id: str, uris: Iterable[str]) -> None:
-        """Publish for each change; a run that ended may be resumed, which only another subscription sees."""
+        """Publish each change until the run ends; if it is resumed later, only a new subscription notices."""
         with suppress(FlowDebateError):
             async with aclosing(service.follow(run_id)) as updates:
                 async for update in updates:
@@ -376,7 +377,7 @@ class Subscriptions:
 
 
 _MOST_RUNS = 20
-"""Runs that one stream may follow, as over HTTP; each is a task here."""
+"""Maximum number of runs followed by one stream, as over HTTP; each is a task here."""
 
 
 def _subscribed(params: Mapping[str, Any] | None) -> dict[str, set[str]]:

@@ -33,14 +33,14 @@ from flowdebate.ui.plan import going_on
 from flowdebate.ui.statuses import State
 
 ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
-"""Gives the service for a call of a tool: where there are several users, that of the one who called."""
+"""Function returning the service for a call of a tool: with several users, the caller's service."""
 
 
 # Arguments
 
 
 class Side(BaseModel):
-    """Somebody who takes part."""
+    """A participant."""
 
     # a model that misspells `human` has to be told, or a person who wants to argue would be spoken for
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -134,7 +134,7 @@ def make_options(
 ) -> dict[str, Any] | None:
     """Build the options of a plan of the built-in `pattern`; None without any.
 
-    ConfigurationError for an option that the pattern lacks.
+    ConfigurationError for an option the pattern lacks.
     """
     info = find_pattern(pattern)
     if info is None:
@@ -180,7 +180,7 @@ def _naming_models(pattern: str, models: Sequence[str] | None) -> Iterator[None]
 
 
 def start_tools() -> dict[str, StartTool]:
-    """Return the tools of patterns that have one beside `start_debate`, by the pattern's name."""
+    """Return the tools of patterns with a tool of their own beside `start_debate`, by the pattern's name."""
     tools = {name: info.load_page().start_tool for name, info in PATTERNS.items()}
     return {name: tool for name, tool in tools.items() if tool is not None}
 
@@ -213,16 +213,16 @@ ASKS_MODELS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open
 ASKS_ONCE = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 REPLACES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-"""Hints: a tool only reads; has models asked, which is paid for, each time or once; changes a run; loses what was there
-before, a run or a note, for good."""
+"""Hints: a tool only reads; pays for calls of models, each time or once; changes a run; or deletes an earlier run or
+note for good."""
 
 
 READER = "get_run"
-"""The tool that is listed with the schema of a report, which most tools return."""
+"""Name of the tool listed with the schema of a report; most tools return one."""
 
 
 class RunTools:
-    """The tools of runs, as methods whose docstrings the host's model reads."""
+    """The tools of runs, as methods; their docstrings are read by the host's model."""
 
     def __init__(self, service_of: ServiceOf, patterns: Collection[str], folders: Sequence[Path] = ()) -> None:
         self._of = service_of
@@ -248,11 +248,11 @@ class RunTools:
     ) -> RunReport:
         """Start a debate between language models, which goes on after this call and survives restarts.
 
-        Returns after at most `wait` seconds with what was said so far. Then call wait_for_run until it is over.
-        `depth` of a debate of two sides: "quick" makes 4 calls of models (one round), "balanced" 7 (two rounds,
-        judged in both orders), "thorough" 17 (three rounds, held again in reversed order, judged in both orders), and
-        "auto" 5 if its judge says the same in both orders at once, else 12 or 29. With a hosted model the first three
-        are usually half a minute, one minute, two to four minutes; a small local one takes longer.
+        Returns after at most `wait` seconds with the contributions so far. Then call wait_for_run until it is over.
+        `depth` of a debate of two sides: "quick" makes 4 calls of models (one round), "balanced" 7 (two rounds, judged
+        in both orders), "thorough" 17 (three rounds, held again in reversed order, judged in both orders), and "auto" 5
+        if its judge says the same in both orders at once, else 12 or 29. With a hosted model the first three are
+        usually half a minute, one minute, two to four minutes; a small local one takes longer.
         """
         service = self._of(ctx)
         if pattern in self._patterns:
@@ -275,7 +275,7 @@ class RunTools:
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
     def start_tool_of(self, pattern: str, tool: StartTool) -> Callable[..., Coroutine[Any, Any, RunReport]]:
-        """Make the tool that starts runs of one pattern."""
+        """Make the tool to start runs of one pattern."""
 
         async def start(
             ctx: Context[Any, Any],
@@ -301,7 +301,7 @@ class RunTools:
         return start
 
     def _check_sources(self, tool: str, sources: dict[str, str] | list[str] | None) -> None:
-        """ConfigurationError for paths that this server does not allow."""
+        """Raise ConfigurationError for paths this server does not allow."""
         if isinstance(sources, list) and (refused := outside_of(self._folders, sources)):
             places = ", ".join(map(str, self._folders)) or "none: give their texts by name"
             raise ConfigurationError(tool, "sources", refused[0], f"below a folder that is allowed ({places})")
@@ -309,14 +309,14 @@ class RunTools:
     async def wait_for_run(
         self, ctx: Context[Any, Any], run_id: RunId, *, seconds: Seconds = 45, seen: Seen = 0
     ) -> RunReport:
-        """Wait until a run is over or waits for a person, for `seconds` at most, and return what was said.
+        """Wait until a run is over or waits for a person, for `seconds` at most, and return the contributions so far.
 
         Call it again while `status` is running. Progress notifications say who speaks.
         """
         return make_report(await wait_with_progress(self._of(ctx), run_id, seconds, ctx), seen=seen)
 
     async def get_run(self, ctx: Context[Any, Any], run_id: RunId, *, seen: Seen = 0) -> RunReport:
-        """Return a run as it is now: status, what was said, verdict or output, what it waits for, and its note."""
+        """Return a run as it is now: status, contributions, verdict or output, what it waits for, and its note."""
         service = self._of(ctx)
         return make_report(await service.run(run_id), seen=seen, note=await service.note(run_id))
 
@@ -345,7 +345,7 @@ class RunTools:
         return f"The note on run {run_id} is {'written' if note.strip() else 'deleted'}."
 
     async def cancel_run(self, ctx: Context[Any, Any], run_id: RunId) -> RunReport:
-        """Stop a run. What was said is kept, and resume_run can go on with it."""
+        """Stop a run. Its contributions are kept, and resume_run can go on with it."""
         service = self._of(ctx)
         await service.cancel(run_id)
         return make_report(await service.run(run_id))
@@ -425,7 +425,7 @@ def add_run_tools(
 ) -> None:
     """Register the tools of runs, for the application's own `patterns` and, with `plans`, the built-in ones.
 
-    `models` are those that a host may name; sources may be named below `folders`.
+    `models` are the models a host may name; sources may be named below `folders`.
     """
     tools = RunTools(service_of, patterns, folders)
     starters: list[Callable[..., Any]] = [tools.start_tool_of(*item) for item in start_tools().items()] if plans else []
@@ -518,7 +518,7 @@ _CANNOT_ASK = (
 
 
 class Form(BaseModel):
-    """A form that a person fills in; a subclass for each request has the fields of its answer."""
+    """A form for a person; each request has a subclass with the fields of its answer."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", title="Answer")
     request: ClassVar[PendingInput]
@@ -537,7 +537,7 @@ class Form(BaseModel):
 
 
 def make_form(request: PendingInput) -> type[Form]:
-    """Build the form for a request: a field for each field of its schema, of a type that every host can show.
+    """Build the form for a request: a field for each field of its schema, of a type every host can show.
 
     Lists and objects are typed as text: names with commas between them, or JSON.
     """

@@ -1,4 +1,4 @@
-"""A person's turn in a cell: what was said, a form for the answer, and whether it was taken."""
+"""A person's turn in a cell: the contributions so far, a form for the answer, and whether it was accepted."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class HumanTurn:
     async def ask(self, request: HumanRequest) -> object:
         """Show `request` in the cell, and return the answer once it is valid: `human(name=…, ask=turn.ask)`.
 
-        Several requests are shown one after the other. ConfigurationError for a turn that was made for a durable run.
+        Several requests are shown one after the other. ConfigurationError if the turn belongs to a durable run.
         """
         if self._store is not None:
             hint = "Make one without a run: HumanTurn()"
@@ -103,7 +103,7 @@ class HumanTurn:
             return answer
 
     def close(self) -> None:
-        """Stop looking for requests; the cell keeps what it shows."""
+        """Stop looking for requests; the cell stays as it is."""
         if self._watch is not None:
             self._watch.cancel()
 
@@ -171,7 +171,7 @@ class HumanTurn:
                 await asyncio.sleep(_SECONDS)
 
     async def _look(self) -> bool:
-        """Show what the run asks now; whether it may ask more."""
+        """Show the current requests of the run; return whether more may follow."""
         assert self._store is not None  # noqa: S101 - the caller has checked
         assert self._run_id is not None  # noqa: S101 - there is a store
         if self._handle is not None and not self._handle.done():

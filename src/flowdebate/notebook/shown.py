@@ -36,7 +36,7 @@ class _RunCancelledError(asyncio.CancelledError):
 
 
 class Shown(Generic[OutT, RawT]):
-    """A run that a cell shows: await it for the result."""
+    """A run shown by a cell: await it for the result."""
 
     def __init__(self, task: asyncio.Task[RunResult[OutT, RawT]]) -> None:
         self._task = task
