@@ -41,8 +41,8 @@ SESSION = 7 * 24 * 3600
 _TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 _DIGITS = 16
+"""Maximum digits of a number, enough for milliseconds since the epoch: reading a million digits takes long."""
 _MOST_OF_SOURCES = 14_000_000  # bytes of a request that begins a run, which may bring 10 MB of images as base64
-"""More than those of the milliseconds since the epoch: reading a number of a million digits takes long."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
