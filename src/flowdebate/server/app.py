@@ -73,18 +73,18 @@ def create_app(  # noqa: PLR0913 - keyword-only
     """Create the HTTP interface of `service` as an ASGI application.
 
     Every request needs `token` (None: a random one, `app.state.token`; False: none, because something in front of the
-    application checks requests), or is that of the user whom `authenticate(request)` names, who sees only runs of
-    their own. It answers to the names of this machine and to `allow_hosts`. Options of a run may name base URLs at or
-    below `allow_base_urls`, sources below a folder of `allow_sources`, and nothing else that is read or connected to;
-    and models that the service allows: those of its `allow_models`, or else those that are set up; with `own_machine`,
-    for a server that only its user reaches, all models of the providers that are set up. `openai` adds the
-    OpenAI-compatible endpoint, whose API key is the token; `ag_ui` adds that of AG-UI (extra `ag-ui`). `secret` signs
-    links for humans; None makes one for each start, or takes that of the token. `root_path` is the path under which a
-    proxy serves the application, such as "/debates"; without it the header X-Forwarded-Prefix counts where the host is
-    one of `allow_hosts`. `ping` is the seconds between signs of
-    life on quiet streams, of which each run has at most `max_readers`.
+    application checks requests), or the token of the user named by `authenticate(request)`, who sees only runs of their
+    own. It answers to the names of this machine and to `allow_hosts`. Options of a run may name base URLs at or below
+    `allow_base_urls`, sources below a folder of `allow_sources`, and nothing else to read or connect to; and models
+    that the service allows: its `allow_models`, or else the configured ones; with `own_machine`, for a server that only
+    its user can reach, all models of the configured providers. `openai` adds the OpenAI-compatible endpoint, with the
+    token as its API key; `ag_ui` adds the AG-UI endpoint (extra `ag-ui`). `secret` signs links for humans; None makes
+    one for each start, or derives it from the token. `root_path` is the path under which a proxy serves the
+    application, such as "/debates"; without it the header X-Forwarded-Prefix counts if the host is one of
+    `allow_hosts`. `ping` is the seconds between signs of life on quiet streams; each run has at most `max_readers` of
+    them.
 
-    At the end of its lifespan it closes the service, in which calls in flight have `patience` seconds to end; unless
+    At the end of its lifespan it closes the service, and calls in flight have `patience` seconds to end; unless
     `close_service` is False.
     """
     if authenticate is not None and token:
@@ -163,7 +163,7 @@ def _other_protocols(
 
 
 _SHORTEST_PACKED = 1_000
-"""Bytes from which on a response is compressed."""
+"""Minimum bytes of a response to be compressed."""
 _LEVEL = 5
 
 
@@ -220,24 +220,24 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 _MOST_REQUESTS = 2_000
-"""Twice the 1,000 debates at once that scripts/benchmarks/http_runs.py holds; more are answered with 503."""
+"""Maximum requests at once, twice the 1,000 debates of scripts/benchmarks/http_runs.py; more are answered with 503."""
 _MOST_WAITING = 500
-"""Connections that wait for their clients: half of the 1,024 open files that a process often may have."""
+"""Maximum connections waiting for their clients: half of the 1,024 open files that a process may often have."""
 _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
 """Seconds for the head of a request, and then for its body: the largest comes in a minute over 200 kbit/s."""
 _LONGEST_HEADERS = 32_768
 """Twice what h11 allows by itself: a browser sends the cookies of all servers on this host."""
 _KEEP_ALIVE = 75
-"""Seconds for which an idle connection stays open: longer than `?wait=`, so that clients can use it again."""
+"""Seconds to keep an idle connection open: longer than `?wait=`, so that clients can use it again."""
 _GRACE = 5
-"""Seconds that responses have to end: streams have ended before, and calls in flight have their own patience."""
+"""Seconds for responses to end: streams have ended before, and calls in flight have their own patience."""
 
 
 class _Connection(H11Protocol):
     """A connection that counts as one only while a request on it is answered, and ends if its client is too slow.
 
-    uvicorn waits for ever for the end of a request, and counts who does not send it: some thousands of connections
-    that say nothing, for which nobody needs a token, would keep everybody else out.
+    uvicorn waits for ever for the end of a request, and counts its client meanwhile: some thousands of silent
+    connections, for which nobody needs a token, would keep everybody else out.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class _Connection(H11Protocol):
         self._waiting.pop(self, None)
 
     def _wait_for_client(self) -> None:
-        """Give the client time for what is left of its request, counted from when that was first awaited."""
+        """Give the client time for the rest of its request, counted from when it was first awaited."""
         state = self.conn.their_state
         self._expect(state if state in _PATIENCE else None)
         if self._expected is None:
@@ -320,8 +320,8 @@ async def serve(
 ) -> None:
     """Serve an application of `create_app` until a signal arrives; then end its runs and close its service.
 
-    Port 0 takes a free one. `started` is called with the address, and with the server, which ends when it is told to:
-    `server.should_exit = True`. ConfigurationError for an address that cannot be used.
+    Port 0 takes a free one. `started` is called with the address and the server; to end the server, set
+    `server.should_exit = True`. ConfigurationError for an unusable address.
     """
     config = uvicorn.Config(
         app,

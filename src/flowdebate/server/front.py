@@ -43,22 +43,22 @@ _SESSIONS, _SIGNED_OUT = "flowdebate/browsers", "signed out"
 
 @dataclass(frozen=True, kw_only=True)
 class Front:
-    """What the endpoints of one server share."""
+    """State shared by the endpoints of one server."""
 
     service: Service
     readers: Readers
     links: Links
     read_only: bool
     base_urls: tuple[str, ...]
-    """Addresses that the options of a request may name, and all those below them."""
+    """Addresses allowed in the options of a request, with all addresses below them."""
     sources: tuple[Path, ...] = ()
-    """Folders from which a request may name sources; none: their texts are in the request."""
+    """Folders of sources a request may name; none: the texts are in the request."""
     audience: Audience = field(default_factory=Audience)
     """Audience of runs begun to be read: clients of the OpenAI-compatible endpoint and of AG-UI."""
 
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     at_end: list[Callable[[], object]] = field(default_factory=list)
-    """Called when the server stops: a signal ends the process right after that."""
+    """Functions to call when the server stops: a signal ends the process right after them."""
 
     def close(self) -> None:
         """End all streams."""
@@ -83,7 +83,7 @@ class Front:
             raise HTTPException(HTTPStatus.FORBIDDEN, "This server is read-only: it shows runs, and begins none.")
 
     def check_options(self, options: PlanOptions) -> None:
-        """ConfigurationError for options that would make this server read a file or connect to an address."""
+        """Raise ConfigurationError for options that would make this server read a file or connect to an address."""
         for name, paths in options.reached("file").items():  # of this machine, and a model would be shown it
             folders = self.sources if name == "sources" else ()
             below = f", or below one of: {', '.join(map(str, folders))}" if folders else ""
@@ -107,7 +107,7 @@ class Front:
 
 
 def _is_below(url: str, allowed: str) -> bool:
-    """Check whether `url` is `allowed`, or below it on the same server; never with `..`, which could lead out again."""
+    """Check whether `url` is `allowed`, or below it on the same server; never with `..`: it could lead out again."""
     url_parts, base = urlsplit(url), urlsplit(allowed)
     if (
         (url_parts.scheme, url_parts.netloc.lower()) != (base.scheme, base.netloc.lower())

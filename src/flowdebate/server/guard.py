@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 Authenticate: TypeAlias = "Callable[[Request], str | Awaitable[str | None] | None]"
-"""Gives the name of the user who sent a request; None refuses it."""
+"""Function returning the name of the user who sent a request; None refuses the request."""
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names of this machine."""
@@ -37,11 +37,11 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _OWNER = "flowdebate.owner"
 _BROWSER = "flowdebate.browser"
 SESSION = 7 * 24 * 3600
-"""Seconds for which a browser stays signed in."""
+"""Seconds for a browser to stay signed in."""
 _TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 _DIGITS = 16
-"""Maximum digits of a number, enough for milliseconds since the epoch: reading a million digits takes long."""
+"""Limit of a number's digits, above the milliseconds since the epoch: reading a million digits takes long."""
 _MOST_OF_SOURCES = 14_000_000  # bytes of a request that begins a run, which may bring 10 MB of images as base64
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CSP = (
@@ -61,9 +61,9 @@ class GuardOptions:
     """Rules of a `Guard`."""
 
     hosts: frozenset[str] = LOOPBACK
-    """Names that a request's Host header may have."""
+    """Names allowed in a request's Host header."""
     token: str | None = field(default=None, repr=False)
-    """Token that every request must bring, as a cookie or as `Authorization: Bearer`; None for none."""
+    """Token required from every request, as a cookie or as `Authorization: Bearer`; None for none."""
     authenticate: Authenticate | None = None
     """Names the user of each request."""
     public: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class GuardOptions:
     paths: frozenset[str] = frozenset()
     """First segments of the application's own paths."""
     max_body: int = 1_000_000
-    """Bytes of a request's body: fifty times the longest question, and nothing that fills the memory."""
+    """Maximum bytes of a request's body: fifty times the longest question, and too few to fill the memory."""
 
 
 def owner_of(scope: Mapping[str, Any]) -> str | None:
@@ -87,7 +87,7 @@ def owner_of(scope: Mapping[str, Any]) -> str | None:
 
 
 def path_of(scope: Mapping[str, Any]) -> str:
-    """Return the path of a request inside the application, which may be mounted in another one."""
+    """Return the path of a request inside the application, even if it is mounted in another one."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", "").rstrip("/")) or "/"
 
@@ -95,7 +95,7 @@ def path_of(scope: Mapping[str, Any]) -> str:
 _FORWARDS = re.compile(
     r"x-forwarded-.+|forwarded|via|x-real-ip|(x|cf|true|fly)-(client|connecting|cluster-client)-ip|cf-ray"
 )
-"""Headers that proxies and tunnels add."""
+"""Headers added by proxies and tunnels."""
 _PREFIX = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-][A-Za-z0-9._~-]*){1,8}", re.ASCII)
 
 
@@ -115,7 +115,7 @@ def browser_root(token: str) -> str:
     """Return the path of a server for browsers, opened by its cookie; nobody without the token can guess it.
 
     Browsers send a cookie to all ports of a host, so to the servers of other users of this machine as well; but only
-    with requests below its path, and no other server can make one that it does not know.
+    with requests below its path, and no other server can forge one.
     """
     return f"/~{_encode(hmac.new(token.encode(), b'path', sha256).digest()[:16])}"
 
@@ -127,11 +127,11 @@ def shared_root_of(request: Request) -> str:
 
 
 class Guard:
-    """ASGI middleware that refuses, with a problem, what must not reach `app`; all responses get security headers.
+    """ASGI middleware that refuses bad requests to `app` with a problem; all responses get security headers.
 
-    In this order: another host (421), a page of another origin (403), a wrong or missing token (401), a body that is
-    not JSON (415) or too large (413, also where its length is not declared). A correct `?token=` in a URL is exchanged
-    for a cookie, by a redirect to the URL without it, below `browser_root`.
+    In this order: another host (421), a page of another origin (403), a wrong or missing token (401), a body other than
+    JSON (415) or too large (413, also without a declared length). A correct `?token=` in a URL is exchanged for a
+    cookie, by a redirect to the URL without it, below `browser_root`.
     """
 
     def __init__(self, app: ASGIApp, options: GuardOptions) -> None:
@@ -175,7 +175,7 @@ class Guard:
     def _enter_prefix(self, scope: Scope, headers: Headers) -> None:
         """Mount the application under the prefix of its proxy, even if the proxy removes the prefix from requests.
 
-        The header counts only for hosts that were allowed by name: whoever reaches this machine directly names none.
+        The header counts only for hosts allowed by name: whoever reaches this machine directly names none.
         """
         root = self.options.root
         if not root and headers["host"].lower().partition(":")[0] in self.options.hosts - LOOPBACK:
@@ -193,7 +193,7 @@ class Guard:
         scope["root_path"] = root + scope.get("root_path", "")
 
     def _enter(self, scope: Scope) -> None:
-        """Take the path of browsers for a part of the path under which the application is mounted."""
+        """Take the path of browsers for a part of the application's mount path."""
         token = self.options.token
         name, _, _ = path_of(scope).removeprefix("/").partition("/")
         if token is not None and name.startswith("~") and is_same(f"/{name}", root := browser_root(token)):
@@ -344,7 +344,7 @@ def _cookie_value(token: str, at: float) -> str:
 
 
 def is_same(value: str, expected: str) -> bool:
-    """Compare two secrets in a time that says nothing about where they differ."""
+    """Compare two secrets in constant time, which does not reveal where they differ."""
     return hmac.compare_digest(value.encode(errors="replace"), expected.encode())
 
 
@@ -357,19 +357,19 @@ def _unauthorized(detail: str) -> HTTPException:
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """What a link gives access to."""
+    """Access given by a link."""
 
     run_id: str
     began: float
     """Start of the run, in seconds since the epoch: a later run with the same id is another one."""
     place: str | None = None
-    """Place of the one request it covers; None for all requests of `role`."""
+    """Place of its only request; None for all requests of `role`."""
     role: str | None = None
-    """The name of the block that asks; None for one request."""
+    """The name of the asking block; None for one request."""
     expires_at: float
     """Seconds since the epoch."""
     share: str | None = None
-    """The id of the public link that it is; None for one with which a person answers."""
+    """The id of the public link; None for a link with which a person answers."""
 
     def covers(self, *, block: str, place: str) -> bool:
         """Check whether it covers the request at `place`, asked by `block`."""

@@ -89,7 +89,7 @@ def made_of(share: Share, run_id: str, front: Front, request: Request) -> LinkMa
 
 @router.get("/runs/{run_id}/links", response_model=list[LinkMade], responses=responses(404))
 async def public_links(run_id: str, front: FrontOf, service: ServiceOf, request: Request) -> Response:
-    """List the public links of a run that are good now."""
+    """List the public links of a run that are still valid."""
     links = [made_of(share, run_id, front, request) for share in await service.shares(run_id)]
     return JSONData([link.model_dump(by_alias=True) for link in links])
 
@@ -157,14 +157,14 @@ async def _place(run_id: str, place: str | None, front: Front, service: Service 
 
 @router.get("/links/{code}", response_model=PendingInput, responses=responses(404, 409))
 async def request_of_link(code: str, front: FrontOf) -> Response:
-    """Look at the request that a link is for, or at the one that waits for its role. Needs no token."""
+    """Look at the request behind a link, or at the one waiting for its role. Needs no token."""
     link, _ = await link_of(front, code)
     return data(await _awaited(front, link))
 
 
 @router.post("/links/{code}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404, 409))
 async def answer_by_link(code: str, body: LinkAnswerBody, front: FrontOf) -> Response:
-    """Answer the request that a link is for, or the one that waits for its role. Needs no token."""
+    """Answer the request behind a link, or the one waiting for its role. Needs no token."""
     front.check_writable()
     link, _ = await link_of(front, code)
     place = link.place or (await _awaited(front, link)).place

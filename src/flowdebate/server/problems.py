@@ -37,7 +37,7 @@ _ERROR = "urn:flowdebate:error:"
 _LONGEST, _SHOWN = 50, 3
 """Invalid fields in a response, and in its sentence: a body of 1 MB can have a million of them."""
 _KEPT = ("connection", "retry-after", "www-authenticate")
-"""Headers of a problem that its page has as well."""
+"""Headers of a problem, kept for its page as well."""
 _OUR_FAULT = "The server failed; its log says why."
 
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
@@ -71,7 +71,7 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     errors.TaskError: HTTPStatus.CONFLICT,
     errors.TaskNotFound: HTTPStatus.NOT_FOUND,
 }
-"""The status of each error class, and of those below it that have none of their own."""
+"""The status of each error class, and of the classes below it without a status of their own."""
 
 
 class JSONData(JSONResponse):
@@ -91,7 +91,7 @@ class FieldProblem(BaseModel):
 
 
 class Problem(BaseModel):
-    """Why a request was refused or failed, as in RFC 9457."""
+    """Reason why a request was refused or failed, as in RFC 9457."""
 
     type: str = Field(description="`urn:flowdebate:error:` and the class in flowdebate.errors, or `about:blank`.")
     title: str
@@ -118,7 +118,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def status_of(error: FlowDebateError) -> HTTPStatus:
-    """Return the status of an error: its class's, or that of the nearest class above it."""
+    """Return the status of an error: its class's, or the status of the nearest class above it."""
     # a new error class has the status of the one above it until somebody decides otherwise
     return next(STATUSES[error_type] for error_type in type(error).__mro__ if error_type in STATUSES)
 

@@ -14,9 +14,9 @@ from flowdebate.runs.queue_state import LOWEST
 from flowdebate.ui.statuses import State
 
 LONGEST_QUESTION = 20_000
-"""Characters of a question; of one that is no text, those of its JSON."""
+"""Maximum characters of a question; if it is not a text, of its JSON."""
 _DEEPEST = 50
-"""Levels of JSON: Python's own recursion limit is met at some hundreds, in code that is not ours."""
+"""Maximum levels of JSON: Python's own recursion limit is met at some hundreds, in code outside this library."""
 _LONGEST_ID = 200
 """Characters of ids, names and labels; 20 of them fit the `Last-Event-ID` of a connection for several runs."""
 _MOST_LABELS = 32
@@ -25,11 +25,11 @@ _YEAR = 31_536_000
 
 T = TypeVar("T")
 _EMPTY = BeforeValidator(lambda value: None if value == "" else value)
-"""A field of a form that was left empty."""
+"""An empty field of a form."""
 
 
 def _check_text(value: str) -> str:
-    """Refuse half surrogate pairs, which JSON can say, but neither UTF-8 nor a store can hold."""
+    """Refuse half surrogate pairs: JSON can express them, but neither UTF-8 nor a store can hold them."""
     if value.encode(errors="replace").decode() != value:
         raise ValueError("must be text without half surrogate pairs")
     return value
@@ -118,14 +118,14 @@ class AnswerBody(_Body):
 
 
 class LinkAnswerBody(_Body):
-    """A human's answer by a link, which names the run and the place."""
+    """A human's answer by a link; the link names the run and the place."""
 
     answer: Data = Field(description="Text, or JSON that fits the schema of the request.")
     place: _Place | None = Field(None, description="Where the run waits, so that no later request gets this answer.")
 
 
 class ResumeBody(_Body):
-    """How a run is resumed."""
+    """Options for resuming a run."""
 
     on_uncertain: Literal["retry", "raise"] = "retry"
     allow_changes: bool = False
@@ -134,7 +134,7 @@ class ResumeBody(_Body):
 
 
 class FilterBody(_Body):
-    """Which runs are cancelled: those that match all filters."""
+    """Filters for cancelling runs: all matching runs are cancelled."""
 
     status: State | None = Field(None, description="Left out: all runs for which it makes sense.")
     pattern: _Name | None = None
@@ -144,7 +144,7 @@ class FilterBody(_Body):
 
 
 class ResumeAllBody(FilterBody):
-    """Which runs are resumed, and how."""
+    """Filters and options for resuming runs."""
 
     retry_dead_letter: bool = False
 
@@ -171,7 +171,7 @@ class NoteBody(_Body):
 
 
 class VoteBody(_Body):
-    """What a reader found who had not seen the verdict."""
+    """Vote of a reader who had not seen the verdict."""
 
     winner: Annotated[_Text, Field(max_length=LONGEST_QUESTION)] | None = Field(
         description="The side that argued better, by its stance; null for neither."
@@ -186,7 +186,7 @@ class VoteBody(_Body):
 
 
 class CorrectionBody(_Body):
-    """What is recorded about a debate in the archive, or corrected: it replaces what was there."""
+    """An entry for a debate in the archive, new or corrected: it replaces the earlier one."""
 
     right: _Name | None = Field(None, description="The agent whose proposal turned out right.")
     wrong: _Name | None = Field(None, description="The one whose proposal turned out wrong, if only that is known.")
@@ -210,7 +210,7 @@ class LinkBody(_Body):
 
 
 class AuditQuery(BaseModel):
-    """Filters of the runs whose judges are audited."""
+    """Filters for runs with judges to audit."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
     pattern: Annotated[_Name | None, _EMPTY] = None

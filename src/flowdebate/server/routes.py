@@ -51,11 +51,12 @@ from flowdebate.web.written import as_curl, as_python, as_toml
 
 _READY_WITHIN = 1.0
 _LONGEST_WAIT = 60
-"""Seconds of `?wait=`: less than an idle connection is kept open (`serve`), so that clients can wait again on it."""
+"""Maximum seconds of `?wait=`: less than an idle connection is kept open (`serve`), so that clients can wait again on
+it."""
 
 router: APIRouter = APIRouter(tags=["runs"])
 changes: APIRouter = APIRouter(tags=["runs"], dependencies=[Depends(check_writable)])
-"""Endpoints that a server which only shows runs refuses."""
+"""Endpoints not available on a read-only server."""
 
 
 class _Shown(BaseModel):
@@ -121,25 +122,25 @@ async def run(
     service: ServiceOf,
     wait: Annotated[float, Query(ge=0, le=_LONGEST_WAIT, description="Seconds to wait for the run's end.")] = 0,
 ) -> Response:
-    """Look at a run: its state, its document so far, and what it asks humans."""
+    """Look at a run: its state, its document so far, and its requests to humans."""
     return data(await service.wait(run_id, wait) if wait else await service.run(run_id))
 
 
 @changes.post("/runs/{run_id}/answers", response_model=RunState, responses=responses(404, 409))
 async def answer(run_id: str, body: AnswerBody, service: ServiceOf) -> Response:
-    """Answer what a run asks a human."""
+    """Answer a run's request to a human."""
     return data(await service.answer(run_id, body.answer, place=body.place, resume=body.resume, by=body.by))
 
 
 @changes.post("/runs/cancel", response_model=Changed, responses=responses())
 async def cancel_all(body: FilterBody, service: ServiceOf) -> Response:
-    """Cancel all runs that match the filters."""
+    """Cancel all runs matching the filters."""
     return data(await service.cancel_all(**body.model_dump()))
 
 
 @changes.post("/runs/resume", response_model=Changed, responses=responses())
 async def resume_all(body: ResumeAllBody, service: ServiceOf) -> Response:
-    """Resume all runs that match the filters, as after an outage of a provider."""
+    """Resume all runs matching the filters, as after an outage of a provider."""
     return data(await service.resume_all(**body.model_dump()))
 
 
@@ -147,7 +148,7 @@ async def resume_all(body: ResumeAllBody, service: ServiceOf) -> Response:
     "/runs/{run_id}/cancel", status_code=HTTPStatus.ACCEPTED, response_model=RunState, responses=responses(404, 409)
 )
 async def cancel(run_id: str, service: ServiceOf) -> Response:
-    """Cancel a run. What it has said so far stays, and it can be resumed."""
+    """Cancel a run. Its contributions so far stay, and it can be resumed."""
     return data(await service.cancel(run_id), HTTPStatus.ACCEPTED)
 
 
@@ -245,7 +246,7 @@ async def budgets(service: ServiceOf) -> Response:
 
 @router.get("/archive", response_model=list[ArchivedDebate], responses=responses())
 async def archive(service: ServiceOf, limit: Annotated[int, Query(ge=1, le=1_000)] = 200) -> Response:
-    """List what later debates are shown: the debates that the archive remembers, the newest first."""
+    """List the debates remembered by the archive, the newest first: later debates are shown them."""
     return data((await service.archive().debates())[:limit])
 
 
@@ -258,7 +259,7 @@ async def correct(debate: str, body: CorrectionBody, service: ServiceOf) -> Resp
 
 @changes.delete("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())
 async def forget(debate: str, service: ServiceOf) -> Response:
-    """Remove everything that the archive remembers of a debate. Its run stays."""
+    """Remove everything the archive remembers of a debate. Its run stays."""
     await service.archive().forget(debate)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -274,7 +275,7 @@ catalog: APIRouter = APIRouter(tags=["server"])
 
 
 class PatternDescription(_Shown):
-    """A pattern that runs can be started with."""
+    """A pattern with which runs can be started."""
 
     name: str
     registered: bool = Field(description="Whether the application registered it; such a pattern has no options.")
@@ -294,7 +295,7 @@ class ProviderState(_Shown):
 
 
 class ModelsState(_Shown):
-    """Models that runs can ask."""
+    """Models available to runs."""
 
     default: str | None = Field(description="The model of runs that name none; null where none is set up.")
     allowed: list[str] = Field(description="Names of models that options may have, or patterns such as `openai/*`.")
@@ -353,7 +354,7 @@ async def logout(front: FrontOf) -> Response:
 
 @catalog.get("/patterns", responses=responses())
 async def patterns(front: FrontOf) -> list[PatternDescription]:
-    """List the patterns that runs can be started with, and their options."""
+    """List the patterns for starting runs, and their options."""
     # the application may register a block under the name of a built-in pattern, and that one is then run
     own_patterns = front.service.patterns
     registered = [
@@ -381,7 +382,7 @@ def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
 
 
 def _completed(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a request with the options that its run will have by default, as far as it can be read."""
+    """Return a request with the default options of its run, as far as it can be read."""
     info, options = find_pattern(body["pattern"]), body.get("options") or {}
     if info is None or not isinstance(body.get("question"), str):
         return body
@@ -408,7 +409,7 @@ def _unnamed_speakers(body: Mapping[str, Any]) -> list[Any]:
 
 @catalog.get("/models", responses=responses())
 async def models(front: FrontOf) -> ModelsState:
-    """List which models can be asked, and whether their keys are set. Keys themselves are never shown."""
+    """List the available models, and whether their keys are set. Keys themselves are never shown."""
     state, choice = local_model_state(), await asyncio.to_thread(environment_choice)
     providers = [
         ProviderState(

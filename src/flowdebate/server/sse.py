@@ -39,17 +39,18 @@ _PING = b": ping\n\n"
 # Browsers come back after a second; left to themselves, they wait for three or five.
 _RETRY = b"retry: 1000\n\n"
 _AHEAD = 16
-"""Updates that are taken before the reader has got those before them."""
+"""Maximum number of updates to take before the reader has received the earlier ones."""
 _CHECKED = 5.0
-"""Seconds for which a public page goes on without a look whether its link is still good."""
+"""Seconds between two checks whether a public page's link is still good."""
 _PACE = 0.05
-"""Seconds in which pieces of a page are gathered: what ends together is sent together."""
+"""Seconds to gather pieces of a page: pieces finished together are sent together."""
 _AT_ONCE = 16
-"""Pieces of a page that are made in one turn of the event loop: a run that is opened late has all of them at once."""
+"""Maximum number of pieces of a page to make in one turn of the event loop: a run opened late has all of them at once.
+"""
 _BEHIND = 32
-"""Messages of a page that wait for a slow reader, who then gets the whole page in their place."""
+"""Maximum number of messages waiting for a slow reader of a page; after that it gets the whole page in their place."""
 _GOES_ON = ("queued", "running", "left_behind")
-"""Statuses of runs that may go on: a server that recovers its runs resumes one that its process has left behind."""
+"""Statuses of runs that may go on: a server that recovers its runs resumes the ones left behind by its process."""
 _KIND = re.compile(r'\{"kind":"(\w+)"')
 # nginx would hold frames back until its buffer is full
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -85,7 +86,7 @@ class Readers:
         self._closed = False
 
     def close(self) -> None:
-        """End all streams; readers may come back, to another process, with the last id that they have seen."""
+        """End all streams; readers may come back, to another process, with the id of their last event."""
         self._closed = True
         for queue in self._queues:
             # a queue that is full has no room for the end; a reader who comes back is sent what is dropped here
@@ -96,7 +97,7 @@ class Readers:
             page.end()
 
     def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
-        """Count a reader of runs, 429 where one has too many; call what is returned once the reader leaves."""
+        """Count a reader of runs, 429 if one has too many; call the returned function once the reader leaves."""
         if any(self._reading[run_id] >= self._most for run_id in run_ids):
             detail = f"{self._most} people watch this run already."
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
@@ -112,7 +113,7 @@ class Readers:
         public: bool = False,
         is_valid: Callable[[], Awaitable[bool]] | None = None,
     ) -> EventStream:
-        """Return the response with the pieces of a run's page as it goes on, after all that there are by now.
+        """Return the response with the pieces of a run's page as it goes on, after all pieces so far.
 
         However many look at the page, the run is followed once, and once more for the readers of its `public` links:
         these get neither its record nor what failed, and only as long as `is_valid`. `root` is the path of all pages.
@@ -225,7 +226,7 @@ async def _pump(service: Service | OwnedService, marks: Mapping[str, str | None]
 
 
 class _Frames:
-    """Makes the frames of one stream; the ids of those of several runs hold the marks of all of them."""
+    """Makes the frames of one stream; if it follows several runs, its ids hold the marks of all of them."""
 
     def __init__(self, marks: Mapping[str, str | None], *, texts: bool, several: bool) -> None:
         self.marks = dict(marks)
@@ -233,7 +234,7 @@ class _Frames:
         self._several = several
 
     def of(self, item: _Item) -> bytes:
-        """Build the frame of an update, or of the error that ends a run; empty for a text if none are wanted."""
+        """Build the frame of an update, or of the error ending a run; empty for a text if none are wanted."""
         run_id, update = item
         if isinstance(update, FlowDebateError):
             return self._frame(run_id, "problem", json_text(problem_of(update).model_dump(exclude_none=True)))
@@ -264,7 +265,7 @@ class _PageReader:
 
 
 class _Following:
-    """One run, followed for everybody who looks at its page: each piece, and each frame, is made once."""
+    """One run, followed for all readers of its page: each piece, and each frame, is made once."""
 
     def __init__(self, service: Service, run_id: str, *, root: str, public: bool) -> None:
         self.run_id = run_id
@@ -356,7 +357,7 @@ class _Following:
                 self._timer = asyncio.get_running_loop().call_later(_PACE, self._flush)
 
     def _flush(self) -> None:
-        """Send the pieces that are new."""
+        """Send the new pieces."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

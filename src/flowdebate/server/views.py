@@ -109,7 +109,7 @@ async def steps(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/calls/{place:path}", response_model=CallDetails, responses=responses(404))
 async def call(run_id: str, place: str, service: ServiceOf) -> Response:
-    """Look at a call of a model as it was sent; `place` is that of its step."""
+    """Look at a call of a model as it was sent; `place` is the place of its step."""
     call_found = await service.call(run_id, place)
     if call_found is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no call of a model at this place.")
@@ -137,7 +137,7 @@ async def tasks(run_id: str, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/requests", response_model=list[PendingInput], responses=responses(404))
 async def requests(run_id: str, service: ServiceOf) -> Response:
-    """List what a suspended run asks humans."""
+    """List the requests of a suspended run to humans."""
     return data((await service.run(run_id)).pending)
 
 
@@ -150,7 +150,7 @@ async def requests(run_id: str, service: ServiceOf) -> Response:
     },
 )
 async def source(run_id: str, name: str, service: ServiceOf) -> Response:
-    """Get a source that an open request lists: its text, or its image."""
+    """Get a source listed by an open request: its text, or its image."""
     listed = (candidate for request in (await service.run(run_id)).pending for candidate in request.sources)
     source_found = next((item for item in listed if item.name == name), None)
     if source_found is None:
@@ -163,7 +163,7 @@ async def source(run_id: str, name: str, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/document.json", response_model=dict[str, Any], responses=responses(404))
 async def document_json(run_id: str, service: ServiceOf) -> Response:
-    """Get the document of a run: what it has come to, with all contributions."""
+    """Get the document of a run: its result so far, with all contributions."""
     details = await service.run(run_id)
     return JSONData(document_in(details).to_data(), headers=_saved_as(details, "json"))
 
@@ -186,7 +186,7 @@ async def report_md(run_id: str, service: ServiceOf) -> Response:
     responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **responses(404)},
 )
 async def report_page(run_id: str, service: ServiceOf) -> Response:
-    """Get the report of a run as one HTML file without a script, which carries the journal that it follows from."""
+    """Get the report of a run as one HTML file without a script; it carries the journal behind it."""
     try:
         html = await report_html(*await service.evidence(run_id))
     except BadFile as error:

@@ -428,7 +428,7 @@ def _in_words(help: str) -> str:  # noqa: A002 - as in Option
     """Rewrite the help of an option without the flags of the command line.
 
     >>> _in_words("Default: that of --model.")
-    'Default: that of “Model”.'
+    'Default: that of “Models”.'
     """
     plain = _REPEATED.sub("", help)
     keys = {flag: flag.replace("-", "_") for flag in _FLAG.findall(plain)}

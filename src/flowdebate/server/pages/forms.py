@@ -118,9 +118,9 @@ async def answer(
 
 @router.get("/answer/{code}")
 async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str = "") -> Response:
-    """Show the page of a link: the person's question, or that it is not their turn, or that the run is over.
+    """Show the page of a link: the person's question, or a notice: it is not their turn, or the run is over.
 
-    204 where that is still as in `seen`.
+    204 if the page is still as in `seen`.
     """
     service = front.service
     try:

@@ -114,7 +114,7 @@ async def blind_page(
 async def audit(
     query: Annotated[AuditQuery, Query()], request: Request, front: FrontOf, service: ServiceOf
 ) -> Response:
-    """Show the judges of the runs that match the filters."""
+    """Show the judges of the runs matching the filters."""
     items = await service.audited(**query.filters, limit=_MOST_RUNS)
     audited = await asyncio.to_thread(audit_of, items)  # resampling keeps a core busy, and streams must go on
     rows = rows_of(audited, items.readers)
@@ -244,7 +244,7 @@ _KIND = re.compile(r"[A-Z][A-Za-z]+(?=: )")
 
 
 _MOST_WAITING = 20
-"""Runs above the list that wait for a person; the list itself has all of them."""
+"""Maximum number of runs waiting for a person to show above the list; the list itself has all of them."""
 _MOST_DEBATES = 100
 """Debates of the archive on its page; the command lists all."""
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "png": "image/png"}
@@ -368,9 +368,9 @@ async def page(
 
 
 _MOST_FORKS = 20
-"""Forks that a page lists, each with its own sheet."""
+"""Maximum number of forks to list on a page, each with its own sheet."""
 _PAGE, _MOST_PAGES = 200, 10
-"""Runs that are read at once while forks are looked for, and how often at most: the store has no index of parents."""
+"""Number of runs to read at once while looking for forks, and how often at most: the store has no index of parents."""
 
 _RunId = Annotated[str, Query(max_length=200)]
 
@@ -414,7 +414,7 @@ async def compare(
     a: _RunId = "",
     b: _RunId = "",
 ) -> Response:
-    """Two runs side by side: `a` and `b`, or those chosen in the list."""
+    """Two runs side by side: `a` and `b`, or the two chosen in the list."""
     run_ids = list(filter(None, (a, b))) or run or []
     if len(run_ids) != 2:  # noqa: PLR2004 - side by side
         raise HTTPException(422, f"Choose two runs to compare, not {len(run_ids) or 'none'}.")

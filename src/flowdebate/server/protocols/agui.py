@@ -1,4 +1,4 @@
-"""AG-UI: a POST begins a run of a pattern, or answers the one that waits, and streams it as events of AG-UI 1.0."""
+"""AG-UI: a POST begins a run of a pattern, or answers a waiting one, and streams it as events of AG-UI 1.0."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ class AgUi:
     """Translates the updates of one run to the events of one AG-UI run.
 
     `start`, then `translate` for each update from the first one on, then `finish`: the events together are a valid
-    sequence, whatever the updates are. `thread_id` and `run_id` are the AG-UI run's own. `state` is that of the
-    application, which keeps its keys. `messages` are those that the client has; what is said there is not sent again.
+    sequence, whatever the updates are. `thread_id` and `run_id` are the AG-UI run's own. `state` is the application's
+    state, with its keys unchanged. `messages` are the messages the client already has; their contents are not sent
+    again.
     """
 
     def __init__(
@@ -227,7 +228,7 @@ class AgUi:
                 yield custom_event(content.pop("kind"), content)
 
     def _end_step(self, path: str) -> Iterator[ag_ui.BaseEvent]:
-        """End the step of the innermost pattern around `path`, or else of that below it."""
+        """End the step of the innermost pattern around `path`, or else of the pattern below it."""
         around = [at for at in self._steps if f"{path}/".startswith(f"{at}/") or at.startswith(f"{path}/")]
         if around:
             yield ag_ui.StepFinishedEvent(step_name=self._steps.pop(max(around, key=len)))
@@ -286,7 +287,7 @@ router: APIRouter = APIRouter(prefix="/ag-ui", include_in_schema=False)
 
 
 class _Props(BaseModel):
-    """What `forwardedProps.flowdebate` may say: options as in a plan file, and what happens if the client leaves."""
+    """Contents of `forwardedProps.flowdebate`: options as in a plan file, and what happens if the client leaves."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     options: dict[str, Any] = {}
@@ -298,7 +299,7 @@ class _Props(BaseModel):
 async def ag_ui_run(
     pattern: str, body: ag_ui.RunAgentInput, request: Request, front: FrontOf, service: ServiceOf
 ) -> Response:
-    """Begin a run on the last message of a thread, or answer the one of this thread that waits for humans."""
+    """Begin a run on the last message of a thread, or answer the run of this thread that waits for humans."""
     front.check_writable()
     is_registered = pattern in front.service.patterns
     info = None if is_registered or not front.service.plans else find_pattern(pattern)
@@ -361,7 +362,7 @@ def _text_of(message: ag_ui.Message) -> str:
 
 
 async def _answer(waiting: RunDetails, body: ag_ui.RunAgentInput, service: Service | OwnedService, ui: AgUi) -> None:
-    """Pass the answers on, and resume the run; it is asked again what is not answered, or not well."""
+    """Pass the answers on, and resume the run; it asks again for missing or invalid answers."""
     ui.earlier_calls = 0 if waiting.usage is None else waiting.usage.calls
     open_places, answered = {request.place for request in waiting.pending}, False
     for entry in body.resume or ():

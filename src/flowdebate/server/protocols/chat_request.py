@@ -42,8 +42,8 @@ _SAMPLING: Mapping[str, tuple[object, ...]] = {
     # of other servers
     **dict.fromkeys(("top_k", "min_p", "typical_p", "repetition_penalty", "repeat_penalty", "keep_alive"), ()),
 }
-"""Parameters that clients send without being asked, with the values of them that ask for nothing: models have the
-settings that their pattern gives them. They are ignored, and the answer says so in a header."""
+"""Parameters that clients send unprompted, with the values of them that ask for nothing: models have the settings of
+their pattern. They are ignored, and the answer says so in a header."""
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
     "logprobs": (False,),
@@ -58,9 +58,9 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "background": (False,),
     "include": ([],),
 }
-"""Values of other parameters that ask for nothing but what happens anyway."""
+"""Values of other parameters that only ask for the default behaviour."""
 _HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "max_tool_calls")
-"""Parameters that never affect an answer: taken as they are."""
+"""Parameters without an effect on any answer: taken as they are."""
 _TOOLS = "Debaters have the tools of their pattern; those of a client are not called."
 _WHY: Mapping[str, str] = {
     **dict.fromkeys(("tools", "functions", "tool_choice", "function_call", "web_search_options"), _TOOLS),
@@ -76,7 +76,7 @@ _WHY: Mapping[str, str] = {
     "background": "Begin a run over HTTP, and look at it whenever you like.",
     "include": "An answer is text alone.",
 }
-"""Reasons for unsupported parameters; all others that are not fields are unknown."""
+"""Reasons for unsupported parameters; all others without a field are unknown."""
 
 
 class _Part(BaseModel):
@@ -94,7 +94,7 @@ class ChatMessage(BaseModel):
 
     @property
     def text(self) -> str:
-        """Its text, that of its parts on lines of their own."""
+        """Its text; the texts of its parts are on lines of their own."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content)
         return self.content or ""
@@ -132,7 +132,7 @@ class _ToolChoice(BaseModel):
 
 _TOOL_LIST: TypeAdapter[list[_Tool]] = TypeAdapter(list[_Tool])
 _OFFERS = ("tools", "functions")
-"""Parameters that offer tools, which a model need not call."""
+"""Parameters offering tools that a model need not call."""
 
 
 class _Schema(BaseModel):
@@ -146,7 +146,7 @@ class _ResponseFormat(BaseModel):
 
 
 class _Request(BaseModel):
-    """What requests for chat completions and for responses have in common."""
+    """Base of requests for chat completions and for responses."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     model: str
@@ -183,20 +183,20 @@ class _Request(BaseModel):
 
     @property
     def _calls_no_tool(self) -> bool:
-        """Whether an answer in text is what the request allows."""
+        """Return whether the request allows an answer in text."""
         extra = self.model_extra or {}
         return all(extra.get(name) in (None, *_NEUTRAL[name]) for name in ("tool_choice", "function_call"))
 
     @property
     def forced_tool(self) -> ForcedTool | None:
-        """The one tool that the request wants to be called; None without."""
+        """The only tool that the request requires to be called; None without one."""
         return None
 
 
 class ChatRequest(_Request):
     """Body of a request for a chat completion.
 
-    Parameters that cannot be honoured are refused, unless clients send them without being asked.
+    Unsupported parameters are refused, unless clients send them unprompted.
     """
 
     messages: list[ChatMessage] = Field(min_length=1)
@@ -246,7 +246,7 @@ class ChatRequest(_Request):
 
 
 def find_schema(text: str) -> dict[str, Any] | None:
-    """Return the JSON Schema of an object that a message has in its text, as clients of JSON mode write it.
+    """Return the JSON Schema of an object in a message's text, as clients of JSON mode write it.
 
     >>> find_schema('Answer as {"type": "object", "properties": {"a": {"type": "string"}}}, please.')
     {'type': 'object', 'properties': {'a': {'type': 'string'}}}
@@ -265,7 +265,7 @@ def find_schema(text: str) -> dict[str, Any] | None:
 
 
 _MOST_BRACES = 50
-"""Places of a message at which a schema is looked for."""
+"""Maximum number of positions in a message at which to look for a schema."""
 
 
 class _InputPart(BaseModel):
@@ -293,7 +293,7 @@ class _TextOptions(BaseModel):
 
 
 class ResponseRequest(_Request):
-    """Body of a request for a response; parameters are treated as those of `ChatRequest`."""
+    """Body of a request for a response; parameters are treated as in `ChatRequest`."""
 
     input: str | Annotated[list[_InputMessage], Field(min_length=1)]
     instructions: str | None = None
@@ -352,11 +352,10 @@ def read_chat(
     location: str,
     options: Collection[str] = (),
 ) -> tuple[dict[str, Any], str]:
-    """Options and question of a run on the last message of a chat, that of `role`, with the chat before it.
+    """Build options and question of a run from the last message of a chat, written by `role`, and the chat before it.
 
-    Where a built-in pattern takes its speakers from the subject, they are those of the message alone, unless the
-    client's `options` name them. ConfigurationError for a message that is no question of a user, and for too long a
-    chat.
+    Where a built-in pattern takes its speakers from the subject, the message alone supplies them, unless the client's
+    `options` name them. ConfigurationError for a message other than a user's question, and for too long a chat.
     """
     question = chat[-1][1] if chat else ""
     if role != "user" or not question.strip():
@@ -376,7 +375,7 @@ def read_chat(
 
 _LEAD = "The chat before this question, for reference:"
 _MOST = 8_000
-"""Characters of a chat that a question has with it."""
+"""Maximum characters of a chat to include with a question."""
 _LONG = 2_000
 """Characters of one message."""
 

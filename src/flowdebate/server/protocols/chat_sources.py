@@ -27,11 +27,11 @@ from flowdebate.ui.document import Tokens
 from flowdebate.ui.text import as_json, printable
 
 ONLY_ONCE = {"x-should-retry": "false"}
-"""Header by which OpenAI's clients do not repeat, and pay for, a run that has failed."""
+"""Header that keeps OpenAI's clients from repeating, and paying for, a failed run."""
 _FAILED = ("failed", "rejected", "dead_letter")
 _ELSEWHERE = ("running", "queued", "left_behind")
 _LONGEST_MESSAGE = 16_000
-"""Characters of a message of a hidden task that its model reads: a title needs no whole debate."""
+"""Maximum characters of a hidden task's message for its model to read: a title needs no whole debate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class End:
     """End of an answer."""
 
     finish_reason: str
-    """"stop", or "length" for a run that did not come to its end."""
+    """"stop", or "length" for a run cut short."""
     about: dict[str, Any]
     """Description of the run, for clients that know this server."""
     counted: bool
@@ -47,7 +47,7 @@ class End:
 
 
 class Source(ABC):
-    """Source of the text of an answer, with the tokens that it took."""
+    """Source of an answer's text, with the tokens used for it."""
 
     def __init__(self, answer_id: str, created_at: float) -> None:
         self.id: str = answer_id
@@ -81,7 +81,7 @@ class Source(ABC):
 
 
 class RunSource(Source):
-    """A run: what is said in it, and what it comes to; with `answer_only` its output alone."""
+    """A run: its contributions and its result; with `answer_only` its output alone."""
 
     def __init__(self, run: RunState, service: Service | OwnedService, reader: Reader, *, answer_only: bool) -> None:
         super().__init__(run.run_id, run.created_at)

@@ -1,7 +1,7 @@
-"""Hidden tasks of chat applications: titles, tags, follow-up questions and the like, which no user has asked for.
+"""Hidden tasks of chat applications: titles, tags, follow-up questions and the like, not requested by any user.
 
-Chat applications send them to the model of the chat, after an answer or before it. They are recognized by what they
-ask for, so that they are answered by one plain call of a model, and not by a debate about "Generate a title".
+Chat applications send them to the model of the chat, after an answer or before it. They are recognized by their
+wording, and answered by one plain call of a model, not by a debate about "Generate a title".
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from itertools import islice
 from typing import Any
 
 _LONGEST = 400
-"""Characters of a sentence that are read."""
+"""Maximum characters of a sentence to read."""
 _TURNS = 12
-"""Places of a sentence at which an order may begin behind other words."""
+"""Maximum number of positions in a sentence at which an order may begin behind other words."""
 _MOST = 8_000
-"""Characters of a message in which a task is looked for: half of them at its beginning, half at its end."""
+"""Maximum characters of a message to search for a task: half of them at its beginning, half at its end."""
 
 # The chat of a task, as data inside its prompt
 
 _BOXES = ("chat_history", "chathistory", "conversation", "messages", "transcript", "text")
-"""Elements in which prompts have the chat, or the text, that a task is about."""
+"""Elements of prompts around the chat, or the text, of a task."""
 _HISTORIES = _BOXES[:2]
 _FENCE = re.compile(r"```.*?```", re.DOTALL)
 _SPEAKER = re.compile(r"^\W{0,3}(user|human|assistant|ai|model|query)\W{0,3}:", re.IGNORECASE | re.MULTILINE)
@@ -59,7 +59,7 @@ _LEAD = re.compile(
     r"look at|examine|consider)\s",
     re.IGNORECASE,
 )
-"""Words in front of an order, which then begins here, or behind one of these:"""
+"""Words in front of an order; it then begins here, or behind one of these:"""
 _TURN = re.compile(r"[,:]\s+|\b(?:and|please)\s", re.IGNORECASE)
 _TOOLS = re.compile(r"\W*available tools:", re.IGNORECASE)
 _PERSONA = re.compile(
@@ -109,7 +109,7 @@ _CHINESE_CHAT = re.compile(r"对话|會話|会话|對話|聊天|这句话|這句
 def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None) -> bool:
     """Return whether a chat, as roles and texts, ends in a task of the application's own.
 
-    The task is the last message, or the system message in front of what it is about. `schema` is that of the answer.
+    The task is the last message, or the system message in front of its subject. `schema` is the schema of the answer.
 
     >>> is_hidden_task([("user", "Generate a concise, 3-5 word title for this conversation. Only return the title.")])
     True
@@ -158,7 +158,7 @@ def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
 
 
 def _order_of(sentences: Sequence[str]) -> str | None:
-    """Find the sentence at the beginning of a message that orders a title or the like; None without one."""
+    """Find the sentence ordering a title or the like at the beginning of a message; None without one."""
     for sentence in sentences[:4]:
         if _WORKER.match(sentence) or _orders(sentence):
             return sentence

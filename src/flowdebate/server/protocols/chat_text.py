@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class ChatText:
     """Translates the updates of a run, given from the first one on, to Markdown.
 
-    What speakers say is in quotes, which nothing in it can end; its own Markdown is shown as the client shows any
-    model's. Of speakers whose turns overlap, the first is shown as it writes, and each other one after those before it.
+    Contributions are in quotes, and nothing in one can end its quote; its own Markdown is shown as the client shows any
+    model's. If speakers' turns overlap, the first is shown as it writes, and each other one after the ones before it.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class ChatText:
     def finish(self, details: RunDetails, output: object = None) -> str:
         """Return the last piece: the result of the run, or its pending request.
 
-        `output` is that of a run without document.
+        `output` is the output of a run without document.
         """
         self._say(self._speech.end())
         for end in self._turns.values():
@@ -85,7 +85,7 @@ class ChatText:
                     pass
 
     def _shown(self) -> str:
-        """Return the text that can be shown now: everything up to an unfinished contribution."""
+        """Return the text to show now: everything up to an unfinished contribution."""
         parts = []
         while self._parts:
             parts += self._parts[0].take()
@@ -97,7 +97,7 @@ class ChatText:
 
 @dataclass(slots=True)
 class _Part:
-    """One utterance, or what the page itself says."""
+    """One utterance, or a text of the page itself."""
 
     texts: list[str]
     """Texts waiting to be shown."""
@@ -124,7 +124,7 @@ def _in_quote(text: str) -> str:
 
 
 def _sections(event: object) -> Iterable[Section]:
-    """Render the page's sections of an event that is no speech."""
+    """Render the page's sections of an event other than speech."""
     match event:
         case RoundStarted():
             return (round_heading(event.round, event.max_rounds),)
@@ -161,7 +161,7 @@ def _ending(details: RunDetails) -> Iterator[Section]:
 def answer_of(details: RunDetails, output: object = None) -> str | None:
     """Return the output alone: text, or JSON of an output with fields; the pattern's own answer without a writer.
 
-    `output` is that of a run without document.
+    `output` is the output of a run without document.
     """
     if details.document is not None:
         document = details.document

@@ -43,7 +43,7 @@ from flowdebate.service.state import RunState
 
 
 class _Route(APIRoute):
-    """Endpoint whose errors have the form that OpenAI's have."""
+    """Endpoint whose errors have OpenAI's form."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -93,7 +93,7 @@ router: APIRouter = APIRouter(prefix="/v1", route_class=_Route, include_in_schem
 
 @router.get("/models")
 async def list_chat_models(front: FrontOf) -> Response:
-    """List the models: the registered patterns, and those built-in ones that need nothing but a question."""
+    """List the models: the registered patterns, and the built-in ones that need nothing but a question."""
     return JSONData({"object": "list", "data": [_listed(model) for model in chat_models(front.service)]})
 
 
@@ -110,7 +110,7 @@ _Key: TypeAlias = Annotated[str | None, Header(max_length=200)]
 async def chat_completion(
     body: ChatRequest, request: Request, front: FrontOf, service: ServiceOf, idempotency_key: _Key = None
 ) -> Response:
-    """Run a pattern on the last message of a chat; the answer is what is said, and what it comes to."""
+    """Run a pattern on the last message of a chat; the answer has its contributions and its result."""
     front.check_writable()
     ignored = body.check()
     return await _answer(_Completion, body, ignored, request, front, service, idempotency_key)

@@ -1,4 +1,4 @@
-"""Streams that runs are started for: their frames, and runs that are cancelled when nobody reads them any more."""
+"""Streams of runs started for their readers: their frames, and the cancelling of runs without readers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 
 PING = b": ping\n\n"
-"""Frame that says that the stream is still there."""
+"""Frame that shows the stream is still alive."""
 T = TypeVar("T")
 
 
 class Audience:
-    """Everybody who reads a run that was started for it. `pause` is the seconds after which a quiet stream says so."""
+    """All readers of a run started for them.
+
+    `pause` is the number of quiet seconds after which a stream sends a sign of life.
+    """
 
     def __init__(self, *, pause: float = 15.0) -> None:
         self.pause = pause
@@ -47,7 +50,7 @@ class Audience:
         return Reader(self, service, run_id, cancel=cancel)
 
     def cancel(self, service: Service | OwnedService, run_id: str) -> None:
-        """Cancel a run that nobody reads any more."""
+        """Cancel a run without readers."""
 
         async def cancel() -> None:
             with suppress(FlowDebateError):  # it has ended meanwhile, or another process executes it
@@ -60,7 +63,7 @@ class Audience:
 
 
 class Reader:
-    """Somebody for whom a run was started: if it leaves before the end, as the last one, the run is cancelled.
+    """A reader for whom a run was started: if it leaves before the end, as the last one, the run is cancelled.
 
     Chat clients have no other way to stop an answer. The run stays in the store, and can be resumed.
     """
@@ -128,7 +131,7 @@ async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
 
 
 def data_frame(data: object) -> bytes:
-    r"""JSON data as a frame, in Unicode that every reader takes.
+    r"""Write JSON data as a frame, in Unicode that every reader accepts.
 
     >>> data_frame({"text": "no \ud83d end"})
     b'data: {"text":"no \xef\xbf\xbd end"}\n\n'
