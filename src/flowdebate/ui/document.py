@@ -1,4 +1,4 @@
-"""Documents of runs, which `--json` writes and `render` reads."""
+"""Documents of runs, written by `--json` and read by `render`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _STOP_REASONS: Mapping[str, str] = {
 
 
 class Speaker(WireModel):
-    """Somebody who speaks."""
+    """A speaker of a run."""
 
     name: str
     role: str | None = None
@@ -136,7 +136,7 @@ class Document(InNotebooks, WireModel):
     STOP_REASONS: ClassVar[Mapping[str, str]] = {}
     """Its own reasons to stop, in words."""
     CHANGING: ClassVar[str | None] = None
-    """Word for the answers of its speakers, of which a note says how many changed; None for no such note."""
+    """Word for the answers of its speakers, for a note on how many changed; None for no such note."""
     GOES_ON: ClassVar[bool] = False
     """Flag of a pattern whose finished runs can continue."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
@@ -151,7 +151,7 @@ class Document(InNotebooks, WireModel):
     """Error of a failed run, or the limit that ended it."""
     raw: Any
     models: dict[str, list[str]] | None = None
-    """The models that have answered, by seat: a speaker's name, or a role; not written where nobody has noted them."""
+    """The models used, by seat: a speaker's name, or a role; not written if they were not recorded."""
     remarks: list[str] | None = None
     """Remarks on the calls, such as a setting refused by a model; not written if there are none."""
     usage: Tokens | None = None
@@ -211,12 +211,12 @@ class Document(InNotebooks, WireModel):
 
     @property
     def speakers(self) -> list[Any]:
-        """The speakers; where the document does not name them, those of its raw output."""
+        """The speakers; if the document does not name them, the speakers of its raw output."""
         return getattr(self, self.ROSTER) or self.raw_speakers()
 
     @property
     def models_line(self) -> str | None:
-        """The models that have answered, in words; None where there is none."""
+        """The models used, in words; None where there is none."""
         return models_text({seat: ", ".join(names) for seat, names in self.models.items()}) if self.models else None
 
     @property
@@ -268,16 +268,16 @@ class Document(InNotebooks, WireModel):
     @property
     @abstractmethod
     def has_result(self) -> bool:
-        """Whether the run has a result."""
+        """Return whether the run has a result."""
 
     @property
     def holds_gate(self) -> bool:
-        """Whether no rule that the user gave for the result is broken."""
+        """Return whether the result breaks none of the user's rules."""
         return True
 
     @property
     def contributions(self) -> int:
-        """The number of contributions, without those that are cut off or empty."""
+        """The number of contributions, without truncated or empty ones."""
         return sum(entry.flag is None for entry in self.raw.transcript)
 
     @property
@@ -287,7 +287,7 @@ class Document(InNotebooks, WireModel):
         return None if reason is None else f"Rounds: {self.raw.rounds}, {self.reason_in_words(reason)}"
 
     def about(self) -> Callable[[str, str | None], str]:
-        """Return a function for the text beside a speaker's name: its argument, unless the page's head has that."""
+        """Return a function for the text beside a speaker's name: its argument, unless the page's head has it."""
         heads = {
             (speaker.name, text)
             for speaker in self.speakers
@@ -323,7 +323,7 @@ class RoundsDocument(Document):
 
     @property
     def notes(self) -> list[str]:
-        """With the order of turns, where it is not the declared one."""
+        """Notes, with the order of turns if it is not the declared one."""
         order = getattr(self.raw, "turn_order", "declared")  # in a deliberation all speak at once, in no order
         return [*([] if order == "declared" else [f"Turn order: {order}"]), *super().notes]
 
@@ -367,7 +367,7 @@ class RoundsDocument(Document):
 
 
 _MOST_SOURCES = 20
-"""Sources that notes list one by one."""
+"""Maximum number of sources to list one by one in notes."""
 
 
 def material_notes(raw: PatternOutput) -> list[str]:
@@ -425,7 +425,7 @@ def speakers_of(roster: Iterable[Any]) -> list[Any]:
 
 
 def read_document(path: str) -> Document:
-    """Read the document at `path` ("-": on stdin), or that of a bare raw output in either key style.
+    """Read the document at `path` ("-": on stdin), or a document of a bare raw output in either key style.
 
     BadFile with the line or the field of the problem.
     """
@@ -457,7 +457,7 @@ def _kind(info: PatternInfo) -> type[Document]:
 
 
 def _nearest(value: Mapping[str, Any]) -> PatternInfo:
-    """Find the pattern whose raw output has the fields of `value`, or most of them."""
+    """Find the pattern with most of the fields of `value` in its raw output."""
 
     def differences(info: PatternInfo) -> int:
         fields = info.load_output().model_fields

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 MEGABYTES = 1
-"""The most of a plan, and of a schema that it names."""
+"""Maximum size of a plan, and of a schema that it names."""
 _MEGABYTE = 1_000_000
 
 

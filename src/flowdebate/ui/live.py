@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 LiveT = TypeVar("LiveT", bound=LiveSection)
 _TOOL_SHOWN = 200
-"""Characters of a tool's arguments and result that are shown."""
+"""Maximum characters to show of a tool's arguments and result."""
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
 """Sections of a pattern's own events, by their classes."""
 
@@ -79,14 +79,14 @@ _UNSEEN = frozenset(
         TurnStarted,
     }
 )
-"""Events that are most of a run, and that a page of whole contributions has nothing of."""
+"""Events that make up most of a run, without any use for a page of whole contributions."""
 
 
 class Live:
-    """One run as its events tell it, for every front end: what is finished, who is at work, and what is being said.
+    """One run as told by its events, for every front end: finished parts, current work, and unfinished speech.
 
-    `tell` is for pages, which show a contribution once it is finished and beside it what `speaking` says; `follow` is
-    for text that only grows, as in a terminal. Without a plan or a document it takes the events of any pattern.
+    `tell` is for pages: they show a finished contribution, and beside it the text of `speaking`; `follow` is for text
+    that only grows, as in a terminal. Without a plan or a document it takes the events of any pattern.
     """
 
     roles: ClassVar[Mapping[str, str]] = {"synthesizer": "writing the output"}
@@ -140,7 +140,7 @@ class Live:
         self.turns: int = 0
 
     def follow(self, event: object) -> Iterator[LiveSection]:
-        """Yield the sections of `event` for text that only grows, and who is at work after it, if that changes."""
+        """Yield the sections of `event` for text that only grows, and the current work after it, if it changes."""
         yield from self._marked(event, self.sections(event))
         if self._changes_work(event) and self._calls:
             models = {call.model for call, _ in self._calls.values()}
@@ -154,7 +154,7 @@ class Live:
             )
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Take in `event`; whether it changes who is at work. `start` is that of a text, where it is known."""
+        """Take in `event`; return whether the current work changes. `start` is the start of a text, if it is known."""
         for _ in self._speech.of(event, start):  # a generator, which has to run to its end to know who speaks
             pass
         if isinstance(event, RoleFailed) and event.instead in ("cut_off", "empty"):
@@ -162,7 +162,7 @@ class Live:
         return self._changes_work(event)
 
     def tell(self, event: object) -> Iterator[Section]:
-        """Take in `event`, no text; what a page that shows each contribution whole has of it, as its document will."""
+        """Take in `event`, no text; return its sections for a page of whole contributions, as in its document."""
         self.take(event)
         if type(event) not in _UNSEEN:
             yield from self._marked(event, self.whole(event))
@@ -180,12 +180,12 @@ class Live:
 
     @property
     def speaking(self) -> list[tuple[TurnStarted, str]]:
-        """The turns in progress, each with what is being said in it."""
+        """The turns in progress, each with its text so far."""
         return self._speech.speaking
 
     @property
     def at_work(self) -> list[tuple[str, str, float]]:
-        """Who is at work, what it is doing, and since when: one entry for each call in progress."""
+        """Current work: for each call in progress, who is at work, the activity, and its start."""
         working = []
         for call, since in self._calls.values():
             who, does = call.block, "at work"
@@ -200,7 +200,7 @@ class Live:
 
     @property
     def doing(self) -> str:
-        """Who is at work, in a sentence; "" where nobody is."""
+        """A sentence on the current work; "" where nobody is at work."""
         doing: dict[str, dict[str, None]] = {}
         for who, what, _ in self.at_work:
             doing.setdefault(what, {})[who] = None
@@ -213,7 +213,7 @@ class Live:
 
     @property
     def others_at_work(self) -> list[str]:
-        """What roles other than the speakers in progress are doing, a sentence for each."""
+        """The activities of roles other than the speakers in progress, a sentence for each."""
         speaking = {turn.agent_name for turn, _ in self.speaking}
         return list(dict.fromkeys(f"{who} is {do}" for who, do, _ in self.at_work if who not in speaking))
 
@@ -314,7 +314,7 @@ class Live:
         return True
 
     def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Remark]:
-        """Describe a retry or a fallback, with its reason; `who` if several are awaited."""
+        """Describe a retry or a fallback, with its reason; with `who`, if several calls are in progress."""
         before = "" if who is None else f"{who}: "
         if isinstance(event, CallFellBack):
             yield Remark(text=f"{before}{event.model} failed: {event.message}; asking {event.to}")
@@ -326,8 +326,7 @@ class Live:
 class OneByOne(Live):
     """View of a pattern with one speaker at a time: text is shown as the model writes it.
 
-    Of speakers whose turns overlap, the first is shown as it writes, and each other one once those before it have
-    finished.
+    If speakers' turns overlap, the first is shown as it writes, and each other one once the earlier ones have finished.
     """
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
@@ -355,7 +354,7 @@ class OneByOne(Live):
             yield from self._released()
 
     def _released(self, *, all_turns: bool = False) -> Iterator[LiveSection]:
-        """Return the sections of turns that waited for the one before them."""
+        """Return the sections of turns that waited for the turn before them."""
         for block in list(self._open):
             pieces, self._open[block] = self._open[block], []
             for event in pieces:
@@ -471,7 +470,7 @@ class Together(Live):
 
 
 def sections_of(event: object) -> Iterable[Section]:
-    """Show an event of any pattern's own; nothing for events of runs, and for those of applications."""
+    """Show an event specific to a pattern; nothing for events of runs and of applications."""
     for kind in _kinds():
         if isinstance(event, BaseEvent) and (render := kind.own.get(type(event))) is not None:
             return render(event)
@@ -508,7 +507,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 _NAMED = 4
-"""Names that a sentence has."""
+"""Maximum number of names in a sentence."""
 
 
 def _cut(text: str) -> str:

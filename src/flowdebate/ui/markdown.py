@@ -1,4 +1,4 @@
-r"""Report of a run as Markdown, in which what others wrote is text and nothing else.
+r"""Report of a run as Markdown, in which everything others wrote is plain text.
 
 Foreign text is escaped character by character, and is in quotes, list items or fences: it makes no heading, no
 link, no image and no HTML, in CommonMark and in what GitHub adds to it.
@@ -61,7 +61,7 @@ def escaped(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""Write a Markdown quote that shows the lines of `text`.
+    r"""Write a Markdown quote showing the lines of `text`.
 
     >>> print(quoted("fine\n# not a heading"))
     > fine
@@ -72,7 +72,7 @@ def quoted(text: str) -> str:
 
 
 def sections_text(sections: Iterable[Section]) -> str:
-    r"""Sections as a part of a page, which ends in a blank line; "" for none.
+    r"""Write sections as a part of a page, which ends in a blank line; "" for none.
 
     >>> sections_text([Remark(text="asked again")])
     '(asked again)\n\n'
@@ -141,7 +141,7 @@ def _group(group: Group) -> Iterator[str]:
 
 
 _SHORT = 100
-"""Characters up to which a role's statement is on the line of its name."""
+"""Maximum characters of a role's statement to be set on the line of its name."""
 
 
 def _facts(facts: Iterable[Fact]) -> Iterator[str]:

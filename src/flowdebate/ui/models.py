@@ -42,7 +42,7 @@ FORWARDED: ContextVar[bool] = ContextVar("forwarded", default=False)
 
 @dataclass(frozen=True)
 class AllowedModels:
-    """The models that those whom a service serves may name."""
+    """The models that a service's callers may name."""
 
     patterns: tuple[str, ...] = ()
     """Patterns of their names, such as "openai/*"; none for the configured models."""
@@ -85,7 +85,7 @@ class AllowedModels:
         return [name for name in allowed if name is not None]
 
     def check(self, options: PlanOptions, *more_models: str) -> None:
-        """ConfigurationError for options that name another one, or where one of the `others` that are asked is none."""
+        """Raise ConfigurationError if the options, or the `others` that are asked, include a forbidden model."""
         if options.base_url is not None and not self.patterns:
             return  # they are names at that server
         at_address = options.base_url is not None  # where no name has a provider
@@ -118,14 +118,14 @@ class Models:
         self._made: dict[str, Model | str] = {}
 
     def find(self) -> list[str]:
-        """Find the models that "each" deals, apart from those by vendors that are ruled out."""
+        """Find the models for "each" to deal, apart from excluded vendors."""
         if self._allowed is None:
             return found_models(without=self._without)
         excluded = set(map(maker_of, self._without))
         return [name for name in self._allowed.found() if maker_of(name) not in excluded]
 
     def missing(self, option: str, base_url_option: str, *, seats: Sequence[str] = ()) -> str:
-        """Say that the base URL needs a model's name, for these `seats` or for all, and which ones are there.
+        """Say that the base URL needs a model's name, for these `seats` or for all, and list the available ones.
 
         The server is asked only for whoever may name any address: others could look around this machine.
         """
@@ -167,7 +167,7 @@ class Policies:
     fallback: tuple[Model | str, ...] = ()
     record: str | None = None
     replay: str | None = None
-    """File that answers are read from, in place of asking."""
+    """File from which answers are read, in place of asking."""
     effort: Seats | None = None
     """Thinking effort of the model of each seat."""
 
@@ -175,7 +175,7 @@ class Policies:
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
     """Apply the policies of `plan` to every model, with none left to apply.
 
-    `recording=False` leaves out the recording: that of an interrupted run cannot be continued.
+    `recording=False` leaves out the recording: the recording of an interrupted run cannot be continued.
     """
     from flowdebate.models.wrapper import Thinking
 
@@ -248,7 +248,7 @@ def _apply(policies: Policies) -> Callable[[Model | str], Model]:
 
 
 _ASKED: ContextVar[Model] = ContextVar("asked")
-"""Model of the call that is being recorded: one file has the calls of all models, in order, and calls overlap."""
+"""Model of the call being recorded: one file has the calls of all models, in order, and calls overlap."""
 
 
 def _record(factory: Callable[[Model | str], Model], first: Model, path: str) -> Callable[[Model | str], Model]:
@@ -289,7 +289,7 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
 def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
     """Create a maker of models that answer from one recording with the name of the `first` one; others have their own.
 
-    Who is asked is part of what a pattern decides by: a review confirms what two models find.
+    Patterns decide by which model answered: a review confirms findings that two models made.
     """
     from flowdebate.models.recording import ReplayModel
     from flowdebate.models.wrapper import Wrapper
@@ -329,7 +329,7 @@ def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
 def models_line(plan: Plan, *, environment: str | None = None) -> str:
     """Name the models of a run of `plan`, by role if they differ; "" if none is set up.
 
-    `environment` is the default model of a run that is resumed.
+    `environment` is the default model of a resumed run.
 
     >>> from flowdebate.patterns import PATTERNS
     >>> from flowdebate.ui.plan import make_plan
@@ -397,7 +397,7 @@ def _at_server(plan: Plan, name: str) -> str:
 
 
 _MOST_NAMED = 8
-"""Sources, and files that were left out, whose names a line has."""
+"""Maximum number of sources, and of omitted files, to name on a line."""
 
 
 def sources_lines(plan: Plan) -> list[str]:

@@ -1,4 +1,4 @@
-"""Options of a plan as pydantic models: what a plan file says, and what a front end was given over it."""
+"""Options of a plan as pydantic models: the contents of a plan file, overridden by a front end's values."""
 
 from __future__ import annotations
 
@@ -199,18 +199,18 @@ Panel: TypeAlias = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """How a front end offers a field; a command declares its own ones as `Annotated[Count, Option(help="…")]`."""
+    """Presentation of a field in front ends; a command declares its own as `Annotated[Count, Option(help="…")]`."""
 
     help: str
     panel: Panel | None = None
-    """Group of the help that lists it; None for those of its command alone."""
+    """Group of the help that lists it; None for options of its command alone."""
     flag: str | None = None
-    """Its name on the command line where that is not the field's ("--yes -y": with a short one); "" leaves it out."""
+    """Its name on the command line if it differs from the field's ("--yes -y": with a short one); "" leaves it out."""
     metavar: str | None = None
     repeated: bool = False
-    """Flag of a repeatable option of a type that is no list; `read` gets all its values."""
+    """Flag of a repeatable option whose type is not a list; `read` gets all its values."""
     read: Callable[[Any], Any] | None = None
-    """Makes of what the command line was given what a file would say."""
+    """Conversion of the command line's value into the value a file would have."""
     on: bool = False
     """Default of a flag."""
 
@@ -236,7 +236,7 @@ def option_of(model: type[BaseModel], name: str) -> Option:
 
 
 class RosterEntry(BaseModel):
-    """Somebody who speaks, as a file has it."""
+    """A speaker's entry in a file."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
@@ -284,13 +284,13 @@ class SourceEntry(RosterEntry):
     masked: Text | None = None
     """Note about masked secrets in the source."""
     left_out: Text | None = None
-    """Reason for a file that was not read."""
+    """Reason why a file was not read."""
     unread: Text | None = None
     """Unread parts of a document."""
     excluded: bool = False
     """True if the user excluded the source by a glob."""
     commits: Text | None = None
-    """Commits that the diff compares."""
+    """Commits compared by the diff."""
 
     @classmethod
     def of(cls, source: Source) -> Self | str:
@@ -379,26 +379,26 @@ def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = Fal
 
 
 class PlanOptions(BaseModel):
-    """Options that every pattern has; each adds its own, and forbids those it has no use for."""
+    """Options of every pattern; each adds its own, and forbids the ones it has no use for."""
 
     # strict: a file that says `rounds = "2"` is mistaken; defer_build: a list of commands needs no validator
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", strict=True, populate_by_name=True, defer_build=True
     )
     SUBJECT: ClassVar[str] = ""
-    """Field of what it is about."""
+    """Field of its subject."""
     ROSTER: ClassVar[str] = "debaters"
-    """Field of who speaks."""
+    """Field of the speakers."""
     LENGTH: ClassVar[str] = "max_rounds"
     """Field of how long it may get."""
     WITHOUT: ClassVar[frozenset[str]] = frozenset()
-    """Fields that this pattern does not have."""
+    """Fields missing from this pattern."""
     PEOPLE: ClassVar[tuple[str, ...]] = ()
-    """Roles beside those who speak that people can play."""
+    """Roles beside the speakers that people can play."""
     SPEAKER: ClassVar[str] = "debater"
-    """The role of those who speak."""
+    """The role of the speakers."""
     ROLES: ClassVar[tuple[str, ...]] = ()
-    """Other roles; those that are fields of the options are there where these are on."""
+    """Other roles; a role that is a field of the options exists only if the field is on."""
 
     model: SeatModels | None = option(
         '"local", or "provider/model" such as "openai/gpt-5-mini"; repeat with NAME= or ROLE= for the model of one who '
@@ -517,7 +517,7 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def names(cls) -> list[str]:
-        """Names of the fields, which are the keys of a file."""
+        """Return the names of the fields, which are the keys of a file."""
         return [name for name in cls.model_fields if name not in cls.WITHOUT]
 
     @classmethod
@@ -605,7 +605,7 @@ class PlanOptions(BaseModel):
 
     @property
     def roles(self) -> list[str]:
-        """The roles beside those who speak that there are with these options."""
+        """The roles beside the speakers, as far as these options have them."""
         return [role for role in self.ROLES if self._has(role)]
 
     def _has(self, role: str) -> bool:
@@ -623,7 +623,7 @@ class PlanOptions(BaseModel):
         return name in self._of_file
 
     def reached(self, *kinds: Literal["file", "server", "model"]) -> dict[str, list[str]]:
-        """Paths, addresses and models that the plan file gave, by field; a text without a reach is all of them."""
+        """Return paths, addresses and models from the plan file, by field; a text without a reach is all of them."""
         reaching: dict[str, list[str]] = {}
         for name, field in type(self).model_fields.items():
             if self.from_file(name):  # what was typed here is the user's own, who may name any file
@@ -662,7 +662,7 @@ class PlanOptions(BaseModel):
     def placing(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
         """Rename options in a pattern's errors inside of this context: by their flag, or their key and file.
 
-        `names` are the names of options here, by what the pattern calls them where that differs.
+        `names` are the names of options here, by their names in the pattern if these differ.
         """
         names = names or {}
         try:
@@ -698,12 +698,12 @@ class OutputOptions(PlanOptions):
 
     @property
     def synthesizes(self) -> bool:
-        """Whether there is a synthesizer: unless it was switched off."""
+        """Return whether there is a synthesizer: unless it was switched off."""
         return self.synthesizer is not False
 
 
 def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Reach | None]]:  # noqa: ANN401 - any type
-    """Find each text in `value`, which is a `kind`, with the reach of its type."""
+    """Find each text in `value`, of the type `kind`, with the reach of its type."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _texts(parts[0], value, _reach(parts[1:]) or reach)  # the innermost type decides
@@ -745,7 +745,7 @@ def _entry_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - a
 def unknown_key(
     location: str, field: str, value: object, keys: list[str], *, key: str | None = None
 ) -> ConfigurationError:
-    """Return the error for a key that no option has; it says which one may be meant."""
+    """Return the error for an unknown key of the options; it suggests a similar one."""
     unknown = field if key is None else key
     hint = did_you_mean(unknown, keys, form="`{}`") or f"The keys are {', '.join(keys)}."
     allowed = f"one of the keys {', '.join(keys)}"

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartTool:
-    """A tool of an MCP server that starts runs of one pattern, beside `start_debate`, which starts those of all."""
+    """A tool of an MCP server that starts runs of one pattern, beside `start_debate`, the tool for all patterns."""
 
     name: str
     description: str
     texts: Mapping[str, FieldInfo] = dataclasses.field(default_factory=dict)
     """Options of the pattern that the tool takes as texts, each with its description and its limits."""
     without: frozenset[str] = frozenset()
-    """Arguments of all such tools that this one does not take: hosts read them with each request of their model."""
+    """Arguments of all such tools, left out of this one: hosts read them with each request of their model."""
 
 
 class PatternPage(ABC):
@@ -50,13 +50,13 @@ class PatternPage(ABC):
     each_by_default: ClassVar[bool] = False
     """Flag to ask all configured vendors if nobody names a model."""
     independent_roles: ClassVar[tuple[str, ...]] = ()
-    """Roles that are then of different vendors, the first of the first vendor; empty to deal models to speakers."""
+    """Roles then filled by different vendors, the first of the first vendor; empty to deal models to speakers."""
     least: ClassVar[int] = 2
     """Minimum number of speakers."""
     proposes: ClassVar[bool] = False
     """Flag of speakers proposed by a model if the subject does not name them; see `create_proposer`."""
     speaks_for: ClassVar[Literal["role", "stance"]] = "role"
-    """Key of what a speaker stands for: a role, or the stance that a debater argues."""
+    """Key of a speaker's part: a role, or the stance argued by a debater."""
 
     example: ClassVar[str] = "…"
     """A subject, for messages that ask for one."""
@@ -78,11 +78,11 @@ class PatternPage(ABC):
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
     """Other forms of its document, for tools, by their names."""
     measured: ClassVar[bool] = False
-    """True if its command has --demo, a recorded run, and --benchmark, which measures it on planted faults."""
+    """True if its command has --demo, a recorded run, and --benchmark, a measurement on planted faults."""
     exit_note: ClassVar[str] = ""
     """An exit code that only its command has, in words."""
     depths: ClassVar[Mapping[Depth, PlanValues]] = {}
-    """Options of each depth, beside the length of `options_for`; those of "auto" are for all its steps."""
+    """Options of each depth, beside the length of `options_for`; the options of "auto" are for all its steps."""
 
     fixed_depth: ClassVar[tuple[str, ...]] = ()
     """Options that cannot be combined with the depth "auto"."""
@@ -124,7 +124,7 @@ class PatternPage(ABC):
         raise NotImplementedError
 
     def any_speakers(self, subject: str) -> Sequence[Any]:
-        """Speakers who fit every subject: with them, options are checked before a model proposes others."""
+        """Return speakers who fit every subject: options are checked with them before a model proposes others."""
         raise NotImplementedError
 
     def defaults(self, options: Any, speakers: Sequence[Any]) -> PlanValues:  # noqa: ANN401, ARG002 - of the patterns
@@ -142,7 +142,7 @@ class PatternPage(ABC):
         return tuple(speakers)
 
     def settled(self, plan: Plan) -> PlanValues:  # noqa: ARG002 - the pattern's own plan
-        """Options that were decided when the run began, for its stored plan."""
+        """Return options that were decided when the run began, for its stored plan."""
         return {}
 
     def check(self, plan: Plan) -> None:
@@ -152,7 +152,7 @@ class PatternPage(ABC):
             self.build_at_depth(plan)
 
     def check_models(self, plan: Plan) -> None:  # noqa: B027 - most patterns take any models
-        """Raise ConfigurationError for models that the options rule out; called before a new run's first call."""
+        """Raise ConfigurationError for models excluded by the options; called before a new run's first call."""
 
     def length(self, options: PlanOptions) -> int:
         """Maximum number of rounds or turns."""
@@ -166,7 +166,7 @@ class PatternPage(ABC):
         return len(plan.speakers) * plan.length
 
     def options_for(self, depth: Depth) -> dict[str, JsonValue]:
-        """Return the options of a depth; none for "auto", whose steps have those of all depths."""
+        """Return the options of a depth; none for "auto": its steps have the options of all depths."""
         if depth == "auto":
             return {}
         length = {self.options.LENGTH: self._length_for(depth)} if self.options.LENGTH in self.options.names() else {}

@@ -1,4 +1,4 @@
-"""Plans: options and models of one run, built from what a front end was given, a plan file or a stored run."""
+"""Plans: options and models of one run, built from a front end's values, a plan file or a stored run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class PlanKeywords(CommonKeywords):
-    """Arguments of a pattern's function that all plans have."""
+    """Arguments of a pattern's function, common to all plans."""
 
     name: Required[str]
     model: NotRequired[ModelChoice]
@@ -59,7 +59,7 @@ class PlanKeywords(CommonKeywords):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything that one run is made of."""
+    """All parts of one run."""
 
     info: PatternInfo
     name: str
@@ -94,7 +94,7 @@ class Plan:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The sources, and the files of folders that were left out."""
+        """The sources, and the omitted files of folders."""
         declared = self.options.sources
         return tuple(
             source.source(name) if isinstance(source, SourceEntry) else Source.of(name, source)
@@ -114,13 +114,13 @@ class Plan:
 
     @property
     def usual_calls(self) -> int:
-        """About how many calls a run takes: one for each turn, and one for the result."""
+        """Approximate number of calls of a run: one for each turn, and one for the result."""
         turns: int = self.info.load_page().turns(self)
         return turns + 1
 
     @property
     def keywords(self) -> PlanKeywords:
-        """Arguments that the functions of all patterns take."""
+        """Arguments for the functions of all patterns."""
         from flowdebate.chassis.material import Material, Window
         from flowdebate.chassis.options import PromptOptions
 
@@ -153,7 +153,7 @@ class Plan:
         return parse(self.options.terminate_when)
 
     def pattern(self) -> Sequencer[Any, Any]:
-        """Build the pattern; ConfigurationError, with the option or the key, for what it rejects."""
+        """Build the pattern; raise ConfigurationError, with the option or the key, if it rejects one."""
         page: PatternPage = self.info.load_page()
         with self.options.placing():
             return page.build_at_depth(self)
@@ -172,9 +172,9 @@ def make_plan(
 ) -> Plan:
     """Build the plan from a front end's values (None: not given), over those of `file`.
 
-    With `begins`, who has no model is asked as a new run of the pattern has it, where that is not one for all. "each"
-    deals those that `allow` does.
-    ConfigurationError or BadFile for what cannot be; it names the option, or the file and the key.
+    With `begins`, speakers without a model get the one of a new run of the pattern, unless there is one for all. "each"
+    deals the models that `allow` permits. ConfigurationError or BadFile for invalid options; it names the option, or
+    the file and the key.
     """
     from flowdebate.runs.limits import Limits
 
@@ -238,7 +238,7 @@ def make_plan(
 
 
 def _with_defaults(plan: Plan) -> Plan:
-    """Return `plan` with the options that its pattern's page sets where nobody did."""
+    """Return `plan` with the options its pattern's page sets where nobody did."""
     defaults = plan.info.load_page().defaults(plan.options, plan.speakers)
     return replace(plan, options=plan.options.replaced(**defaults)) if defaults else plan
 
@@ -289,7 +289,7 @@ def _efforts(plan: Plan) -> Seats | None:
 
 
 def _with_seats(plan: Plan) -> Plan:
-    """Return `plan` with the models that its options name by seat; raise ConfigurationError for an unknown seat."""
+    """Return `plan` with the models its options name by seat; raise ConfigurationError for an unknown seat."""
     options, people = plan.options, getattr(plan.options, "humans", None) or ()
     if options.model is None:
         return plan
@@ -378,7 +378,7 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
 
 
 def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
-    """Reject a plan file that is part of the change and says what a gate means: the author could write their own."""
+    """Reject a plan file in the reviewed change that sets a gate or exclusions: the author could write their own."""
     if not options.is_of_file(source.name for source in changes):
         return
     if options.from_file("exclude") or getattr(options, "gate", None) is not None:
@@ -390,7 +390,7 @@ def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
 
 
 def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:
-    """Return `plan` with sources that the front end has read itself."""
+    """Return `plan` with sources already read by the front end."""
     entries: dict[str, SourceEntry | str] = {source.name: SourceEntry.of(source) for source in sources}
     return replace(plan, options=plan.options.replaced(sources=entries))
 
@@ -463,12 +463,12 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     verb: str = "resume",
     allow: AllowedModels | None = None,
 ) -> Plan:
-    """Build the plan of a stored run, with the front end's values over it (None.
+    """Build the plan of a stored run, changed by the values of the front end.
 
-    Unchanged), and `changes` as in a plan file. ConfigurationError for a run without a plan; and, if models are
-    `to_ask`, where a secret has to be given again, and for a run that was imported, unless it is `trusted`, where
-    `reached_by` is not empty. The plan of an imported run that only has to be shown is without the files that it names.
-    `verb` is what errors call the use of it.
+    `values` replace options of the stored plan (None: unchanged), and so do `changes`, as in a plan file.
+    ConfigurationError for a run without a plan; and, if models are `to_ask`, where a secret has to be given again, and
+    for an imported run, unless it is `trusted`, where `reached_by` is not empty. The plan of an imported run that only
+    has to be shown is without the files that it names. `verb` is the word for its use in errors.
     """
     stored = run.header.plan
     if stored is None:
@@ -550,9 +550,9 @@ def _models_of(run: StoredRun) -> str | dict[str, str] | None:
 
 
 def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Addresses, paths and programs that the plan of an imported run names, by option, without those that are `given`.
+    """Return addresses, paths and programs in the plan of an imported run, by option, except for the `given` ones.
 
-    The user has to confirm them before the run is resumed. Empty for a run that was started in this store.
+    The user has to confirm them before the run is resumed. Empty for a run started in this store.
     """
     if not run.header.foreign or run.header.plan is None:
         return {}
@@ -612,7 +612,7 @@ def _of_another(run: StoredRun, verb: str) -> ConfigurationError:
 
 
 def with_shared_models(plan: Plan, base: Plan) -> Plan:
-    """Return `plan` with the models and policies of `base`, which has the same speakers."""
+    """Return `plan` with the models and policies of `base`, a plan with the same speakers."""
     # One object for all runs of a batch: its connections, its recording and its circuit breaker are shared.
     models = {_name_of(speaker.model): speaker.model for speaker in base.speakers}
     speakers = [replace(member, model=models.get(_name_of(member.model), member.model)) for member in plan.speakers]

@@ -27,13 +27,13 @@ class Heading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quoted:
-    """A quote in a contribution that was looked up in the sources."""
+    """A quote in a contribution, looked up in the sources."""
 
     start: int
     end: int
     """Its place in the text, without its quotation marks."""
     source: str | None
-    """The source that has it; None for none."""
+    """The source containing it; None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,9 @@ class Fact:
     short: bool = False
     """Flag of a text that a narrow page may cut; reports have it whole."""
     exact: bool = False
-    """Flag of code, which HTML keeps as it was written."""
+    """Flag of code, kept unchanged in HTML."""
     apart: Literal["paragraphs", "heading"] | None = None
-    """Setting of its text in HTML without its label: in paragraphs, or as the heading of the round that it opens."""
+    """Setting of its text in HTML without its label: in paragraphs, or as the heading of the round it opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +87,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """How one answer of a judge divides the whole between the sides."""
+    """Division of the whole between the sides, in one answer of a judge."""
 
     order: tuple[str, ...]
-    """Names of the sides in the order in which the judge read them."""
+    """Names of the sides in the judge's order of reading."""
     values: tuple[float, ...]
     """The share of each side, in the order of the sides in `Ballots`."""
     model: str | None = None
@@ -105,7 +105,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballots:
-    """What a judge saw and answered, view by view."""
+    """A judge's views and answers, view by view."""
 
     sides: tuple[str, ...]
     """Names of the sides as they were declared."""
@@ -141,9 +141,9 @@ class Card:
     title: str
     facts: tuple[Fact, ...]
     lead: str = ""
-    """The label of the fact that is the result itself."""
+    """The label of the fact with the result itself."""
     winner: str | None = None
-    """The name of the speaker who has won, if one has."""
+    """The name of the winning speaker, if there is one."""
     ballots: Ballots | None = None
     """Ballots for a page that can draw them; the facts have them in words."""
 
@@ -192,7 +192,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Working:
-    """Who is at work now, and how far the run is; shown until the next one."""
+    """Current work, and the progress of the run; shown until the next one."""
 
     who: str
     """A sentence such as "The judge is weighing the arguments"."""
@@ -205,7 +205,7 @@ class Working:
 
 
 Section: TypeAlias = Heading | Entry | Fact | Group | Card | Output | Remark
-"""One part of a page. Whoever prints sections ends with `assert_never`, so that a new kind cannot vanish silently."""
+"""One part of a page. Code that prints sections ends with `assert_never`, so that a new kind cannot vanish silently."""
 LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | Working
 """One part of a live view whose text only grows."""
 
@@ -225,7 +225,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """What figures come to, point by point."""
+    """Conclusions from figures, point by point."""
 
     items: tuple[str, ...]
     lead: str = ""

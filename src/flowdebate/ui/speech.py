@@ -1,4 +1,4 @@
-"""Speech of a run: who says what, piece by piece, and which of it does not count, out of the run's events."""
+"""Speech of a run, from its events: the speakers' texts, piece by piece, and their withdrawals."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Opened:
     """Somebody begins to say something."""
 
     id: str
-    """Unique in the run: the place of the block, `~`, and the number of what it has said so far."""
+    """Unique id in the run: the place of the block, `~`, and the number of its utterances so far."""
     block: str
     path: str
-    """The place of the block that speaks."""
+    """The place of the speaking block."""
     at: float
     turn: TurnStarted | None
-    """The turn that it is said in; None for what is said outside of turns, as by a synthesizer."""
+    """The turn of the utterance; None for one outside of turns, as by a synthesizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,10 @@ class Closed:
 
 
 WITHDRAWN = "the model was only thinking"
-"""Reason why text does not count that turned out to be thinking."""
+"""Reason for withdrawing text that turned out to be thinking."""
 
 Spoken: TypeAlias = Opened | Piece | Closed
-"""A part of what is said."""
+"""A part of a speech."""
 
 
 @dataclass(slots=True)
@@ -68,9 +68,9 @@ class _Turn:
     """The text of the turn as the transcript has it."""
     asked: bool = False
     answered: bool = False
-    """Flag of a turn with answers that readers may see."""
+    """Flag of a turn with visible answers."""
     said: str = ""
-    """The last text that was said in it and counts."""
+    """Its last text, not counting withdrawn ones."""
 
 
 @dataclass(slots=True)
@@ -82,11 +82,11 @@ class _Utterance:
 
 
 class Speech:
-    """Finds what is said in the events of a run, which have to be given from the first one on.
+    """Finds the utterances in the events of a run, which have to be given from the first one on.
 
-    Several may speak at once. Texts of models are passed on as they come; an answer that was never streamed is one
-    piece. Each utterance is opened once and closed once: void where its call is retried or fails, or where another
-    text counts in its place, which is then an utterance of its own.
+    Several may speak at once. Texts of models are passed on as they come; an unstreamed answer is one piece. Each
+    utterance is opened once and closed once: void where its call is retried or fails, or where another text counts in
+    its place, as an utterance of its own.
     """
 
     def __init__(self) -> None:
@@ -115,12 +115,12 @@ class Speech:
 
     @property
     def speaking(self) -> list[tuple[TurnStarted, str]]:
-        """The turns in progress, each with what is being said in it."""
+        """The turns in progress, each with its text so far."""
         texts = {id(utterance.turn): utterance.text for utterance in self._open.values()}
         return [(turn.started, texts.get(id(turn), "")) for turn in self._turns.values()]
 
     def end(self) -> Iterator[Closed]:
-        """Close what is open at the end of the updates, where a run was cut short."""
+        """Close the open utterances at the end of the updates, where a run was cut short."""
         for utterance in list(self._open.values()):
             yield from self._closed(utterance, void="cut short")
 
@@ -230,7 +230,7 @@ class Speech:
         yield Closed(id=utterance.id, void=void)
 
     def _close(self, call: str, *, void: str | None = None) -> Iterator[Closed]:
-        """Close what the block says whose call is at the place `call`."""
+        """Close the utterances of the block with its call at the place `call`."""
         utterance = self._open.get(_block_at(call))
         if utterance is not None:
             yield from self._closed(utterance, void=void)

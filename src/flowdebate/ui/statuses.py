@@ -27,12 +27,12 @@ State: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a status is told."""
+    """Wording and form of a status."""
 
     words: str
     """Words for a sentence or a list."""
     form: Literal["live", "done", "missing", "none", "failed", "waiting"]
-    """The form in which a page sets it."""
+    """The form of its display on a page."""
     mark: str = ""
     """Words for a mark on a page, if they differ from `words`."""
     ending: str = ""

@@ -1,4 +1,4 @@
-"""Steps of stored runs, as front ends show them, and what a fork has of those of its parent."""
+"""Steps of stored runs, as shown by front ends, and a fork's steps compared with its parent's."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class StepState(WireModel):
     """A step of a run: a call of a model, a side effect, an accepted failure, or a human's answer."""
 
     place: str
-    """Its place in the run, which is unique."""
+    """Its place in the run, unique there."""
     kind: str
     finished: bool
     at: float | None
@@ -64,7 +64,7 @@ class StepState(WireModel):
     failures: list[str]
     """Failures of earlier attempts."""
     refused: list[RefusedAnswer]
-    """Failed requests of the call; in an answered call, those before its answer."""
+    """Failed requests of the call; in an answered call, the ones before its answer."""
     repaired: list[str]
     """Repairs of a structured answer, in words such as "code fence"."""
     model: str | None
@@ -99,7 +99,7 @@ class StepState(WireModel):
 
 
 class CallTool(WireModel):
-    """A tool that a call offers to its model."""
+    """A tool offered to the model of a call."""
 
     name: str
     description: str
@@ -117,7 +117,7 @@ class CallDetails(WireModel):
     tools: list[CallTool]
     choices: list[str]
     begins: str
-    """Words that the answer was to begin with, for models that continue them."""
+    """Words with which the answer begins, for models that continue them."""
     recorded: bool
     """Flag of exactly the request in the journal; another version of the pattern may make another one."""
 
@@ -144,18 +144,18 @@ class CallDetails(WireModel):
 
 
 class Fork(WireModel):
-    """What a fork has from its parent."""
+    """A fork's relation to its parent."""
 
     parent: str
-    """The id of the run that it was forked from."""
+    """The id of the run it was forked from."""
     reused: int
-    """Recorded answers of the parent that it took."""
+    """Number of the parent's recorded answers that it reused."""
     at: str | None = Field(default=None, exclude_if=lambda place: place is None)
-    """The place from which on nothing was reused; None (and not written) where the fork did not say one."""
+    """The place from which on nothing was reused; None (and not written) if the fork did not say one."""
     edited: tuple[str, ...] = ()
-    """Places of the answers that were replaced."""
+    """Places of the replaced answers."""
     asked: int
-    """Answers that models, or humans, gave to it."""
+    """Number of new answers from models, or humans."""
 
     @classmethod
     def of(cls, run: StoredRun, steps: Sequence[StepRow]) -> Self | None:
@@ -176,7 +176,7 @@ class Fork(WireModel):
 
     @property
     def counts(self) -> str:
-        """How many answers it has from where, in words.
+        """Number of its answers by origin, in words.
 
         >>> Fork(parent="rents", reused=5, edited=(), asked=2).counts
         '5 answers reused, 2 asked for'
@@ -191,7 +191,7 @@ def check_edits(
 ) -> dict[str, Any]:
     """Check `edits` against their steps: data if the answer has a schema, otherwise text.
 
-    `requests` are those of the run's calls. OutputError names each invalid field.
+    `requests` are the requests of the run's calls. OutputError names each invalid field.
     """
     from flowdebate.blocks.human.answers import check_answer, check_submission
     from flowdebate.runs.suspend import request_of
@@ -243,7 +243,7 @@ def _repairs(body: dict[str, Any]) -> list[str]:
 
 
 def _model(body: dict[str, Any]) -> str | None:
-    """Return the model that answered, by its name in the request, not the server's."""
+    """Return the answering model, by its name in the request, not the server's."""
     attempts = body.get("attempts")
     if isinstance(attempts, list) and attempts and isinstance(attempts[-1], list) and attempts[-1]:
         return str(attempts[-1][0])

@@ -24,8 +24,8 @@ SUFFIXES = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
 def read_table(path: str, *, column: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Read the rows of a CSV, JSON Lines or Parquet file ("-": JSON Lines or CSV on stdin), with their line numbers.
 
-    `column` is one that the file has, which tells how the columns of a CSV file are separated. Raises BadFile with the
-    line.
+    `column` is the name of a column of the file; it tells how the columns of a CSV file are separated. Raises BadFile
+    with the line.
     """
     form = SUFFIXES.get(Path(path).suffix.lower())
     content = read_parquet(path) if form == "parquet" else read_text(path, megabytes=MEGABYTES)

@@ -17,12 +17,12 @@ _SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of what acts, or shows nothing: controls, formats, surrogates, line separators."""
 _HIDDEN = re.compile("[\u2065\ufff0-\ufff8\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]")
-"""Code points without a character as yet, which are never shown."""
+"""Code points without a character as yet, never shown."""
 _JOINERS = "\u200c\u200d"
 _JOINED = frozenset({"Lo", "Lm", "Mn", "Mc", "So", "Sk"})
-"""Categories of characters that a joiner may join: letters and marks of scripts that need it, emoji."""
+"""Categories of characters that a joiner may join: letters and marks of scripts using it, emoji."""
 _FIRST_JOINED = "\u0600"
-"""First character after the scripts in which a joiner could only hide."""
+"""First character after the scripts that need joiners; from here on a joiner could only hide."""
 
 
 def printable(text: str) -> str:
@@ -65,7 +65,7 @@ def time_text(seconds: float) -> str:
 
 
 _NO_TENTH = 0.05
-"""Seconds under which a rounded duration would be none."""
+"""Seconds below which a duration would round to zero."""
 
 
 def cost_text(cost: float, prices: str | None, *, complete: bool = False) -> str:
