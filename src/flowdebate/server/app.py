@@ -163,7 +163,7 @@ def _other_protocols(
 
 
 _SHORTEST_PACKED = 1_000
-"""Minimum bytes of a response to be compressed."""
+"""Minimum size of a compressed response, in bytes."""
 _LEVEL = 5
 
 

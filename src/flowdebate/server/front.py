@@ -54,7 +54,7 @@ class Front:
     sources: tuple[Path, ...] = ()
     """Folders of sources a request may name; none: the texts are in the request."""
     audience: Audience = field(default_factory=Audience)
-    """Audience of runs begun to be read: clients of the OpenAI-compatible endpoint and of AG-UI."""
+    """Audience of runs started for their readers: clients of the OpenAI-compatible endpoint and of AG-UI."""
 
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     at_end: list[Callable[[], object]] = field(default_factory=list)

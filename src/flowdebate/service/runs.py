@@ -200,7 +200,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
 
 _SHORT, _GENERATED = 8, 32
 _SHORTEST = 4
-"""Minimum number of characters to name a run."""
+"""Minimum number of characters that identify a run."""
 _NAMED = 5
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MONTH = 30 * _DAY

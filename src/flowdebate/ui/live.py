@@ -185,7 +185,7 @@ class Live:
 
     @property
     def at_work(self) -> list[tuple[str, str, float]]:
-        """Current work: for each call in progress, who is at work, the activity, and its start."""
+        """Calls in progress, each with its role, its activity and its start."""
         working = []
         for call, since in self._calls.values():
             who, does = call.block, "at work"

@@ -289,7 +289,7 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
 def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
     """Create a maker of models that answer from one recording with the name of the `first` one; others have their own.
 
-    Patterns decide by which model answered: a review confirms findings that two models made.
+    Patterns take into account which model answered: a review confirms findings that two models made.
     """
     from flowdebate.models.recording import ReplayModel
     from flowdebate.models.wrapper import Wrapper

@@ -59,7 +59,7 @@ class PlanKeywords(CommonKeywords):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All parts of one run."""
+    """Everything needed for one run."""
 
     info: PatternInfo
     name: str

@@ -141,7 +141,7 @@ class Card:
     title: str
     facts: tuple[Fact, ...]
     lead: str = ""
-    """The label of the fact with the result itself."""
+    """The label of the fact that is the result itself."""
     winner: str | None = None
     """The name of the winning speaker, if there is one."""
     ballots: Ballots | None = None

@@ -103,7 +103,7 @@ _FEW = 6
 """Maximum number of choices to show one below the other; more become a list to open."""
 _NULL = re.compile(r"\bnull\b")
 _DEEPEST = 4
-"""Maximum levels of a schema to become fields: a schema may refer to itself, and deeper levels are typed as JSON."""
+"""Maximum levels of a schema that become fields: a schema may refer to itself, and deeper levels are typed as JSON."""
 _SIMPLE = ("string", "integer", "number", "boolean")
 
 
@@ -120,7 +120,7 @@ class Field:
     """The values of a choice; for text, suggestions."""
     required: bool = False
     nullable: bool = False
-    """Flag of a field: if it is empty, null is sent; other fields are left out."""
+    """Flag of a field that sends null when it is empty, instead of being left out."""
     minimum: float | None = None
     maximum: float | None = None
     whole: bool = False
@@ -172,7 +172,7 @@ class Form:
     proposes: bool = False
     """Flag of optional speakers: the question names them."""
     people: tuple[str, ...] | None = None
-    """Roles beside the speakers for people to play; None if people can play none, not even speakers."""
+    """Roles beside the speakers that people can play; None if people can play none, not even speakers."""
     front: tuple[Field, ...] = ()
     folded: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
     """All other options by their group."""

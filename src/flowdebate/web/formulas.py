@@ -23,7 +23,7 @@ RULE = "formula"
 _LONGEST = 1_000
 """Characters of a formula; a longer one stays as it was written."""
 _MOST = 1_000
-"""Maximum beginnings of formulas to try in one text: each may look at as many characters as a formula has."""
+"""Maximum number of formula beginnings to try in one text: each may look at as many characters as a formula has."""
 _FORMULA = re.compile(
     r"\$\$(?P<block>[^$]{1,1000}?)\$\$"
     r"|\\\[(?P<brackets>.{1,1000}?)\\\]"

@@ -119,7 +119,7 @@ def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str)
 
 
 def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
-    """Place points by a share, with the line of equal height and share; None without any."""
+    """Place points by a share, with the line on which height and share are equal; None without any."""
     if not points:
         return None
     ends = [(_on(_X, 0.0), _on(_Y, 0.0)), (_on(_X, 1.0), _on(_Y, 1.0))]

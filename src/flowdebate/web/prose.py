@@ -32,7 +32,7 @@ _LONGEST = 100_000
 _DEEPEST = 20
 """Maximum levels of lists and quotes in each other; the parser leaves out deeper ones."""
 _SPECIAL = re.compile(r"[\\`*_\[<~|$]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
-"""Special characters found in every text with more than paragraphs."""
+"""Special characters: a text without any of them consists of plain paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 _TASK = re.compile(r"\[([ xX])\] (.*)", re.DOTALL)
@@ -73,7 +73,7 @@ _HTML = {
     "s_open": "<s>",
     "s_close": "</s>",
 }
-"""HTML of the parser's tokens; list items, code and links are written by `_Writer`."""
+"""HTML elements that a text can become, by the parser's tokens; list items, code and links are written by `_Writer`."""
 
 _CONTAINERS = frozenset({"blockquote_open", "bullet_list_open", "ordered_list_open", "table_open"})
 _DIRECTED = _CONTAINERS | {"paragraph_open", "heading_open", "list_item_open", "th_open", "td_open"}
@@ -95,7 +95,7 @@ class Span:
     start: int
     end: int
     tag: str
-    """Name of its element, such as `q`."""
+    """HTML element around it, such as `q`."""
     kind: str = ""
     """The class of the element."""
     after: Markup = Markup("")  # noqa: RUF009 - it is frozen

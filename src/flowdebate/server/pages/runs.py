@@ -244,7 +244,7 @@ _KIND = re.compile(r"[A-Z][A-Za-z]+(?=: )")
 
 
 _MOST_WAITING = 20
-"""Maximum number of runs waiting for a person to show above the list; the list itself has all of them."""
+"""Maximum number of runs shown above the list because they wait for a person; the list itself has all of them."""
 _MOST_DEBATES = 100
 """Debates of the archive on its page; the command lists all."""
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "png": "image/png"}

@@ -21,7 +21,7 @@ _MOST = 8_000
 # The chat of a task, as data inside its prompt
 
 _BOXES = ("chat_history", "chathistory", "conversation", "messages", "transcript", "text")
-"""Elements of prompts around the chat, or the text, of a task."""
+"""Elements in which prompts enclose the chat, or the text, of a task."""
 _HISTORIES = _BOXES[:2]
 _FENCE = re.compile(r"```.*?```", re.DOTALL)
 _SPEAKER = re.compile(r"^\W{0,3}(user|human|assistant|ai|model|query)\W{0,3}:", re.IGNORECASE | re.MULTILINE)

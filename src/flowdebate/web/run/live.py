@@ -78,7 +78,7 @@ class LivePage:
         self._result = _Result(card=None, outputs=(), names=self._names)
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Take in `event`, or a text from its character `start` on; return whether there is other news than text."""
+        """Take in `event`, or a text from character `start` on; return whether there is news other than that text."""
         if start is not None:
             self._changed |= (changed := self._live.take(event, start))
             return changed
