@@ -78,8 +78,8 @@ def create_app(  # noqa: PLR0913 - keyword-only
     `allow_base_urls`, sources below a folder of `allow_sources`, and nothing else to read or connect to; and models
     that the service allows: its `allow_models`, or else the configured ones; with `own_machine`, for a server that only
     its user can reach, all models of the configured providers. `openai` adds the OpenAI-compatible endpoint, with the
-    token as its API key; `ag_ui` adds the AG-UI endpoint (extra `ag-ui`). `secret` signs links for humans; None makes
-    one for each start, or derives it from the token. `root_path` is the path under which a proxy serves the
+    token as its API key; `ag_ui` adds the AG-UI endpoint (extra `ag-ui`). `secret` signs links for humans; None uses
+    the token, or makes one for each start if there is none. `root_path` is the path under which a proxy serves the
     application, such as "/debates"; without it the header X-Forwarded-Prefix counts if the host is one of
     `allow_hosts`. `ping` is the seconds between signs of life on quiet streams; each run has at most `max_readers` of
     them.
