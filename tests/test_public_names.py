@@ -197,6 +197,7 @@ def test_everything_public_is_documented(name: str) -> None:
 
 POSITIONAL = {
     "BaselineOptions",
+    "Confidence",
     "ConvergenceOptions",
     "Debater",
     "Diff",

@@ -174,7 +174,7 @@ async def test_the_configurations_in_the_docs_start_what_they_say(tmp_path: Path
     async with Client(stdio_client(host)) as client:
         listed = told(await client.call_tool("list_runs", {}))
         assert listed["runs"] == []
-        assert len((await client.list_tools()).tools) == 14
+        assert len((await client.list_tools()).tools) == 15
 
 
 async def test_without_the_extra_one_message_says_how_to_install_it(tmp_path: Path) -> None:

@@ -161,11 +161,11 @@ def changed(number: int, **changes: Any) -> bytes:
 
 
 BAD = [
-    Bad("nothing", b"", "line 1: it is no JSON"),
-    Bad("random bytes", b"\x00\xff\xfe\n\x80", "line 1: it is no JSON"),
+    Bad("nothing", b"", "line 1: it is not JSON"),
+    Bad("random bytes", b"\x00\xff\xfe\n\x80", "line 1: it is not JSON"),
     Bad("another format", b'{"format": "vcr"}\n', "line 1: the file is not a cassette"),
     Bad("a list", b"[1]\n", "line 1: the file is not a cassette"),
-    Bad("deep nesting", b"[" * 100_000, "line 1: it is no JSON"),
+    Bad("deep nesting", b"[" * 100_000, "line 1: it is not JSON"),
     Bad("another version", changed(1, version=2), "line 1: format 2 of cassettes cannot be read, only 1: record it"),
     Bad("no version", b'{"format": "flowdebate.cassette", "model": 1}\n', "line 1: `model`"),
     Bad("a header alone", LINES[0] + b"\n", "line 2: "),
@@ -206,7 +206,7 @@ def test_a_file_that_is_no_cassette_is_named_with_the_line(case: Bad, path: Path
 
 def test_a_file_that_is_missing_too_large_or_none_is_named(path: Path) -> None:
     """A directory, a device, a hundred megabytes."""
-    for wrong, message in ((path, "does not exist"), (path.parent, "is no file"), (Path("/dev/zero"), "is no file")):
+    for wrong, message in ((path, "does not exist"), (path.parent, "is not a file"), (Path("/dev/zero"), "is not a file")):
         with pytest.raises(BadFile, match=message):
             ReplayModel(wrong)
     with path.open("wb") as file:

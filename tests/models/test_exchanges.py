@@ -125,7 +125,7 @@ async def test_a_request_that_cannot_be_sent_is_no_fault_of_the_server(client: s
     async with serving(client, good) as server:
         model = model_of(client, server)
         request = question(extra={"stop": object()})
-        with pytest.raises(RequestRejected, match="was not sent: a parameter of the request is no JSON"):
+        with pytest.raises(RequestRejected, match="was not sent: a parameter of the request is not JSON"):
             await ask(model, request)
     assert server.posts == 0
     assert len(request.attempts.made) == 1

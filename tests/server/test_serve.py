@@ -199,7 +199,7 @@ def test_a_token_that_others_may_know_is_not_used(tmp_path: Path, how: str) -> N
         kept.symlink_to(kept.rename(tmp_path / "elsewhere"))
     code, told = refused(tmp_path)
     words = " ".join(told.split())
-    wrong = {"readable": "mode 0644, not 0600", "linked": "is no plain file", "short": "at least 16"}
+    wrong = {"readable": "mode 0644, not 0600", "linked": "is not a plain file", "short": "at least 16"}
     assert (code, wrong[how] in words, "flowdebate/token" in words) == (2, True, True), told
     with serving(tmp_path, "--new-token") as (_, _, token):
         assert len(token) > 32

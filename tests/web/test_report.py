@@ -341,7 +341,7 @@ def bomb() -> str:
 
 
 DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
-    "no report": (lambda _: "<html></html>", "is no report of flowdebate"),
+    "no report": (lambda _: "<html></html>", "is not a report of flowdebate"),
     "two journals": (lambda html: html.replace("</main>", JOURNAL_LINK + "</main>"), "its journal 2 times"),
     "no base64": (lambda html: JOURNAL.sub("====", html), "its journal is not base64"),
     "other base64": (lambda html: JOURNAL.sub("AAAA", html), "its journal cannot be unpacked"),

@@ -111,7 +111,7 @@ def check_option(kind: TypeForm[object], field: str, value: object, *, location:
 
     >>> check_option(Count, "max_rounds", 0, location="debate 'rent'")
     Traceback (most recent call last):
-    flowdebate.errors.ConfigurationError: debate 'rent': `max_rounds` must be an int >= 1, got 0
+    flowdebate.errors.ConfigurationError: debate 'rent': `max_rounds` must be at least 1 (got 0)
     """
     if value is not None or not optional:
         try:

@@ -84,7 +84,7 @@ def check_count(location: str, *, minimum: int = 1, maximum: int | None = None, 
 
     >>> check_count("ConcurrencyLimit", max_concurrency=0)
     Traceback (most recent call last):
-    flowdebate.errors.ConfigurationError: ConcurrencyLimit: `max_concurrency` must be an int >= 1, got 0
+    flowdebate.errors.ConfigurationError: ConcurrencyLimit: `max_concurrency` must be at least 1 (got 0)
     """
     for name, value in options.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
@@ -105,7 +105,7 @@ def check_weight(location: str, name: str, weight: object) -> None:
 
     >>> check_weight("tally()", "ann", 1e308)
     Traceback (most recent call last):
-    flowdebate.errors.ConfigurationError: tally(): `weights['ann']` must be a number > 0, <= 1,000,000, got 1e+308
+    flowdebate.errors.ConfigurationError: tally(): `weights['ann']` must be more than 0 and at most 1,000,000 (got 1e+308)
     """
     if not is_number(weight, maximum=_MOST_WEIGHT):
         raise ConfigurationError(location, f"weights[{name!r}]", weight, f"a number > 0, <= {_MOST_WEIGHT:,}")
