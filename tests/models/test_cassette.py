@@ -206,7 +206,11 @@ def test_a_file_that_is_no_cassette_is_named_with_the_line(case: Bad, path: Path
 
 def test_a_file_that_is_missing_too_large_or_none_is_named(path: Path) -> None:
     """A directory, a device, a hundred megabytes."""
-    for wrong, message in ((path, "does not exist"), (path.parent, "is not a file"), (Path("/dev/zero"), "is not a file")):
+    for wrong, message in (
+        (path, "does not exist"),
+        (path.parent, "is not a file"),
+        (Path("/dev/zero"), "is not a file"),
+    ):
         with pytest.raises(BadFile, match=message):
             ReplayModel(wrong)
     with path.open("wb") as file:

@@ -54,7 +54,7 @@ def made(pattern: str, **options: Any) -> Any:
 def test_a_blank_question_is_refused(pattern: str, blank: str) -> None:
     """Before a model is asked; the message names the field, and shows what was given."""
     model = ScriptedModel()
-    with pytest.raises(ConfigurationError, match="must be text that is not blank") as caught:
+    with pytest.raises(ConfigurationError, match="must not be blank") as caught:
         made(pattern).run_sync(blank, model=model)
     assert caught.value.got == blank
     assert model.calls == []

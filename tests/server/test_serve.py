@@ -252,10 +252,10 @@ def refused(folder: Path, *arguments: str) -> tuple[int, str]:
         (("--host", ANYWHERE), "--token-file"),
         (("--token-file", "nothing"), "cannot be read"),
         (("--token-file", "short"), "at least 16"),
-        (("--token-file", "short", "--new-token"), "do not go together"),
+        (("--token-file", "short", "--new-token"), "cannot be combined with"),
         (("--port", "70000"), "0 to 65535"),
         (("--app", "nothing:service"), "MODULE:OBJECT"),
-        (("--app", "application:service", "--model", "local"), "do not go together"),
+        (("--app", "application:service", "--model", "local"), "cannot be combined with"),
         (("--allow-base-url", "ftp://x"), "http://"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_reader_knows_neither_names_nor_verdict() -> None:
             assert "jonas" not in main
             assert "Ship it now." not in main
             assert "data-side" not in main
-            assert re.findall(r'class="who">(Side .)</span><span class="serif"[^>]*>([^<]+)<', main)[0] == (
+            assert re.findall(r'class="who">(Side .)</bdi><span class="serif"[^>]*>([^<]+)<', main)[0] == (
                 "Side A",
                 first,
             )

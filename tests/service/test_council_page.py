@@ -70,4 +70,4 @@ def test_a_member_without_a_model_after_its_sign_is_refused() -> None:
     result = command("council", "Ship?", "--member", "Ann=")
     assert result.exit_code != 0
     assert "--member" in result.output
-    assert "name=model" in result.output
+    assert "NAME=MODEL" in result.output

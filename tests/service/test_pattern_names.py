@@ -41,6 +41,7 @@ OTHERS = {
     "measures/topologies.py": "a topology has the name of a pattern",
     "cli/benchmark.py": "measures reviews, for the option --benchmark",
     "cli/critics.py": "measures critics, for the command eval critic",
+    "cli/help.py": "links the command eval critic to its page of the documentation",
     "cli/demo/__init__.py": "plays the recording of a review",
     "cli/pull_request.py": "posts reviews, for the option --pr",
     "evaluation/critique_check.py": "compares a critique with its judge alone",

@@ -92,5 +92,5 @@ async def test_a_run_is_found_by_the_beginning_of_its_id_anywhere_in_the_store()
     store = await filled(["complete"] * 120)
     await store.create(header("older-than-all", created_at=-1.0))
     assert (await find_run(store, "older")).header.run_id == "older-than-all"
-    with pytest.raises(ConfigurationError, match="More than 5 runs begin with 'run-00': run-0098, run-0099"):
+    with pytest.raises(ConfigurationError, match="More than 5 runs begin with run-00: run-0098, run-0099"):
         await find_run(store, "run-00")

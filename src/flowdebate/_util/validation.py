@@ -103,9 +103,9 @@ def check_seconds(location: str, **options: object) -> None:
 def check_weight(location: str, name: str, weight: object) -> None:
     """Check that the weight of `name` in a vote is a number > 0, small enough for sums; else ConfigurationError.
 
-    >>> check_weight("tally()", "ann", 1e308)
+    >>> check_weight("tally()", "ann", -1)
     Traceback (most recent call last):
-    flowdebate.errors.ConfigurationError: tally(): `weights['ann']` must be more than 0 and at most 1,000,000 (got 1e+308)
+    flowdebate.errors.ConfigurationError: tally(): `weights['ann']` must be more than 0 and at most 1,000,000 (got -1)
     """
     if not is_number(weight, maximum=_MOST_WEIGHT):
         raise ConfigurationError(location, f"weights[{name!r}]", weight, f"a number > 0, <= {_MOST_WEIGHT:,}")

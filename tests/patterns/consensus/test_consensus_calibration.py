@@ -131,7 +131,7 @@ async def test_a_name_that_is_no_agent_s_is_refused_with_those_that_are() -> Non
     """Nothing is recorded, so the right name can follow."""
     archive = Archive()
     first = await held(archive)
-    with pytest.raises(ConfigurationError, match="an agent of the debate, such as 'ann', 'bob', 'cy' .got 'typo'."):
+    with pytest.raises(ConfigurationError, match=r"an agent of the debate, such as 'ann', 'bob', 'cy' .got 'typo'."):
         await archive.record_outcome(first.feedback.debate, right="typo")
     await archive.record_outcome(first.feedback.debate, right="ann")
     assert await archive.outcomes.of(("cy",)) == {"cy": [(0.8, False)]}

@@ -416,7 +416,7 @@ async def test_ids_are_taken_once() -> None:
         await block.run("q", model=ScriptedModel(), store=store, run_id="it")
     with pytest.raises(RunNotFound):
         await block.resume("that", store=store)
-    with pytest.raises(ConfigurationError, match="`run_id` must be a text"):
+    with pytest.raises(ConfigurationError, match="`run_id` must not be blank"):
         await block.run("q", model=ScriptedModel(), run_id=" ")
     with pytest.raises(ConfigurationError, match="`on_uncertain` must be 'retry' or 'raise'"):
         await block.resume("it", store=store, on_uncertain="maybe")  # type: ignore[arg-type]
