@@ -162,7 +162,7 @@ def test_a_list_of_models_is_a_council_for_an_openai_client() -> None:
 async def test_a_list_of_models_is_a_council_over_mcp(found: Found, tool: str) -> None:
     """With the chair's own model, or the first; what the server does not allow is refused at its place."""
     begin: dict[str, Any] = {"question": QUESTION, "wait": 50, "models": LISTED}
-    begin |= {"pattern": "council"} if tool == "start_debate" else {"confidence": "high"}
+    begin |= {"pattern": "council"} if tool == "start_debate" else {"depth": "thorough"}
     service = Service(store="memory:", allow_models=[*LISTED, CHAIR])
     async with service, Client(create_server(service)) as client:
         no = refused(await client.call_tool(tool, {**begin, "models": [LISTED[0], "xai/grok-4.3"]}))

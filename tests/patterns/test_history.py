@@ -119,7 +119,7 @@ def test_what_is_no_window_is_refused() -> None:
     assert PromptOptions(history="all") == PromptOptions()
     wrongs: list[Any] = [2, "last", None, {"rounds": 2}]
     for wrong in wrongs:
-        with pytest.raises(ConfigurationError, match="PromptOptions: `history` (?:must be|is required)"):
+        with pytest.raises(ConfigurationError, match=r"PromptOptions: `history` (?:must be|is required)"):
             PromptOptions(history=wrong)
     with pytest.raises(ConfigurationError, match="rounds"):
         Window(rounds=0)

@@ -429,7 +429,8 @@ def test_what_is_no_order_is_refused_with_those_there_are(wrong: Any) -> None:
     """Before anything is built."""
     for kind in ("debate", "round robin"):
         with pytest.raises(
-            ConfigurationError, match=r"`turn_order` (?:must be|is required:) 'declared', 'rotated', 'shuffled' or 'simultaneous'"
+            ConfigurationError,
+            match=r"`turn_order` (?:must be|is required:) 'declared', 'rotated', 'shuffled' or 'simultaneous'",
         ):
             held(kind, 2, turn_order=wrong)
 

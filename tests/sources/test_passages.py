@@ -201,7 +201,7 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
     assert talkers.asked == []
     wrong: Any
     for wrong in (0, True, "many"):
-        with pytest.raises(ConfigurationError, match="Sources: `tokens` must be a whole number, at least 1"):
+        with pytest.raises(ConfigurationError, match=r"Sources: `tokens` must be .*at least 1"):
             Sources([LONG], tokens=wrong)
 
 
