@@ -128,7 +128,7 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.field = field
         self.got = got
         self.allowed = allowed
-        self.hint = hint or suggestion(allowed, got)
+        self.hint: str = hint or suggestion(allowed, got)
         self.message = message
         """The whole message, where it is no sentence about a wrong value; None where it is."""
         if message is None:

@@ -125,7 +125,7 @@ def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
             yield opt.parameter(name, kind, option, argument=name == options.SUBJECT)
 
 
-run_plan = _run_command()
+run_plan: Callable[..., None] = _run_command()
 """The function behind `flowdebate run`."""
 
 

@@ -219,7 +219,7 @@ class CritiquePage(PatternPage):
     live: ClassVar[type[CritiqueLive]] = CritiqueLive
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = CRITICS
     each_by_default = True
-    independent_roles = ("author", "critic", "judge")
+    independent_roles: ClassVar[tuple[str, ...]] = ("author", "critic", "judge")
     default_length = 3
     least = 1
     exit_note = "4 the answer is rejected"

@@ -272,7 +272,7 @@ class DebatePage(PatternPage):
         "thorough": {"schedule": "swap", "mirror": True},
         "auto": {"schedule": None},
     }
-    fixed_depth = ("baselines", "goes_on")
+    fixed_depth: ClassVar[tuple[str, ...]] = ("baselines", "goes_on")
     example = "Should we cap rents?"
     sample: ClassVar[PlanValues] = {
         "question": "Is it better to work from home or in an office?",
