@@ -370,7 +370,7 @@ class ModelCheck:
                 "moderator": True,
                 "judge": JudgeOptions(schedule="swap"),
             },
-            "council": {"members": members},
+            "council": {"members": members, "max_concurrency": 1},  # answers of a recording are served in its order
             "review": {"reviewers": members[:1], "merger": False, "sources": _FILE},
         }
         subject = "What is wrong?" if name == "review" else "Trams or buses? Use one sentence, please."
