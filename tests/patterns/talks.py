@@ -15,6 +15,7 @@ from flowdebate import (
     Persona,
     consensus,
     council,
+    critique,
     debate,
     deliberation,
     handoff,
@@ -39,9 +40,12 @@ TURNS = {
     "handoff": ("debater",),
     "consensus": ("propose", "criticise", "revise", "vote"),
     "council": ("member", "reviewer"),
+    "critique": ("critic",),
     "review": ("reviewer", "examiner"),
 }
 """What the blocks of speakers are called in each kind of turn."""
+READERS: dict[str, tuple[str, ...]] = {"critique": ("author", "judge")}
+"""Other roles that are shown the sources: who answers from them, and who looks claims up in them."""
 
 
 class Decider(NamedTuple):
@@ -57,6 +61,7 @@ DECIDERS = {
     "deliberation": Decider("moderator", "no_report"),
     "consensus": Decider("judge", "no_report"),
     "council": Decider("chair", "no_output"),
+    "critique": Decider("judge", "no_verdict"),
     "review": Decider("merger", "skipped"),
 }
 """Of all patterns but the handoff, in which nobody decides but the speakers."""
@@ -90,6 +95,8 @@ def talk(  # noqa: PLR0911 - one for each pattern
         case "consensus":
             judged = {"judge": create_conclusive_judge(name="x"), **given}
             return consensus(agents=people, max_rounds=2, convergence=None, **judged)
+        case "critique":
+            return critique(critics=people, **given)
         case "review":
             return review(reviewers=people, **given)
         case _:
@@ -144,8 +151,8 @@ def _answer(request: ModelRequest, word: str) -> Any:
     asked = set((request.output_schema or {}).get("properties", ()))
     if "findings" in asked:
         return {"findings": [{"title": f"Finding of {name}", "claim": text, "severity": "major"}]}
-    if "pairs" in asked:
-        return {"pairs": []}
+    if "rulings" in asked:
+        return {"rulings": _rulings(str(request.messages[-1]["content"]), word)}
     if role_of(request) == "examiner":
         shown = re.findall(r"^\[(F\d+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
         return {"verdicts": [{"finding": each, "verdict": "confirm", "reason": "So it is."} for each in shown]}
@@ -161,8 +168,17 @@ def _answer(request: ModelRequest, word: str) -> Any:
         "revise": {"proposal": text, "position": "yes", "enough": False},
         "vote": {"reasoning": word, "choice": "ann", "confidence": 0.75},
         "chair": {"answer": text, "dissent": None},
+        "critic": {"claims": [{"claim": text, "kind": "missing"}]},
+        "merger": {"pairs": []},
     }
     answer = fields.get(role_of(request))
     if answer is None or request.output_schema is None:
         return text
     return {name: value for name, value in answer.items() if name in str(request.output_schema)}
+
+
+def _rulings(shown: str, word: str) -> list[dict[str, Any]]:
+    """All claims hold: the question is quoted as their evidence."""
+    quotes = re.findall(r"^Question: (.+)", shown, re.MULTILINE)
+    ids = re.findall(r"^\[(C\d+)\]", shown, re.MULTILINE)
+    return [{"claim": each, "reason": word, "quotes": quotes, "ruling": "holds"} for each in ids]

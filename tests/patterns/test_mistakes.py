@@ -14,6 +14,7 @@ from flowdebate import (
     create_debater,
     create_judge,
     create_moderator,
+    critique,
     debate,
     deliberation,
     generator,
@@ -39,6 +40,7 @@ FACTORIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "handoff": (handoff, {"debaters": PEOPLE}),
     "council": (council, {"members": PEOPLE}),
     "consensus": (consensus, {"agents": PEOPLE, "convergence": ConvergenceOptions(similarity=Jaccard())}),
+    "critique": (critique, {"critics": PEOPLE}),
     "review": (review, {"reviewers": PEOPLE}),
 }
 
@@ -182,7 +184,9 @@ def test_a_type_error_of_the_callers_own_is_left_alone() -> None:
 @pytest.mark.parametrize("pattern", FACTORIES)
 def test_many_members_are_warned_of(pattern: str) -> None:
     """As many rounds are: the caller's line is shown, and how many to use."""
-    field = {"council": "members", "consensus": "agents", "review": "reviewers"}.get(pattern, "debaters")
+    field = {"council": "members", "consensus": "agents", "critique": "critics", "review": "reviewers"}.get(
+        pattern, "debaters"
+    )
     stance = {"stance": "for"} if pattern == "debate" else {}
     crowd: list[dict[str, str]] = [{"name": f"p{number}", **stance} for number in range(12)]
     if stance:

@@ -155,6 +155,8 @@ def said(request: Any) -> Any:
         "scores": {"for": 60, "against": 40},
         "findings": [{"title": f"Finding of {block[-3:]}", "claim": "I say so.", "severity": "nit"}],
         "pairs": [],
+        "claims": [{"claim": f"{block[-3:]} asks for figures.", "kind": "missing"}],
+        "rulings": [],
         "verdicts": [{"finding": each, "verdict": "refute", "reason": "No."} for each in ("F1", "F2")],
         "answers": [{"finding": each, "stands": True, "reason": "Yes."} for each in ("F1", "F2")],
     }

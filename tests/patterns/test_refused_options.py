@@ -11,6 +11,7 @@ from flowdebate import Debater, FailurePolicy, FlowDebateWarning, Persona, Stand
 from flowdebate.errors import ConfigurationError, ConflictingOptions
 from flowdebate.patterns.consensus.schemas import ConsensusInput
 from flowdebate.patterns.council.schemas import CouncilInput
+from flowdebate.patterns.critique.schemas import CritiqueInput
 from flowdebate.patterns.debate.schemas import DebateInput
 from flowdebate.patterns.deliberation import create_deliberation_transcript
 from flowdebate.patterns.deliberation.schemas import DeliberationInput
@@ -25,9 +26,9 @@ from .every import PATTERNS, WITH_ROUNDS
 from .test_mistakes import FACTORIES, made
 from .test_prompt_options import said
 
-ROSTER = {"consensus": "agents", "council": "members", "review": "reviewers"}
+ROSTER = {"consensus": "agents", "council": "members", "critique": "critics", "review": "reviewers"}
 """The option that has the speakers, where it is not `debaters`."""
-ALONE = ("consensus", "review")
+ALONE = ("consensus", "critique", "review")
 """Patterns that one speaker may hold."""
 LEAST = {pattern: "one" if pattern in ALONE else "two" for pattern in PATTERNS}
 WHAT = {"debate": "Debater", **{pattern: "Persona" for pattern in PATTERNS if pattern != "debate"}}
@@ -65,7 +66,7 @@ def test_a_pattern_has_a_name(pattern: str, name: Any) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_roster_is_a_list_of_enough_speakers(pattern: str) -> None:
-    """Neither text nor a mapping, and neither none nor, but for a consensus and a review, one alone."""
+    """Neither text nor a mapping, and neither none nor, but for the patterns in `ALONE`, one alone."""
     field = roster_of(pattern)
     no_lists: tuple[Any, ...] = ("ab", {"a": "for"}, 3)
     for value in no_lists:
@@ -185,6 +186,7 @@ VISIBLE = {
     "handoff": ("debater",),
     "consensus": ("agent",),
     "council": ("member", "chair"),
+    "critique": ("critic",),
     "review": ("reviewer",),
 }
 
@@ -206,6 +208,8 @@ ABSENT = {
     ("round_robin", "referee"): "None or False, which leave it out, True, the default one, a block, or a function",
     ("deliberation", "moderator"): "None, which is the default block, False, which leaves it out, a block, or a fun",
     ("council", "chair"): "a block, or a function",
+    ("critique", "author"): "None, which is the default block, a block, or a function",
+    ("critique", "judge"): "None, which is the default block, a block, or a function",
     ("review", "merger"): "None, which is the default block, False, which leaves it out, a block, or a function",
     ("consensus", "judge"): "None or False, which leave it out, True, the default one, a block, or a function",
     ("consensus", "tie_break"): "None or False, which leave it out, True, the default one, a block, or a function",
@@ -222,7 +226,7 @@ def test_a_role_is_a_block_a_function_or_said_to_be_absent(pattern: str, role: s
     assert ABSENT[pattern, role] in error.allowed or (role == "judge" and "a schedule" in error.allowed)
 
 
-@pytest.mark.parametrize(("pattern", "role"), [("debate", "judge"), ("council", "chair")])
+@pytest.mark.parametrize(("pattern", "role"), [("debate", "judge"), ("council", "chair"), ("critique", "judge")])
 def test_the_role_that_decides_cannot_be_left_out(pattern: str, role: str) -> None:
     """False is no block."""
     error = refused(pattern, **{role: False})
@@ -253,6 +257,7 @@ SUBJECTS: dict[str, tuple[str, type[Any]]] = {
     "handoff": ("proposition", HandoffInput),
     "consensus": ("task", ConsensusInput),
     "council": ("question", CouncilInput),
+    "critique": ("question", CritiqueInput),
     "review": ("question", ReviewInput),
 }
 """The subject of each pattern, and the type of its input."""
@@ -265,7 +270,7 @@ def test_an_input_without_a_subject_is_refused(pattern: str, value: Any) -> None
     (subject, _), model = SUBJECTS[pattern], ScriptedModel()
     if value == {"field": 3}:
         value = {subject: 3}
-    with pytest.raises(ConfigurationError, match=rf"{pattern} 'rent': `input` must be an? {subject}"):
+    with pytest.raises(ConfigurationError, match=rf"{pattern} 'rent': `input` (must be|is required:) an? {subject}"):
         made(pattern).run_sync(value, model=model)
     assert model.calls == []
 

@@ -13,7 +13,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.store.open import open_store
 from flowdebate.testing import FunctionModel
 
-from .talks import QUESTION, TURNS, Talkers, role_of, talk
+from .talks import QUESTION, READERS, TURNS, Talkers, role_of, talk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,11 +32,11 @@ def texts_of(request: ModelRequest) -> str:
 
 @pytest.mark.parametrize("pattern", TURNS)
 def test_those_who_speak_are_shown_the_sources_and_no_text_of_them_forges_a_line(pattern: str) -> None:
-    """In the system message, which is the same in all turns; no other role is shown them."""
+    """In the system message, which is the same in all turns; of other roles only `READERS` are shown them."""
     talkers = Talkers()
     result = talk(pattern, sources={"report": REPORT, "b]": FORGED}).run_sync(QUESTION, model=talkers.model())
     shown = {role_of(request) for request in talkers.asked if f"\n[report] {REPORT}\n" in texts_of(request)}
-    assert shown == set(TURNS[pattern])
+    assert shown == {*TURNS[pattern], *READERS.get(pattern, ())}
     for request in talkers.asked:
         if role_of(request) in shown:
             system = texts_of(request)

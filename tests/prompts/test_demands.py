@@ -88,7 +88,7 @@ def test_a_first_speaker_is_not_invited_to_answer_anybody(pattern: str, profile:
     """Neither by the system message, which all turns share, nor by the task."""
     first = prompts(pattern, TURNS[pattern][0], profile)[0]
     assert ANSWERING.search(str(first)) is None
-    if pattern not in ("consensus", "council", "review"):  # their members never read a transcript first
+    if pattern not in ("consensus", "council", "critique", "review"):  # their members never read a transcript first
         assert re.search(r"\bNobody has (?:argued|spoken) yet\b", first.turn) or pattern == "debate"
 
 

@@ -25,7 +25,7 @@ from flowdebate.sources.source import Page, Source, numbered
 from flowdebate.store.open import open_store
 from flowdebate.testing import FunctionModel
 from flowdebate.ui.document import material_notes
-from tests.patterns.talks import QUESTION, TURNS, Talkers, role_of, talk
+from tests.patterns.talks import QUESTION, READERS, TURNS, Talkers, role_of, talk
 
 if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
@@ -141,7 +141,8 @@ def test_turns_are_shown_the_best_passages_of_long_sources(pattern: str) -> None
     talkers = Talkers()
     pattern_ = talk(pattern, sources=Sources({"book": LONG}, tokens=500))
     raw = pattern_.run_sync("What about the harbour?", model=FunctionModel(quoting), seed=1).raw
-    speaking = [request for request in talkers.asked if role_of(request) in TURNS[pattern]]
+    shown = {*TURNS[pattern], *READERS.get(pattern, ())}
+    speaking = [request for request in talkers.asked if role_of(request) in shown]
     assert speaking
     for request in speaking:
         system, last = request.messages[0]["content"], request.messages[-1]["content"]
