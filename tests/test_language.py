@@ -1,4 +1,4 @@
-"""Language: code and pages use the words of the glossary, and none of the words that these replaced."""
+"""Language: code and pages use the words of the glossary, and names and docstrings say what they are about."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from scripts import code_measures
+from scripts.code_measures import Module, read_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,3 +102,30 @@ def test_modules_are_named_by_their_first_line() -> None:
     """The first line of a module names the thing, instead of asking a question about it."""
     headlines = {path: re.search(r'^"""(.*)', path.read_text("utf-8"), re.MULTILINE) for path in MODULES}
     assert not {path for path, line in headlines.items() if line is None or _RELATIVE.match(line[1])}
+
+
+@pytest.fixture(scope="module")
+def modules() -> list[Module]:
+    """Read the modules of the library."""
+    return read_modules(ROOT / "src" / "flowdebate")
+
+
+def test_variables_are_nouns_of_the_domain(modules: list[Module]) -> None:
+    """Names such as `given`, `found` and `each` are rare."""
+    assert code_measures.share_of_vague_names(modules) <= 0.005
+
+
+def test_functions_are_described_by_verbs(modules: list[Module]) -> None:
+    """In every room of the library, also a new one."""
+    rooms: dict[str, list[Module]] = {}
+    for module in modules:
+        rooms.setdefault(module.room, []).append(module)
+    shares = {room: code_measures.share_of_verb_headlines(parts) for room, parts in rooms.items()}
+    assert {room: share for room, share in shares.items() if share < 0.8} == {}
+
+
+def test_docstrings_stand_alone_in_plain_sentences(modules: list[Module]) -> None:
+    """Attributes name their subject; sentences have few relative clauses, and few heads such as "those"."""
+    assert code_measures.share_of_attributes_with_subject(modules) >= 0.95
+    assert code_measures.relative_clauses(modules) <= 15
+    assert code_measures.bare_heads(modules) <= 2
