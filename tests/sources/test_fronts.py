@@ -40,7 +40,7 @@ SHORT: dict[str, tuple[str, ...]] = {
     "review": ("--reviewer", "Ada", "--reviewer", "Ben"),
 }
 CHAIR = {"answer": "Wait.", "dissent": None}
-OUTPUTS = {"critique": {"claims": []}}
+OUTPUTS: dict[str, Any] = {"critique": {"claims": []}}
 """What the model answers where a pattern asks for data, unless it is `CHAIR`."""
 
 
