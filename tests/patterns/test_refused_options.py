@@ -51,7 +51,7 @@ def refused(pattern: str, **options: Any) -> ConfigurationError:
     error = caught.value
     assert isinstance(error, ValueError)
     assert error.location == (pattern if error.field == "name" else f"{pattern} 'rent'")
-    assert str(error).startswith(f"{error.location}: `{error.field}` ")
+    assert str(error).startswith(f"{error.location}: `{error.field}` {error.problem}")
     if error.given is not None:
         assert f"(got {repr(error.got)[:9]}" in str(error)
     return error
