@@ -207,7 +207,7 @@ class Plans:
         """Sides that the model has proposed, by question."""
         self.models: str = models_line(planned)
         self.sources: list[str] = sources_lines(planned)
-        """Those about the sources of rows that have none of their own."""
+        """Notes on the sources of rows without their own."""
         self.base: Plan = with_policies(planned)
         """The plan of the first question."""
         if store is not None and getattr(

@@ -304,7 +304,7 @@ class TextFlow:
         self._width = width
         self._column = 0
         self._fresh = True
-        """Whether nothing is on the line."""
+        """Return whether the line is empty."""
         self._stream = PrintableStream()
         self._begun = False
         self._newlines = 0
