@@ -1,4 +1,4 @@
-"""Audit a judge: whether it is the argument that wins, or the place where it stands.
+"""Audit a judge: find out whether the better argument wins, or the one that it reads first.
 
 Run it with `python examples/audit_a_judge.py`: it needs no model, since the judge is a function that takes whatever
 stands first in seven of ten cases. Give `main` a model of yours to audit that one instead: 60 debates in both orders

@@ -1,4 +1,4 @@
-"""A debate that ends early when its budget is used up, or when somebody says so."""
+"""End a debate early when its budget is spent, or when you say so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A draft answer is checked against the lease: a critic makes claims, and only those that a quote shows change it.
+"""Check a draft answer against the lease: a critic makes claims, and only claims with a verified quote change it.
 
 Run it with `python examples/checked_answer.py`: it takes the default model (see docs/models.md).
 """

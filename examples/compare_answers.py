@@ -1,4 +1,4 @@
-"""Two systems compared over many questions: which answers better, and whether the judge favours a place.
+"""Compare two systems over many questions, and see whether the judge favours a position.
 
 Run again, it pays for nothing twice: what was judged is in the store.
 """

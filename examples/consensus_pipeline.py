@@ -1,4 +1,4 @@
-"""A consensus debate with all its phases, in which one agent keeps failing; and a second that knows of the first."""
+"""Run a consensus with all its phases while one agent keeps failing, then a second one that knows the first."""
 
 from __future__ import annotations
 

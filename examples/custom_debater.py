@@ -1,4 +1,4 @@
-"""One side is a model, the other is a function of ours that reads the shared transcript."""
+"""Let a model argue one side, and a function that reads the shared transcript argue the other."""
 
 from __future__ import annotations
 

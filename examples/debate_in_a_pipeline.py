@@ -1,4 +1,4 @@
-"""A debate is a block: here it is one step of a pipeline that debates several topics and writes a report."""
+"""Use a debate as one step of a pipeline that debates several topics and writes a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the debate help? Questions with known answers, debated and asked directly; the plain words at the end.
+"""Find out whether debating helps: questions with known answers, debated and asked directly.
 
 Run it with `python examples/did_it_help.py`: no model is needed. Those who answer here are simulated: each direct
 answer is right in 7 of 10 cases, and the judge of a debate in 9. So the debate is better than one call, and no better

@@ -1,4 +1,4 @@
-"""Ask one model first, a second one next, then a critic, and hold a debate only where the answer is still in doubt.
+"""Ask one model first, then a second, then a critic, and hold a debate only if the answer is still in doubt.
 
 Run it with `python examples/escalation.py`; set FLOWDEBATE_MODEL to choose a model. Two models of different vendors
 are better than one: give `main` the second one as `other`.

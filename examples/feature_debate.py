@@ -1,4 +1,4 @@
-"""Two sides, a judge, and a structured decision: without a moderator, and with one.
+"""Hold a debate with two sides, a judge and a structured decision, with or without a moderator.
 
 Run it with `python examples/feature_debate.py`, or with `--moderated`: it takes the default model (see docs/models.md).
 """

@@ -1,4 +1,4 @@
-"""A debate as at Oxford: one cross-examination, and the side that moved more of the audience wins.
+"""Hold an Oxford debate with a cross-examination: the side that wins over more of the audience wins.
 
 Then it goes on with a question of a reader, which pays only for what is new. `format="oxford"` is one of seven; see
 docs/debate.md.

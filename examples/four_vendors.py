@@ -1,4 +1,4 @@
-"""A model for each role: one mapping, by the names of the debaters and by role.
+"""Give each role its own model, with one mapping from debaters and roles to models.
 
 Run it with `python examples/four_vendors.py`: it deals the models that are set up, one vendor after the other.
 """

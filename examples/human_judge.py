@@ -1,4 +1,4 @@
-"""A debate that a person judges: it waits for the verdict, and goes on with it in this process or in another."""
+"""Let a person judge: the debate waits for the verdict, then continues in this process or another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bull and Bear deliberate on an investment of $1M; a moderator closes each round and says when it is settled.
+"""Let Bull and Bear deliberate on an investment of $1M until a moderator calls it settled.
 
 Run it with `python examples/investment.py`: it takes the local model (see docs/models.md).
 """

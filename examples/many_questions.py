@@ -1,4 +1,4 @@
-"""Many questions, several at once, kept so that they can go on: each is paid once.
+"""Debate many questions concurrently, and resume without paying for any of them twice.
 
 Run it with `python examples/many_questions.py`: it takes the default model (see docs/models.md). End it with Ctrl-C,
 and run it again: what was finished is there, what was begun is carried on.

@@ -1,4 +1,4 @@
-"""A moderator opens each round: it looks facts up with a tool, briefs the debaters, and says when to stop."""
+"""Let a moderator open each round: it looks up facts with a tool, briefs the debaters and decides when to stop."""
 
 from __future__ import annotations
 

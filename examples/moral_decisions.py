@@ -1,4 +1,4 @@
-"""A proponent, an opponent and a neutral debate whether machines may decide; each says who speaks next.
+"""Let a proponent, an opponent and a neutral speaker debate; each names the next speaker.
 
 Run it with `python examples/moral_decisions.py [text | tool | structured]`: it takes the local model (see
 docs/models.md). The argument is how the model names the next speaker.

@@ -1,4 +1,4 @@
-"""Use a model on a server of your own: Ollama, LM Studio, llama-server, vLLM, or anything that speaks the API."""
+"""Use a model on your own server: Ollama, LM Studio, llama-server, vLLM, or any compatible one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record a debate once, and replay it for nothing: the same answers, without a network, however often."""
+"""Record a debate once, then replay the same answers for free and without a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A debate that comes through failing providers, within a budget, and says what is missing."""
+"""Keep a debate going when providers fail, within a budget, and report what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A review: three models find what is wrong with a plan, confirm or refute what the others found, and a rule decides.
+"""Review a plan: three models find problems, confirm or refute each other's findings, and a rule decides.
 
 Run it with `python examples/review.py`; set FLOWDEBATE_MODEL to choose a model.
 """

@@ -1,4 +1,4 @@
-"""Debaters with roles, a referee that audits what it says, and a plan as the deliverable.
+"""Let debaters with roles take turns; a referee checks their claims, and the result is a plan.
 
 Run it with `python examples/round_robin.py`: it takes the default model (see docs/models.md).
 """

@@ -1,4 +1,4 @@
-"""A debate that ends when it repeats itself, has cost enough, or a fact checker has seen enough.
+"""End a debate when it repeats itself, has cost enough, or satisfies a fact checker.
 
 Run it with `python examples/stop_early.py`: it takes the default model (see docs/models.md).
 """

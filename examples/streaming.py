@@ -1,4 +1,4 @@
-"""Follow a debate while it goes on: what is said as it is written, and what happens around it."""
+"""Follow a debate live: the text as it is written, and the events around it."""
 
 from __future__ import annotations
 

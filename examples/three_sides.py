@@ -1,4 +1,4 @@
-"""Three positions, a judge of our own, and a deliverable in a shape of our own."""
+"""Debate three positions with a custom judge and a custom output schema."""
 
 from __future__ import annotations
 

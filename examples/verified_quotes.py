@@ -1,4 +1,4 @@
-"""The quotes of a debate are looked up in its source, and the judge reads which of them are not there.
+"""Look up every quote of a debate in its source, and tell the judge which ones are not there.
 
 Run it with `python examples/verified_quotes.py`: it takes the default model (see docs/models.md). Looking up quotes
 takes no further call.

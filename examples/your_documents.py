@@ -1,4 +1,4 @@
-"""A council reads a folder: quotes are looked up in its files, and its secrets are never read.
+"""Let a council read a folder: its quotes are looked up in the files, and secrets are never read.
 
 Run it with `python examples/your_documents.py`; set FLOWDEBATE_MODEL to choose a model.
 """

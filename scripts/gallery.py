@@ -42,19 +42,19 @@ GROUPS = {
         "streaming": "",
         "own_server": "",
     },
-    "Roles of your own": {
+    "Custom roles": {
         "custom_debater": "",
         "four_vendors": "",
-        "human_judge": "The output has both halves: what the mayor is shown, and the run after the answer.",
-        "verified_quotes": "One of the quotes is not in the report, and is found out.",
+        "human_judge": "",
+        "verified_quotes": "",
         "your_documents": "",
     },
     "Other patterns": {
         "investment": "",
         "council": "",
-        "checked_answer": "One claim has a quote that nobody wrote, and changes nothing.",
+        "checked_answer": "",
         "review": "",
-        "consensus_pipeline": "One provider fails all the time, and the debate goes on.",
+        "consensus_pipeline": "",
         "round_robin": "",
         "moral_decisions": "",
         "escalation": "",
@@ -66,7 +66,7 @@ GROUPS = {
         "budget_guard": "",
     },
     "Failures, and records": {
-        "resilient_debate": "The provider of one side fails in the second round, and so does its fallback.",
+        "resilient_debate": "",
         "record_and_replay": "",
     },
     "Judging the judge": {
@@ -80,15 +80,19 @@ GROUPS = {
 REPORTS = ("feature_debate", "three_sides", "investment", "council", "round_robin", "moral_decisions")
 """Those of which the site has a report."""
 
-_LINES = 10
-"""How many lines of an output the page shows."""
+_LINES = 3
+"""How many of the first lines of an output the page shows."""
+
+_WIDTH = 110
+"""How many characters of a line the page shows."""
 
 HEAD = """# Gallery
 
-After this page you can start from an example: every script of `examples/`, with the first lines that it prints.
-Run one with `python examples/feature_debate.py`; it takes [your default model](models.md#naming-a-model).
+After this page you can start from an example. Here is every script in `examples/`, with the beginning and the end of
+what it prints.
 
-The answers were written by hand, and a scripted model says them. A test runs the scripts again and compares.
+Run one with `python examples/feature_debate.py`. It uses [your default model](models.md#naming-a-model); the output
+below comes from a scripted model.
 """
 
 
@@ -100,18 +104,22 @@ def page() -> str:
         for name, word in names.items():
             module = load(name)
             summary = " ".join((module.__doc__ or "").split("\n\n")[0].split())
-            program = f"[The program](../examples/{name}.py)."
-            printed = beginning_of(normal(output_of(name, module)))
-            parts.append(
-                f"### {name}\n\n{' '.join(filter(None, (summary, word, program)))}\n\n```text\n{printed}\n```\n"
-            )
+            printed = shorten(normal(output_of(name, module)))
+            source = f"[Source](../examples/{name}.py)."
+            text = " ".join(filter(None, (summary, word, source)))
+            parts.append(f"### {name}\n\n{text}\n\n```text\n{printed}\n```\n")
     return "\n".join(parts)
 
 
-def beginning_of(printed: str) -> str:
-    """Return the first lines of an output, and a mark where it has more."""
-    lines = printed.splitlines()
-    return "\n".join(lines if len(lines) <= _LINES else [*lines[:_LINES], "…"])
+def shorten(printed: str) -> str:
+    """Return the first lines of an output and the last one, without blank lines and rules."""
+    lines = [clip(line) for line in printed.splitlines() if line.strip(" =-.")]
+    return "\n".join(lines if len(lines) <= _LINES + 1 else [*lines[:_LINES], "…", lines[-1]])
+
+
+def clip(line: str) -> str:
+    """Cut a line that is too long for a page."""
+    return line if len(line) <= _WIDTH else line[:_WIDTH].rsplit(" ", 1)[0] + " …"
 
 
 def load(name: str) -> Any:  # noqa: ANN401 - a module, whose names are its own
