@@ -35,8 +35,8 @@ STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
     """Return `options` completed with the options of their depth.
 
-    The depth "auto" gets the speakers of all its steps. ConfigurationError for "auto" in a pattern that cannot end
-    early.
+    The depth "auto" gets the speakers of all its steps. Raise ConfigurationError for "auto" in a pattern that cannot
+    end early.
     """
     if options.depth is None:
         return options
@@ -57,7 +57,7 @@ def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
 
 
 def without_depth(page: PatternPage, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stored `options` without what follows from their depth, for another depth."""
+    """Return stored `options` without the values set by their depth, to use them at another depth."""
     depth: Depth | None = options.get("depth")
     if depth is None:
         return dict(options)

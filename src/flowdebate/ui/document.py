@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _MEGABYTES = 16
-"""Maximum size, in megabytes, of a file for `render`."""
+"""Maximum size of a file for `render`, in megabytes."""
 _LAST = ("models", "remarks", "usage", "cost", "prices", "seconds", "seed", "runId", "fork")
 """The last keys of a document."""
 _STOP_REASONS: Mapping[str, str] = {
@@ -48,7 +48,7 @@ class Speaker(WireModel):
 
     @property
     def about(self) -> str:
-        """The text beside its name."""
+        """Text to show beside the name."""
         return self.role or ""
 
 
@@ -59,7 +59,7 @@ class Side(Speaker):
 
     @property
     def about(self) -> str:
-        """The position, and the role behind it."""
+        """The position, followed by the role."""
         return self.stance if self.role is None else f"{self.stance} ({self.role})"
 
 
@@ -67,14 +67,14 @@ _WHERE_TOLD = Field(exclude_if=lambda count: count is None)
 
 
 class Tokens(WireModel):
-    """Usage of a run; None is unknown."""
+    """Usage of a run; None if unknown."""
 
     calls: int
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: Annotated[int | None, _WHERE_TOLD] = None
-    """Number of completion tokens that were only thought."""
+    """Number of completion tokens spent on thinking."""
     cache_written_tokens: Annotated[int | None, _WHERE_TOLD] = None
 
     @classmethod
@@ -83,14 +83,14 @@ class Tokens(WireModel):
 
     @classmethod
     def read(cls, stored: object) -> Self | None:
-        """Read the counts of an outcome; None without any, or for unreadable ones."""
+        """Read the counts of an outcome; None if they are missing or unreadable."""
         try:
             return cls.model_validate({name: stored.get(name) for name in cls.model_fields})  # type: ignore[attr-defined]
-        except (AttributeError, ValidationError):  # anybody may have written an imported one
+        except (AttributeError, ValidationError):  # an imported run may contain anything
             return None
 
     def lines(self) -> list[str]:
-        """Put the counts into words."""
+        """Describe the counts in words."""
         tokens = "unknown"
         if self.prompt_tokens is not None or self.completion_tokens is not None:
             prompt, completion = (
@@ -106,10 +106,10 @@ _MODELS = TypeAdapter(dict[str, list[str]])
 
 
 def read_models(stored: object) -> dict[str, list[str]] | None:
-    """Read the models of a run or an outcome, by seat; None without any, or for unreadable ones."""
+    """Read the models of a run or an outcome, by seat; None if they are missing or unreadable."""
     try:
         return _MODELS.validate_python(stored)
-    except ValidationError:  # anybody may have written an imported one
+    except ValidationError:  # an imported run may contain anything
         return None
 
 
@@ -117,7 +117,7 @@ _REMARKS = TypeAdapter(list[str])
 
 
 def read_remarks(stored: object) -> list[str] | None:
-    """Return the remarks on the calls of a run or an outcome; None without any readable ones."""
+    """Return the remarks on the calls of a run or an outcome; None if they are missing or unreadable."""
     try:
         return _REMARKS.validate_python(stored) or None
     except ValidationError:
@@ -128,47 +128,47 @@ class Document(InNotebooks, WireModel):
     """A saved run: its end, all contributions, and its usage. Each pattern adds its own."""
 
     SPEAKERS: ClassVar[str] = "Who spoke"
-    """Heading over the speakers."""
+    """Heading above the list of speakers."""
     ROSTER: ClassVar[str] = "debaters"
-    """Field of the speakers."""
+    """Name of the field that lists the speakers."""
     UNIT: ClassVar[str] = "argument"
     """Word for one contribution."""
     STOP_REASONS: ClassVar[Mapping[str, str]] = {}
-    """Its own reasons to stop, in words."""
+    """Stop reasons specific to the pattern, in words."""
     CHANGING: ClassVar[str | None] = None
-    """Word for the answers of its speakers, for a note on how many changed; None for no such note."""
+    """Word for the speakers' answers in the note on how many changed; None to leave out the note."""
     GOES_ON: ClassVar[bool] = False
-    """Flag of a pattern whose finished runs can continue."""
+    """True if finished runs of the pattern can be continued."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
-    """Places of durations in its raw output, which only the run itself could measure."""
+    """Paths of durations in the raw output; only the run itself could measure them."""
     pattern: str
     format: str | None = None
-    """Format of the debate; not written without one."""
+    """Format of the debate; omitted if it has none."""
     status: DebateStatus
     incomplete: str | None = None
-    """Line about participants missing in the result; not written if nobody is missing."""
+    """Line about participants missing from the result; omitted if nobody is missing."""
     error: str | None = None
     """Error of a failed run, or the limit that ended it."""
     raw: Any
     models: dict[str, list[str]] | None = None
-    """The models used, by seat: a speaker's name, or a role; not written if they were not recorded."""
+    """The models used, by seat: a speaker's name, or a role; omitted if they were not recorded."""
     remarks: list[str] | None = None
-    """Remarks on the calls, such as a setting refused by a model; not written if there are none."""
+    """Remarks on the calls, such as a setting refused by a model; omitted if there are none."""
     usage: Tokens | None = None
     cost: float | None = None
-    """Cost by the given prices, or known ones; not written without any."""
+    """Cost by the given or known prices; omitted if there are no prices."""
     prices: str | None = None
-    """Unit of `cost`: the currency, and the list of prices with its date; not written if nobody has noted it."""
+    """Unit of `cost`: the currency, and the list of prices with its date; omitted if it is not known."""
     seconds: float | None = None
     seed: int | None = None
     run_id: str | None = None
     """Id in the store; None for a run that is not stored."""
     fork: Fork | None = None
-    """Part of a fork taken from its parent; not written for any other run."""
+    """Relation of a fork to its parent; omitted for other runs."""
 
     @model_validator(mode="after")
     def _say_who_is_missing(self) -> Self:
-        object.__setattr__(self, "incomplete", self.raw.incomplete)  # whatever a file says
+        object.__setattr__(self, "incomplete", self.raw.incomplete)  # a file may contain anything
         return self
 
     def to_data(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class Document(InNotebooks, WireModel):
         optional = ("format", "incomplete", "models", "remarks", "cost", "prices", "fork")
         left_out = {name for name in optional if getattr(self, name) is None}
         value = self.model_dump(mode="json", by_alias=True, exclude=left_out)
-        # A subclass's own fields come behind those of its base: readers want them before the usage.
+        # The fields of a subclass come after those of its base, but readers want them before the usage.
         first, last = (key for key in value if key not in _LAST), (key for key in _LAST if key in value)
         return {key: value[key] for key in (*first, *last)}
 
@@ -191,7 +191,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def last_calls(self) -> int:
-        """Usual number of calls for the result, after all turns."""
+        """Usual number of calls for the result, after the last turn."""
         return 1
 
     @property
@@ -216,7 +216,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def models_line(self) -> str | None:
-        """The models used, in words; None where there is none."""
+        """The models used, in words; None if there are none."""
         return models_text({seat: ", ".join(names) for seat, names in self.models.items()}) if self.models else None
 
     @property
@@ -227,7 +227,7 @@ class Document(InNotebooks, WireModel):
         return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
 
     def reason_in_words(self, reason: str) -> str:
-        """Put a stop reason into words for readers; a condition by its name."""
+        """Describe a stop reason in words; name a condition."""
         return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"stopped by {reason}"
 
     @abstractmethod
@@ -236,7 +236,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def notes(self) -> list[str]:
-        """List the remarks for the end: on changed answers, calls, sources and quotes."""
+        """List the remarks at the end: on changed answers, calls, sources and quotes."""
         changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
         cut = [
             f"Round {answer.round}: {answer.name} also wrote a turn for {answer.other}, which was removed"
@@ -248,7 +248,7 @@ class Document(InNotebooks, WireModel):
         return [*steps, *([] if changed is None else [changed]), *cut, *(self.remarks or ()), *material_notes(self.raw)]
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
-        """Return the quotes of the contribution at `index` of `raw.entries`, with the results of their lookup."""
+        """Return the quotes of the contribution at `index` of `raw.entries`, with their places in the sources."""
         looked_up = (self.raw.quotes or ())[index : index + 1]  # without sources nothing was looked up
         return tuple(
             Quoted(
@@ -262,7 +262,7 @@ class Document(InNotebooks, WireModel):
         )
 
     def judging(self) -> Iterator[Fact]:
-        """Describe how the result was judged, beyond the contents of the page itself."""
+        """Describe how the result was judged, as far as the page does not show it."""
         yield from ()
 
     @property
@@ -287,7 +287,7 @@ class Document(InNotebooks, WireModel):
         return None if reason is None else f"Rounds: {self.raw.rounds}, {self.reason_in_words(reason)}"
 
     def about(self) -> Callable[[str, str | None], str]:
-        """Return a function for the text beside a speaker's name: its argument, unless the page's head has it."""
+        """Return a function for the text beside a speaker's name: its argument, unless the page's head shows it."""
         heads = {
             (speaker.name, text)
             for speaker in self.speakers
@@ -300,11 +300,11 @@ class Document(InNotebooks, WireModel):
         """Build the page: contributions and result."""
 
     def result(self) -> Iterator[Section]:
-        """Build the end of the page, as far as no event of a live view has it."""
+        """Build the part of the page's end that no event of a live view contains."""
         yield from ()
 
     def mark(self, answer: object = None) -> Iterator[Section]:
-        """Yield the line about missing participants, unless the `answer` below begins with it."""
+        """Yield the line about missing participants, unless the `answer` below it begins with that line."""
         fact = incomplete_fact(self.raw.losses)
         if fact is not None and not (isinstance(answer, str) and answer.startswith(f"{fact.label}: {fact.text}")):
             yield fact
@@ -323,8 +323,8 @@ class RoundsDocument(Document):
 
     @property
     def notes(self) -> list[str]:
-        """Notes, with the order of turns if it is not the declared one."""
-        order = getattr(self.raw, "turn_order", "declared")  # in a deliberation all speak at once, in no order
+        """Notes, including the order of turns if it is not the declared one."""
+        order = getattr(self.raw, "turn_order", "declared")  # in a deliberation all personas speak at once
         return [*([] if order == "declared" else [f"Turn order: {order}"]), *super().notes]
 
     @abstractmethod
@@ -403,8 +403,8 @@ def material_notes(raw: PatternOutput) -> list[str]:
 
 
 def changes_note(raw: PatternOutput, word: str) -> str | None:
-    """Note how many voices ended with another answer than they began with; None without two answers."""
-    voices, changed, adopted = count_changes(  # nobody has changed an answer that is missing
+    """Note how many speakers changed their answers; None if there are fewer than two answers."""
+    voices, changed, adopted = count_changes(  # a missing answer is not a changed one
         AnswerCourse(voices={name: [text for text in texts if text is not None] for name, texts in answers.items()})
         for answers, _ in raw.answer_courses()
     )
@@ -415,7 +415,7 @@ def changes_note(raw: PatternOutput, word: str) -> str | None:
 
 
 def speakers_of(roster: Iterable[Any]) -> list[Any]:
-    """Debaters as sides, personas as speakers: as they are shown and saved."""
+    """Return debaters as sides and personas as speakers, as pages and documents have them."""
     return [
         Side(name=member.name, stance=member.stance, role=member.role)
         if hasattr(member, "stance")
@@ -427,7 +427,7 @@ def speakers_of(roster: Iterable[Any]) -> list[Any]:
 def read_document(path: str) -> Document:
     """Read the document at `path` ("-": on stdin), or a document of a bare raw output in either key style.
 
-    BadFile with the line or the field of the problem.
+    Raise BadFile with the line or the field of the problem.
     """
     value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
     if not isinstance(value, dict):
@@ -436,9 +436,9 @@ def read_document(path: str) -> Document:
 
 
 def document_of(value: Mapping[str, Any], *, location: str) -> Document:
-    """Convert `value` to a document, also a bare raw output; raise BadFile with the invalid field."""
+    """Convert `value`, a document or a bare raw output, to a document; raise BadFile with the invalid field."""
     try:
-        if "raw" not in value:  # a bare raw output does not say of which pattern it is
+        if "raw" not in value:  # a bare raw output does not name its pattern
             return _kind(_nearest(value)).of_raw(value)
         info = find_pattern(value.get("pattern"))
         if info is None:
@@ -457,7 +457,7 @@ def _kind(info: PatternInfo) -> type[Document]:
 
 
 def _nearest(value: Mapping[str, Any]) -> PatternInfo:
-    """Find the pattern with most of the fields of `value` in its raw output."""
+    """Find the pattern whose raw output shares the most fields with `value`."""
 
     def differences(info: PatternInfo) -> int:
         fields = info.load_output().model_fields

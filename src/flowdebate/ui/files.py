@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 MEGABYTES = 1
-"""Maximum size of a plan, and of a schema that it names."""
+"""Maximum size of a plan and of its schema, in megabytes."""
 _MEGABYTE = 1_000_000
 
 
 def read_plan_file(path: str) -> dict[str, Any]:
-    """Read the TOML (or, by its suffix, JSON) file at `path`; raise BadFile for other contents."""
+    """Read the TOML (or JSON, by its suffix) file at `path`; raise BadFile for other contents."""
     suffix = Path(path).suffix.lower()
     if suffix in (".yaml", ".yml"):
         raise BadFile(path, "YAML is not read: write TOML or JSON")
@@ -44,7 +44,7 @@ def read_text(path: str, *, megabytes: int) -> str:
                 data = file.read(megabytes * _MEGABYTE + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise BadFile(path, f"cannot be read: {reason_of(error)}") from None
-    if len(data) > megabytes * _MEGABYTE:  # by what was read: a pipe or a device has no size
+    if len(data) > megabytes * _MEGABYTE:  # checked after reading: a pipe or a device has no size
         raise BadFile(path, f"is larger than {megabytes} MB")
     try:
         return data.decode("utf-8-sig")
@@ -85,13 +85,13 @@ def parse_toml(text: str, *, path: str) -> dict[str, Any]:
 
 
 def problem_of(error: ValidationError) -> str:
-    """Return pydantic's first problem, with its field, and the number of further ones."""
+    """Return pydantic's first problem with its field, and the number of further problems."""
     (field, problem), *rest = problems_of(error)
     more = f" (and {len(rest)} more)" if rest else ""
     return f"`{field}`: {problem}{more}" if field else f"{problem}{more}"
 
 
 def reason_of(error: Exception) -> str:
-    """Explain why a file cannot be used, in the words of the system."""
-    # str() of an OSError repeats its number and the path, which the message has already
+    """Explain why a file cannot be used, in the words of the operating system."""
+    # str() of an OSError repeats its number and the path, which is already in the message
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

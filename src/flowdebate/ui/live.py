@@ -1,4 +1,4 @@
-"""Live view of a run: the sections of its events, as they come."""
+"""Live view of a run: the sections of its events, as they arrive."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ if TYPE_CHECKING:
 
 LiveT = TypeVar("LiveT", bound=LiveSection)
 _TOOL_SHOWN = 200
-"""Maximum characters to show of a tool's arguments and result."""
+"""Maximum length of a tool's arguments and result, in characters."""
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
-"""Sections of a pattern's own events, by their classes."""
+"""Functions that build sections of a pattern's own events, by event class."""
 
 
 _UNSEEN = frozenset(
@@ -79,7 +79,7 @@ _UNSEEN = frozenset(
         TurnStarted,
     }
 )
-"""Events that make up most of a run, without any use for a page of whole contributions."""
+"""Frequent events that a page of whole contributions does not need."""
 
 
 class Live:
@@ -90,47 +90,47 @@ class Live:
     """
 
     roles: ClassVar[Mapping[str, str]] = {"synthesizer": "writing the output"}
-    """Work of each role other than a speaker while its model is asked."""
+    """Description of the work of each role other than a speaker."""
     phases: ClassVar[Mapping[str, str]] = {}
-    """Work of a speaker, by the phase of its turn."""
+    """Description of a speaker's work, by the phase of its turn."""
     own: ClassVar[OwnSections] = {}
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
         self.plan = plan
         self.speakers: list[Any] = []
-        """Those whose names and positions the head of the page has."""
+        """Speakers whose names and positions are shown in the head of the page."""
         self.length: int | None = None
-        """The maximum number of rounds or turns, where it is known."""
+        """The maximum number of rounds or turns, if known."""
         if plan is not None:
             self.speakers, self.length = speakers_of(plan.speakers), plan.length
         elif document is not None:
             self.speakers = document.speakers
             self.length = getattr(document, "max_turns", getattr(document, "max_rounds", None))
         self.clock: Callable[[], float] = time.monotonic
-        """Seconds, for how long somebody has been at work."""
+        """Clock in seconds, to tell for how long somebody has been working."""
         self._names = {speaker.name for speaker in self.speakers}
         self._budget = None if plan is None else Budget(plan.limits or Limits())
         self.usage: Usage = Usage.none()
         """Calls and tokens so far."""
         self.cost: float = 0.0
-        """Cost so far, by the plan's prices or those that are known; 0 without any."""
+        """Cost so far, by the plan's prices or known prices; 0 if there are none."""
         self._unpriced = False
-        """Whether a model without a known price was asked: then no sum is told."""
+        """True once a model without a known price was asked; the cost is then not shown."""
         self._calls: dict[str, tuple[CallStarted, float]] = {}
-        """The calls in progress by path, each with its beginning."""
+        """The calls in progress by path, with their start times."""
         self._turns: dict[str, TurnStarted] = {}
-        """The last turn of each who had one, by block."""
+        """The last turn of each speaker, by block."""
         self._writing: set[str] = set()
-        """Blocks whose text is coming in."""
+        """Blocks whose text is being streamed."""
         self._failed: list[RoleFailed] = []
         """Failures of the run so far, until its result lists them."""
         self._flags: dict[str, Flag] = {}
-        """What is wrong with what somebody is about to have said, by name."""
+        """Fault of the contribution that is about to end, by the name of its speaker."""
         self._speech = Speech()
         kinds: list[type[Live]] = _kinds() if type(self) is Live else [type(self)]
         self.work_of_roles: dict[str, str] = {
             **Live.roles,
-            # reversed: where two patterns have words for a role, those of the first registered one stay
+            # reversed: if two patterns describe the same role, the pattern registered first wins
             **{role: work for kind in reversed(kinds) for role, work in kind.roles.items()},
         }
         self.work_of_phases: dict[str, str] = {
@@ -140,7 +140,7 @@ class Live:
         self.turns: int = 0
 
     def follow(self, event: object) -> Iterator[LiveSection]:
-        """Yield the sections of `event` for text that only grows, and the current work after it, if it changes."""
+        """Yield the sections of `event` for text that only grows, and the current work if it changes."""
         yield from self._marked(event, self.sections(event))
         if self._changes_work(event) and self._calls:
             models = {call.model for call, _ in self._calls.values()}
@@ -154,15 +154,15 @@ class Live:
             )
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Take in `event`; return whether the current work changes. `start` is the start of a text, if it is known."""
-        for _ in self._speech.of(event, start):  # a generator, which has to run to its end to know who speaks
+        """Process `event`; return whether the current work changes. `start` is the offset of a text, if known."""
+        for _ in self._speech.of(event, start):  # a generator has to be exhausted, to know who speaks
             pass
         if isinstance(event, RoleFailed) and event.instead in ("cut_off", "empty"):
             self._flags[event.name] = event.instead
         return self._changes_work(event)
 
     def tell(self, event: object) -> Iterator[Section]:
-        """Take in `event`, no text; return its sections for a page of whole contributions, as in its document."""
+        """Process an `event` other than a text; return its sections for a page of whole contributions."""
         self.take(event)
         if type(event) not in _UNSEEN:
             yield from self._marked(event, self.whole(event))
@@ -180,12 +180,12 @@ class Live:
 
     @property
     def speaking(self) -> list[tuple[TurnStarted, str]]:
-        """The turns in progress, each with its text so far."""
+        """Turns in progress, with their texts so far."""
         return self._speech.speaking
 
     @property
     def at_work(self) -> list[tuple[str, str, float]]:
-        """Calls in progress, each with its role, its activity and its start."""
+        """Calls in progress, with their roles, activities and start times."""
         working = []
         for call, since in self._calls.values():
             who, does = call.block, "at work"
@@ -200,29 +200,29 @@ class Live:
 
     @property
     def doing(self) -> str:
-        """A sentence on the current work; "" where nobody is at work."""
+        """Describe the current work in a sentence; "" if nobody is working."""
         doing: dict[str, dict[str, None]] = {}
         for who, what, _ in self.at_work:
             doing.setdefault(what, {})[who] = None
         return "; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items())
 
     def name_of(self, event: CallRetried | CallFellBack) -> str:
-        """Name the asker: a speaker, a role, or a block."""
+        """Return the name of the asker: a speaker, a role, or a block."""
         turn = self._turns.get(event.block)
         return turn.agent_name if turn is not None else event.role or event.block
 
     @property
     def others_at_work(self) -> list[str]:
-        """The activities of roles other than the speakers in progress, a sentence for each."""
+        """Describe the current activity of each role other than the speakers, in a sentence."""
         speaking = {turn.agent_name for turn, _ in self.speaking}
         return list(dict.fromkeys(f"{who} is {do}" for who, do, _ in self.at_work if who not in speaking))
 
     def has_spoken(self, block: str) -> bool:
-        """Check whether somebody has had a turn through `block`: it is a speaker's, and no other role's."""
+        """Check whether `block` has had a turn, and so belongs to a speaker."""
         return block in self._turns
 
     def about(self, name: str, position: str | None = None) -> str:
-        """Return the text beside a speaker's name: `position`, unless the head of the page has it already."""
+        """Return the text beside a speaker's name: `position`, unless the head of the page shows it already."""
         return "" if name in self._names else position or ""
 
     def about_turn(self, turn: TurnStarted | TurnFinished) -> str:
@@ -233,7 +233,7 @@ class Live:
         yield round_heading(event.round, event.max_rounds, event.phase)
 
     def result(self, event: object) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
-        """Show the result, if `event` has it."""
+        """Build the sections of the result, if `event` contains it."""
         yield from ()
 
     def said(self, turn: TurnFinished, text: str) -> Iterator[Section]:
@@ -242,17 +242,17 @@ class Live:
         yield Entry(name=turn.agent_name, about=self.about_turn(turn), text=text, flag=flag, does=does)
 
     def whole(self, event: object) -> Iterator[Section]:
-        """Show the sections of `event` for a page with whole contributions only."""
+        """Build the sections of `event` for a page of whole contributions."""
         match event:
             case TurnFinished():
                 yield from self.said(event, self._speech.finished)
-            case RoleFailed() if event.instead in FLAGS:  # shown with what was said
+            case RoleFailed() if event.instead in FLAGS:  # shown with the contribution
                 pass
             case _:
                 yield from self._sections(event)
 
     def sections(self, event: object) -> Iterator[LiveSection]:
-        """Show the sections of `event` for text that only grows."""
+        """Build the sections of `event` for text that only grows."""
         if isinstance(event, (CallRetried, CallFellBack)):
             yield from self.trouble(event)
         else:
@@ -336,15 +336,15 @@ class OneByOne(Live):
         self._speaking: str | None = None
         """The block whose text is shown."""
         self._streamed = False
-        """Whether some of its text was shown already."""
+        """True if some of the block's text has been shown."""
         self._open: dict[str, list[object]] = {}
-        """The events that are still to be shown of each turn in progress, by block; none of the first turn's."""
+        """Events of each waiting turn that are still to be shown, by block."""
 
     def sections(self, event: object) -> Iterator[LiveSection]:
         block = getattr(event, "block", None)
         if isinstance(event, TurnStarted):
             self._open.setdefault(event.block, [])
-        elif isinstance(event, (RoundStarted, RoundsEnded)):  # turns that were given up
+        elif isinstance(event, (RoundStarted, RoundsEnded)):  # abandoned turns
             yield from self._released(all_turns=True)
         if block in self._open and block != next(iter(self._open)):
             self._open[block].append(event)
@@ -364,8 +364,8 @@ class OneByOne(Live):
             del self._open[block]
 
     def progress(self) -> str:
-        """Describe the turn instead of the round, if every speaker has one in each round."""
-        # a mirrored debate has more turns, and one with phases others: of these the round is told
+        """Describe the progress by turns instead of rounds, if every speaker has one turn in each round."""
+        # the number of turns differs in mirrored debates and in debates with phases: these show the round
         maximum = len(self.speakers) * (self.length or 0) if self.round is None or self.round.phase is None else 0
         return (
             f"turn {self.turns} of {maximum}"
@@ -403,7 +403,7 @@ class OneByOne(Live):
                 yield from self._sections(event)
 
     def _is_shown(self, block: str) -> bool:
-        if block == self._synthesizer and block != self._speaking:  # it has no turn that starts
+        if block == self._synthesizer and block != self._speaking:  # no turn of its has started
             self._speaking, self._streamed = block, False
         return block == self._speaking
 
@@ -441,7 +441,7 @@ class Together(Live):
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
         super().__init__(plan, document)
         self._awaited: dict[str, str] = {}
-        """Who speaks, by block."""
+        """Current speakers, by block."""
         self._answers: dict[str, BlockAnswered] = {}
 
     def sections(self, event: object) -> Iterator[LiveSection]:
@@ -470,7 +470,7 @@ class Together(Live):
 
 
 def sections_of(event: object) -> Iterable[Section]:
-    """Show an event specific to a pattern; nothing for events of runs and of applications."""
+    """Build the sections of an event specific to a pattern; none for events of runs and applications."""
     for kind in _kinds():
         if isinstance(event, BaseEvent) and (render := kind.own.get(type(event))) is not None:
             return render(event)
@@ -483,7 +483,7 @@ def _kinds() -> list[type[Live]]:
 
 
 def tokens_text(usage: Usage) -> str:
-    """Put the tokens so far into words; "" if unknown.
+    """Describe the tokens so far in words; "" if unknown.
 
     >>> from flowdebate.models.base import Usage
     >>> tokens_text(Usage(calls=2, prompt_tokens=1200, completion_tokens=80))
@@ -499,7 +499,7 @@ def _ends_turn(event: object) -> bool:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Names as a sentence has them; many are counted."""
+    """Join names for a sentence; long lists are counted."""
     first, rest = list(names)[:_NAMED], list(names)[_NAMED:]
     if rest:
         return f"{', '.join(first)} and {len(rest)} more"

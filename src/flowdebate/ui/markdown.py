@@ -1,7 +1,7 @@
-r"""Report of a run as Markdown, in which everything others wrote is plain text.
+r"""Report of a run as Markdown, in which all foreign text is plain text.
 
-Foreign text is escaped character by character, and is in quotes, list items or fences: it makes no heading, no
-link, no image and no HTML, in CommonMark and in what GitHub adds to it.
+Foreign text is escaped character by character and placed in quotes, list items or fences: it cannot create headings,
+links, images or HTML, neither in CommonMark nor in GitHub's extensions.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 _ANYWHERE = re.compile(r"[\\`*_\[\]<>&~|$@^{}]|:(?=//)|(?<=www)\.|(?<=WWW)\.", re.IGNORECASE)
-"""Characters with a meaning inside a line; the last ones make links of bare addresses."""
+"""Characters with a meaning inside a line; the last ones turn bare addresses into links."""
 _AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
 """Characters with a meaning at the start of a line."""
 
 
 def report(document: Document, *, sections: Iterable[Section] | None = None) -> str:
-    """Write the whole page; with `sections` instead of the document's own."""
+    """Write the whole page; `sections` replace those of the document."""
     lines = [f"# {document.title}", "", quoted(document.subject), "", f"## {document.SPEAKERS}", ""]
     lines += [*(_item(speaker.name, speaker.about) for speaker in document.speakers), ""]
     lines += _section_lines(document.sections() if sections is None else sections)
@@ -50,7 +50,7 @@ def escaped(text: str) -> str:
     >>> escaped("# [x](http://y)")
     '\\# \\[x\\](http\\://y)'
     """
-    # in_line first: a line break of foreign text would start a block of its own
+    # in_line first: a line break in foreign text would start a new block
     line = _ANYWHERE.sub(r"\\\g<0>", in_line(text).strip())
     start = _AT_START.match(line)
     if start is None:
@@ -61,7 +61,7 @@ def escaped(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""Write a Markdown quote showing the lines of `text`.
+    r"""Write a Markdown quote with the lines of `text`.
 
     >>> print(quoted("fine\n# not a heading"))
     > fine
@@ -72,7 +72,7 @@ def quoted(text: str) -> str:
 
 
 def sections_text(sections: Iterable[Section]) -> str:
-    r"""Write sections as a part of a page, which ends in a blank line; "" for none.
+    r"""Write sections as a part of a page, ending in a blank line; "" if there are none.
 
     >>> sections_text([Remark(text="asked again")])
     '(asked again)\n\n'
@@ -81,7 +81,7 @@ def sections_text(sections: Iterable[Section]) -> str:
 
 
 def bold(label: str, text: str | None) -> str:
-    """Write `label` in bold, and `text` after it, if there is any.
+    """Write `label` in bold, followed by `text`, if any.
 
     >>> bold("pro", "cap rents")
     '**pro**: cap rents'
@@ -89,7 +89,7 @@ def bold(label: str, text: str | None) -> str:
     label_text = f"**{escaped(label)}**"
     return (
         f"{label_text}: {escaped(text or '')}" if text or label_text == "****" else label_text
-    )  # four stars alone are a rule
+    )  # four stars alone would be a horizontal rule
 
 
 def _section_lines(sections: Iterable[Section]) -> Iterator[str]:
@@ -141,11 +141,11 @@ def _group(group: Group) -> Iterator[str]:
 
 
 _SHORT = 100
-"""Maximum characters of a role's statement to be set on the line of its name."""
+"""Maximum length of a role's statement on the line of its name, in characters."""
 
 
 def _facts(facts: Iterable[Fact]) -> Iterator[str]:
-    """Short ones as a list, long ones as quotes under their labels."""
+    """Write short facts as a list, and long ones as quotes under their labels."""
     listing = False
     for fact in facts:
         if listing and not fact.short:

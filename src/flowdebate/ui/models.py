@@ -1,4 +1,4 @@
-"""Models of a plan: made by name, with policies around them, and as a front end shows them, with their prices."""
+"""Models of a plan: created by name, wrapped in policies, and shown by front ends with their prices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PlanT = TypeVar("PlanT", bound="Plan")
 
 
 FORWARDED: ContextVar[bool] = ContextVar("forwarded", default=False)
-"""True while answering a request from a proxy or tunnel: it may come from somebody else."""
+"""True while answering a request from a proxy or tunnel, which may forward requests of others."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class AllowedModels:
     """The models that a service's callers may name."""
 
     patterns: tuple[str, ...] = ()
-    """Patterns of their names, such as "openai/*"; none for the configured models."""
+    """Patterns of allowed names, such as "openai/*"; empty to allow the configured models."""
     own: str | None = None
     """The service's own model."""
     providers: bool = False
-    """True if requests may name every model of a configured provider, unless they are forwarded."""
+    """True if requests that are not forwarded may name any model of a configured provider."""
 
     @property
     def names(self) -> list[str]:
-        """The names, or the patterns of them."""
+        """The allowed names, or patterns of names."""
         default_names = [self.own] if self.own not in (None, EACH) else []
         models = () if self.patterns else found_models()
         every = [f"{name}/*" for name in dict.fromkeys(map(vendor_of, models)) if name in PROVIDERS]
@@ -62,7 +62,7 @@ class AllowedModels:
 
     @property
     def _is_own(self) -> bool:
-        """True if the requests come from the payer: on the user's own server, without a proxy."""
+        """True if whoever sends the request also pays for it: on the user's own server, without a proxy."""
         return self.providers and not FORWARDED.get()
 
     def _hint(self, model: str) -> str:
@@ -75,7 +75,7 @@ class AllowedModels:
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def found(self) -> list[str]:
-        """Return the models dealt by "each": of each configured vendor its default, or the first one on the list."""
+        """Return the models for "each": the default model of each configured vendor, or the first allowed one."""
         names, installed = self.names, found_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
@@ -85,9 +85,9 @@ class AllowedModels:
         return [name for name in allowed if name is not None]
 
     def check(self, options: PlanOptions, *more_models: str) -> None:
-        """Raise ConfigurationError if the options, or the `others` that are asked, include a forbidden model."""
+        """Raise ConfigurationError if the options or `more_models` include a model that is not allowed."""
         if options.base_url is not None and not self.patterns:
-            return  # they are names at that server
+            return  # without a provider in any name, they are names at that server
         at_address = options.base_url is not None  # where no name has a provider
         allowed = [*self.patterns] if at_address else self.names
         for name, models in {**options.reached("model"), "": more_models}.items():
@@ -107,7 +107,7 @@ def _matches(model: str, names: Sequence[str]) -> bool:
 
 
 class Models:
-    """Models by name; one object for each name at a base URL, so that its connections are shared."""
+    """Models by name; one object for each name at a base URL, to share its connections."""
 
     def __init__(
         self, base_url: str | None, allowed: AllowedModels | None = None, *, without: Sequence[str] = ()
@@ -125,9 +125,9 @@ class Models:
         return [name for name in self._allowed.found() if maker_of(name) not in excluded]
 
     def missing(self, option: str, base_url_option: str, *, seats: Sequence[str] = ()) -> str:
-        """Say that the base URL needs a model's name, for these `seats` or for all, and list the available ones.
+        """Explain that the base URL needs the name of a model, for these `seats` or for all; list the available ones.
 
-        The server is asked only for whoever may name any address: others could look around this machine.
+        The server is asked only for users who may name any address; others could explore this machine.
         """
         from flowdebate.models.openai.endpoint import address_of
         from flowdebate.models.resolve import models_at
@@ -148,7 +148,7 @@ class Models:
 
         if self._base_url is None:
             check_model(spec, location=location, field=field)
-            return spec  # still a name: the run makes one model of it for all who have it
+            return spec  # still a name: the run creates one model that all its seats share
         if spec == "local":
             raise ConfigurationError(
                 location, field, spec, "the name of a model at the base URL: the local model has none"
@@ -160,20 +160,20 @@ class Models:
 
 @dataclass(frozen=True, kw_only=True)
 class Policies:
-    """Policies around the models."""
+    """Policies wrapped around the models."""
 
     attempts: int | None = None
-    """Maximum number of attempts for each call; None leaves it to the model."""
+    """Maximum number of attempts for each call; None for the model's default."""
     fallback: tuple[Model | str, ...] = ()
     record: str | None = None
     replay: str | None = None
-    """File from which answers are read, in place of asking."""
+    """File to read answers from, instead of asking models."""
     effort: Seats | None = None
     """Thinking effort of the model of each seat."""
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
-    """Apply the policies of `plan` to every model, with none left to apply.
+    """Apply the policies of `plan` to every model; the returned plan has none left.
 
     `recording=False` leaves out the recording: the recording of an interrupted run cannot be continued.
     """
@@ -220,7 +220,7 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
 
 
 def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
-    """Return the thinking effort of the model of a seat; None if it is left open."""
+    """Return the thinking effort of the model of a seat; None if it is not set."""
     rest: Any = efforts.rest
     efforts_by_seat = {**(rest if isinstance(rest, Mapping) else {intent: rest}), **efforts.roles, **efforts.members}
     effort: str | None = efforts_by_seat.get(seat, efforts_by_seat.get(intent))
@@ -228,7 +228,7 @@ def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
 
 
 def _apply(policies: Policies) -> Callable[[Model | str], Model]:
-    """Create a maker of models with retries and fallbacks; the same model for the same name."""
+    """Create a function that makes models with retries and fallbacks; it returns the same model for the same name."""
     from flowdebate.models.call import Retry
     from flowdebate.models.resolve import resolve_model
     from flowdebate.models.wrapper import Fallback, Retrying
@@ -241,18 +241,18 @@ def _apply(policies: Policies) -> Callable[[Model | str], Model]:
             if policies.attempts is not None:
                 models = [Retrying(model, Retry(attempts=policies.attempts)) for model in models]
             made_models[spec] = models[0] if len(models) == 1 else Fallback(*models)
-            made_models[made_models[spec]] = made_models[spec]  # a model that was made already is not wrapped twice
+            made_models[made_models[spec]] = made_models[spec]  # do not wrap a model twice
         return made_models[spec]
 
     return make
 
 
 _ASKED: ContextVar[Model] = ContextVar("asked")
-"""Model of the call being recorded: one file has the calls of all models, in order, and calls overlap."""
+"""Model of the call being recorded: one file contains the calls of all models in order, and calls overlap."""
 
 
 def _record(factory: Callable[[Model | str], Model], first: Model, path: str) -> Callable[[Model | str], Model]:
-    """Create a maker of models that record all answers in one file, under the name of the `first` one."""
+    """Create a function that makes models recording all answers in one file, under the name of the `first` one."""
     from flowdebate.models.call import answer
     from flowdebate.models.recording import RecordingModel
     from flowdebate.models.wrapper import Wrapper
@@ -261,7 +261,7 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
         from flowdebate.models.base import ModelRequest, ModelResponse
 
     class Asked(Wrapper):
-        """The model that a call is for, whichever it is."""
+        """Model that forwards each call to the model it is meant for."""
 
         async def request(self, request: ModelRequest, /) -> ModelResponse:
             return await answer(_ASKED.get(), request)
@@ -287,9 +287,10 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
 
 
 def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
-    """Create a maker of models that answer from one recording with the name of the `first` one; others have their own.
+    """Create a function that makes models answering from one recording.
 
-    Patterns take into account which model answered: a review confirms findings that two models made.
+    The `first` one has the recording's name, and the others keep their names, because patterns consider which model
+    answered: a review confirms findings of two models.
     """
     from flowdebate.models.recording import ReplayModel
     from flowdebate.models.wrapper import Wrapper
@@ -323,11 +324,11 @@ def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
     return make
 
 
-# As a front end shows them
+# Presentation in front ends
 
 
 def models_line(plan: Plan, *, environment: str | None = None) -> str:
-    """Name the models of a run of `plan`, by role if they differ; "" if none is set up.
+    """List the models of a run of `plan`, by role if they differ; "" if none is set up.
 
     `environment` is the default model of a resumed run.
 
@@ -344,7 +345,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
         return f"Model: none; answers come from the recording {policies.replay}"
     try:
         seats = seat_titles(plan, environment=environment)
-    except FlowDebateError:  # the run says so itself, before its first call
+    except FlowDebateError:  # the run itself reports it before its first call
         return ""
     fallback = ", ".join(model if isinstance(model, str) else model.name for model in policies.fallback)
     after = f"; if it fails: {fallback}" if fallback else ""
@@ -352,7 +353,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
 
 
 def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]:
-    """Return the model of each seat of a plan, by its name or role; errors as of a run's first call."""
+    """Return the model of each seat of a plan, by name or role; raise the errors of a run's first call."""
     resolver = ModelResolver(plan.models, environment=environment)
 
     def intent_of(seat: str) -> str:
@@ -401,7 +402,7 @@ _MOST_NAMED = 8
 
 
 def sources_lines(plan: Plan) -> list[str]:
-    """Say which sources each call includes, and which were omitted; nothing without sources."""
+    """Describe which sources each call includes and which were omitted; empty if there are no sources."""
     read = [source for source in plan.sources if source.left_out is None]
     if not read:
         return []
@@ -439,7 +440,9 @@ _FREE = Price(prompt=0, completion=0)
 
 
 def prices_of(texts: Sequence[str]) -> Prices | None:
-    """Read the prices of `--price`: one for all models, or one for each; None without any. The local model is free.
+    """Read the prices of `--price`: one for all models, or one for each; None if none is given.
+
+    The local model is free.
 
     >>> from flowdebate.models.base import Usage
     >>> prices = prices_of(["0.25/2"])
@@ -452,7 +455,7 @@ def prices_of(texts: Sequence[str]) -> Prices | None:
         return None
     rest = table.pop(None, None)
     table |= {full: price for name, price in table.items() if (full := with_maker(str(name))) not in table}
-    table = {"local": _FREE, **table}  # unless the user set its price
+    table = {"local": _FREE, **table}  # unless the user sets its price
     if rest is None:
         return table
 

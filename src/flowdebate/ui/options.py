@@ -51,25 +51,26 @@ from flowdebate.sources.source import Page, Source, is_image, name_problem
 from flowdebate.ui.files import read_plan_file
 
 COMMAND = "command line"
-"""The place of options in errors."""
+"""Location of command line options in errors."""
 _STORED = "the stored run"
 PlanValues: TypeAlias = Mapping[str, JsonValue]
-"""Options as a plan file has them, before they are validated."""
+"""Options as in a plan file, before validation."""
 PlanFile: TypeAlias = str | Mapping[str, Any] | None
 """A plan as a file: its path, or its stored form."""
 
 
 Depth: TypeAlias = Literal["quick", "balanced", "thorough", "auto"]
-"""Depth of a run, for users who do not know a pattern's options: each level takes more calls than the one before, and
-"auto" goes to the next one only if the deciding members disagree."""
+"""Depth of a run, for users who do not know a pattern's options. Each level takes more calls than the one before;
+"auto" continues with the next level only if the deciding members disagree.
+"""
 
 
 def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
-    """Return the error for options of a front end that are missing, or do not go together, with its whole message."""
+    """Return the error, with its whole message, for missing or incompatible options of a front end."""
     return ConfigurationError(COMMAND, field, got, sentence, message=sentence)
 
 
-# Types of values of front ends; those that Python takes too are in `_util/option_types.py`
+# Types used by front ends only; types shared with Python are in `_util/option_types.py`
 
 
 def _address(value: str) -> str:
@@ -100,7 +101,7 @@ SeatEfforts = Annotated[
     Effort | dict[PlainText, Effort], NOTHING, allowed("low, medium or high, or a table of these by name or role")
 ]
 ModelNames = Annotated[list[PlainText], Reach("model"), allowed("a list of names of models")]
-# nine digits: no price is longer, and a float has no longer number exactly
+# nine digits suffice for prices, and a float represents them exactly
 PRICE = re.compile(r"(?:(?P<model>.+)=)?(?P<prompt>\d{1,9}(?:\.\d+)?)/(?P<completion>\d{1,9}(?:\.\d+)?)")
 _PRICE = "prices of a million tokens such as 0.25/2, or MODEL=0.25/2"
 PriceTexts = Annotated[list[Annotated[str, Field(pattern=f"^{PRICE.pattern}$")]], NOTHING, allowed(_PRICE)]
@@ -111,7 +112,7 @@ Address = Annotated[PlainText, Reach("server"), AfterValidator(_address), allowe
 
 
 def or_off(text: str) -> float | str | bool:
-    """Read a number of the command line, or False for "off"."""
+    """Read a number from the command line, or False for "off"."""
     try:
         return False if text == "off" else float(text)
     except ValueError:
@@ -121,7 +122,7 @@ def or_off(text: str) -> float | str | bool:
 def read_models(value: object, flag: str = "--model", word: str = "MODEL") -> Any:  # noqa: ANN401 - or what a file says already
     """Read the `model` of a plan from the command line: [NAME|ROLE=]MODEL, once or repeated.
 
-    Several without a seat are a list.
+    Several values without a seat form a list.
 
     >>> read_models(["local"]), read_models(["openai/gpt-5", "judge=gemini/flash"])
     ('local', {'default': 'openai/gpt-5', 'judge': 'gemini/flash'})
@@ -166,7 +167,7 @@ def read_efforts(value: object) -> object:
 
 
 def join_models(before: object, after: object) -> object:
-    """Merge a plan's `model` with another one: models of some seats leave the others as they are.
+    """Merge the `model` option of a plan with another value: models of single seats replace only these seats.
 
     >>> join_models("local", {"judge": "openai/gpt-5"}), join_models({"judge": "openai/gpt-5"}, "local")
     ({'default': 'local', 'judge': 'openai/gpt-5'}, 'local')
@@ -177,7 +178,7 @@ def join_models(before: object, after: object) -> object:
 
 
 def in_words(length: str) -> int | str:
-    """Put a length into the form of the command line: a number of words, or a name."""
+    """Convert a length to its form on the command line: a number of words, or a name."""
     return int(length) if length.isdecimal() else length
 
 
@@ -194,7 +195,7 @@ Panel: TypeAlias = Literal[
     "Storage",
     "Output",
 ]
-"""Groups of options in a help page, in their order."""
+"""Groups of options on a help page, in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,27 +204,27 @@ class Option:
 
     help: str
     panel: Panel | None = None
-    """Group of the help that lists it; None for options of its command alone."""
+    """Group that lists the option on the help page; None for options of a single command."""
     flag: str | None = None
-    """Its name on the command line if it differs from the field's ("--yes -y": with a short one); "" leaves it out."""
+    """Name on the command line, if it differs from the field's name ("--yes -y" adds a short one); "" for no flag."""
     metavar: str | None = None
     repeated: bool = False
-    """Flag of a repeatable option whose type is not a list; `read` gets all its values."""
+    """True for a repeatable option whose type is not a list; `read` receives all its values."""
     read: Callable[[Any], Any] | None = None
-    """Conversion of the command line's value into the value a file would have."""
+    """Function that converts a value from the command line to its form in a file."""
     on: bool = False
-    """Default of a flag."""
+    """Default value of a flag."""
 
 
 def option(help: str, **settings: Any) -> Any:  # noqa: A002, ANN401 - as in Option; a field
     """Create an optional field of front ends; further arguments are fields of its `Option`.
 
-    As in `max_rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. An option is declared
-    nowhere else: its name on the command line, its key in a plan file, its check, and its place in the help, in the
-    form and in the arguments over HTTP and MCP all come from the field.
+    As in `max_rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. The field is the only
+    declaration of an option: its name on the command line, its key in a plan file, its check, and its place in the
+    help, in the form and in the arguments over HTTP and MCP are derived from it.
     """
     field: Any = Field(default=None)
-    field.metadata.append(Option(help=help, **settings))  # where pydantic puts what `Annotated` says
+    field.metadata.append(Option(help=help, **settings))  # where pydantic stores the metadata of `Annotated`
     return field
 
 
@@ -232,7 +233,7 @@ def option_of(model: type[BaseModel], name: str) -> Option:
     return next(item for item in model.model_fields[name].metadata if isinstance(item, Option))
 
 
-# Who speaks, as a file has it
+# Speakers in plan files
 
 
 class RosterEntry(BaseModel):
@@ -242,7 +243,7 @@ class RosterEntry(BaseModel):
 
 
 class PersonaEntry(RosterEntry):
-    """Speaker without an assigned position; a model's name alone stands for `{"model": …}`."""
+    """Speaker without an assigned position; the name of a model alone is short for `{"model": …}`."""
 
     name: Text | None = Field(default=None, description="Default: the name of its model.")
     role: Text | None = None
@@ -252,7 +253,7 @@ class PersonaEntry(RosterEntry):
     @model_validator(mode="before")
     @classmethod
     def _read_model(cls, value: object) -> object:
-        """Read a text as the name of a model."""
+        """Convert a text, the name of a model, to an entry."""
         return {"model": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
@@ -272,13 +273,13 @@ def _image(value: str) -> str:
 
 
 class SourceEntry(RosterEntry):
-    """A source as a stored plan has it, where its text does not say everything."""
+    """A source in a stored plan, if there is more to store than its text."""
 
     text: Text | None = None
     image: Annotated[str, NOTHING, AfterValidator(_image)] | None = None
     """An image as a data URL."""
     pages: Annotated[dict[str, Annotated[int, Field(ge=0)]], NOTHING] | None = None
-    """Start of each page in the text, by its name."""
+    """Start of each page in the text, by page name."""
     size: Annotated[int, Field(ge=0)] = 0
     sha256: Annotated[str, NOTHING, Field(pattern="^([0-9a-f]{64})?$")] = ""
     masked: Text | None = None
@@ -286,7 +287,7 @@ class SourceEntry(RosterEntry):
     left_out: Text | None = None
     """Reason why a file was not read."""
     unread: Text | None = None
-    """Unread parts of a document."""
+    """Parts of a document that could not be read."""
     excluded: bool = False
     """True if the user excluded the source by a glob."""
     commits: Text | None = None
@@ -294,7 +295,7 @@ class SourceEntry(RosterEntry):
 
     @classmethod
     def of(cls, source: Source) -> Self | str:
-        """Build the entry of a source; its text alone if there is nothing else."""
+        """Build the entry of a source; only its text if there is nothing else to store."""
         if source == Source.of(source.name, source.text):
             return source.text
         pages = {page.name: page.start for page in source.pages} or None
@@ -321,11 +322,11 @@ class SourceEntry(RosterEntry):
 
 
 MOST_SOURCES = 1_000
-"""Most sources of one plan: each takes a line of every prompt."""
+"""Maximum number of sources of a plan: each takes a line of every prompt."""
 
 
 def _check_sources(value: object) -> object:
-    """Reject computed fields of a source by name: users do not set them."""
+    """Reject the computed fields of a source, which users cannot set."""
     problem = None
     if isinstance(value, (list, dict)) and len(value) > MOST_SOURCES:
         problem = f"at most {MOST_SOURCES:,} sources"
@@ -352,7 +353,7 @@ Sources = Annotated[
 
 
 def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = False) -> Any:  # noqa: A002, ANN401 - as in option
-    """Create the `option` `flag` of a roster, repeated for each speaker; see `parse_entry`."""
+    """Create the option of a roster; `flag` is repeated for each speaker (see `parse_entry`)."""
     metavar = f"NAME={key.upper()}" if needed else f"NAME[={key.upper()}]"
 
     def read(texts: list[str]) -> list[dict[str, str]]:
@@ -362,7 +363,7 @@ def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = Fal
 
 
 def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = False) -> dict[str, str]:
-    """Parse a speaker of the command line: its name and one other field, optional unless `needed`.
+    """Parse a speaker from the command line: the name and one other field, which is optional unless `needed`.
 
     >>> parse_entry("Ada = an economist", "--agent"), parse_entry("Ben", "--agent")
     ({'name': 'Ada', 'role': 'an economist'}, {'name': 'Ben'})
@@ -379,26 +380,26 @@ def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = Fal
 
 
 class PlanOptions(BaseModel):
-    """Options of every pattern; each adds its own, and forbids the ones it has no use for."""
+    """Options of all patterns; each pattern adds its own, and rejects those it does not use."""
 
-    # strict: a file that says `rounds = "2"` is mistaken; defer_build: a list of commands needs no validator
+    # strict: `rounds = "2"` in a file is a mistake; defer_build: listing commands needs no validator
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", strict=True, populate_by_name=True, defer_build=True
     )
     SUBJECT: ClassVar[str] = ""
-    """Field of its subject."""
+    """Name of the field with the subject."""
     ROSTER: ClassVar[str] = "debaters"
-    """Field of the speakers."""
+    """Name of the field with the speakers."""
     LENGTH: ClassVar[str] = "max_rounds"
-    """Field of how long it may get."""
+    """Name of the field that limits the length."""
     WITHOUT: ClassVar[frozenset[str]] = frozenset()
-    """Fields missing from this pattern."""
+    """Fields that this pattern does not have."""
     PEOPLE: ClassVar[tuple[str, ...]] = ()
     """Roles beside the speakers that people can play."""
     SPEAKER: ClassVar[str] = "debater"
-    """The role of the speakers."""
+    """Role of the speakers."""
     ROLES: ClassVar[tuple[str, ...]] = ()
-    """Other roles; a role that is a field of the options exists only if the field is on."""
+    """Other roles; a role with a field of its name exists only if the field is on."""
 
     model: SeatModels | None = option(
         '"local", or "provider/model" such as "openai/gpt-5-mini"; repeat with NAME= or ROLE= for the model of one who '
@@ -522,7 +523,7 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def flag_of(cls, name: str) -> str:
-        """Return the command line's name of a field; the field itself without an option."""
+        """Return the name of a field on the command line; the name of the field itself if it has no option."""
         if name == cls.SUBJECT:
             return name.upper()
         flag = option_of(cls, name).flag
@@ -532,18 +533,18 @@ class PlanOptions(BaseModel):
     def read(cls, values: Mapping[str, Any], *, file: PlanFile = None, location: str | None = None) -> Self:
         """Merge the options of a front end (None: not given) with those of a plan file.
 
-        ConfigurationError or BadFile for invalid options, with the option, or with the file and its key; `location`
-        names the place of a plan that is no file.
+        Raise ConfigurationError or BadFile for invalid options, naming the option, or the file and its key; `location`
+        names the place of a plan that is not in a file.
         """
         location = file if isinstance(file, str) else location or _STORED
         content = read_plan_file(file) if isinstance(file, str) else dict(file or {})
-        content.pop("pattern", None)  # of a file for `flowdebate run`, which has read it
+        content.pop("pattern", None)  # for a file that `flowdebate run` has already read
         keys = cls.names()
         for key, value in content.items():
             if key not in keys:
                 raise unknown_key(location, key, value, keys)
         of_file = cls._list_members({key: value for key, value in content.items() if value is not None}, location)
-        # an option that may be repeated is [] where the command line does not have it
+        # a repeatable option is [] if it is not on the command line
         over = {key: value for key, value in values.items() if value is not None and value != []}
         over = {
             key: value if (read := option_of(cls, key).read) is None else read(value) for key, value in over.items()
@@ -561,7 +562,7 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def lists_models(cls) -> bool:
-        """Return whether a list of models can be the roster: its members need no positions."""
+        """Return whether a list of models can be the roster, because members need no positions."""
         entry = _entry_model(cls.model_fields[cls.ROSTER].annotation)
         return entry is not None and issubclass(entry, PersonaEntry)
 
@@ -585,7 +586,7 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def _refused(cls, error: ValidationError, location: str, over: Mapping[str, Any]) -> ConfigurationError:
-        # a misspelt key is an unknown one and a missing one: the unknown one says what is wrong
+        # a misspelt key causes two errors, an unknown key and a missing one; the unknown key is more helpful
         problems: Any = error.errors()
         problem = next((entry for entry in problems if entry["type"] == "extra_forbidden"), problems[0])
         first, *rest = problem["loc"]
@@ -605,7 +606,7 @@ class PlanOptions(BaseModel):
 
     @property
     def roles(self) -> list[str]:
-        """The roles beside the speakers, as far as these options have them."""
+        """The roles besides the speakers that these options include."""
         return [role for role in self.ROLES if self._has(role)]
 
     def _has(self, role: str) -> bool:
@@ -623,10 +624,10 @@ class PlanOptions(BaseModel):
         return name in self._of_file
 
     def reached(self, *kinds: Literal["file", "server", "model"]) -> dict[str, list[str]]:
-        """Return paths, addresses and models from the plan file, by field; a text without a reach is all of them."""
+        """Return paths, addresses and models from the plan file, by field; an undetermined text counts as all three."""
         reaching: dict[str, list[str]] = {}
         for name, field in type(self).model_fields.items():
-            if self.from_file(name):  # what was typed here is the user's own, who may name any file
+            if self.from_file(name):  # the user typed these values, and may name any file
                 texts = _texts(field.annotation, getattr(self, name), _reach(field.metadata))
                 reaching[name] = [text for text, reach in texts if reach is None or reach.of in kinds]
         return {name: texts for name, texts in reaching.items() if texts}
@@ -638,16 +639,16 @@ class PlanOptions(BaseModel):
         return frozenset(_reaches(field.annotation, _reach(field.metadata)))
 
     def is_of_file(self, names: Iterable[str]) -> bool:
-        """Say whether the plan file is one of these paths, each from the top of some folder around it."""
+        """Return whether the plan file is one of these paths, relative to any of its parent folders."""
         spellings = {path.as_posix() for path in (Path(self._file).absolute(), Path(self._file).resolve())}
         return bool(self._of_file) and any(path.endswith(f"/{name}") for name in names for path in spellings)
 
     def folder(self, name: str) -> Path:
-        """Return the folder of relative paths in a field."""
+        """Return the folder that paths in a field are relative to."""
         return Path(self._file).parent if self.from_file(name) else Path()
 
     def place(self, name: str) -> tuple[str, str]:
-        """Return the place of a field in the user's input, or its expected place; and its name there."""
+        """Return the actual or expected place of a field in the user's input, and its name there."""
         if self.from_file(name):
             return self._file, name
         return COMMAND, self.flag_of(name)
@@ -660,9 +661,9 @@ class PlanOptions(BaseModel):
 
     @contextmanager
     def placing(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
-        """Rename options in a pattern's errors inside of this context: by their flag, or their key and file.
+        """Rename options in a pattern's errors inside this context, to their flag or to their key and file.
 
-        `names` are the names of options here, by their names in the pattern if these differ.
+        `names` maps names in the pattern to names here, if they differ.
         """
         names = names or {}
         try:
@@ -698,12 +699,12 @@ class OutputOptions(PlanOptions):
 
     @property
     def synthesizes(self) -> bool:
-        """Return whether there is a synthesizer: unless it was switched off."""
+        """Return whether there is a synthesizer, which is the default."""
         return self.synthesizer is not False
 
 
 def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Reach | None]]:  # noqa: ANN401 - any type
-    """Find each text in `value`, of the type `kind`, with the reach of its type."""
+    """Find the texts in `value`, of the type `kind`, with the reach of their types."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _texts(parts[0], value, _reach(parts[1:]) or reach)  # the innermost type decides

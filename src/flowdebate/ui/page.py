@@ -1,4 +1,4 @@
-"""Base of pattern pages: all that front ends know about one pattern."""
+"""Base of pattern pages: everything front ends know about a pattern."""
 
 from __future__ import annotations
 
@@ -28,81 +28,81 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartTool:
-    """A tool of an MCP server that starts runs of one pattern, beside `start_debate`, the tool for all patterns."""
+    """Tool of an MCP server that starts runs of one pattern, besides `start_debate`, the tool for all patterns."""
 
     name: str
     description: str
     texts: Mapping[str, FieldInfo] = dataclasses.field(default_factory=dict)
-    """Options of the pattern that the tool takes as texts, each with its description and its limits."""
+    """Options of the pattern that the tool takes as texts, with their descriptions and limits."""
     without: frozenset[str] = frozenset()
-    """Arguments of all such tools, left out of this one: hosts read them with each request of their model."""
+    """Arguments of other tools that this one leaves out, because they cost tokens in each request of a host."""
 
 
 class PatternPage(ABC):
-    """Page of a pattern, named by its registry entry: how it is planned and built, and how its runs are shown."""
+    """Page of a pattern, named by its registry entry: it plans and builds the pattern, and shows its runs."""
 
     options: ClassVar[type[PlanOptions]]
-    """Its options: keys of plan files, flags, fields of the form, arguments over HTTP and MCP."""
+    """Options of the pattern: keys of plan files, flags, fields of the form, arguments over HTTP and MCP."""
     default_length: ClassVar[int]
-    """Maximum number of rounds (or turns) where none was given."""
+    """Default maximum number of rounds (or turns)."""
     default_speakers: ClassVar[Sequence[Mapping[str, str]]] = ()
-    """Its personas, where none are given."""
+    """Default personas."""
     each_by_default: ClassVar[bool] = False
-    """Flag to ask all configured vendors if nobody names a model."""
+    """True to use the models of all configured vendors if no model is named."""
     independent_roles: ClassVar[tuple[str, ...]] = ()
-    """Roles then filled by different vendors, the first of the first vendor; empty to deal models to speakers."""
+    """Roles to fill with different vendors in that case, in order of the vendors; empty to deal models to speakers."""
     least: ClassVar[int] = 2
     """Minimum number of speakers."""
     proposes: ClassVar[bool] = False
-    """Flag of speakers proposed by a model if the subject does not name them; see `create_proposer`."""
+    """True if a model proposes the speakers unless the subject names them; see `create_proposer`."""
     speaks_for: ClassVar[Literal["role", "stance"]] = "role"
-    """Key of a speaker's part: a role, or the stance argued by a debater."""
+    """Key of a speaker's part: a role, or the stance that a debater argues for."""
 
     example: ClassVar[str] = "…"
-    """A subject, for messages that ask for one."""
+    """Example of a subject, for messages that ask for one."""
     sample: ClassVar[PlanValues] = {}
-    """Example in its form: a subject with room for different opinions, and its speakers."""
+    """Example for the form: a subject with room for different opinions, and its speakers."""
     examples: ClassVar[Sequence[str]] = ()
-    """Command lines for the help of its command, which users can paste."""
+    """Command lines for the help of the pattern's command, for users to paste."""
     docs: ClassVar[str] = "cli"
-    """The page of the documentation about it."""
+    """Documentation page about the pattern."""
 
     question_about_sources: ClassVar[str | None] = None
-    """The subject where sources are given without one."""
+    """Default subject if only sources are given."""
     divides_sources: ClassVar[bool] = False
-    """True if sources too long for a prompt are divided over several calls, not searched."""
+    """True to divide sources that are too long for a prompt over several calls, instead of searching them."""
     start_tool: ClassVar[StartTool | None] = None
-    """A tool of its own for hosts of an MCP server; it requires sources if there is a `question_about_sources`."""
+    """Separate tool for hosts of an MCP server; it requires sources if there is a `question_about_sources`."""
     reads_pull_requests: ClassVar[bool] = False
     """True if the command line may read a pull request and post the result there."""
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
-    """Other forms of its document, for tools, by their names."""
+    """Other formats of the document for tools, by name."""
     measured: ClassVar[bool] = False
-    """True if its command has --demo, a recorded run, and --benchmark, a measurement on planted faults."""
+    """True if the command has --demo, a recorded run, and --benchmark, a measurement on planted faults."""
     exit_note: ClassVar[str] = ""
-    """An exit code that only its command has, in words."""
+    """Description of an exit code that only this command has."""
     depths: ClassVar[Mapping[Depth, PlanValues]] = {}
-    """Options of each depth, beside the length of `options_for`; the options of "auto" are for all its steps."""
+    """Options of each depth, besides the length set by `options_for`; the options of "auto" apply to all its steps."""
 
     fixed_depth: ClassVar[tuple[str, ...]] = ()
     """Options that cannot be combined with the depth "auto"."""
 
     document: ClassVar[type[Document]]
-    """Its saved runs: their sections, and the words for their stop reasons."""
+    """Class of saved runs: their sections, and the words for their stop reasons."""
     live: ClassVar[type[Live]]
-    """Its runs as they go on: the sections of its events, and the words for roles and phases at work."""
+    """Class of live views: the sections of events, and the words for active roles and phases."""
     diagram: ClassVar[str] = (
         '<circle cx="20" cy="28" r="6"/><circle cx="44" cy="28" r="6"/><circle cx="68" cy="28" r="6"/>'
         '<path d="M26 28h12M50 28h12"/>'
     )
-    """Diagram of the speakers' relations, as SVG of 88 by 56: discs speak, squares settle it."""
+    """Diagram of the speakers' relations, as SVG of 88 by 56: discs for speakers, squares for deciding roles."""
 
     @abstractmethod
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         """Build the pattern."""
 
     def build_at_depth(self, plan: Plan) -> Sequencer[Any, Any]:
-        """Build the pattern; with the depth "auto" an escalation of patterns."""
+        """Build the pattern, or an escalation of patterns for the depth "auto"."""
         if plan.options.depth != "auto":
             return self.build(plan)
         from flowdebate.ui.depth import build_escalation
@@ -124,35 +124,35 @@ class PatternPage(ABC):
         raise NotImplementedError
 
     def any_speakers(self, subject: str) -> Sequence[Any]:
-        """Return speakers who fit every subject: options are checked with them before a model proposes others."""
+        """Return speakers who fit every subject, to check options before a model proposes others."""
         raise NotImplementedError
 
     def defaults(self, options: Any, speakers: Sequence[Any]) -> PlanValues:  # noqa: ANN401, ARG002 - of the patterns
-        """Return options that front ends set where nobody did; a plan names them, so that everybody sees them."""
+        """Return the defaults of front ends; plans include them, so that everybody sees them."""
         return {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
-        """Return the changed options of a fork of `run`, with what follows from that run."""
+        """Return the changed options of a fork of `run`, completed with options derived from that run."""
         if "goes_on" in options:
             raise ConfigurationError("fork", "goes_on", options["goes_on"], "left out: only a debate goes on")
         return options
 
     def fitting(self, options: PlanOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns
-        """Return as many of the proposed `speakers` as the options take."""
+        """Return the proposed `speakers`, at most as many as the options allow."""
         return tuple(speakers)
 
     def settled(self, plan: Plan) -> PlanValues:  # noqa: ARG002 - the pattern's own plan
-        """Return options that were decided when the run began, for its stored plan."""
+        """Return the options decided at the start of the run, for its stored plan."""
         return {}
 
     def check(self, plan: Plan) -> None:
-        """Raise ConfigurationError for options that the pattern rejects; called once, before any model call."""
+        """Raise ConfigurationError for options that the pattern rejects; called once, before the first model call."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they are given when the pattern is built for its run
+            warnings.simplefilter("ignore")  # known only when the pattern is built for its run
             self.build_at_depth(plan)
 
     def check_models(self, plan: Plan) -> None:  # noqa: B027 - most patterns take any models
-        """Raise ConfigurationError for models excluded by the options; called before a new run's first call."""
+        """Raise ConfigurationError for models that the options exclude; called before a new run's first call."""
 
     def length(self, options: PlanOptions) -> int:
         """Maximum number of rounds or turns."""
@@ -162,11 +162,11 @@ class PatternPage(ABC):
         return self.default_length if length_given is None else length_given
 
     def turns(self, plan: Plan) -> int:
-        """Estimate the number of turns of a run: each speaker once in each round."""
+        """Estimate the number of turns of a run: one for each speaker in each round."""
         return len(plan.speakers) * plan.length
 
     def options_for(self, depth: Depth) -> dict[str, JsonValue]:
-        """Return the options of a depth; none for "auto": its steps have the options of all depths."""
+        """Return the options of a depth; empty for "auto", whose steps have the options of all depths."""
         if depth == "auto":
             return {}
         length = {self.options.LENGTH: self._length_for(depth)} if self.options.LENGTH in self.options.names() else {}
@@ -187,7 +187,7 @@ class PatternPage(ABC):
             "output": self.output_of(plan, output),
             "format": getattr(options, "format", None),
         }
-        # a council has no number of rounds, and only patterns with a synthesizer have an output
+        # a council has no rounds, and only patterns with a synthesizer have an output
         raw_values = {name: value for name, value in raw_values.items() if name in self.document.model_fields}
         return self.document(raw=raw, **raw_values, **facts)
 
@@ -199,7 +199,7 @@ class PatternPage(ABC):
 def roster(
     options: PlanOptions, models: Models, *, kind: type[Any], default: Sequence[Mapping[str, Any]], minimum: int = 2
 ) -> tuple[Any, ...]:
-    """Return the speakers, each a `kind`; raise ConfigurationError for too few of them, or two of one name."""
+    """Return the speakers as instances of `kind`; raise ConfigurationError for too few speakers or duplicate names."""
     from flowdebate.chassis.roster import check_roster
 
     key = options.ROSTER
@@ -217,17 +217,17 @@ def roster(
         return check_roster(members, location=location, kind=kind, field=key, minimum=minimum)
     except ConfigurationError as error:
         if error.field == key:
-            names = [member.get("name") for member in members]  # the members themselves may hold models
+            names = [member.get("name") for member in members]  # the entries of members may contain models
             allowed = "given at least twice" if len(members) < minimum else error.allowed
             raise ConfigurationError(location, field, names, allowed) from None
         raise
 
 
 def document_of_plan(plan: Plan, raw: Any, output: object, /, **facts: Any) -> Document:  # noqa: ANN401 - of any run
-    """Build the document of a run of `plan` with `raw` (None: it never started); raise BadFile if none fits."""
+    """Build the document of a run of `plan` with `raw` (None: never started); raise BadFile if `raw` does not fit."""
     try:
         document: Document = plan.info.load_page().document_of(plan, raw, output, facts)
-    except ValidationError as error:  # of a stored run, imported perhaps
+    except ValidationError as error:  # the run may have been imported
         raise BadFile(f"run {facts.get('run_id')}", problem_of(error)) from None
     return document
 

@@ -65,27 +65,27 @@ class Plan:
     name: str
     """Name of the pattern's block, in errors, events and steps."""
     options: Any
-    """The pattern's own `PlanOptions`."""
+    """Options of the pattern."""
     speakers: tuple[Any, ...]
-    """Each a Debater or a Persona, as the pattern takes them; none where the sides of a debate are to be proposed."""
+    """Debaters or personas, depending on the pattern; empty if a model is to propose the sides of a debate."""
     models: Mapping[str, Model | str] | None
-    """Models by intent; None leaves them to the environment."""
+    """Models by intent; None to read them from the environment."""
     seats: Mapping[str, Model | str]
     """Models by role, for roles with a model of their own."""
     first: Model | str | None = None
     """Default model when the speakers are a list of models and no default is set."""
     dealt: Any = None
-    """The `model` of the options with names in the place of "each"; None where nothing was dealt."""
+    """Option `model` with names instead of "each"; None if "each" was not used."""
     apply: Callable[[Model | str], Model | str] = field(default_factory=lambda: lambda model: model)
-    """Puts the policies around a model, once the plan is one `with_policies`."""
+    """Function that wraps a model in the policies; set by `with_policies`."""
     made: Models
     schema: OutputSchema | None
     limits: Limits | None
     policies: Policies
     ask: Ask | None = None
-    """Way to ask humans here and now; None lets them answer later."""
+    """Function to ask humans immediately; None to let them answer later."""
     archive: Archive | None = None
-    """Archive of earlier debates, for a pattern with a memory."""
+    """Archive of earlier debates, for patterns that use one."""
 
     @property
     def subject(self) -> str:
@@ -120,7 +120,7 @@ class Plan:
 
     @property
     def keywords(self) -> PlanKeywords:
-        """Arguments for the functions of all patterns."""
+        """Arguments common to the functions of all patterns."""
         from flowdebate.chassis.material import Material, Window
         from flowdebate.chassis.options import PromptOptions
 
@@ -145,7 +145,7 @@ class Plan:
 
     @property
     def terminate_when(self) -> Condition | None:
-        """Condition that ends the rounds early; None without one."""
+        """Condition that ends the rounds early; None if there is none."""
         if self.options.terminate_when is None:
             return None
         from flowdebate.stop import parse
@@ -153,7 +153,7 @@ class Plan:
         return parse(self.options.terminate_when)
 
     def pattern(self) -> Sequencer[Any, Any]:
-        """Build the pattern; raise ConfigurationError, with the option or the key, if it rejects one."""
+        """Build the pattern; raise ConfigurationError, with the option or the key, for a value that it rejects."""
         page: PatternPage = self.info.load_page()
         with self.options.placing():
             return page.build_at_depth(self)
@@ -170,11 +170,11 @@ def make_plan(
     begins: bool = False,
     allow: AllowedModels | None = None,
 ) -> Plan:
-    """Build the plan from a front end's values (None: not given), over those of `file`.
+    """Build the plan from a front end's values (None: not given), which override those of `file`.
 
-    With `begins`, speakers without a model get the one of a new run of the pattern, unless there is one for all. "each"
-    deals the models that `allow` permits. ConfigurationError or BadFile for invalid options; it names the option, or
-    the file and the key.
+    With `begins`, speakers without a model get the default of a new run, unless there is a model for all. "each" deals
+    the models that `allow` permits. Raise ConfigurationError or BadFile for invalid options, naming the option, or the
+    file and the key.
     """
     from flowdebate.runs.limits import Limits
 
@@ -238,15 +238,15 @@ def make_plan(
 
 
 def _with_defaults(plan: Plan) -> Plan:
-    """Return `plan` with the options its pattern's page sets where nobody did."""
+    """Return `plan` completed with the defaults of its pattern's page."""
     defaults = plan.info.load_page().defaults(plan.options, plan.speakers)
     return replace(plan, options=plan.options.replaced(**defaults)) if defaults else plan
 
 
 def _at_address(plan: Plan) -> Plan:
-    """Return `plan` with a model at its base URL for every call; ConfigurationError for a seat without one.
+    """Return `plan` with a model at its base URL for every call; raise ConfigurationError for a seat without one.
 
-    Nothing that such a plan sends may reach the default model, which is somewhere else.
+    No call of such a plan may reach the default model, which is on another server.
     """
     options, people = plan.options, getattr(plan.options, "humans", None) or ()
     if options.base_url is None or set(plan.models or ()) == {"chat", "synthesize"}:
@@ -266,14 +266,14 @@ def _at_address(plan: Plan) -> Plan:
         raise ConfigurationError(place, field, options.model, "the name of a model", message=sentence)
     first = next(
         (model for model in seats.values() if model is not None), None
-    )  # for calls without a seat, such as summaries
+    )  # for calls outside of any seat, such as summaries
     return plan if first is None else replace(plan, models={"chat": first, "synthesize": first, **models})
 
 
 def _are_listed(options: PlanOptions) -> bool:
     """Return whether the speakers are a list of models whose first is the default."""
     entries = getattr(options, options.ROSTER)
-    at_address = options.base_url is not None  # FLOWDEBATE_MODEL is somewhere else
+    at_address = options.base_url is not None  # FLOWDEBATE_MODEL is on another server
     return bool(entries) and all(entry.name is None for entry in entries) and (at_address or not model_of_environment())
 
 
@@ -289,7 +289,7 @@ def _efforts(plan: Plan) -> Seats | None:
 
 
 def _with_seats(plan: Plan) -> Plan:
-    """Return `plan` with the models its options name by seat; raise ConfigurationError for an unknown seat."""
+    """Return `plan` with the models that its options name by seat; raise ConfigurationError for an unknown seat."""
     options, people = plan.options, getattr(plan.options, "humans", None) or ()
     if options.model is None:
         return plan
@@ -327,7 +327,7 @@ def _with_seats(plan: Plan) -> Plan:
 
 
 def _with_full_names(options: PlanOptions) -> PlanOptions:
-    """Return the options with the provider of each model, also for the stored plan."""
+    """Return the options with full names of models, including providers; they are stored with the plan."""
 
     def named(value: Any, place: tuple[str, str]) -> Any:  # noqa: ANN401 - a value of any option
         match value:
@@ -350,7 +350,7 @@ def _with_full_names(options: PlanOptions) -> PlanOptions:
 
 
 def _read_sources(options: PlanOptions) -> PlanOptions:
-    """Read the texts of sources into the options instead of their files: a stored run needs the texts themselves."""
+    """Replace files of sources in the options by their texts, which a stored run needs."""
     if options.sources is None and options.diff is None:
         return options
     from flowdebate.sources.diff import Diff, read_diff
@@ -371,14 +371,14 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
     excluded = options.exclude or ()
     for loaded in read:
         source = Source.of_excluded(loaded.name) if matches_glob(loaded.name, excluded) else loaded
-        if source.name in entries:  # speakers name a source by it
+        if source.name in entries:  # speakers cite the source by this name
             raise ConfigurationError(location, field, source.name, "sources of different names: NAME=FILE gives one")
         entries[source.name] = SourceEntry.of(source)
     return options.replaced(sources=entries, diff=None, exclude=None)
 
 
 def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
-    """Reject a plan file in the reviewed change that sets a gate or exclusions: the author could write their own."""
+    """Reject a plan file with a gate or exclusions if it is part of the reviewed change: its author controls it."""
     if not options.is_of_file(source.name for source in changes):
         return
     if options.from_file("exclude") or getattr(options, "gate", None) is not None:
@@ -390,13 +390,13 @@ def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
 
 
 def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:
-    """Return `plan` with sources already read by the front end."""
+    """Return `plan` with sources that the front end has read."""
     entries: dict[str, SourceEntry | str] = {source.name: SourceEntry.of(source) for source in sources}
     return replace(plan, options=plan.options.replaced(sources=entries))
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
-    """Return `plan` of a debate without sides, with `sides`; raise ConfigurationError if they do not fit it."""
+    """Return `plan` of a debate without sides, with `sides`; raise ConfigurationError if they do not fit the plan."""
     decided = _with_defaults(replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides)))
     with decided.options.placing():
         plan.info.load_page().check(decided)
@@ -412,7 +412,7 @@ def pattern_of_file(path: str) -> PatternInfo:
 
 
 def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None]:
-    """Read the schema into the options; raise BadFile or ConfigurationError for an invalid one."""
+    """Read the schema file into the options; raise BadFile or ConfigurationError for an invalid one."""
     from flowdebate.models.output import OutputSchema
 
     if not isinstance(options, OutputOptions) or options.output_schema is None:
@@ -437,7 +437,7 @@ def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None
 def stored_plan(plan: Plan) -> dict[str, Any]:
     """Convert `plan` to JSON data without secrets: a base URL loses its user, its password and its query."""
     options = {**plan.options.stored(), **plan.info.load_page().settled(plan)}
-    if plan.dealt is not None:  # a resumed run has the same, whatever is set up then
+    if plan.dealt is not None:  # a resumed run has the same models, whatever the environment is then
         options["model"] = plan.dealt
     stored: dict[str, Any] = {"format": PLAN_FORMAT, "pattern": plan.info.name, "options": options}
     if "base_url" in options:
@@ -465,10 +465,10 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
 ) -> Plan:
     """Build the plan of a stored run, changed by the values of the front end.
 
-    `values` replace options of the stored plan (None: unchanged), and so do `changes`, as in a plan file.
-    ConfigurationError for a run without a plan; and, if models are `to_ask`, where a secret has to be given again, and
-    for an imported run, unless it is `trusted`, where `reached_by` is not empty. The plan of an imported run that only
-    has to be shown is without the files that it names. `verb` is the word for its use in errors.
+    `values` replace options of the stored plan (None: unchanged), and so do `changes`, written as in a plan file. Raise
+    ConfigurationError for a run without a plan. If models are `to_ask`, also raise it if a secret has to be given
+    again, and for an imported run that is not `trusted` and whose `reached_by` is not empty. The plan of an imported
+    run that is only shown leaves out the files that it names. `verb` describes its use in errors.
     """
     stored = run.header.plan
     if stored is None:
@@ -479,7 +479,8 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     if changes and "depth" in changes:
         options = without_depth(info.load_page(), options)
     options = {**options, **(changes or {})}
-    # An import is anybody's file: its address would get the prompts, and perhaps the key of this environment.
+    # Anybody may have written an import: its address would receive the prompts, and perhaps the key of this
+    # environment.
     if to_ask and not trusted and (reached := reached_by(run, values)):
         run_id = run.header.run_id
         reached_flags = "; ".join(f"{flag} {', '.join(map(shown, texts))}" for flag, texts in reached.items())
@@ -494,7 +495,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
         raise misuse("--base-url", None, f"--base-url must be given again: {secret}.")
     if run.header.foreign and not to_ask:
         keys = info.load_page().options
-        # Whoever exported it may have named any file here, and showing the run would tell what is in it.
+        # The exporter may have named any file of this machine, and showing the run would reveal its contents.
         unread = keys.read({}, file=options).reached("file")
         options = {key: value for key, value in options.items() if key not in unread}
     location = location or ("options" if changes else None)
@@ -502,7 +503,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
 
 
 def going_on(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
-    """Build the option of a fork that continues a finished debate; empty for any other."""
+    """Build the option of a fork that continues a finished debate; empty for other forks."""
     continuation = {"rounds": more_rounds, "ask": ask}
     values = {key: value for key, value in continuation.items() if value is not None}
     return {"goes_on": values} if values else {}
@@ -520,7 +521,7 @@ def plan_of_fork(
 ) -> Plan:
     """Build the plan of a fork of a stored run: `plan_of` with the seed and the models of the run.
 
-    `location` names the place of `changes` in errors. ConfigurationError for a change of the run's subject, too.
+    `location` names the place of `changes` in errors. Also raise ConfigurationError if the subject is changed.
     """
     if run.header.plan is None:
         raise _of_another(run, "fork")
@@ -529,7 +530,7 @@ def plan_of_fork(
     if info.subject in changes:
         allowed = f"left out: a fork has the {info.subject} of its run"
         raise ConfigurationError(location or "options", info.subject, changes[info.subject], allowed)
-    plan_values: dict[str, Any] = {"seed": run.header.seed}  # with another one, other orders are drawn
+    plan_values: dict[str, Any] = {"seed": run.header.seed}  # another seed would draw other orders
     started_with = _models_of(run)
     if started_with and values.get("base_url", changes.get("base_url", options.get("base_url"))) is None:
         plan_values["model"] = join_models(options.get("model"), started_with)
@@ -542,7 +543,7 @@ def plan_of_fork(
 
 
 def _models_of(run: StoredRun) -> str | dict[str, str] | None:
-    """Return the models of a run, as far as they have names."""
+    """Return the models of a run that have names."""
     names = run.header.model
     if not isinstance(names, dict):
         return names if isinstance(names, str) else None
@@ -552,14 +553,14 @@ def _models_of(run: StoredRun) -> str | dict[str, str] | None:
 def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return addresses, paths and programs in the plan of an imported run, by option, except for the `given` ones.
 
-    The user has to confirm them before the run is resumed. Empty for a run started in this store.
+    The user has to confirm them before the run is resumed. The result is empty for a run started in this store.
     """
     if not run.header.foreign or run.header.plan is None:
         return {}
     info, options, _ = _read_stored(run)
     read = info.load_page().options.read(values, file=options)
     reached = {read.flag_of(name): texts for name, texts in read.reached("file", "server").items()}
-    # An agent's program runs with the rights of the user, and seats name models in many forms.
+    # An agent's program runs with the rights of the user, and seats can name models in many forms.
     programs = sorted({name for text in _texts_in([options, run.header.model]) for name in _AGENT.findall(text)})
     return reached | ({"--model": programs} if programs else {})
 
@@ -577,15 +578,15 @@ def _texts_in(value: object) -> Iterator[str]:
 
 
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:
-    """Return the pattern of a run with a plan; None if another program, or another version, started it."""
+    """Return the pattern of a run with a plan; None if another program or version started it."""
     plan = run.header.plan or {}
-    # under "pattern" workers store the name that their application gave
+    # workers store the name given by their application under "pattern"
     name = None if "workers" in plan else plan.get("pattern")
     return find_pattern(name) if isinstance(name, str) else None
 
 
 def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
-    """Read the pattern of a stored plan, its options, and the name of its block."""
+    """Read the pattern, the options and the block name of a stored plan."""
     stored: Any = run.header.plan
     info, options, number = pattern_of_run(run), stored.get("options"), stored.get("format")
     if info is None or not isinstance(options, dict) or number != PLAN_FORMAT:
@@ -613,7 +614,7 @@ def _of_another(run: StoredRun, verb: str) -> ConfigurationError:
 
 def with_shared_models(plan: Plan, base: Plan) -> Plan:
     """Return `plan` with the models and policies of `base`, a plan with the same speakers."""
-    # One object for all runs of a batch: its connections, its recording and its circuit breaker are shared.
+    # All runs of a batch share one object, with its connections, recording and circuit breaker.
     models = {_name_of(speaker.model): speaker.model for speaker in base.speakers}
     speakers = [replace(member, model=models.get(_name_of(member.model), member.model)) for member in plan.speakers]
     shared: dict[str, Any] = {name: getattr(base, name) for name in ("models", "seats", "apply", "policies", "archive")}

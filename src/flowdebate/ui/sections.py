@@ -19,7 +19,7 @@ Tone: TypeAlias = Literal["plain", "dim", "strong", "good", "warning"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """A heading in the page's own words."""
+    """A heading in the words of the page."""
 
     title: str
     level: int = 1
@@ -31,9 +31,9 @@ class Quoted:
 
     start: int
     end: int
-    """Its place in the text, without its quotation marks."""
+    """Position in the text, without quotation marks."""
     source: str | None
-    """The source containing it; None for none."""
+    """The source that contains the quote; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,57 +44,57 @@ class Entry:
     about: str
     text: str
     flag: Flag | None = None
-    """Fault of the contribution; `FLAGS` has it in words."""
+    """Fault of the contribution; `FLAGS` describes it in words."""
     quotes: tuple[Quoted, ...] = ()
-    """Its quotes from the sources of a debate."""
+    """Quotes from the sources of a debate."""
     does: str = ""
     """Act in a cross-examination, such as "asks Ben"; empty for an argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A text behind a label."""
+    """A text with a label."""
 
     label: str
     text: str
     tone: Tone = "plain"
     speaker: str | None = None
-    """Speaker who gives the label its colour."""
+    """Speaker whose colour the label has."""
     edge: bool = False
-    """Flag of a statement of the page itself, at the left edge."""
+    """True for a statement of the page itself, placed at the left edge."""
     summary: str | None = None
-    """Its text without details, for a page that folds these."""
+    """Text without the details, for a page that folds them."""
     short: bool = False
-    """Flag of a text that a narrow page may cut; reports have it whole."""
+    """True if a narrow page may cut the text; reports show all of it."""
     exact: bool = False
-    """Flag of code, kept unchanged in HTML."""
+    """True for code, kept unchanged in HTML."""
     apart: Literal["paragraphs", "heading"] | None = None
-    """Setting of its text in HTML without its label: in paragraphs, or as the heading of the round it opens."""
+    """Form of the text in HTML without its label: paragraphs, or the heading of the round it opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A statement of a role, with what else it says behind labels."""
+    """A statement of a role, with labelled details."""
 
     label: str
     text: str
     facts: tuple[Fact, ...] = ()
     remark: str | None = None
-    """Remark of the page in its own words."""
+    """Remark in the words of the page."""
     opens: bool = False
-    """Flag of a group that opens a round, and addresses the speakers after it."""
+    """True if the group opens a round and addresses its speakers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """Division of the whole between the sides, in one answer of a judge."""
+    """Shares of the sides in one answer of a judge."""
 
     order: tuple[str, ...]
     """Names of the sides in the judge's order of reading."""
     values: tuple[float, ...]
     """The share of each side, in the order of the sides in `Ballots`."""
     model: str | None = None
-    """The judging model, where several were asked."""
+    """The judging model, if several were asked."""
 
     @property
     def winner(self) -> int | None:
@@ -105,18 +105,18 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballots:
-    """A judge's views and answers, view by view."""
+    """A judge's answers, view by view."""
 
     sides: tuple[str, ...]
-    """Names of the sides as they were declared."""
+    """Names of the sides, in declared order."""
     rows: tuple[Shares, ...]
     total: tuple[float, ...]
-    """The share of each side in all of them."""
+    """The share of each side over all ballots."""
     remark: str
     """Conclusion of the group, in a sentence."""
 
     are_votes: bool = False
-    """True if each ballot only names a winner or none, so that there are no shares to draw."""
+    """True if ballots only name a winner, so that there are no shares to draw."""
 
     @property
     def tally(self) -> str:
@@ -141,11 +141,11 @@ class Card:
     title: str
     facts: tuple[Fact, ...]
     lead: str = ""
-    """The label of the fact that is the result itself."""
+    """Label of the fact that contains the result itself."""
     winner: str | None = None
-    """The name of the winning speaker, if there is one."""
+    """Name of the winning speaker, if any."""
     ballots: Ballots | None = None
-    """Ballots for a page that can draw them; the facts have them in words."""
+    """Ballots for a page that can draw them; the facts describe them in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,17 +157,17 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """A remark of the page itself on what comes before it."""
+    """A remark of the page on the preceding section."""
 
     text: str
 
 
-# Sections of a live view alone
+# Sections of live views only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaking:
-    """Somebody has the floor; pieces of its text follow."""
+    """Start of a speaker's text; its pieces follow."""
 
     name: str
     about: str
@@ -175,12 +175,12 @@ class Speaking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputHeading:
-    """The output begins; pieces of its text follow."""
+    """Start of the output; pieces of its text follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A piece of text, as the model writes it."""
+    """A piece of text, while the model writes it."""
 
     text: str
 
@@ -192,7 +192,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Working:
-    """Current work, and the progress of the run; shown until the next one."""
+    """Current work and progress of the run; shown until the next one arrives."""
 
     who: str
     """A sentence such as "The judge is weighing the arguments"."""
@@ -201,42 +201,42 @@ class Working:
     facts: tuple[str, ...] = ()
     """Further facts, the most important first: the turn, tokens and cost so far."""
     model: str = ""
-    """The model that is asked; "" for several."""
+    """Model that is being asked; "" for several."""
 
 
 Section: TypeAlias = Heading | Entry | Fact | Group | Card | Output | Remark
-"""One part of a page. Code that prints sections ends with `assert_never`, so that a new kind cannot vanish silently."""
+"""A part of a page. Code that prints sections ends with `assert_never`, so that a new kind cannot vanish silently."""
 LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | Working
-"""One part of a live view whose text only grows."""
+"""A part of a live view whose text only grows."""
 
 
-# Sections of reports alone
+# Sections of reports only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Figures or runs, each in a row; its first column names them."""
+    """Rows of figures or runs; the first column names them."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     title: str = ""
-    """Title on a page with several."""
+    """Title on a page with several tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """Conclusions from figures, point by point."""
+    """List of conclusions from figures."""
 
     items: tuple[str, ...]
     lead: str = ""
-    """The sentence above them."""
+    """Sentence above the list."""
 
 
 ReportSection: TypeAlias = Heading | Fact | Table | Points
-"""One part of the report of an evaluation or a batch."""
+"""A part of the report of an evaluation or a batch."""
 
 
-# Sections that all patterns have
+# Sections common to all patterns
 
 FLAGS: Mapping[Flag, str] = {
     "cut_off": "the answer was cut off; it counts up to its last full sentence",
@@ -258,7 +258,7 @@ _RECOVERIES: Mapping[Recovery, str] = {
     "next_step": "the next step follows",
     "earlier_answer": "the answer of an earlier step stands",
 }
-"""Recovery from a role's failure, in words."""
+"""Recoveries from a role's failure, in words."""
 
 
 def step_fact(step: EscalationStep) -> Fact:
@@ -304,7 +304,7 @@ INCOMPLETE = "Incomplete"
 
 
 def incomplete_fact(failures: Iterable[ProviderFailure | RoleFailed]) -> Fact | None:
-    """Line about missing participants, above a result; None if nobody is missing."""
+    """Build the line about missing participants, above a result; None if nobody is missing."""
     failure_list = list(failures)
     line = missing_line(failure_list)
     if line is None:
@@ -315,5 +315,5 @@ def incomplete_fact(failures: Iterable[ProviderFailure | RoleFailed]) -> Fact | 
 
 
 def failures(losses: Iterable[ProviderFailure]) -> Iterator[Fact]:
-    """Describe the failures of a run, except flags, shown with their contributions."""
+    """Describe the failures of a run, except faults that are shown with their contributions."""
     return (role_failed(loss.role, loss.name, loss.error, loss.instead) for loss in losses if loss.instead not in FLAGS)

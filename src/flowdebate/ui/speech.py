@@ -26,18 +26,18 @@ class Opened:
     """Somebody begins to say something."""
 
     id: str
-    """Unique id in the run: the place of the block, `~`, and the number of its utterances so far."""
+    """Unique id within the run: the path of the block, `~`, and the number of its utterances so far."""
     block: str
     path: str
-    """The place of the speaking block."""
+    """Path of the speaking block."""
     at: float
     turn: TurnStarted | None
-    """The turn of the utterance; None for one outside of turns, as by a synthesizer."""
+    """Turn of the utterance; None outside of turns, as for a synthesizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """The next piece of it; never empty."""
+    """The next piece of an utterance; never empty."""
 
     id: str
     text: str
@@ -45,11 +45,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """The end of it."""
+    """The end of an utterance."""
 
     id: str
     void: str | None = None
-    """Reason why it does not count; None if it does."""
+    """Reason why the utterance does not count; None if it counts."""
 
 
 WITHDRAWN = "the model was only thinking"
@@ -65,12 +65,12 @@ class _Turn:
     task: tuple[str, str] | None
     """The collection and the id of its task in the audit trail."""
     recorded: str | None = None
-    """The text of the turn as the transcript has it."""
+    """Text of the turn in the transcript."""
     asked: bool = False
     answered: bool = False
-    """Flag of a turn with visible answers."""
+    """True if the turn has visible answers."""
     said: str = ""
-    """Its last text, not counting withdrawn ones."""
+    """Last text of the turn that was not withdrawn."""
 
 
 @dataclass(slots=True)
@@ -82,11 +82,11 @@ class _Utterance:
 
 
 class Speech:
-    """Finds the utterances in the events of a run, which have to be given from the first one on.
+    """Finder of utterances in the events of a run, which it has to get from the first one on.
 
-    Several may speak at once. Texts of models are passed on as they come; an unstreamed answer is one piece. Each
-    utterance is opened once and closed once: void where its call is retried or fails, or where another text counts in
-    its place, as an utterance of its own.
+    Several speakers may speak at once. Texts of models are passed on as they arrive; an answer that is not streamed is
+    one piece. Each utterance is opened and closed once. It is void if its call is retried or fails, or if another text
+    counts instead, which is then a separate utterance.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Speech:
         self._numbers: Counter[str] = Counter()
         self._claimed: tuple[str, str] | None = None
         self.finished: str = ""
-        """The text of the turn that ended last, as the transcript has it where it is there."""
+        """Text of the turn that ended last, as in the transcript if it is there."""
 
     def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
         """Return the speech in `event`; a text begins at the character `start` of its call, or continues."""
@@ -120,7 +120,7 @@ class Speech:
         return [(turn.started, texts.get(id(turn), "")) for turn in self._turns.values()]
 
     def end(self) -> Iterator[Closed]:
-        """Close the open utterances at the end of the updates, where a run was cut short."""
+        """Close the open utterances at the end of the updates, if the run was cut short."""
         for utterance in list(self._open.values()):
             yield from self._closed(utterance, void="cut short")
 
@@ -130,7 +130,7 @@ class Speech:
             case ModelCalled() as call:
                 if (turn := self._turn_at(call.path)) is not None:
                     turn.asked = True
-                if call.error is not None:  # whatever of it was streamed is void
+                if call.error is not None:  # any streamed part of it is void
                     yield from self._close(call.path, void=call.error)
             case CallRetried() | CallFellBack() as trouble:
                 yield from self._close(trouble.path, void=trouble.message)
@@ -149,7 +149,7 @@ class Speech:
         place, text = _block_at(delta.path), delta.text
         utterance = self._open.get(place)
         if utterance is not None and start is not None and start < len(utterance.text):
-            if start:  # a reader that came back: it has had a part of this piece
+            if start:  # a reader that reconnected has had a part of this piece
                 text = text[len(utterance.text) - start :]
             else:
                 yield from self._closed(utterance, void="asked again")
@@ -191,7 +191,7 @@ class Speech:
                     turn.recorded = change.task.output
 
     def _end_turn(self, finished: TurnFinished) -> Iterator[Spoken]:
-        """End the turn with the recorded text, if it was not heard: as of a function, or of an answer with fields."""
+        """End the turn; emit the recorded text before if it was not streamed, as that of a function."""
         yield from self._close_below(finished.path)
         turn = self._turns.get(finished.path)
         self.finished = "" if turn is None else turn.said if turn.recorded is None else turn.recorded
@@ -230,7 +230,7 @@ class Speech:
         yield Closed(id=utterance.id, void=void)
 
     def _close(self, call: str, *, void: str | None = None) -> Iterator[Closed]:
-        """Close the utterances of the block with its call at the place `call`."""
+        """Close the utterances of the block that made the `call`."""
         utterance = self._open.get(_block_at(call))
         if utterance is not None:
             yield from self._closed(utterance, void=void)
@@ -243,7 +243,7 @@ class Speech:
 
 
 def _block_at(call: str) -> str:
-    """Return the place of the block of a `call`: further calls have a `#` after it."""
+    """Return the path of the block of a `call`: further calls append a `#` to it."""
     return call.partition("#")[0]
 
 

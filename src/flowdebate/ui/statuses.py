@@ -1,4 +1,4 @@
-"""Statuses of runs as front ends tell them: one table of words, and what can be done about a run."""
+"""Statuses of runs in front ends: one table of words, and the actions that each status allows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ State: TypeAlias = Literal[
     "rejected",
     "dead_letter",
 ]
-"""Status of a stored run as users see it: `StoredStatus`, and "left_behind" for a running one without a process."""
+"""Status of a stored run as users see it: `StoredStatus`, or "left_behind" for a running one without a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Status:
     mark: str = ""
     """Words for a mark on a page, if they differ from `words`."""
     ending: str = ""
-    """Words for an unexpected end: the beginning of "… after 2 complete arguments."."""
+    """Words for an unexpected end, as at the beginning of "… after 2 complete arguments."."""
 
 
 STATUSES: Mapping[str, Status] = {
@@ -55,13 +55,14 @@ STATUSES: Mapping[str, Status] = {
 }
 
 RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "rejected", "no_verdict")
-"""Statuses of runs that can continue without input from their user; without a verdict, with the judge."""
+"""Statuses of runs that can continue without input from their user; a run without a verdict continues with the judge.
+"""
 OVER = (*COMPLETE, "failed", "limit", "dead_letter")
-"""Statuses of runs that ask nobody any more."""
+"""Statuses of runs that ask nobody anymore."""
 
 
 def status_text(status: str) -> str:
-    """Put a status into words; return one of a newer version as it is.
+    """Describe a status in words; return an unknown status of a newer version unchanged.
 
     >>> status_text("left_behind"), status_text("paused")
     ('left behind', 'paused')
@@ -70,7 +71,7 @@ def status_text(status: str) -> str:
 
 
 def status_mark(status: str) -> str:
-    """Put a status into a mark on a page.
+    """Return the words that mark a status on a page.
 
     >>> status_mark("no_verdict"), status_mark("limit")
     ('No verdict', 'Limit')

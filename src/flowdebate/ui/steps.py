@@ -1,4 +1,4 @@
-"""Steps of stored runs, as shown by front ends, and a fork's steps compared with its parent's."""
+"""Steps of stored runs as front ends show them, and a comparison of a fork's steps with its parent's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowdebate.ui.text import as_json
 
 
 class StepTokens(WireModel):
-    """Tokens of a call; None is unknown."""
+    """Tokens of a call; None if unknown."""
 
     prompt_tokens: int | None
     cached_tokens: int | None
@@ -27,7 +27,7 @@ class StepTokens(WireModel):
 
 
 class RefusedAnswer(WireModel):
-    """Failed request, without a usable answer."""
+    """Failed request without a usable answer."""
 
     model: str
     error: str
@@ -55,7 +55,7 @@ class StepState(WireModel):
     """A step of a run: a call of a model, a side effect, an accepted failure, or a human's answer."""
 
     place: str
-    """Its place in the run, unique there."""
+    """Unique path of the step in the run."""
     kind: str
     finished: bool
     at: float | None
@@ -64,7 +64,7 @@ class StepState(WireModel):
     failures: list[str]
     """Failures of earlier attempts."""
     refused: list[RefusedAnswer]
-    """Failed requests of the call; in an answered call, the ones before its answer."""
+    """Failed requests of the call; in an answered call, those before the answer."""
     repaired: list[str]
     """Repairs of a structured answer, in words such as "code fence"."""
     model: str | None
@@ -73,7 +73,7 @@ class StepState(WireModel):
     origin: str | None
     """Origin of an answer: "asked", or for a fork also "reused" or "edited"."""
     text: str
-    """The answer; of a structured one, its JSON."""
+    """The answer; a structured one as JSON."""
 
     @classmethod
     def of(cls, step: StepRow) -> Self:
@@ -107,7 +107,7 @@ class CallTool(WireModel):
 
 
 class CallDetails(WireModel):
-    """One call of a model as it was sent: in the library's terms, before a provider's own form."""
+    """A model call as it was sent: in the library's terms, before conversion to a provider's format."""
 
     place: str
     block: str
@@ -117,9 +117,9 @@ class CallDetails(WireModel):
     tools: list[CallTool]
     choices: list[str]
     begins: str
-    """Words with which the answer begins, for models that continue them."""
+    """Beginning of the answer, for models that continue it."""
     recorded: bool
-    """Flag of exactly the request in the journal; another version of the pattern may make another one."""
+    """True if this is exactly the request in the journal; another version of the pattern may make another request."""
 
     @classmethod
     def of(cls, place: str, request: ModelRequest, steps: Iterable[StepRow]) -> Self:
@@ -147,19 +147,19 @@ class Fork(WireModel):
     """A fork's relation to its parent."""
 
     parent: str
-    """The id of the run it was forked from."""
+    """Id of the run that was forked."""
     reused: int
-    """Number of the parent's recorded answers that it reused."""
+    """Number of reused answers from the parent's journal."""
     at: str | None = Field(default=None, exclude_if=lambda place: place is None)
-    """The place from which on nothing was reused; None (and not written) if the fork did not say one."""
+    """Path of the first step that was not reused; None (and omitted from JSON) if the fork did not name one."""
     edited: tuple[str, ...] = ()
-    """Places of the replaced answers."""
+    """Paths of the replaced answers."""
     asked: int
-    """Number of new answers from models, or humans."""
+    """Number of new answers from models or humans."""
 
     @classmethod
     def of(cls, run: StoredRun, steps: Sequence[StepRow]) -> Self | None:
-        """Build the account of a stored run; None if it is no fork."""
+        """Build the description of a stored run's fork; None if it is not a fork."""
         parent = run.header.parent
         if parent is None:
             return None
@@ -176,7 +176,7 @@ class Fork(WireModel):
 
     @property
     def counts(self) -> str:
-        """Number of its answers by origin, in words.
+        """Count the answers by origin, in words.
 
         >>> Fork(parent="rents", reused=5, edited=(), asked=2).counts
         '5 answers reused, 2 asked for'
@@ -191,7 +191,7 @@ def check_edits(
 ) -> dict[str, Any]:
     """Check `edits` against their steps: data if the answer has a schema, otherwise text.
 
-    `requests` are the requests of the run's calls. OutputError names each invalid field.
+    `requests` are the requests of the run's calls. Raise OutputError with each invalid field.
     """
     from flowdebate.blocks.human.answers import check_answer, check_submission
     from flowdebate.runs.suspend import request_of
@@ -223,14 +223,14 @@ def failure_text(recorded: str) -> str:
     """Describe a failure from its record."""
     try:
         return str(json.loads(recorded)["error"])
-    except (ValueError, KeyError, TypeError):  # an import may hold anything
+    except (ValueError, KeyError, TypeError):  # an import may contain anything
         return recorded
 
 
 def _refused(step: StepRow, body: dict[str, Any]) -> list[RefusedAnswer]:
     rows = body.get("attempts") or []
     for failure in reversed(step.failures if step.kind == "call" else ()):
-        with suppress(ValueError, TypeError, AttributeError):  # an import may hold anything
+        with suppress(ValueError, TypeError, AttributeError):  # an import may contain anything
             rows = [*json.loads(failure).get("attempts", ()), *rows]
     with suppress(ValueError, TypeError):
         return [RefusedAnswer.of(attempt) for attempt in attempts_of(rows) if attempt.error is not None]
@@ -243,7 +243,7 @@ def _repairs(body: dict[str, Any]) -> list[str]:
 
 
 def _model(body: dict[str, Any]) -> str | None:
-    """Return the answering model, by its name in the request, not the server's."""
+    """Return the answering model by its name in the request, instead of the server's name for it."""
     attempts = body.get("attempts")
     if isinstance(attempts, list) and attempts and isinstance(attempts[-1], list) and attempts[-1]:
         return str(attempts[-1][0])
@@ -267,7 +267,7 @@ def _text(step: StepRow, body: dict[str, Any]) -> str:
     if step.kind != "call":
         value = json.loads(step.body)
         if step.kind == "human" and isinstance(value, dict):
-            value = value.get("answer")  # beside it stands by whom it was given
+            value = value.get("answer")  # the name of the person is beside the answer
         return value if isinstance(value, str) else as_json(value)
     if body.get("tool_calls"):  # such an answer has no text
         return "\n".join(f"{name}({arguments})" for _, name, arguments in body["tool_calls"])

@@ -16,16 +16,15 @@ from flowdebate.errors import BadFile
 from flowdebate.ui.files import parse_json, read_text
 
 MEGABYTES = 64
-"""Hundreds of thousands of rows; the file is held in memory, and its rows are too."""
+"""Maximum size of a file, in megabytes: hundreds of thousands of rows. The file and its rows are held in memory."""
 SUFFIXES = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-"""Forms of files by the endings of their names."""
+"""File formats by suffix."""
 
 
 def read_table(path: str, *, column: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Read the rows of a CSV, JSON Lines or Parquet file ("-": JSON Lines or CSV on stdin), with their line numbers.
 
-    `column` is the name of a column of the file; it tells how the columns of a CSV file are separated. Raises BadFile
-    with the line.
+    `column` is the name of a column of the file; it reveals the delimiter of a CSV file. Raise BadFile with the line.
     """
     form = SUFFIXES.get(Path(path).suffix.lower())
     content = read_parquet(path) if form == "parquet" else read_text(path, megabytes=MEGABYTES)
@@ -55,7 +54,7 @@ def _read_csv_rows(path: str, content: str, column: str) -> Iterator[tuple[int, 
 
 
 def read_parquet(path: str) -> str:
-    """Read a Parquet file as JSON Lines; dates, and what else JSON has no form for, become text."""
+    """Read a Parquet file as JSON Lines; dates and other values that JSON cannot represent become text."""
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
@@ -78,7 +77,7 @@ def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int,
         names = content.split("\n", 1)[0].split(delimiter)
         return column in [name.strip().strip('"') for name in names]
 
-    # csv.Sniffer guesses by what is frequent, and questions are full of commas; our own column name is certain
+    # csv.Sniffer guesses by frequency, and questions are full of commas; the name of a column is certain
     delimiter = max(",;\t", key=has_column)
     allow_long_cells(content)
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
@@ -92,12 +91,12 @@ def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int,
 
 
 def allow_long_cells(content: str) -> None:
-    """Let a CSV cell be as long as its file; files have a limit of their own."""
+    """Let a CSV cell be as long as its file; the size of files is limited elsewhere."""
     csv.field_size_limit(max(csv.field_size_limit(), len(content)))
 
 
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""Beginning of a text that spreadsheets run as a formula, behind any number of our own marks."""
+"""Beginning of a text that spreadsheets run as a formula, after any number of our own marks."""
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
 
 
@@ -111,7 +110,7 @@ def safe_cell(text: str) -> str:
 
 
 def read_cell(cell: str) -> str:
-    """Read the text of a cell written by `safe_cell`; other programs' cells are as they are, but for such a mark.
+    """Read the text of a cell written by `safe_cell`; cells of other programs stay unchanged, except for such a mark.
 
     >>> read_cell("'=1+1"), read_cell("''=1+1"), read_cell("-3.5"), read_cell("'tis so")
     ('=1+1', "'=1+1", '-3.5', "'tis so")
@@ -120,7 +119,7 @@ def read_cell(cell: str) -> str:
 
 
 def csv_line(texts: Iterable[str]) -> str:
-    r"""Write a record of CSV, with safe cells, and a line feed at its end.
+    r"""Write a record of CSV with safe cells and a final line feed.
 
     >>> csv_line(["a\rb", "=1"])
     '"a\rb",\'=1\n'

@@ -1,6 +1,6 @@
-"""Escaping of untrusted text and JSON for terminals: nothing moves the cursor, reverses lines, or hides.
+"""Escaping of untrusted text and JSON for terminals: nothing can move the cursor, reverse lines, or hide.
 
-All text of models, users, servers and files passes through here before it is written.
+All text from models, users, servers and files passes through here before it is written.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from unicodedata import category
 from flowdebate._util.documentation import ONE_MODEL, cite
 
 _SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
-"""Characters to examine: all but printable ASCII and Latin letters."""
+"""Characters to examine: all except printable ASCII and Latin letters."""
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of what acts, or shows nothing: controls, formats, surrogates, line separators."""
+"""Categories of characters that act or are invisible: controls, formats, surrogates, line separators."""
 _HIDDEN = re.compile("[\u2065\ufff0-\ufff8\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]")
-"""Code points without a character as yet, never shown."""
+"""Unassigned code points, which are never shown."""
 _JOINERS = "\u200c\u200d"
 _JOINED = frozenset({"Lo", "Lm", "Mn", "Mc", "So", "Sk"})
 """Categories of characters that a joiner may join: letters and marks of scripts using it, emoji."""
@@ -26,21 +26,21 @@ _FIRST_JOINED = "\u0600"
 
 
 def printable(text: str) -> str:
-    r"""Escape every character of `text` that a terminal would obey, or would not show.
+    r"""Escape every character of `text` that a terminal would obey or would not show.
 
     Line feeds and tabs stay, and so do joiners between the letters, marks and emoji that they join.
 
     >>> printable("\x1b[2Jgone?\r\u202e")
     '\\x1b[2Jgone?\\r\\u202e'
     """
-    if not _SUSPICIOUS.search(text):  # nearly all texts: the rest looks at each character
+    if not _SUSPICIOUS.search(text):  # nearly all texts: the code below examines each character
         return text
     stream = PrintableStream()
     return stream.feed(text) + stream.end()
 
 
 def models_text(seats: Mapping[str, str]) -> str:
-    """Name the models by seat, on a line.
+    """List the models by seat, on one line.
 
     >>> models_text({"Ann": "openai/gpt-5", "Ben": "local", "judge": "openai/gpt-5"})
     'Models: openai/gpt-5 (Ann, judge); local (Ben)'
@@ -56,7 +56,7 @@ def models_text(seats: Mapping[str, str]) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Write a duration in seconds.
+    """Format a duration in seconds.
 
     >>> time_text(0.01), time_text(70.3)
     ('under 0.1 s', '70.3 s')
@@ -69,21 +69,21 @@ _NO_TENTH = 0.05
 
 
 def cost_text(cost: float, prices: str | None, *, complete: bool = False) -> str:
-    """Write a cost with its currency, if known; with `complete` also the list of prices and its date.
+    """Format a cost with its currency, if known; if `complete`, also with the list of prices and its date.
 
     >>> cost_text(0.000213, "USD by genai-prices 0.2.3 of 2026-11-09"), cost_text(12.5, "by given prices")
     ('0.00021 USD', '12.50')
     >>> cost_text(0.0, "USD"), cost_text(0.000213, "USD by genai-prices 0.2.3 of 2026-11-09", complete=True)
     ('0.00 USD', '0.00021 USD by genai-prices 0.2.3 of 2026-11-09')
     """
-    # two digits that count, and never 2.1e-05
+    # two significant digits, and never 2.1e-05
     amount = f"{cost:,.2f}" if not cost or cost >= 1 else f"{float(f'{cost:.2g}'):.12f}".rstrip("0")
     unit = in_line(prices or "")
     return f"{amount} {unit if complete else unit.partition('by ')[0]}".rstrip()
 
 
 def acts_or_hides(char: str) -> bool:
-    """Check whether a terminal would obey `char`, or show nothing for it."""
+    """Check whether a terminal would obey `char`, or not show it."""
     return category(char) in _OBEYED or _HIDDEN.match(char) is not None
 
 
@@ -97,7 +97,7 @@ def in_line(text: str) -> str:
 
 
 def as_json(value: object) -> str:
-    r"""Write `value` as indented JSON that no terminal obeys; it reads back as the same value.
+    r"""Write `value` as indented JSON with escaped control characters; it can be read back as the same value.
 
     >>> as_json("é\x7f")
     '"é\\u007f"'
@@ -106,19 +106,19 @@ def as_json(value: object) -> str:
 
 
 def seen_json(text: str) -> str:
-    """JSON `text` with escapes in place of what a terminal would obey, or would not show."""
+    """Return JSON `text` with escapes for characters that a terminal would obey or would not show."""
 
     def escape(match: re.Match[str]) -> str:
         char = match[0]
         if not acts_or_hides(char):
             return char
-        return "\\u007f" if char == "\x7f" else json.dumps(char)[1:-1]  # JSON itself leaves a DEL as it is
+        return "\\u007f" if char == "\x7f" else json.dumps(char)[1:-1]  # JSON itself does not escape DEL
 
     return _SUSPICIOUS.sub(escape, text)
 
 
 class PrintableStream:
-    r"""`printable` for text that comes in pieces, however it was cut.
+    r"""Streaming form of `printable`, for text that arrives in pieces.
 
     >>> stream = PrintableStream()
     >>> stream.feed("\x1b") + stream.feed("[2J") + stream.end()
@@ -140,7 +140,7 @@ class PrintableStream:
         return self._shown(text, self._held)
 
     def end(self) -> str:
-        """Return the rest; the stream can then be used for another text."""
+        """Return the rest; the stream can then be reused for another text."""
         text = self._shown(self._held, "")
         self._held = self._before = ""
         return text
