@@ -25,7 +25,7 @@ from flowdebate import Debater, DebateRawOutput, debate, errors
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.cli.app import app
-from flowdebate.models import OpenAIModel
+from flowdebate.models import PROVIDERS, OpenAIModel
 from flowdebate.models.local import gguf
 from flowdebate.patterns.debate.schemas import StopReason
 from flowdebate.runs.result import RunResult
@@ -215,6 +215,15 @@ def test_everything_that_a_result_has_is_named() -> None:
     """The attributes of a result are in the concepts, or in the page about nesting."""
     public = {name for name, _ in inspect.getmembers(RunResult) if not name.startswith("_")}
     assert [name for name in sorted(public) if f"`{name}`" not in DOCS and f"result.{name}" not in DOCS] == []
+
+
+def test_every_provider_is_in_its_table() -> None:
+    """Each row has the variable of the key and the default model."""
+    rows = [row for row in tables(ROOT / "docs" / "models.md") if len(row) == 3]
+    for name, provider in PROVIDERS.items():
+        (row,) = [row for row in rows if f"`{name}`" in row[0].split(", ")]
+        if provider.key_env is not None:
+            assert row[1:] == [f"`{provider.key_env}`", f"`{provider.default}`"]
 
 
 def test_the_local_model_is_described_as_it_is_checked() -> None:
