@@ -1,7 +1,9 @@
 """Runs what is written: the Python examples in the README and in docs/, and those in the docstrings of src/.
 
 In Markdown a fence marked `python` is executed, all of a file in one namespace, in order. What it prints must be what
-its `# =>` comments show. Set-up that a reader need not see stands in `<!--- invisible-code-block: python` comments.
+its `# =>` comments show. Set-up that a reader need not see is a function of `tests/pages/`: `<!--- setup: model --->`
+in `docs/first-debate.md` calls `tests.pages.first_debate.model()` with the page's namespace. Two or three lines may also
+stand in an `<!--- invisible-code-block: python` comment.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import gc
+import importlib
 import io
 import os
 import re
@@ -16,11 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sybil import Sybil
+from sybil import Region, Sybil
 from sybil.document import PythonDocStringDocument
 from sybil.evaluators.python import PythonEvaluator
 from sybil.integration.pytest import SybilItem
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
+from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer
 from sybil.parsers.rest import DocTestParser
 
 from flowdebate.testing import forbid_real_models
@@ -28,7 +32,7 @@ from flowdebate.testing import forbid_real_models
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from sybil import Example
+    from sybil import Document, Example
 
 pytest_plugins = ("tests.event_watch", "tests.processes", "tests.profiles")
 os.environ.pop("COLUMNS", None)  # workers of pytest-xdist have one, and pages would be broken there
@@ -47,6 +51,23 @@ def _run_and_compare(example: Example) -> str | None:
     return None if got == wanted else "printed:\n{}\nshown:\n{}".format("\n".join(got), "\n".join(wanted))
 
 
+class _SetupParser:
+    """Parser of `<!--- setup: NAME --->`, which calls a function of the page's module in `tests/pages/`."""
+
+    def __init__(self) -> None:
+        self._lexer = DirectiveInHTMLCommentLexer("setup")
+
+    def __call__(self, document: Document) -> Iterator[Region]:
+        """Find the set-up comments of `document`."""
+        for comment in self._lexer(document):
+            yield Region(comment.start, comment.end, comment.lexemes["arguments"].strip(), self._call)
+
+    @staticmethod
+    def _call(example: Example) -> None:
+        module = importlib.import_module(f"tests.pages.{Path(example.path).stem.replace('-', '_')}")
+        getattr(module, str(example.parsed))(example.namespace)
+
+
 def _name_module(namespace: dict[str, object]) -> None:
     namespace["__name__"] = "documentation"  # classes that a page defines ask for the name of their module
     namespace["_began_in"] = Path.cwd()
@@ -57,7 +78,7 @@ def _return(namespace: dict[str, Any]) -> None:
 
 
 _pages = Sybil(
-    parsers=[CodeBlockParser(language="python", evaluator=_run_and_compare), SkipParser()],
+    parsers=[CodeBlockParser(language="python", evaluator=_run_and_compare), _SetupParser(), SkipParser()],
     patterns=["README.md", "docs/*.md"],
     setup=_name_module,
     teardown=_return,
