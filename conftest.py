@@ -1,9 +1,9 @@
 """Runs what is written: the Python examples in the README and in docs/, and those in the docstrings of src/.
 
 In Markdown a fence marked `python` is executed, all of a file in one namespace, in order. What it prints must be what
-its `# =>` comments show. Set-up that a reader need not see is a function of `tests/pages/`: `<!--- setup: model --->`
-in `docs/first-debate.md` calls `tests.pages.first_debate.model()` with the page's namespace. Two or three lines may also
-stand in an `<!--- invisible-code-block: python` comment.
+its `# =>` comments show. Set-up that readers need not see is a function of `tests/pages/`: `<!--- setup: model --->` in
+`docs/first-debate.md` calls `tests.pages.first_debate.model()` with the page's namespace. Two or three lines may also be
+an `<!--- invisible-code-block: python` comment.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _run_and_compare(example: Example) -> str | None:
 
 
 class _SetupParser:
-    """Parser of `<!--- setup: NAME --->`, which calls a function of the page's module in `tests/pages/`."""
+    """Parser of `<!--- setup: NAME --->`, which calls a function of the page's module."""
 
     def __init__(self) -> None:
         self._lexer = DirectiveInHTMLCommentLexer("setup")
