@@ -2,8 +2,8 @@
 
 In Markdown a fence marked `python` is executed, all of a file in one namespace, in order. What it prints must be what
 its `# =>` comments show. Set-up that readers need not see is a function of `tests/pages/`: `<!--- setup: model --->` in
-`docs/first-debate.md` calls `tests.pages.first_debate.model()` with the page's namespace. Two or three lines may also be
-an `<!--- invisible-code-block: python` comment.
+`docs/first-debate.md` calls `tests.pages.first_debate.model()` with the page's namespace. A few lines may also
+be an `<!--- invisible-code-block: python` comment.
 """
 
 from __future__ import annotations
