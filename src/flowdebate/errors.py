@@ -100,7 +100,8 @@ class FlowDebateError(Exception):
 
     run: Any = None  # a RunView, of a layer that imports this one
     """View of the run ended by it, with its transcript, events and raw output so far (a `RunView`); None outside of
-    one."""
+    one.
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle any error: an unpicklable fact becomes its text, and such a `run` becomes None."""
@@ -130,7 +131,7 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.allowed = allowed
         self.hint: str = hint or suggestion(allowed, got)
         self.message = message
-        """The whole message, where it is no sentence about a wrong value; None where it is."""
+        """The whole message, where it is no sentence about a wrong value; None if it is."""
         if message is None:
             message = f"{location}: `{field}` {self.problem}"
             if (received := self.given) is not None:
@@ -295,7 +296,7 @@ class ContextTooLong(RequestRejected):
 class RateLimited(RequestRejected):
     """Too many requests, or the quota is used up.
 
-    `retry_after` is in seconds, None where the endpoint did not say; with `quota_exhausted` waiting is pointless.
+    `retry_after` is in seconds, None if the endpoint did not say; with `quota_exhausted` waiting is pointless.
     """
 
     def __init__(
@@ -316,7 +317,7 @@ class RateLimited(RequestRejected):
 class ProviderFailed(ModelError):
     """The endpoint failed on its own side; `status` is the HTTP status, or None.
 
-    `retry_after` is in seconds, None where the endpoint did not say.
+    `retry_after` is in seconds, None if the endpoint did not say.
     """
 
     transient = True
@@ -413,7 +414,7 @@ class ContentFiltered(Refused):
     """A content filter of the provider stopped the answer, or refused the request."""
 
     status: int | None = None
-    """HTTP status of the refused request; None where the answer was stopped."""
+    """HTTP status of the refused request; None if the answer was stopped."""
 
 
 class SchemaViolation(BadAnswer):

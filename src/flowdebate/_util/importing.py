@@ -54,7 +54,7 @@ class InNotebooks:
     __slots__ = ()
 
     def _repr_html_(self) -> str | None:
-        """Render the page as HTML; None without one, or if it cannot be made: a notebook then shows the repr."""
+        """Render the page as HTML; None if there is none, or if it cannot be made: a notebook then shows the repr."""
         html: str | None = resolve_name("flowdebate.web.notebook:html_of")(self)
         return html
 

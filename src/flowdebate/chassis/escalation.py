@@ -275,7 +275,8 @@ def _goes_on(_: object, ctx: Context) -> bool:
 
 _RESULT = "result"
 """Key of the last step's result in the escalation's derived values: the result may be of any type, and is not
-frozen."""
+frozen.
+"""
 
 
 def last_result(ctx: Context) -> StepResult:
@@ -377,7 +378,7 @@ def _cost(ctx: Context, begin: int) -> dict[str, Any]:
 
 
 def _answer_in(output: object) -> str | None:
-    """Return the answer in a step's output, in words; None without one."""
+    """Return the answer in a step's output, in words; None if there is none."""
     if isinstance(output, Mapping):
         answer = output.get("answer", output)
     else:

@@ -71,7 +71,8 @@ class Material:
     """Flag to divide long sources over several prompts, each a `Part`, instead of searching them."""
     share: tuple[int, int] = (0, 1)
     """The number of the speaker with passages, from 0, and the number of speakers sharing sources too long to show
-    whole."""
+    whole.
+    """
     shared: Material | None = None
     """The whole material, if this is one speaker's view of it; None for the material of a run."""
 
@@ -185,7 +186,7 @@ class Material:
 
 
 def make_material(value: SourcesLike | Sources | Material | None, *, location: str) -> Material | None:
-    """Make the material of the option `sources`; None without any.
+    """Make the material of the option `sources`; None if there are none.
 
     Raises ConfigurationError for invalid sources, BadFile for an unusable file.
     """

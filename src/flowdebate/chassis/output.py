@@ -70,19 +70,24 @@ class PatternOutput(WireModel):
     """Name of the field with the transcript."""
 
     sources: list[SourceInfo] | None = Field(default=None, exclude_if=is_none)
-    """The pattern's sources, and the files left out; None (and not written) without sources."""
+    """The pattern's sources, and the files left out; None (and omitted from JSON) without sources."""
     quotes: list[list[VerifiedQuote]] | None = Field(default=None, exclude_if=is_none)
-    """The quotes of each of the `entries`, looked up in the sources; None (and not written) without sources."""
+    """The quotes of each of the `entries`, looked up in the sources; None (and omitted from JSON) without sources."""
     passages: list[Shown] | None = Field(default=None, exclude_if=is_none)
-    """The passages shown to turns, from sources too long to be shown whole; None (and not written) if they were shown
-    whole."""
+    """The passages shown to turns, from sources too long to be shown whole.
+
+    None (and omitted from JSON) if they were shown whole.
+    """
     older: Older | None = Field(default=None, exclude_if=is_none)
-    """The summary shown in prompts in place of the first rounds; None (and not written) without a history window."""
+    """The summary shown in prompts in place of the first rounds.
+
+    None (and omitted from JSON) without a history window.
+    """
 
     cut_answers: list[CutAnswer] | None = Field(default=None, exclude_if=is_none)
-    """The full text of answers with lines spoken for somebody else; None (and not written) without any."""
+    """The full text of answers with lines spoken for somebody else; None (and omitted from JSON) if there are none."""
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
-    """The steps up to this one in a run with the depth "auto"; None (and not written) in any other."""
+    """The steps up to this one in a run with the depth "auto"; None (and omitted from JSON) in any other."""
 
     # Declared for type checkers only: the outputs declare them as fields, in the order of their wire forms.
     if TYPE_CHECKING:

@@ -72,7 +72,7 @@ class OwnWords:
         return Trimmed(words)
 
     def separate(self, text: str, *, instructions: str = "") -> tuple[str, str | None]:
-        """Return the speaker's own words in `text`, and the name of the next speaker in it; None without one."""
+        """Return the speaker's own words in `text`, and the name of the next speaker in it; None if there is none."""
         other = self._find_other(text)
         own_text = text if other is None else text[: other[0]].rstrip()
         return self.without_label(own_text, instructions), None if other is None else other[1]

@@ -121,7 +121,7 @@ class AnotherRound:
 
 
 def note_of_ends(*ends: str, terminate_when: StopWhen | None) -> str:
-    """Describe the reasons for an early end of the rounds, for the outline; empty for none.
+    """Describe the reasons for an early end of the rounds, for the outline; empty if there is none.
 
     >>> from flowdebate import stop
     >>> note_of_ends("done", terminate_when=stop.rounds(2) & stop.flag("enough"))

@@ -132,7 +132,8 @@ class PatternSpec(Generic[OptionsT]):
     """More rounds than this are warned of."""
     shares_sources: bool = False
     """Flag to show speakers different passages of long sources, besides the best ones: together they read more. For
-    patterns without a contest between members over the same evidence."""
+    patterns without a contest between members over the same evidence.
+    """
 
 
 EntryT = TypeVar("EntryT", bound=Contribution)
@@ -236,7 +237,7 @@ class Loop(Generic[OptionsT]):
     judge_failures: FailurePolicy
     """Reaction to a failure of a judge's provider: without a policy, the run does not fail."""
     material: Material | None
-    """The sources; None without any."""
+    """The sources; None if there are none."""
     window: Window | None
     """Window of the transcript in prompts; None for all."""
     schema: OutputSchema | None

@@ -54,11 +54,13 @@ Recovery = Literal[
 """The recovery from a provider failure: the turn is skipped, another model argues, all debaters speak in declared
 order, there is no verdict, there is no output, the round has no report, the next speaker is drawn at random. An
 escalation takes its next step, or keeps the answer of an earlier one. It also names flaws otherwise hidden in a result:
-an argument is cut off; it is empty; nobody was asked to argue a stance; a winner is no stance, and does not count."""
+an argument is cut off; it is empty; nobody was asked to argue a stance; a winner is no stance, and does not count.
+"""
 
 TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
 """Order of the turns of a round: as declared (or as the moderator says), beginning with the next speaker each round,
-drawn at random each round, or all at once."""
+drawn at random each round, or all at once.
+"""
 TURN_ORDERS: tuple[TurnOrder, ...] = get_args(TurnOrder)
 
 Flag = Literal["cut_off", "empty"]
@@ -93,9 +95,9 @@ class ProviderFailure(WireModel):
     instead: Recovery
     """Substitute for the lost answer."""
     phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
-    """The task, in a pattern with more than one; None (and not written) in others."""
+    """The task, in a pattern with more than one; None (and omitted from JSON) in others."""
     target: str | None = Field(default=None, exclude_if=lambda target: target is None)
-    """The author of the task's subject text; None (and not written) for a task without one."""
+    """The author of the task's subject text; None (and omitted from JSON) for a task without one."""
 
     @property
     def error_type(self) -> str:
@@ -146,13 +148,13 @@ class EscalationStep(WireModel):
     name: str
     """The name of the step's block."""
     answer: str | None
-    """The answer in words; None without one."""
+    """The answer in words; None if there is none."""
     reason: str | None = None
     """Reason why the escalation ended with this step, such as "agrees with first"; None if it went on."""
     calls: int = 0
     """Calls of the step itself."""
     tokens: int | None = 0
-    """Tokens of these calls; None where a server does not report them."""
+    """Tokens of these calls; None if a server does not report them."""
     check_calls: int = 0
     """Calls to decide whether the escalation ends here."""
     check_tokens: int | None = 0
@@ -181,7 +183,7 @@ class PatternState(WireModel):
     stop_reason: str | None = None
     """Reason for the end of the loop; None until then."""
     older: Older | None = None
-    """Summary of the rounds before the window of `history`; None without any."""
+    """Summary of the rounds before the window of `history`; None if there are none."""
 
     @property
     def phase_name(self) -> str | None:
@@ -205,7 +207,7 @@ class Contribution(WireModel):
     """Base of all entries of transcripts."""
 
     flag: Flag | None = Field(default=None, exclude_if=lambda flag: flag is None)
-    """Fault of the contribution; None, and not written, without one."""
+    """Fault of the contribution; None, and omitted from JSON, if there is none."""
 
     @property
     def speaker(self) -> str:

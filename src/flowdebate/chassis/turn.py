@@ -67,10 +67,12 @@ class FailurePolicy:
 
     on_failure: OnFailure | None = None
     """"fail", "skip" or `StandIn(model)`. None is the pattern's default: a panel skips a failing member, a debate, a
-    deliberation and a handoff fail. Without a judge's answer a debate then ends without a verdict."""
+    deliberation and a handoff fail. Without a judge's answer a debate then ends without a verdict.
+    """
     quorum: Quorum | None = None
     """Minimum number of voices heard in a round if turns are skipped; None is the pattern's default: 2, or 1 in a
-    consensus debate."""
+    consensus debate.
+    """
     turn_timeout: float | None = None
     """Seconds for each call to a role, tools and retries included; None for no limit."""
     round_timeout: float | None = None
@@ -98,7 +100,7 @@ class FailurePolicy:
 
     @property
     def stand_in(self) -> Model | str | None:
-        """The fallback model for turns; None for none."""
+        """The fallback model for turns; None if there is none."""
         return self.on_failure.model if isinstance(self.on_failure, StandIn) else None
 
 

@@ -39,7 +39,7 @@ class AuditItem(WireModel):
     id: str | None = None
     ballots: list[JudgeBallot]
     truth: str | None = None
-    """The right side; None where it is not known."""
+    """The right side; None if it is not known."""
     spoken: list[str] | None = None
     """The sides in the speaking order of the last round; None if unknown."""
 
@@ -50,7 +50,7 @@ class Figure(WireModel):
     value: float
     n: Annotated[int, Field(ge=1)]
     low: float | None = None
-    """The ends of its 95% interval; None without one."""
+    """The ends of its 95% interval; None if there is none."""
     high: float | None = None
 
 
@@ -160,7 +160,8 @@ class JudgeFigures(WireModel):
     """The share of pairs of orders of one item with different verdicts."""
     saturation: Figure | None = None
     """The share of ballots with scores in which a side has .99 or more. Ballots by letter are not counted: their
-    log-odds are graded."""
+    log-odds are graded.
+    """
     slot_log_odds: Figure | None = None
     """Lead of the first slot over the last one in ballots by letter, over items judged in balanced orders."""
 
@@ -174,7 +175,7 @@ class JudgeFigures(WireModel):
 
     @property
     def unparsed_share(self) -> float:
-        """`unparsed` as a share of all ballots; 0 without any."""
+        """`unparsed` as a share of all ballots; 0 if there are none."""
         return self.unparsed / self.ballots if self.ballots else 0.0
 
 
@@ -195,7 +196,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     tests: int = 0
     """The number of tests used to adjust `p_holm`."""
     seed: int | None = None
-    """The seed of p-values and intervals; None where there are none."""
+    """The seed of p-values and intervals; None if there are none."""
 
     @property
     def findings(self) -> list[str]:
@@ -230,7 +231,8 @@ class ReaderAgreement(InNotebooks, WireModel):
 
     agreement: Figure | None = None
     """The share of debates in which the side with most of the readers' votes won, with Wilson's interval. Only debates
-    in which both the readers and the judge preferred a side count."""
+    in which both the readers and the judge preferred a side count.
+    """
     debates: int
     undecided: int
     """Debates without a side preferred by the judge, or without a side with most of the votes."""

@@ -72,14 +72,15 @@ class PairedComparison(WireModel):
     """The number of independent groups of questions."""
     p: float
     """P-value of the exact two-sided sign-flip test over clusters: McNemar's exact test if no cluster has two
-    questions."""
+    questions.
+    """
     p_holm: float
     """P-value adjusted by Holm's method for the number of baselines."""
     calls_ratio: float | None
     tokens_ratio: float | None
     completion_tokens_ratio: float | None = None
     cost_ratio: float | None = None
-    """The debate's calls, tokens and cost as multiples of the baseline's; None where they are not known."""
+    """The debate's calls, tokens and cost as multiples of the baseline's; None if they are not known."""
     required_n: int
     """The number of questions needed to show a gain of `min_gain` with a power of 80%."""
     finding: Finding

@@ -23,7 +23,7 @@ class ChoiceFit(NamedTuple):
 
     coefficients: list[float]
     errors: list[float | None]
-    """Standard errors; None where the clusters cannot show any."""
+    """Standard errors; None if the clusters cannot show any."""
     freedom: list[float]
     """Degrees of freedom of each error."""
     clusters: int

@@ -204,7 +204,7 @@ class Comparison(InNotebooks, WireModel):
 
     question: str
     winner: str | None
-    """The text with the largest share (by letter: clearly ahead); None for none."""
+    """The text with the largest share (by letter: clearly ahead); None if there is none."""
     sides: list[ComparedSide]
     judges: list[JudgeFound]
     kappa: float | None

@@ -71,11 +71,12 @@ class OrdersAgainstTruth(WireModel):
     """Share of right ballots by order, such as "2 1" if the second text of the row was read first."""
     one_order: Figure
     """The share of right ballots over all of them: the accuracy of asking once. For the interval a row is one
-    observation."""
+    observation.
+    """
     decided: Figure
     """Coverage: the share of rows with the same winner in all orders."""
     right: Figure | None
-    """Share of rows won by the right text, of all rows with the same winner in all orders; None without any."""
+    """Share of rows won by the right text, of all rows with the same winner in all orders; None if there are none."""
 
 
 class VerdictsAgainstTruth(WireModel):
@@ -86,7 +87,7 @@ class VerdictsAgainstTruth(WireModel):
     decided: Figure
     """Coverage: the share of rows with a winner."""
     right: Figure | None
-    """The share of right winners in rows with a winner; None without any."""
+    """The share of right winners in rows with a winner; None if there are none."""
     credit: Figure
     """Accuracy over all rows; a row without a winner counts as a random draw among its texts."""
 

@@ -57,9 +57,9 @@ class MethodRates(WireModel):
     accuracy: Figure
     """Share of answers decided as labelled."""
     found: Figure | None
-    """Share of the wrong answers called wrong; None without any."""
+    """Share of the wrong answers called wrong; None if there are none."""
     false_alarms: Figure | None
-    """Share of the right answers called wrong; None without any."""
+    """Share of the right answers called wrong; None if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ class DecidedStep(WireModel):
     decided: Figure
     """Share of all questions that the step decided."""
     right: Figure | None
-    """Share of these questions that the step decided correctly; None without any."""
+    """Share of these questions that the step decided correctly; None if there are none."""
     always_right: float | None
     """Share of these questions answered correctly if the alternative is always asked."""
 

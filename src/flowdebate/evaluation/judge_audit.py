@@ -617,7 +617,7 @@ def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
 
 
 def _correlation(sums: _Sums, *, centred: bool) -> float | None:
-    """Pearson's correlation, about 0 where points are `centred`; None where one of the two is constant."""
+    """Pearson's correlation, about 0 where points are `centred`; None if one of the two is constant."""
     n, x, y, xx, yy, xy = sums
     mean_x, mean_y = (0.0, 0.0) if centred else (x / n, y / n)
     spread = math.sqrt(max(xx / n - mean_x**2, 0.0) * max(yy / n - mean_y**2, 0.0))

@@ -38,7 +38,7 @@ class JudgedItem(WireModel):
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]]
     """The share of each side: the judge's probability of its being right."""
     winner: str | None = None
-    """The side of the judge's verdict; None for none."""
+    """The side of the judge's verdict; None if there is none."""
     human: str | None = None
     """The side preferred by people; None if nobody looked."""
     cluster: str | None = None
@@ -98,7 +98,7 @@ class JudgeQuality(InNotebooks, WireModel):
     """Items without a winner; they count with the chance of a lot."""
     accuracy: Figure
     kappa: Figure | None
-    """Cohen's kappa of winners and truth, where there is a winner; None where it is not defined."""
+    """Cohen's kappa of winners and truth, where there is a winner; None if it is not defined."""
     human_kappa: Figure | None
     """Kappa of winners and people; None without both."""
     alpha: Figure | None
@@ -107,10 +107,12 @@ class JudgeQuality(InNotebooks, WireModel):
     """The mean squared error of the shares: 0 for a sure and right judge, .25 for constant ignorance."""
     ece: Figure
     """Expected calibration error: by how much the judge's sureness and its accuracy differ, in the mean. It has no
-    interval: chance only adds to it, so a resampled one would exclude a perfect judge."""
+    interval: chance only adds to it, so a resampled one would exclude a perfect judge.
+    """
     ece_calibrated: Figure
     """Calibration error of a perfectly calibrated judge with the same shares: its mean, and the range of its middle 95
-    % (or other `confidence`)."""
+    % (or other `confidence`).
+    """
     ece_p: float
     """Probability of an error as large as this one's, or larger, for a perfectly calibrated judge."""
     reliability: list[ReliabilityBin]

@@ -38,7 +38,7 @@ class RankedModel(WireModel):
     """Strength in log-odds, 0 in the mean; None for a model outside the ranking."""
     low: float | None
     high: float | None
-    """The ends of the 95% interval; None without one."""
+    """The ends of the 95% interval; None if there is none."""
 
 
 class RankedJudge(WireModel):

@@ -264,7 +264,7 @@ class ModelCheck:
     """File for a recording of all calls with their HTTP exchanges; None to record nothing."""
     status: Status = "running"
     error: str | None = None
-    """Reason for an early end of the check; None without one."""
+    """Reason for an early end of the check; None if there is none."""
     _calls: list[_Call] = field(default_factory=list)
     _budget: _Budget = field(default_factory=_Budget)
     _raw: dict[str, Any] = field(default_factory=dict)

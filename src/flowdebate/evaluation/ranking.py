@@ -41,12 +41,12 @@ class RankedSystem(WireModel):
     name: str
     strength: float
     low: float | None = None
-    """The ends of the interval, robust to correlated games within a cluster; None without one."""
+    """The ends of the interval, robust to correlated games within a cluster; None if there is none."""
     high: float | None = None
 
     @property
     def interval(self) -> str:
-        """The interval in words; empty without one."""
+        """The interval in words; empty if there is none."""
         return "" if self.low is None or self.high is None else f"{self.low:+.2f} to {self.high:+.2f}"
 
 

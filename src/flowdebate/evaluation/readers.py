@@ -247,11 +247,11 @@ class Readership:
         return (await votes_in(self.store, await self.store.run(run_id))).get(reader)
 
     async def note(self, run_id: str) -> str:
-        """Return the note on a run; "" for none."""
+        """Return the note on a run; "" if there is none."""
         return (await self.notes_on([run_id]))[run_id]
 
     async def notes_on(self, run_ids: Sequence[str]) -> dict[str, str]:
-        """Return the notes on several runs, by run; "" for none."""
+        """Return the notes on several runs, by run; "" if there is none."""
         bodies = await self.store.documents_at([documents_of(run_id) for run_id in run_ids], _NOTE)
         return {run_id: _read_note(bodies.get(documents_of(run_id), GONE)) for run_id in run_ids}
 
@@ -286,7 +286,7 @@ class Readership:
 
 
 def _read_note(body: str) -> str:
-    """Read a note; "" for none, or for a non-text from an import."""
+    """Read a note; "" if there is none, or for a non-text from an import."""
     with suppress(ValueError):
         return "" if body == GONE else str(json.loads(body))
     return ""

@@ -90,7 +90,7 @@ class FigureRow:
     name: str
     value: float
     low: float | None = None
-    """The ends of its 95% interval; None without one."""
+    """The ends of its 95% interval; None if there is none."""
     high: float | None = None
     form: str
     """Format of the numbers: ".0%" or ".2f"."""
@@ -99,7 +99,7 @@ class FigureRow:
     of: str
     """Unit of `n` in words."""
     even: float | None = None
-    """The value of a fair judge; None where there is no such one."""
+    """The value of a fair judge; None if there is no such one."""
 
     @property
     def shown(self) -> str:
@@ -107,7 +107,7 @@ class FigureRow:
 
     @property
     def interval(self) -> str:
-        """The interval as it is written; "" without one."""
+        """The interval as it is written; "" if there is none."""
         return "" if self.low is None or self.high is None else f"{self.low:{self.form}} to {self.high:{self.form}}"
 
 

@@ -139,7 +139,7 @@ class StudyReport(InNotebooks, WireModel):
     control: StudyControl | None = None
     """The positive control; None for a study without one, and before its first answer."""
     registered: str | None
-    """The hash of the registration; None without one."""
+    """The hash of the registration; None if there is none."""
     differences: list[str]
     """Differences from the registration, a sentence each."""
     summary: str
@@ -149,7 +149,8 @@ class StudyReport(InNotebooks, WireModel):
     """Changes of answers: from one call to the debate of each design, and from the judge's first ballot to its last."""
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
     """Share of verdicts for the first of two sides in the reading order, by design and for noise; half of the time, for
-    a judge without a preference for places. The mean over debates of the share of their ballots for one side."""
+    a judge without a preference for places. The mean over debates of the share of their ballots for one side.
+    """
 
     @property
     def unfinished(self) -> int:

@@ -132,7 +132,7 @@ def make_options(
     quorum: int | None = None,
     models: Sequence[str] | None = None,
 ) -> dict[str, Any] | None:
-    """Build the options of a plan of the built-in `pattern`; None without any.
+    """Build the options of a plan of the built-in `pattern`; None if there are none.
 
     ConfigurationError for an option the pattern lacks.
     """
@@ -214,7 +214,8 @@ ASKS_ONCE = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempo
 CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 REPLACES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 """Hints: a tool only reads; pays for calls of models, each time or once; changes a run; or deletes an earlier run or
-note for good."""
+note for good.
+"""
 
 
 READER = "get_run"

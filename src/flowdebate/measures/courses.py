@@ -15,11 +15,11 @@ class AnswerCourse(WireModel):
     """Answers of the voices of one run to one question, one after the other, and their outcome."""
 
     voices: dict[str, list[str | None]]
-    """Answers of each voice, the first one first; None for none."""
+    """Answers of each voice, the first one first; None if there is none."""
     outcome: str | None = None
     """Common outcome of the voices; None for nothing."""
     truth: str | None = None
-    """The right answer; None where it is not known."""
+    """The right answer; None if it is not known."""
     cluster: str | None = None
     """Cluster of related courses, such as a topic; None: the course is independent of all others."""
 

@@ -59,7 +59,7 @@ def elo_changes(
 
 
 def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
-    """Rate confidences against outcomes, from 0 to 1, in pairs `(confidence, right)`; None without any.
+    """Rate confidences against outcomes, from 0 to 1, in pairs `(confidence, right)`; None if there are none.
 
     The Brier score, the mean of (confidence - right) ** 2, is 0 for a sure and right voter, and 0.25 for a constant
     0.5. It becomes 1 - 2 * Brier, 0 at least: 1 is perfect, 0.5 neutral. The result is mixed with ten neutral

@@ -215,7 +215,7 @@ class Convergence(WireModel):
     similarity: float
     """The mean over all pairs of proposals, from 0 to 1; 1 for a single one."""
     stability: float | None = None
-    """The mean similarity of each agent's text with the same agent's text before; None where nobody had one."""
+    """The mean similarity of each agent's text with the same agent's text before; None if nobody had one."""
     status: ConvergenceStatus
     backend: str
     """The name of the measure of similarity."""

@@ -41,7 +41,7 @@ class Position(WireModel):
     claim: str = ""
     """The subject; positions are compared where agent and claim are the same."""
     answer: str | None
-    """The stance or short answer; None for none, also after a retraction."""
+    """The stance or short answer; None if there is none, also after a retraction."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     round: Annotated[int, Field(ge=0)]
     """Number of the round; 0 for a first proposal."""

@@ -168,7 +168,7 @@ class Attempts:
         self.modes_left: int = 0
         """Structured modes that the model asked last has left."""
         self.room: int | None = None
-        """Limit of the answer's tokens in the last request; None where it had none, or the model does not say."""
+        """Limit of the answer's tokens in the last request; None if it had none, or the model does not say."""
         self.stream: AnswerStream | None = None
         """Stream of the answer to the call's listener, which begins anew with each request; None without a listener."""
         self._meter = meter
@@ -307,7 +307,8 @@ Flag = Literal[
 answered, it was recorded for an earlier form of the request, the server counted far fewer tokens than it was sent,
 tokens of a chat template were removed from its end, thinking was removed from its text, that thinking had no opening
 tag, the finish reason is unknown, the server reported no tokens, the server refused an effort, a limit, a temperature
-or tools, and answered without."""
+or tools, and answered without.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,8 +321,10 @@ class ModelSettings:
     effort: Effort | None = None
     """Amount of thinking; ConfigurationError for a model without such a setting."""
     timeout: float | None = 300.0
-    """Deadline of the whole call in seconds, retries and backoff included, start and other calls of a local engine not;
-    None for none."""
+    """Deadline of the whole call in seconds, retries and backoff included, start and other calls of a local engine not.
+
+    None if there is none.
+    """
     max_chars: int = 200_000
     """Maximum length of the answer in characters; a longer one raises `ResponseTooLarge`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -387,25 +390,29 @@ class ModelRequest:
     tools: Sequence[ToolSpec] = ()
     choices: Sequence[str] = ()
     """Answers to choose from, each a single token such as "A"; the response has their `logprobs` where the model
-    gives any. Empty for any answer."""
+    gives any. Empty for any answer.
+    """
     settings: ModelSettings = field(default_factory=ModelSettings)
     begins: str = ""
     """Required first words of a text answer (a prefill). A model with support for it returns them in front of the rest;
-    all others answer without them."""
+    all others answer without them.
+    """
     sentences: int | None = None
     """Maximum number of sentences of a text answer, for models with such a bound; None for no bound."""
     on_text: Callable[[str], None] | None = None
     """Callback for pieces of text as they arrive; None without a listener. One with the methods `begin` and `finish` is
-    told where an answer begins and ends."""
+    told where an answer begins and ends.
+    """
     attempts: Attempts = field(default_factory=Attempts)
     """Requests sent for this call so far; wrappers pass it on."""
     deadline: float | None = None
-    """End of the whole call by the event loop's clock; None for none."""
+    """End of the whole call by the event loop's clock; None if there is none."""
     retried: bool = False
     """True if an outer model retries this call already: only the outermost retry loop is active."""
     words: int | None = None
     """Maximum number of words requested by the prompt; None if it does not say. A model with a small context makes room
-    for them."""
+    for them.
+    """
     skipped_modes: int = 0
     """Structured modes to skip, since their answers did not fit the schema."""
 
@@ -437,7 +444,7 @@ class UnwrittenMessages(Sequence[Message]):
         self._write = write
         self._messages: Sequence[Message] | None = None
         self.recorded_characters: int | None = None
-        """Their length as it was recorded with the answer; None where it was not."""
+        """Their length as it was recorded with the answer; None if it was not."""
 
     def _written(self) -> Sequence[Message]:
         if self._messages is None:
@@ -465,7 +472,8 @@ class ModelResponse:
     tool_calls: Sequence[ToolCall] = ()
     history: Message | None = None
     """The message as it came, where it has more than its tool calls, such as signed thinking that the server wants back
-    with their results."""
+    with their results.
+    """
     finish: FinishReason = "stop"
     usage: Usage = field(default_factory=Usage.unknown)
     model: str | None = None
@@ -560,7 +568,7 @@ class CallRetried(BlockEvent):
     block: str
     """Name of the calling block."""
     model: str | None
-    """The model's name; None where it is not known."""
+    """The model's name; None if it is not known."""
     attempt: int
     """Number of the next request, from 2."""
     error: str

@@ -23,7 +23,7 @@ def prices_known() -> bool:
 
 
 def prices_source() -> str | None:
-    """Return what costs by known prices are in: the currency, the list with its version, its date; None without any.
+    """Return the unit of costs by known prices: currency, list with its version, and date; None if there are none.
 
     The list has no date of its own. The date of its newest price in force shows its age; a list fetched during the
     program's run has that day.
@@ -42,7 +42,7 @@ def prices_source() -> str | None:
 
 
 def known_price(model: str, usage: Usage) -> float | None:
-    """Return the cost of `usage` of a model in US dollars, as of today; None where no price is known.
+    """Return the cost of `usage` of a model in US dollars, as of today; None if no price is known.
 
     Tokens read from a cache, or written into one, have the provider's prices for caching; thinking has the answer's
     price. Models of this machine are free. The first call imports the prices and takes half a second.

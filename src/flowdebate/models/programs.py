@@ -36,7 +36,7 @@ class Reply:
     error: str = ""
     """Cause of a failure, in the program's words; empty for an answer."""
     status: int | None = None
-    """HTTP status of the vendor's refusal; None where the program names none."""
+    """HTTP status of the vendor's refusal; None if the program names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -302,7 +302,7 @@ def _flat(value: object) -> str:
 
 
 def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] = MappingProxyType({})) -> str | None:
-    """Find the choice among `choices` with `text` as a form of it; None for none or several.
+    """Find the choice among `choices` with `text` as a form of it; None if there is none or several.
 
     First as it is, then in any case and Unicode form, then without brackets, quotes, emphasis, a label or a full stop
     around it; at last as one of the `synonyms`.
@@ -709,7 +709,10 @@ def _key(name: str) -> str:
 
 
 def _name_of(key: str, names: Iterable[str]) -> str | None:
-    """Find the name among `names` with `key` in another case, or as a form of a choice; None for none or several."""
+    """Find the name among `names` with `key` in another case, or as a form of a choice.
+
+    None if there is none or several.
+    """
     candidates = list(names)
     if key in candidates:
         return key

@@ -89,7 +89,7 @@ class ModelResolver:
         self._overrides = isinstance(choice, Override)
         one = choice.spec if isinstance(choice, Override) else choice
         self._one: ModelSpec | None = None if isinstance(one, Mapping) else one
-        """Model for all intents; None without one."""
+        """Model for all intents; None if there is none."""
         self._only: Model | None = None
         """The same, once it is resolved: each call asks for it several times."""
         self._by_intent: Mapping[str, ModelSpec] = one if isinstance(one, Mapping) else {}
@@ -144,7 +144,7 @@ class ModelResolver:
 
 
 def of_intent(choice: ModelChoice, intent: str) -> ModelSpec | None:
-    """Return the model of `intent` in `choice`; None where it has none."""
+    """Return the model of `intent` in `choice`; None if it has none."""
     if not isinstance(choice, Mapping):
         return choice
     _check_mapping(choice)
@@ -179,7 +179,7 @@ def check_model(choice: ModelChoice, *, location: str, field: str = "model") -> 
 
 
 def model_of_environment() -> str | None:
-    """Return the name in FLOWDEBATE_MODEL; None where it is unset or blank."""
+    """Return the name in FLOWDEBATE_MODEL; None if it is unset or blank."""
     return os.environ.get(_VARIABLE, "").strip() or None
 
 
@@ -293,14 +293,14 @@ class _Server:
 
     models: tuple[str, ...]
     first: str | None
-    """First model that chats; None without one."""
+    """First model that chats; None if there is none."""
 
 
 _seen: tuple[float, Mapping[str, _Server]] = (float("-inf"), {})
 
 
 def running_servers() -> Mapping[str, str | None]:
-    """Ask the servers at the usual addresses of this machine, all at once, for their first model; None for none.
+    """Ask the servers at the usual local addresses, all at once, for their first model; None if there is none.
 
     Within `forbid_real_models` they are not asked.
     """

@@ -55,7 +55,7 @@ class RunFinished(BaseEvent):
     seconds: float
     """Duration in this process."""
     error: str | None = None
-    """The class and message of the error that ended it; None without one."""
+    """The class and message of the error that ended it; None if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +76,8 @@ class TextDelta(BlockEvent):
     """Name of the block whose model writes the text."""
     text: str
     """The piece, to be put behind the others with this path; a `CallRetried`, `CallFellBack` or `TextWithdrawn` there
-    voids them."""
+    voids them.
+    """
 
 
 @dataclass(slots=True, kw_only=True)

@@ -265,7 +265,7 @@ class Journal:
         return body
 
     def recorded_failure(self, key: str) -> Exception | None:
-        """Return the provider failure recorded at `key`; None for none."""
+        """Return the provider failure recorded at `key`; None if there is none."""
         row = self.find(key)
         return None if row is None else self.read(row, failure_of)
 

@@ -171,7 +171,7 @@ class Budget:
 
     @property
     def cost(self) -> float | None:
-        """Cost so far; None where the price of a model is not known."""
+        """Cost so far; None if the price of a model is not known."""
         while self._unpriced and self._cost is not None:
             price = self.price_of(*self._unpriced.pop())
             self._cost = None if price is None else self._cost + price

@@ -53,7 +53,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def store(self) -> Store | None:
-        """The store of a durable run; None without one."""
+        """The store of a durable run; None if there is none."""
         return None if self._run.journal is None else self._run.journal.store
 
     @property
@@ -83,7 +83,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def cost(self) -> float | None:
-        """Cost so far, by the `prices` of the run's limits, or by built-in ones; None without any."""
+        """Cost so far, by the `prices` of the run's limits, or by built-in ones; None if there are none."""
         return None if self._run.budget is None else self._run.budget.cost
 
     @property
@@ -119,7 +119,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def raw(self) -> RawT_co:
-        """The pattern's raw output (`DebateRawOutput` of a debate), or None where there is none (yet)."""
+        """The pattern's raw output (`DebateRawOutput` of a debate), or None if there is none (yet)."""
         return cast("RawT_co", self._run.raw_output)
 
     @property
@@ -134,7 +134,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def limit(self) -> str | None:
-        """The field of `Limits` reached by the run; None for none."""
+        """The field of `Limits` reached by the run; None if there is none."""
         raised = None if self._run.budget is None else self._run.budget.raised
         return raised[-1].kind if raised else None
 
@@ -177,7 +177,8 @@ class RunResult(RunView[RawT_co], Generic[OutT_co, RawT_co]):
         super().__init__(run)
         self.output = output
         """The block's output; None for a debate that waits for a human, or that a limit or a failed judge cut short
-        (see `status`)."""
+        (see `status`).
+        """
 
     def __repr__(self) -> str:
         line = getattr(self.raw, "incomplete", None)  # of a pattern's output

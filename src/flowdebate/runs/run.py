@@ -177,7 +177,7 @@ class Run:
     tokens: int = field(default=0, init=False)
     """Tokens used so far, prompts and answers together; estimated where a server reports none."""
     raw_output: object = field(default=None, init=False)
-    """The raw output of the last finished or interrupted pattern; None without one."""
+    """The raw output of the last finished or interrupted pattern; None if there is none."""
     _unfinished: dict[str, Callable[[RunStatus], object]] = field(default_factory=dict, init=False)
     _raw_outputs: dict[str, object] = field(default_factory=dict, init=False)
     """Last raw output at each watched path."""
@@ -275,7 +275,7 @@ class Run:
     def partial_output(self, status: RunStatus, *, below: str | None = None) -> object:
         """Return the current raw output of the outermost unfinished pattern, else the existing one.
 
-        With `below` only patterns below the path count; None without one.
+        With `below` only patterns below the path count; None if there is none.
         """
         unfinished = [path for path in self._unfinished if below is None or path.startswith(f"{below}/")]
         if not unfinished:

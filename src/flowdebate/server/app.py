@@ -253,7 +253,7 @@ class _Connection(H11Protocol):
         self._waiting = waiting
         """All connections that wait for their clients, the longest first."""
         self._expected: object = None
-        """The part of a request that the client is sending, as a key of `_PATIENCE`; None for none."""
+        """The part of a request that the client is sending, as a key of `_PATIENCE`; None if there is none."""
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn

@@ -63,7 +63,7 @@ class GuardOptions:
     hosts: frozenset[str] = LOOPBACK
     """Names allowed in a request's Host header."""
     token: str | None = field(default=None, repr=False)
-    """Token required from every request, as a cookie or as `Authorization: Bearer`; None for none."""
+    """Token required from every request, as a cookie or as `Authorization: Bearer`; None if there is none."""
     authenticate: Authenticate | None = None
     """Names the user of each request."""
     public: tuple[str, ...] = ()

@@ -184,7 +184,7 @@ async def _awaited(front: Front, link: Link) -> PendingInput:
 
 
 def request_for(pending: Iterable[PendingInput], link: Link) -> PendingInput | None:
-    """Find the pending request covered by a link; None without one."""
+    """Find the pending request covered by a link; None if there is none."""
     return next((request for request in pending if link.covers(block=request.block, place=request.place)), None)
 
 

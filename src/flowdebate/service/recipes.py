@@ -114,7 +114,7 @@ class Recipes:
 
     @property
     def model_name(self) -> str | None:
-        """The name of the default model for debaters; None where the environment decides."""
+        """The name of the default model for debaters; None if the environment decides."""
         model = self._model.get("chat") if isinstance(self._model, Mapping) else self._model
         return model if isinstance(model, str) or model is None else model.name
 

@@ -198,7 +198,7 @@ class Service(Readership):
 
     @property
     def model_name(self) -> str | None:
-        """The name of the default model for debaters; None where the environment decides."""
+        """The name of the default model for debaters; None if the environment decides."""
         return self._recipes.model_name
 
     def restrict_models(self, *, providers: bool = False) -> AllowedModels:
@@ -769,7 +769,7 @@ class Service(Readership):
         return await self._start(recipe.block, load, stored.header.labels, in_turn=in_turn)
 
     async def notes(self, runs: RunPage) -> dict[str, str]:
-        """Return the notes on the listed runs of a page, by run; "" for none."""
+        """Return the notes on the listed runs of a page, by run; "" if there is none."""
         return await self.notes_on([run.run_id for run in runs.runs])
 
     async def resume_all(

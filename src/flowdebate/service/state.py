@@ -72,11 +72,11 @@ class RunSummary(WireModel):
     speakers: tuple[str, ...] = ()
     """Speakers in the order of their first turn."""
     decision: str | None = None
-    """The winner with its stance, or the decision, in a line; None without one."""
+    """The winner with its stance, or the decision, in a line; None if there is none."""
     models: tuple[str, ...] = ()
     """The models asked in this run."""
     cost: float | None = None
-    """Cost by the prices of the run's limits, or known ones; None without any."""
+    """Cost by the prices of the run's limits, or known ones; None if there are none."""
     prices: str | None = None
     """Unit of `cost`: the currency, and the list of prices with its date; None if nobody has noted it."""
 
@@ -182,7 +182,7 @@ class RunDetails(RunState):
     """A run with its document so far, and its requests to humans."""
 
     document: Document | None
-    """Document so far, with all contributions; None without one. Its JSON is the output of `--json`."""
+    """Document so far, with all contributions; None if there is none. Its JSON is the output of `--json`."""
     problem: str | None
     """Reason for a missing document, or for a rejection of the run by workers."""
     pending: tuple[PendingInput, ...]
@@ -235,7 +235,7 @@ class BudgetState(WireModel):
     used: int | float
     limit: int | float
     until: float | None = None
-    """Time of the next reset, in seconds since the epoch; None without one."""
+    """Time of the next reset, in seconds since the epoch; None if there is none."""
 
 
 def pending_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> tuple[PendingInput, ...]:

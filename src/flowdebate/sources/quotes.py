@@ -184,11 +184,11 @@ class VerifiedQuote(Quote):
 
     status: QuoteStatus
     source: str | None = None
-    """The name of the source that contains it; None without one."""
+    """The name of the source that contains it; None if there is none."""
     spans: tuple[Span, ...] = ()
     """Its places in the source, from the first word to the last: one for each part between ellipses."""
     page: str | None = Field(default=None, exclude_if=lambda page: page is None)
-    """Page of its beginning in a source with pages: "page 12"; None (and not written) for any other."""
+    """Page of its beginning in a source with pages: "page 12"; None (and omitted from JSON) for any other."""
 
 
 # Quotations in a text

@@ -118,7 +118,7 @@ _MOST_LINES = 5
 def mask_secrets(text: str) -> tuple[str, str | None]:
     r"""Mask keys and tokens of known forms in a text, character by character, so that offsets stay valid.
 
-    Returns the text, and a note about the masked secrets, None without any.
+    Returns the text, and a note about the masked secrets, None if there is none.
 
     >>> mask_secrets("on: push\ntoken: ghp_" + "a1B2c3" * 6)
     ('on: push\ntoken: ghp_************************************', '1 secret masked: line 2')

@@ -52,19 +52,19 @@ class SourceInfo(WireModel):
     characters: int = 0
     """Length of its text; 0 for what was left out."""
     pages: int | None = Field(default=None, exclude_if=is_none)
-    """The number of its pages; None (and not written) without any."""
+    """The number of its pages; None (and omitted from JSON) if there are none."""
     media_type: str | None = Field(default=None, exclude_if=is_none)
-    """Media type of an image, such as "image/png"; None (and not written) for a text."""
+    """Media type of an image, such as "image/png"; None (and omitted from JSON) for a text."""
     masked: str | None = Field(default=None, exclude_if=is_none)
-    """Note of the secrets in its text that were masked; None (and not written) without any."""
+    """Note of the secrets in its text that were masked; None (and omitted from JSON) if there are none."""
     left_out: str | None = Field(default=None, exclude_if=is_none)
-    """Reason why a file was not read; None (and not written) for all others."""
+    """Reason why a file was not read; None (and omitted from JSON) for all others."""
     unread: str | None = Field(default=None, exclude_if=is_none)
-    """Parts of a document that were not read, such as "2 pictures"; None (and not written) without any."""
+    """Parts of a document that were not read, such as "2 pictures"; None (and omitted from JSON) if there are none."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
     """True if the user excluded it by a glob; False is not written."""
     commits: str | None = Field(default=None, exclude_if=is_none)
-    """Commits compared by its diff; None (and not written) for all others."""
+    """Commits compared by its diff; None (and omitted from JSON) for all others."""
 
 
 IMAGES = {
@@ -107,21 +107,21 @@ class Source(WireModel):
     """Name of the source in prompts and quotes."""
     text: str = ""
     image: str | None = Field(default=None, exclude_if=is_none, pattern=r"^data:image/(png|jpeg|gif|webp);base64,")
-    """An image as a data URL; None (and not written) for a text."""
+    """An image as a data URL; None (and omitted from JSON) for a text."""
     pages: tuple[Page, ...] = ()
     """Start of each page, in order; empty for a text without pages."""
     size: int = 0
     sha256: str = ""
     masked: str | None = Field(default=None, exclude_if=is_none)
-    """Note of the secrets in its text that were masked; None (and not written) without any."""
+    """Note of the secrets in its text that were masked; None (and omitted from JSON) if there are none."""
     left_out: str | None = None
     """Reason why a file of a folder or of a diff was not read; None for a source."""
     unread: str | None = Field(default=None, exclude_if=is_none)
-    """Parts of a document that were not read, such as "2 pictures"; None (and not written) without any."""
+    """Parts of a document that were not read, such as "2 pictures"; None (and omitted from JSON) if there are none."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
     """True if the user excluded it by a glob; False is not written."""
     commits: str | None = Field(default=None, exclude_if=is_none)
-    """Commits compared by its diff; None (and not written) for all others."""
+    """Commits compared by its diff; None (and omitted from JSON) for all others."""
 
     @classmethod
     def of(
@@ -249,7 +249,8 @@ class Sources:
     """Texts by name, a list of paths of files and folders, or a `Diff`."""
     tokens: int | None = field(default=None, kw_only=True)
     """Maximum number of tokens of them in a prompt. Of more, each turn is shown the best passages for the question and
-    the last arguments. None: a quarter of the model's context, or 32,000 where that is unknown."""
+    the last arguments. None: a quarter of the model's context, or 32,000 where that is unknown.
+    """
 
     def __post_init__(self) -> None:
         check_option(Count, "tokens", self.tokens, location=type(self).__name__)
@@ -303,7 +304,8 @@ class Line(NamedTuple):
     """The source's name; in a diff, that of the changed file."""
     number: int | None
     """Number of the line in the file as it is now; None for lines removed by a diff, and for a diff's own text around
-    its hunks."""
+    its hunks.
+    """
     start: int
     """Start of the line in the source's text, in characters."""
     text: str

@@ -19,11 +19,13 @@ PLAN_FORMAT = 1
 
 RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
 """Status of a run: in progress; complete; complete except for provider failures; ended without a verdict; cancelled;
-ended by one of its limits; failed; suspended until a human answers."""
+ended by one of its limits; failed; suspended until a human answers.
+"""
 
 StoredStatus = Literal["queued", RunStatus, "rejected", "dead_letter"]
 """Status of a stored run: those of `RunStatus`, and "queued" (waits for a worker), "rejected" (no worker can execute it
-as it is) and "dead_letter" (not resumed any more, after crashing its process too often without progress)."""
+as it is) and "dead_letter" (not resumed any more, after crashing its process too often without progress).
+"""
 
 COMPLETE: tuple[RunStatus, ...] = ("complete", "degraded", "no_verdict")
 """Statuses of complete runs: resuming one replays it, and asks nobody."""
@@ -52,11 +54,12 @@ class RunHeader:
     """Digests of the block's outline, the models and the limits, by name: a resumed run must match them."""
     model: Any = None
     """The names of the run's models: by intent, under "all" where one replaces all, or the one of the environment; None
-    for model objects."""
+    for model objects.
+    """
     limits: Mapping[str, float] | None = None
     """The run's limits that are numbers; None for a run without."""
     session: Mapping[str, Any] | None = None
-    """The session's state and history when it began, as JSON data; None where they were empty."""
+    """The session's state and history when it began, as JSON data; None if they were empty."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the application."""
     plan: Mapping[str, Any] | None = None
@@ -76,7 +79,7 @@ class StepRow:
     """Path of the step in the run; never a running number, which concurrent branches would mix up."""
     kind: StepKind
     request: str | None = None
-    """The hash of the request; for a human's step the whole request as JSON; None where nothing was asked."""
+    """The hash of the request; for a human's step the whole request as JSON; None if nothing was asked."""
     attempts: int = 1
     """Number of attempts; each of them may have been paid for."""
     failures: tuple[str, ...] = ()

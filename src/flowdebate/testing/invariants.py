@@ -98,7 +98,8 @@ class Runs:
     """Repeat of `other` after `first`."""
     changed: Played | None
     """Run like `first`, with another seed for a debate, and else with answers in another order; None if models fail in
-    the first run."""
+    the first run.
+    """
     alone: Played
     """Repeat of `first` on a new pattern; `first` itself if the check cannot build one."""
 
@@ -360,7 +361,7 @@ def keeps_no_state(runs: Runs) -> Problems:
 
 
 def _compare(first: Played, again: Played) -> str | None:
-    """Return the first difference between two runs; None without any."""
+    """Return the first difference between two runs; None if there are none."""
     for number, calls in enumerate(zip(first.model.calls, again.model.calls, strict=False), start=1):
         if calls[0] != calls[1]:
             return f"call {number}: {_describe_difference(list(calls[0]), list(calls[1]))}"

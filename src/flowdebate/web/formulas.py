@@ -69,7 +69,7 @@ def find_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a 
 
 @cache
 def converter() -> Callable[[str], Element] | None:
-    """Return the function for turning LaTeX into MathML; None where the library is not installed."""
+    """Return the function for turning LaTeX into MathML; None if the library is not installed."""
     try:
         from latex2mathml.converter import convert_to_element
     except ImportError:

@@ -26,7 +26,7 @@ class PlotRow:
     y: float
     x: float
     low: float | None
-    """The ends of the interval; None without one."""
+    """The ends of the interval; None if there is none."""
     high: float | None
     even: float | None
     """Value of a fair judge."""
@@ -42,7 +42,7 @@ class Plot:
 
 
 def plot_of(figures: Sequence[FigureRow]) -> Plot | None:
-    """Draw the plot of these figures; None without any. Figures outside of 0 to 1 are left out."""
+    """Draw the plot of these figures; None if there are none. Figures outside of 0 to 1 are left out."""
     shares = [figure for figure in figures if 0 <= figure.value <= 1]
     rows = tuple(
         PlotRow(
@@ -101,7 +101,10 @@ class Scatter:
 
 
 def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str) -> Scatter | None:
-    """Place points by cost, on a scale of equal factors, with a `line` through the named ones; None without any."""
+    """Place points by cost, on a scale of equal factors, with a `line` through the named ones.
+
+    None if there are none.
+    """
     lowest, highest = (end(point.x for point in points) if points else 0.0 for end in (min, max))
     if lowest <= 0:
         return None
@@ -119,7 +122,7 @@ def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str)
 
 
 def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
-    """Place points by a share, with the line on which height and share are equal; None without any."""
+    """Place points by a share, with the line on which height and share are equal; None if there are none."""
     if not points:
         return None
     ends = [(_on(_X, 0.0), _on(_Y, 0.0)), (_on(_X, 1.0), _on(_Y, 1.0))]

@@ -104,7 +104,7 @@ class RequestParts:
     """A rendered request, read back."""
 
     who: str
-    """Description of the human's role; empty without one."""
+    """Description of the human's role; empty if there is none."""
     question: str
     sections: tuple[Section, ...]
 

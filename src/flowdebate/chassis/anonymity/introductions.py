@@ -54,7 +54,8 @@ WELL_KNOWN = (
     *(" an ai ", "language model", "chatbot", "artificial intelligence"),
 )
 """Families and makers, without names containing another, and words for a model: every text introducing a model contains
-one of these. To look for them one by one takes a fifth of the patterns' time, and most arguments have none."""
+one of these. To look for them one by one takes a fifth of the patterns' time, and most arguments have none.
+"""
 
 Own: TypeAlias = tuple[tuple[int, int], Literal["family", "maker"], str]
 """An author's own family or maker: its span, its kind, and its name."""
@@ -63,7 +64,7 @@ _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 
 
 def family_among(text: str) -> str | None:
-    """Return the first well-known family in lower-case `text`; None without one.
+    """Return the first well-known family in lower-case `text`; None if there is none.
 
     >>> family_among("gpt-5-mini"), family_among("smollm2"), family_among("my-own")
     ('gpt', 'smollm', None)

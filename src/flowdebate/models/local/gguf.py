@@ -84,7 +84,7 @@ def local_model_state() -> dict[str, Any]:
     """Return the state of the local model's files, without importing, joining or reading them.
 
     `title`, `engine` (whether it is installed), `packages` (whether the weights are), and `path` and `bytes` of the
-    file of weights, None where there is none yet.
+    file of weights, None if there is none yet.
     """
     configured = os.environ.get(_ENV)
     path = Path(configured).expanduser() if configured else _joined_path()

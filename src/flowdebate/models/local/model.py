@@ -189,7 +189,7 @@ def _amend(parameters: dict[str, Any]) -> dict[str, Any]:
     """Escape control tokens in messages, and bound the strings of the schema.
 
     llama.cpp obeys control tokens anywhere: a tool's result or an old message could end its message and
-    begin a system message. A user message was rendered here: arguments in it are escaped, and material is as it is.
+    begin a system message. A user message was rendered here: arguments in it are escaped, and material is unchanged.
     """
     messages = [
         {**message, "content": without_control_tokens(message["content"], listed=message.get("role") == "user")}

@@ -264,7 +264,10 @@ class Dialect:
     unset_room: int | None = None
     """Default limit of the client; None if it sends none."""
     effort: str | None = None
-    """Name of the parameter that says how much to think, with a dot before the name inside of it; None for none."""
+    """Name of the parameter that says how much to think, with a dot before the name inside of it.
+
+    None if there is none.
+    """
     parts: Sequence[Part] = PARTS
     """Optional parts of a request, left out if the server refuses them."""
     strict: bool = False

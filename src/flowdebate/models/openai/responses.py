@@ -154,12 +154,12 @@ class Reader:
     """Reader of the answers of one model; its errors show none of `secrets`."""
 
     asked: str | None = None
-    """Requested model; None where the server answers under another name."""
+    """Requested model; None if the server answers under another name."""
     strict: bool = False
     """True if the answer of another model is MalformedResponse."""
     secrets: Sequence[str] = ()
     room: int | None = None
-    """Limit of the answer's tokens in the request; None where it had none."""
+    """Limit of the answer's tokens in the request; None if it had none."""
     blank: bool = False
     """True if an answer may have neither text nor tool calls."""
 
@@ -469,7 +469,7 @@ class _Content(NamedTuple):
     thought: int
     """Characters of thinking beside the text."""
     unknown: str
-    """Description of content other than text and thinking; empty without any."""
+    """Description of content other than text and thinking; empty if there are none."""
     elsewhere: Counter[str]
     """Characters in other fields of the message, by their names."""
     refusal: str = ""

@@ -91,7 +91,7 @@ def check_length(headers: Mapping[str, str]) -> None:
 
 
 def encoding_of(headers: Mapping[str, str]) -> str | None:
-    """Return the content encoding of a body, though `identity` was requested; None for none."""
+    """Return the content encoding of a body, though `identity` was requested; None if there is none."""
     encoding = headers.get("content-encoding", "").strip().lower()
     return None if encoding in ("", "identity") else encoding
 

@@ -93,7 +93,7 @@ class ConsensusDecided(BaseEvent):
     outcome: Outcome
     """Outcome of the debate."""
     winner: str | None
-    """The author of the chosen proposal; None without one."""
+    """The author of the chosen proposal; None if there is none."""
     strength: Strength
     """Strength of the agreement behind it."""
     tally: Tally

@@ -51,7 +51,7 @@ class Proposal(Contribution):
     round: int = 0
     """The round of the last revision; 0 for the original proposal."""
     position: str | None = None
-    """The proposed answer in a few words, as stated with the proposal; None without one."""
+    """The proposed answer in a few words, as stated with the proposal; None if there is none."""
 
 
 class CriticAnswer(WireModel):
@@ -215,7 +215,7 @@ class Relationship(WireModel):
     critiques: int = 0
     """Critiques by `agent` of the proposals of `other`."""
     severity: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Mean severity of the critiques; None without any."""
+    """Mean severity of the critiques; None if there are none."""
     revised: int = 0
     """Critiques followed by a revision of `other`'s proposal in the same round."""
     endorsed: bool = False
@@ -247,7 +247,8 @@ class Analytics(WireModel):
     """Choices with votes besides the leading one, with their counts."""
     risk_areas: list[str] = Field(default_factory=list)
     """Issues rated severe by critics of the winner's proposal, or of all proposals without a winner, the most severe
-    first."""
+    first.
+    """
     insights: list[str] = Field(default_factory=list)
     """Suggestions of several critics, and the effect of the debate on the proposals."""
     relationships: list[Relationship] = Field(default_factory=list)
@@ -257,7 +258,8 @@ class Analytics(WireModel):
 MomentKind = Literal["reversal", "clash", "deadlock", "breakthrough", "conversion", "comeback", "upset"]
 """A position was withdrawn or contradicted; two agents criticised each other severely; positions differed and agents
 repeated themselves; proposals converged after they had not; an agent voted for a proposal after criticising it
-severely; the most criticised proposal of round 1 won; the winner was rated 100 points below another agent."""
+severely; the most criticised proposal of round 1 won; the winner was rated 100 points below another agent.
+"""
 
 
 class Moment(WireModel):
@@ -366,7 +368,8 @@ class ConsensusOutput(PatternOutput):
     """The reason for an end of the rounds before `max_rounds`; None if all took place."""
     losses: list[ProviderFailure] = Field(default_factory=list)
     """Permanently failed calls, without any use of their partial answers; truncated proposals, and invalid votes.
-    Failures of agents have a `phase`, and come before failures of judges."""
+    Failures of agents have a `phase`, and come before failures of judges.
+    """
     stages: list[StageReached]
     analytics: Analytics | None = None
     feedback: Feedback | None = None

@@ -23,13 +23,15 @@ from flowdebate.resources.resource import StateResource
 
 ClaimKind = Literal["false", "contradiction", "reasoning", "missing"]
 """The kind of fault: the material says otherwise; two statements of the answer cannot both be true; a conclusion does
-not follow; the answer omits something required by the question."""
+not follow; the answer omits something required by the question.
+"""
 Ruling = Literal["holds", "does_not_hold", "cannot_tell"]
 Outcome = Literal["stands", "revised", "rejected"]
 """The decision about the answer: no claim holds; the author has revised it; a claim holds and there is no revision."""
 StopReason = Literal["no_answer", "no_claims", "ruled", "not_ruled", "revised"]
 """The reason for the end of a critique: there was no answer or no claim, the judge has ruled or could not, the author
-has revised."""
+has revised.
+"""
 
 AUTHOR = "author"
 """Name of the answer's author, in the transcript and in models by name."""
@@ -98,7 +100,7 @@ class Claim(WireModel):
     place: str | None = None
     """The disputed words of the answer; None for the whole answer, or for something missing."""
     place_found: bool | None = None
-    """True if the answer contains the quoted words; None without any."""
+    """True if the answer contains the quoted words; None if there are none."""
     settled_by: str = ""
     """Evidence needed to settle the claim."""
     ruling: Ruling = "cannot_tell"
@@ -160,7 +162,7 @@ class CritiqueState(PatternState):
     is_ruled: bool = False
     """True once the judge has ruled on the claims."""
     revision: str | None = None
-    """The revised answer; None without one."""
+    """The revised answer; None if there is none."""
     stop_reason: StopReason | None = None
 
     @property

@@ -44,7 +44,7 @@ class Answering(Block[Any, None]):
     """The step to get the answer: from the input, the options, or else the author's turn."""
 
     def __init__(self, loop: Loop[CritiqueOptions], turn: Turn | None) -> None:
-        """`turn` is None where the options have an answer."""
+        """`turn` is None if the options have an answer."""
         resources, hidden = ({}, {}) if turn is None else (turn.resources, turn.hidden)
         super().__init__(f"{loop.name}-answer", resources=resources, hidden=hidden)
         self._loop, self._turn = loop, turn

@@ -32,7 +32,7 @@ class MethodAnswer(WireModel):
     """The answer of a debate or a baseline to one question, and its cost."""
 
     answer: list[str]
-    """The position it named; several for a tie; empty for none."""
+    """The position it named; several for a tie; empty if there is none."""
     calls: Annotated[int, Field(ge=0)] = 0
     tokens: Annotated[int, Field(ge=0)] | None = None
     """Number of tokens; None if the server did not report them."""
@@ -62,7 +62,7 @@ class BenefitItem(WireModel):
     """One question, answered with and without a debate."""
 
     truth: str | None = None
-    """The right position; None where it is not known."""
+    """The right position; None if it is not known."""
     debate: MethodAnswer
     baselines: dict[BaselineName, MethodAnswer]
     sides: Annotated[int, Field(ge=2)] = 2

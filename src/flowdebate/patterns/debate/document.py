@@ -52,7 +52,7 @@ class DebateDocument(RoundsDocument):
     debaters: list[Side] = Field(default_factory=list)
     raw: DebateRawOutput
     output: Any = None
-    """The synthesizer's, as plain JSON data; None without one."""
+    """The synthesizer's, as plain JSON data; None if there is none."""
 
     @model_validator(mode="after")
     def _a_whole_debate_has_a_verdict(self) -> DebateDocument:

@@ -75,7 +75,7 @@ _JUDGING = (
 def weights_of(
     criteria: Sequence[str] | None, location: str = COMMAND, field: str = "--criterion"
 ) -> dict[str, float] | None:
-    """Convert criteria of plans and the command line to the rubric of `JudgeOptions`; None for none.
+    """Convert criteria of plans and the command line to the rubric of `JudgeOptions`; None if there is none.
 
     >>> weights_of(["evidence=2", "clarity"])
     {'evidence': 2.0, 'clarity': 1.0}

@@ -43,10 +43,12 @@ class Phase:
     rounds: int = field(default=1, kw_only=True)
     asks: Literal["pairs"] | None = field(default=None, kw_only=True)
     """"pairs": a cross-examination. Each speaker asks somebody of another side and gets an answer at once: two turns
-    each. In a later round of the phase, a different debater is asked if there are several."""
+    each. In a later round of the phase, a different debater is asked if there are several.
+    """
     speakers: Sequence[int] = field(default=(), kw_only=True)
     """The debaters speaking (or asking), by their positions on the roster from 1, in this order; none: all, in the
-    debate's order. A moderator, if there is one, decides instead."""
+    debate's order. A moderator, if there is one, decides instead.
+    """
     aim: str | None = field(default=None, kw_only=True)
     """Task of its debaters; None: the meaning of its name ("closing"), or to argue as in any round."""
     length: Length | None = field(default=None, kw_only=True)
@@ -205,7 +207,7 @@ def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
 
 
 def question_to(name: str, asker: str, number: int, ctx: Context) -> str | None:
-    """Return the last question of `asker` to `name` in a round; None without one."""
+    """Return the last question of `asker` to `name` in a round; None if there is none."""
     for entry in reversed(entries_of(ctx)):
         if entry.round != number:
             break

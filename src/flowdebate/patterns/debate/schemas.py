@@ -43,7 +43,7 @@ class BaselineAnswer(WireModel):
 
     name: BaselineName
     winner: str | None
-    """The position with the most votes; None where several share the lead, and where there is no vote."""
+    """The position with the most votes; None if several share the lead, and where there is no vote."""
     votes: dict[str, Count]
     """The votes for each position, in the order of the debate."""
     calls: Count
@@ -62,7 +62,7 @@ class BaselineAnswer(WireModel):
 
     @property
     def tokens(self) -> int | None:
-        """Prompt and completion tokens; None where they are not known."""
+        """Prompt and completion tokens; None if they are not known."""
         is_counted = self.prompt_tokens is not None and self.completion_tokens is not None
         return (self.prompt_tokens or 0) + (self.completion_tokens or 0) if is_counted else None
 
@@ -80,7 +80,8 @@ def _is_none(value: object) -> bool:
 StopReason = Literal["max_rounds", "moderator_done", "predicate"] | NamedStop
 """Reason for the end of a debate: its cap, its moderator, or `terminate_when`.
 
-A condition is given as "predicate", or by its name."""
+A condition is given as "predicate", or by its name.
+"""
 
 
 PHASE_NAME = r"^[^\W_][\w '’()/-]{0,59}$"
@@ -134,10 +135,11 @@ class DebateContributionEntry(Contribution):
     text: str
     """The argument, in its original words."""
     phase: Annotated[str | None, Field(pattern=PHASE_NAME)] = Field(default=None, exclude_if=_is_none)
-    """The phase of the debate at the argument; None (and not written) in a debate without phases."""
+    """The phase of the debate at the argument; None (and omitted from JSON) in a debate without phases."""
     kind: EntryKind | None = Field(default=None, exclude_if=_is_none)
-    """Kind of the entry: a question of a cross-examination or the answer to one; None (and not written) for an
-    argument."""
+    """Kind of the entry: a question of a cross-examination or the answer to one; None (and omitted from JSON) for an
+    argument.
+    """
     to: str | None = Field(default=None, exclude_if=_is_none)
     """The name of the debater asked, or answered."""
     to_stance: str | None = Field(default=None, exclude_if=_is_none)
@@ -155,7 +157,7 @@ class DebateModeratorOutput(WireModel):
     """A moderator's decision when it opens a round."""
 
     reason: str | None = Field(default=None, exclude_if=_is_none)
-    """Reason for leaving a side out of this round; None (and not written) if nobody is left out."""
+    """Reason for leaving a side out of this round; None (and omitted from JSON) if nobody is left out."""
     next_speakers: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)]
     """Speakers of this round in order; the same name twice has two turns."""
     briefing: str | None = None
@@ -181,8 +183,10 @@ class DebateModeratorDecision(DebateModeratorOutput):
     fallback: bool = False
     """Flag of an unusable decision of the moderator: all debaters speak in declared order."""
     added: list[str] = Field(default_factory=new_list, exclude_if=lambda added: not added)
-    """The last of `next_speakers`, added because the default moderator's model left out a side due to be heard; not
-    written without any."""
+    """The last of `next_speakers`, added because the default moderator's model left out a side due to be heard.
+
+    Omitted from JSON if there are none.
+    """
 
 
 class DebateVerdict(WireModel):
@@ -195,11 +199,17 @@ class DebateVerdict(WireModel):
     reasoning: str
     """Reasoning behind the verdict."""
     judging: Judging | None = Field(default=None, exclude_if=_is_none)
-    """All ballots behind the verdict; None (and not written) for a judge of the application's own. No model is asked
-    for it, and any answer of a model here does not count."""
+    """All ballots behind the verdict; None (and omitted from JSON) for a judge of the application's own.
+
+    No model is asked
+    for it, and any answer of a model here does not count.
+    """
     unknown_winner: str | None = Field(default=None, exclude_if=_is_none)
-    """Winner named by the application's own judge although it is no stance; `winner` is None then. None (and not
-    written) otherwise."""
+    """Winner named by the application's own judge although it is no stance; `winner` is None then.
+
+    None (and omitted from
+    JSON) otherwise.
+    """
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any, /) -> Any:  # noqa: ANN401 - pydantic's
@@ -321,7 +331,7 @@ class AudienceVote(WireModel):
     voter: str
     """Description of the listener."""
     before: str | None = None
-    """The position; None where the vote is missing."""
+    """The position; None if the vote is missing."""
     after: str | None = None
 
 
@@ -343,7 +353,7 @@ class DebateRawOutput(PatternOutput):
     verdict: DebateVerdict | None
     """Verdict of the judge; None if its provider failed, or if the debate ended before the verdict (see `status`)."""
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=new_list)
-    """Decisions, one for each round with a moderator; empty without one."""
+    """Decisions, one for each round with a moderator; empty if there is none."""
     stop_reason: StopReason | None = "max_rounds"
     """Reason why there was no further round; None if the rounds were cut short."""
     status: DebateStatus = "complete"
@@ -353,16 +363,18 @@ class DebateRawOutput(PatternOutput):
     seed: int | None = None
     """The seed of the run, used for the judge's shuffle."""
     leaks: LeakReport | None = Field(default=None, exclude_if=_is_none)
-    """The names hidden in arguments; None (and not written) if none was found."""
+    """The names hidden in arguments; None (and omitted from JSON) if none was found."""
     baselines: list[BaselineAnswer] | None = Field(default=None, exclude_if=_is_none)
-    """Answers without a debate; None (and not written) unless `baselines` asked for them."""
+    """Answers without a debate; None (and omitted from JSON) unless `baselines` asked for them."""
     turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
-    """The order of turns in each round; not written where it is the declared one."""
+    """The order of turns in each round; omitted from JSON if it is the declared one."""
     mirrored: DebateRawOutput | None = Field(default=None, exclude_if=_is_none)
-    """Mirrored debate, in the reverse order of speakers, with the judge's verdict on it; None (and not written) without
-    `mirror`. `verdict` is the verdict on both debates."""
+    """Mirrored debate, in the reverse order of speakers, with its verdict; None (and omitted from JSON) without `mirror`.
+
+    `verdict` is the verdict on both debates.
+    """
     first_verdict: DebateVerdict | None = Field(default=None, exclude_if=_is_none)
-    """The judge's verdict on `transcript` alone; None (and not written) without `mirror`."""
+    """The judge's verdict on `transcript` alone; None (and omitted from JSON) without `mirror`."""
 
     @property
     def cross_questions(self) -> list[CrossQuestion]:
@@ -378,12 +390,12 @@ class DebateRawOutput(PatternOutput):
         return questions
 
     reader_questions: list[ReaderQuestion] = Field(default_factory=new_list, exclude_if=lambda asked: not asked)
-    """The questions of readers in the continued debate; none (and not written) in any other debate."""
+    """The questions of readers in the continued debate; none (and omitted from JSON) in any other debate."""
     audience: list[AudienceVote] = Field(default_factory=new_list, exclude_if=lambda votes: not votes)
-    """The votes of the audience; none (and not written) in a debate without one."""
+    """The votes of the audience; none (and omitted from JSON) in a debate without one."""
 
     def task_for_human(self) -> str | None:
-        """Describe the verdict in words, for a human synthesizer; None without one."""
+        """Describe the verdict in words, for a human synthesizer; None if there is none."""
         if self.verdict is None:
             return None
         winner = "nobody" if self.verdict.winner is None else tag_text(self.verdict.winner)
@@ -426,7 +438,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def answer(self) -> str | None:
-        """The verdict in words; None without one."""
+        """The verdict in words; None if there is none."""
         return None if self.verdict is None else self.verdict.verdict
 
     @property

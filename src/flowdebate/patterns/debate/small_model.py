@@ -41,7 +41,8 @@ class OpeningTemplate(Template):
 
     begins: str = part("", uses("position"))
     """First words of a debater's first turn, for a model able to continue them: a small model beginning with its
-    position argues for it. Turns take the lines in order, to avoid sounding alike."""
+    position argues for it. Turns take the lines in order, to avoid sounding alike.
+    """
     begins_reply: str = part("", uses("position"))
     """First words of a debater's first turn after another position has been argued."""
     begins_again: str = part("", uses("position"))
@@ -112,7 +113,7 @@ class SmallModelSupport:
     prompt: DebaterPrompt
     sorter: FactSorter
     material: Material | None
-    """The sources; None without any."""
+    """The sources; None if there are none."""
 
     def is_asked_for(self, ctx: Context) -> bool:
         """Tell whether the texts of the prompt ask for any support; most do not.

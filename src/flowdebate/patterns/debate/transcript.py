@@ -232,7 +232,7 @@ _QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
 
 
 def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
-    """Render the line below an argument with these `quotes`; empty without any to report.
+    """Render the line below an argument with these `quotes`; empty if there are none to report.
 
     Short quotes, and quotes inside a verified one, are left out; a repeated quote counts once.
 

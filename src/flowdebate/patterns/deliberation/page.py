@@ -101,7 +101,7 @@ class DeliberationLive(Together):
 
 
 def report_groups(report: ModeratorReport | None) -> Iterator[Section]:
-    """Show a moderator's report on a round; nothing without one."""
+    """Show a moderator's report on a round; nothing if there is none."""
     if report is not None:
         parts = (("Summary", report.summary), ("Decision", report.decision))
         facts = tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text is not None)

@@ -22,7 +22,8 @@ from flowdebate.resources.resource import StateResource
 DeliberationStopReason = Literal["settled", "max_rounds", "predicate"] | NamedStop
 """Reason for the end of a deliberation: its moderator found it settled, its cap, or `terminate_when`.
 
-A condition is given as "predicate", or by its name."""
+A condition is given as "predicate", or by its name.
+"""
 
 ReportStatus = Literal["SETTLED", "CONTINUE"]
 """A moderator's finding: the matter is settled, or it needs another round."""
@@ -86,7 +87,7 @@ class ModeratorReport(WireModel):
     status: ReportStatus
     """Status of the matter."""
     decision: Annotated[str | None, AfterValidator(_something)] = None
-    """The decision; None without one. A text without a decision ("none", "N/A", blank) becomes None too."""
+    """The decision; None if there is none. A text without a decision ("none", "N/A", blank) becomes None too."""
 
     @property
     def settled(self) -> bool:
@@ -129,7 +130,8 @@ class DeliberationOutput(PatternOutput):
     """The moderator's, one for each closed round; empty if its provider failed."""
     final_decision: str | None
     """Settled: the moderator's decision, or its summary where it made none. Not settled: the last report's decision,
-    or None."""
+    or None.
+    """
     is_settled: bool
     """Flag of a matter found settled by the moderator."""
     reports: list[ModeratorReport | None] = Field(default_factory=list)
@@ -157,7 +159,7 @@ class DeliberationOutput(PatternOutput):
 
     @property
     def decision_word(self) -> str | None:
-        """True if the matter was settled; None where the rounds were cut short."""
+        """True if the matter was settled; None if the rounds were cut short."""
         if self.stop_reason is None:
             return None
         return "settled" if self.is_settled else "not settled"

@@ -195,7 +195,7 @@ class HandoffDecision:
     """The next speaker; None if no possible speaker was named."""
     chosen_by: ChosenBy | None = None
     problem: str | None = None
-    """The problem of the answer; None without one."""
+    """The problem of the answer; None if there is none."""
     named: str | None = None
     """Name given by the speaker, as written."""
     cut_off: bool = False
@@ -261,7 +261,7 @@ def check_decision(
 
 
 def _held(value: object, keys: Sequence[str]) -> object:
-    """Return the value of the first of `keys` in `value`; None without any."""
+    """Return the value of the first of `keys` in `value`; None if there are none."""
     if isinstance(value, Mapping):
         return next((value[key] for key in keys if value.get(key) is not None), None)
     if isinstance(value, str):  # whatever a subclass of str has besides

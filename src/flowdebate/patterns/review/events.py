@@ -46,4 +46,4 @@ class FindingsDecided(BaseEvent):
     findings: list[Finding]
     """All of them, the gravest first."""
     gate: GateResult | None = None
-    """Result of the gate; None without one."""
+    """Result of the gate; None if there is none."""

@@ -87,7 +87,10 @@ class Place(WireModel):
     problem: str | None = None
     """Reason why it was not found."""
     note: str | None = Field(default=None, exclude_if=is_none)
-    """Difference between the found place and the place in the finding; None (and not written) for no difference."""
+    """Difference between the found place and the place in the finding.
+
+    None (and omitted from JSON) for no difference.
+    """
 
     @property
     def text(self) -> str:
@@ -142,7 +145,7 @@ class Verdict(WireModel):
     reason: str
     quote: str | None = None
     quote_found: bool | None = None
-    """Flag of a quote found in the material; None without one."""
+    """Flag of a quote found in the material; None if there is none."""
     flipped: bool = False
     """Flag of an answer varying with the order of the words; then it is "neither"."""
 
@@ -349,7 +352,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def places_note(self) -> str:
-        """Write a sentence about findings with places missing in the material; "" for none."""
+        """Write a sentence about findings with places missing in the material; "" if there is none."""
         unlocated = [
             f"{finding.id} ({finding.place.problem})"
             for finding in self.findings
@@ -487,7 +490,8 @@ class FindingsAsked:
 
     kind: Literal["examine", "defend", "merge"]
     """Kind of the task: an `Examination` of others' findings, `Answers` about its own, or, for the merger, a
-    `Comparison` of pairs."""
+    `Comparison` of pairs.
+    """
     question: str
     shown: str
     """The findings, or the pairs of them, as text; without names."""

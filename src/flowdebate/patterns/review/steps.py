@@ -219,7 +219,7 @@ class ReviewerTurn(Block[Any, None]):
         return [verdict for verdict in verdicts if verdict is not None]
 
     def _verdict(self, finding: Finding, orders: Sequence[list[Any]], sources: tuple[Source, ...]) -> Verdict | None:
-        """Combine the verdicts from both orders; "neither" if they differ, None without any."""
+        """Combine the verdicts from both orders; "neither" if they differ, None if there is none."""
         verdicts = [verdict for order in orders for verdict in order]
         if not verdicts:
             return None

@@ -76,7 +76,7 @@ def _render_audit(audit: RefereeAudit, *, scores: bool) -> list[str]:
 
 
 def issues_of(assessment: Assessment) -> str:
-    """Join the issues of an argument; empty without any."""
+    """Join the issues of an argument; empty if there are none."""
     return "; ".join(quoted(issue) for issue in assessment.issues if issue.strip())
 
 

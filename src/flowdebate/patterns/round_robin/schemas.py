@@ -23,7 +23,8 @@ from flowdebate.resources.resource import StateResource
 
 RoundRobinStopReason = Literal["max_rounds", "predicate"] | NamedStop
 """Reason for the end of a round robin: its cap, or `terminate_when`: "predicate", or the name of the fulfilled
-condition."""
+condition.
+"""
 
 
 class RoundRobinInput(PatternInput):
@@ -90,7 +91,7 @@ class RoundRobinState(PatternState):
     """The state of a round robin's sequencer, as `ctx.sequencer.state` shows it."""
 
     audits: list[RefereeAudit] = Field(default_factory=list)
-    """The referee's so far; empty without one."""
+    """The referee's so far; empty if there is none."""
     stop_reason: RoundRobinStopReason | None = None
     """Reason for the end of the loop; None until then."""
 
@@ -115,7 +116,7 @@ class RoundRobinOutput(PatternOutput):
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None
     turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
-    """The order of turns in each round; not written where it is the declared one."""
+    """The order of turns in each round; omitted from JSON if it is the declared one."""
 
     @property
     def answer(self) -> None:

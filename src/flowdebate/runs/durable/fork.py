@@ -51,7 +51,10 @@ class GoesOn:
 
     @classmethod
     def of_plan(cls, stored: object) -> GoesOn | None:
-        """Read the result of `to_plan`; None for none. ConfigurationError for data that only an import can contain."""
+        """Read the result of `to_plan`; None if there is none.
+
+        ConfigurationError for data that only an import can contain.
+        """
         if stored is None:
             return None
         try:

@@ -43,7 +43,8 @@ _SAMPLING: Mapping[str, tuple[object, ...]] = {
     **dict.fromkeys(("top_k", "min_p", "typical_p", "repetition_penalty", "repeat_penalty", "keep_alive"), ()),
 }
 """Parameters that clients send unprompted, with the values of them that ask for nothing: models have the settings of
-their pattern. They are ignored, and the answer says so in a header."""
+their pattern. They are ignored, and the answer says so in a header.
+"""
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
     "logprobs": (False,),
@@ -189,7 +190,7 @@ class _Request(BaseModel):
 
     @property
     def forced_tool(self) -> ForcedTool | None:
-        """The only tool that the request requires to be called; None without one."""
+        """The only tool that the request requires to be called; None if there is none."""
         return None
 
 

@@ -158,7 +158,7 @@ def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
 
 
 def _order_of(sentences: Sequence[str]) -> str | None:
-    """Find the sentence ordering a title or the like at the beginning of a message; None without one."""
+    """Find the sentence ordering a title or the like at the beginning of a message; None if there is none."""
     for sentence in sentences[:4]:
         if _WORKER.match(sentence) or _orders(sentence):
             return sentence

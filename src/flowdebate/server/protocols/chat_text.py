@@ -40,7 +40,7 @@ class ChatText:
         """The end of each turn in progress, by the place of the turn."""
 
     def translate(self, update: Update) -> str:
-        """Return the next piece of the text; "" for none."""
+        """Return the next piece of the text; "" if there is none."""
         if update.kind == "reset":
             self._begin()
             return sections_text([Remark(text="The order of events has changed; the run from its beginning:")])

@@ -212,7 +212,7 @@ def open_prepared(address: Address) -> Session:
 
 
 def read_version(connection: Session, address: Address) -> str | None:
-    """Read the number of the schema in the database; None for none, StoreError for one that is not usable here.
+    """Read the number of the schema in the database; None if there is none, StoreError for one that is not usable here.
 
     A newer schema is usable as long as it only adds to this one: it says itself since which number it does.
     """

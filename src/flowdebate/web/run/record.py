@@ -21,7 +21,8 @@ T = TypeVar("T")
 
 _LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
 """Geometry of the drawing, in its own units: the beginning of the bars, their longest length, and the height of a
-row."""
+row.
+"""
 _LONGEST_LABEL = 10
 """Maximum characters of a name: a longer one would run into the bars, which begin at `_LEFT`."""
 _MOST_DRAWN = 400
@@ -73,7 +74,7 @@ class Call:
 
 @dataclass(slots=True)
 class Sums:
-    """Sums of calls; None where there is no call of a model, or one of them does not have the count."""
+    """Sums of calls; None if there is no call of a model, or one of them does not have the count."""
 
     requests: int = 0
     """Number of requests to models, failed attempts included."""
@@ -148,7 +149,7 @@ class Trace:
 
 
 def models_of(calls: Iterable[Call]) -> str:
-    """Name the answering models, by seat, on a line; "" without any."""
+    """Name the answering models, by seat, on a line; "" if there are none."""
     seats: dict[str, dict[str, None]] = {}
     for call in calls:
         if call.model is not None and call.attempts:
@@ -206,7 +207,7 @@ def _call(
 
 
 def _sum_of(counts: Sequence[int | None]) -> int | None:
-    """Sum up counts; None without any, or if one is unknown."""
+    """Sum up counts; None if there are none, or if one is unknown."""
     reported = [count for count in counts if count is not None]
     return sum(reported) if reported and len(reported) == len(counts) else None
 

@@ -269,7 +269,7 @@ class Citation:
     """End of its place in the contribution, with its quotation marks."""
     text: str
     source: str | None
-    """The source containing it; None for none."""
+    """The source containing it; None if there is none."""
 
     @property
     def span(self) -> Span:

@@ -96,7 +96,7 @@ class ForkLine:
     """The number of the first step that differs by choice; None where other options were given."""
     changed: str
     sheet: Sheet | None
-    """Its own sheet; None where it has no document."""
+    """Its own sheet; None if it has no document."""
 
 
 def fork_line(

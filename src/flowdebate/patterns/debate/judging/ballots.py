@@ -19,7 +19,8 @@ Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
 MOST_LETTERS = 20  # to choose from: servers report the log-probabilities of no more tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
 """The decision rule: the mean of scores, one vote per ballot for the side it ranks first, or the median over models of
-their mean log-odds."""
+their mean log-odds.
+"""
 MIN_LOG_ODDS = 0.1  # below it there is no clear winner: chosen on the cases in docs/judging.md
 OnFlip = Literal["average", "abstain", "tie", "human"]
 """The policy for a flipped verdict: one model picked different winners in different views."""
@@ -56,17 +57,24 @@ class JudgeBallot(WireModel):
     scores: dict[str, Share] | None = None
     """The share of each side; None if the judge was only asked for a winner."""
     criteria: dict[str, dict[str, float]] | None = Field(default=None, exclude_if=_is_none)
-    """Scores by a rubric: for each side a number from 0 to 100 by criterion. None (and not written) otherwise."""
+    """Scores by a rubric: for each side a number from 0 to 100 by criterion. None (and omitted from JSON) otherwise."""
     log_odds: dict[str, LogOdds] | None = Field(default=None, exclude_if=_is_none)
-    """Log-odds of a ballot by letter: each side's log-probability minus the mean of all sides. None (and not written)
-    otherwise."""
+    """Log-odds of a ballot by letter: each side's log-probability minus the mean of all sides.
+
+    None (and omitted from JSON)
+    otherwise.
+    """
     mass: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(default=None, exclude_if=_is_none)
-    """Probability of all letters together, for a ballot by letter. None (and not written) otherwise."""
+    """Probability of all letters together, for a ballot by letter. None (and omitted from JSON) otherwise."""
     lengths: dict[str, Annotated[int, Field(ge=0)]] | None = Field(default=None, exclude_if=_is_none)
-    """Lengths read of each side, in characters, for a letter without reasons. None (and not written) otherwise."""
+    """Lengths read of each side, in characters, for a letter without reasons.
+
+    None (and omitted from JSON) otherwise.
+    """
     fit: LetterFit | None = Field(default=None, exclude_if=_is_none)
     """Fit for judge and model, and so the part of `log_odds` explained by lengths; `scores` and `winner` exclude it.
-    None (and not written) without a fit."""
+    None (and omitted from JSON) without a fit.
+    """
     winner: str | None = None
     """The winning side; None for none of them."""
     verdict: str = ""
@@ -77,7 +85,8 @@ class JudgeBallot(WireModel):
     """The reason why the answer is unusable; None for a usable one."""
     spoken: list[str] | None = Field(default=None, exclude_if=_is_none)
     """The sides in speaking order of the transcript's last round, for a debate with several transcripts (`mirror`);
-    None (and not written) otherwise."""
+    None (and omitted from JSON) otherwise.
+    """
 
     @property
     def shares(self) -> dict[str, float]:
@@ -147,9 +156,12 @@ class Judging(WireModel):
     """The record behind a verdict: every ballot, and their sum."""
 
     answer: Answer | None = Field(default=None, exclude_if=_is_none)
-    """The form of the answers, for letters; None (and not written) otherwise."""
+    """The form of the answers, for letters; None (and omitted from JSON) otherwise."""
     fallback: str | None = Field(default=None, exclude_if=_is_none)
-    """Reason for another form of answer, such as "letter -> scores: …"; None (and not written) if there was none."""
+    """Reason for another form of answer, such as "letter -> scores: …".
+
+    None (and omitted from JSON) if there was none.
+    """
 
     schedule: str = "single"
     """The schedule of views: "single", "swap", "cyclic", "full" or "sampled(n)"."""
@@ -158,11 +170,11 @@ class Judging(WireModel):
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=MIN_LOG_ODDS, exclude_if=lambda least: least == MIN_LOG_ODDS
     )
-    """Lead needed to win by log-odds; not written if it is the usual one."""
+    """Lead needed to win by log-odds; omitted from JSON if it is the usual one."""
     criteria: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = Field(
         default=None, exclude_if=_is_none
     )
-    """Weight of each criterion of a rubric. None (and not written) otherwise."""
+    """Weight of each criterion of a rubric. None (and omitted from JSON) otherwise."""
     ballots: list[JudgeBallot]
     """Ballots in the order of the schedule, model by model."""
     planned: Annotated[int, Field(ge=1)] = 1
@@ -176,7 +188,7 @@ class Judging(WireModel):
     effective_n: Annotated[float, Field(gt=0)] = 1.0
     """The number of independent judges equivalent to the panel; see `effective_n()`."""
     quotes: list[JudgeQuote] | None = Field(default=None, exclude_if=_is_none)
-    """Statements picked from each side by a judge with letters; None (and not written) otherwise."""
+    """Statements picked from each side by a judge with letters; None (and omitted from JSON) otherwise."""
 
     @property
     def saved(self) -> int:

@@ -215,7 +215,7 @@ class JudgeInput:
     entries: Sequence[DebateContributionEntry]
     """The arguments in the order of the view, with aliases for names and labels for stances."""
     notes: Sequence[str] = ()
-    """The line below each argument; empty for none."""
+    """The line below each argument; empty if there is none."""
     places: Sequence[int]
     """The indices of the arguments in the transcript."""
     number: int = 0
