@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MOST_LISTENERS = 100
 NOBODY_MOVED = "The audience moved towards no side more than towards the others."
-_LONGEST = 500  # characters of a listener's description
+_LONGEST = 500  # maximum length of a listener's description, in characters
 
 
 def check_audience(value: object, *, location: str) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def check_audience(value: object, *, location: str) -> tuple[str, ...]:
     return listeners
 
 
-@lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same sides
+@lru_cache(maxsize=256)  # applications build a pattern for each question, often with the same sides
 def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
     """Build the answer schema of a listener, with the choice limited to `stances`."""
 
@@ -88,7 +88,7 @@ class Audience(Block[Any, Any]):
         self._blocks = blocks
 
     def _system(self, value: object, ctx: Context) -> str:
-        # the same for all listeners, as is the transcript: a server with a prefix cache reads them once
+        # the same for all listeners, like the transcript: a server with a prefix cache reads both once
         return (
             f"You are in the audience of a debate.\n\nQuestion: {quoted(question_of(value, ctx))}\n\n{HOW_TO_READ}\n\n"
             "Vote for the position that you yourself believe is right, going by your own experience and by what you "
@@ -97,7 +97,7 @@ class Audience(Block[Any, Any]):
         )
 
     def _task(self, number: int, _: object, ctx: Context) -> str:
-        # each listener reads the positions in another order: a model prefers what stands first
+        # listeners read the positions in different orders, because models prefer the first one
         shift = number % len(self.sides)
         sides = listed(*map(tag_text, (*self.sides[shift:], *self.sides[:shift])))
         who = f"You are: {quoted(self.listeners[number])}\nPositions:\n{sides}"
@@ -142,7 +142,7 @@ class Audience(Block[Any, Any]):
 
 
 def verdict_of(votes: Sequence[AudienceVote], sides: Sequence[str]) -> JudgedVerdict:
-    """Decide for the side with the largest gain among listeners with two votes; for nobody if gains are equal or zero.
+    """Decide for the side with the largest gain among listeners with two votes; for no side if gains are equal or zero.
 
     >>> before_and_after = [("tea", "coffee"), ("tea", "tea"), ("coffee", "coffee")]
     >>> votes = [AudienceVote(voter="a nurse", before=was, after=now) for was, now in before_and_after]

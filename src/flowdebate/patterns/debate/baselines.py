@@ -1,4 +1,4 @@
-"""Baselines of a debate: one call, the vote of first drafts, and as many samples or revisions as it had tokens for."""
+"""Baselines of a debate: one call, a vote of first drafts, and samples or revisions for the same number of tokens."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BaselineOptions:
     """The baselines; True is a single call, a vote of first drafts, and a vote of as many answers as the debate's
     tokens pay for."""
     equal: Equal | None = field(default=None, kw_only=True)
-    """Budget of the last vote and of a revision, equal to the debate's: "tokens" (None), "completion_tokens", "cost"
+    """Measure of the budget of the last vote and of a revision: "tokens" (None), "completion_tokens", "cost"
     (needs `prices` in the limits of the run) or "calls"."""
 
     def __post_init__(self) -> None:
@@ -55,7 +55,7 @@ class BaselineOptions:
 
     @property
     def has_budget(self) -> bool:
-        """True if one of the baselines may use as much as the debate did."""
+        """True if one of the baselines has the budget of the debate."""
         return not BUDGETED.isdisjoint(read_baselines(self.names, location=type(self).__name__))
 
 
@@ -66,7 +66,7 @@ def as_baselines(
 ) -> BaselineOptions | None:
     """Read `debate(baselines=…)` as options; None for no baselines."""
     if isinstance(value, BaselineOptions):
-        return None if not value.names and value.equal is None else value  # `equal` alone is an error
+        return None if not value.names and value.equal is None else value  # `equal` without `names` is an error
     return BaselineOptions(value) if read_baselines(value, location=location) else None
 
 
@@ -109,7 +109,7 @@ def render_baseline_turn(*, question: str, draft: Draft | None = None, template:
 
 
 class Draft(str):
-    """The position named by an answer, with its reasoning for a revision to read."""
+    """Position named by an answer, with its reasoning for a later revision."""
 
     __slots__ = ("reasoning",)
 
@@ -147,7 +147,7 @@ def direct_answer(
     )
 
 
-@lru_cache(maxsize=256)  # a thousand debates of the same sides ask in the same few orders
+@lru_cache(maxsize=256)  # a thousand debates about the same sides use the same few orders
 def answer_among(positions: tuple[str, ...]) -> type[WireModel]:
     """Build the answer schema, with reasoning before the winner: models commit to their first words."""
     return create_model(
@@ -158,7 +158,7 @@ def answer_among(positions: tuple[str, ...]) -> type[WireModel]:
     )
 
 
-_WAVE = 8  # samples at once: more of them could overdraw the budget before any tells what it took
+_WAVE = 8  # samples at once: more could exceed the budget before the first reports its usage
 
 
 def read_baselines(value: bool | Sequence[BaselineName], *, location: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
@@ -197,13 +197,13 @@ def create_baselines(
       "completion_tokens", "cost" (by the `prices` of the run's limits) or "calls". If a server does not report its
       tokens, the number of calls is used.
     - "revision": the same drafts, each revised by its own model, without reading the others, as often as the same
-      budget pays for; the vote of the last editions. Any gain of a debate over it is due to the arguments of others
+      budget pays for; the vote of the last revisions. Any gain of a debate over it is due to the arguments of others
       (Bertalanič and Fortuna, arXiv 2605.00914).
 
-    Each call sees the question and the positions, in an order drawn from the run's seed, and nothing else but, in a
-    revision, its own last answer. The other `options` are the options of the default blocks: baselines have the same
-    tools, context and settings as debaters. If a provider fails, or a limit of the run stops a call, its answer is left
-    out of the vote, and the debate goes on.
+    Each call sees the question and the positions, in an order drawn from the run's seed; a revision also sees its last
+    answer. The other `options` are the options of the default blocks: baselines have the same tools, context and
+    settings as debaters. If a provider fails, or a limit of the run stops a call, its answer is left out of the vote,
+    and the debate continues.
     """
     block_name = f"{name}-baselines"
     positions = tuple(dict.fromkeys(stances))
@@ -259,25 +259,26 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         self._equal = equal
         self._template = template
         self._options = options
-        self._asking = lru_cache(maxsize=256)(self._create_generator)  # one for each model and order of the positions
+        self._asking = lru_cache(maxsize=256)(self._create_generator)  # by model and order of the positions
         shared, hidden = merge_resources(f"baselines {name!r}", [direct_answer(name, positions, template, options)])
         super().__init__(name, resources=shared, hidden=hidden)
 
     async def act(self, value: object, ctx: Context, /) -> list[BaselineAnswer]:
-        around = ctx.scope.sequencer  # the debate is around the block, or beside it (`with_baselines`)
+        around = ctx.scope.sequencer  # the debate contains the block, or precedes it (`with_baselines`)
         debate = ctx.path.rpartition("/")[0].rpartition("/")[0] if around is None else around.path
 
         async def count() -> Usage:
             return _used(ctx, debate)
 
-        budget = await ctx.step(count, key="budget", returns=Usage)  # so that a resumed run asks for as many samples
+        # recorded, so that a resumed run takes the same number of samples
+        budget = await ctx.step(count, key="budget", returns=Usage)
         self.check_prices(ctx)
         question = question_of(value, ctx)
-        total = self._amount(budget, ctx, debate)  # now, before baselines add to it
+        total = self._amount(budget, ctx, debate)  # measured before baselines add to it
         return await in_order([partial(self._answer, name, question, budget, total, ctx) for name in self._asked])
 
     def check_prices(self, ctx: Context) -> None:
-        """Raise ConfigurationError if equal cost is required without known prices, or without known sides."""
+        """Raise ConfigurationError if equal cost is requested, but prices or sides are unknown."""
         budget = ctx.run.budget
         if self._equal == "cost" and (
             budget is None
@@ -319,7 +320,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         )
 
     async def _samples(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
-        """Answers of the default model, until the next one would take more than the `total`; if unknown, `calls`."""
+        """Collect answers of the default model until the next one would exceed the `total`, or `calls` if unknown."""
         votes: list[_Vote] = []
         while room := min(
             _room(total, self._amount(_used(ctx, place), ctx, place), calls, len(votes)),
@@ -329,7 +330,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
             wave = await self._votes(question, [None] * room, ctx, place, first=len(votes) + 1)
             votes += wave
             if all(vote.problem is not None for vote in wave):
-                break  # who has answered nothing so often will not answer now
+                break  # after so many failures, another attempt is unlikely to succeed
         return votes
 
     async def _revisions(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
@@ -344,8 +345,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         ):
             wave = await self._votes(question, model_numbers, ctx, place, first=number + 1, drafts=votes)
             if votes and all(vote.problem is not None for vote in wave):
-                break  # as for samples
-            # an answer that was lost leaves the edition before it
+                break  # as for samples; a lost answer keeps the revision before it
             pairs = zip(votes or wave, wave, strict=True)
             votes = [replace(new, winner=new.winner or old.winner) for old, new in pairs]
             number += len(model_numbers)
@@ -373,7 +373,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         first: int = 1,
         drafts: Sequence[_Vote] = (),
     ) -> list[_Vote]:
-        """Ask the model of each of `voters` (None: the default model) for one answer, to any draft of its own."""
+        """Ask the model of each of the `voters` (None: the default model) for an answer, or a revision of its draft."""
         calls = [
             partial(self._vote, question, voter, ctx.child(self.name, f"{place}[{first + index}]"), draft)
             for index, (voter, draft) in enumerate(zip_longest(voters, drafts))
@@ -381,7 +381,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order(calls)
 
     async def _vote(self, question: str, voter: int | None, ctx: Context, draft: _Vote | None) -> _Vote:
-        """Ask for one answer, to the positions in an order of its own."""
+        """Ask for one answer, with the positions in a random order."""
         order = tuple(ctx.random.sample(self._positions, len(self._positions)))
         asking = self._asking(order, voter)
         task = question if draft is None or draft.winner is None else (question, draft.winner)
@@ -403,26 +403,26 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
 
 
 def _goes_on(error: BaseException) -> bool:
-    """Tell whether the debate continues without the answer: a lost baseline takes no verdict with it."""
+    """Tell whether the debate continues without the answer, because a failed baseline must not cost the verdict."""
     return isinstance(error, (BadAnswer, LimitReached)) or is_provider_failure(error)
 
 
 def _room(budget: float | None, spent: float | None, calls: int, votes: int) -> int:
-    """Estimate the number of further answers within the budget from the answers so far; the first is always made."""
+    """Estimate from the answers so far how many more fit into the budget; the first one always does."""
     if not votes:
         return 1
-    if not budget or not spent:  # unknown to the server, or not counted: at equal calls
+    if not budget or not spent:  # usage is unknown or not counted: compare at equal calls
         return max(calls - votes, 0)
     return max(int((budget - spent) * votes // spent), 0)
 
 
 def _used(ctx: Context, place: str) -> Usage:
-    """Usage of the calls below `place` so far."""
+    """Return the usage of the calls below `place` so far."""
     return sum((event.usage for event in _calls(ctx, place)), start=Usage.none())
 
 
 def _price(ctx: Context, place: str) -> float | None:
-    """Cost of the calls below `place` so far; None without prices."""
+    """Return the cost of the calls below `place` so far; None without prices."""
     budget = ctx.run.budget
     costs = [] if budget is None else [budget.price_of(event.model, event.usage) for event in _calls(ctx, place)]
     priced = [cost for cost in costs if cost is not None]
@@ -445,9 +445,9 @@ def with_baselines(
 ) -> Sequencer[Any, Any]:
     """Add baselines to `pattern`, a debate between `debaters`.
 
-    They are asked after its verdict, see `create_baselines`. They are in the raw output, `raw.baselines`; the output
-    remains the debate's. A failed baseline leaves the verdict as it is. `options` are the options of the default
-    blocks: pass the debate's own.
+    They are asked after its verdict, see `create_baselines`. Their answers are in `raw.baselines`; the output remains
+    the debate's. A failed baseline does not change the verdict. `options` are the options of the default blocks: pass
+    those of the debate.
 
     >>> from flowdebate import debate
     >>> from flowdebate.testing import FunctionModel
@@ -479,7 +479,7 @@ def add_baselines(
     options: BlockOptions,
     max_samples: int = 64,
 ) -> Sequencer[Any, Any]:
-    """Add baselines to `pattern`; `model` is for the whole."""
+    """Add baselines to `pattern`; `model` is the default model of all calls."""
     equal = baselines.equal or "tokens"
     compared = create_baselines(
         name=pattern.name,
@@ -509,7 +509,7 @@ def add_baselines(
         return ctx.run.raw_output if isinstance(output, DebateRawOutput) else output
 
     def _check_prices(_: object, ctx: Context) -> None:
-        compared.check_prices(ctx)  # before the debate is paid for
+        compared.check_prices(ctx)  # checked before the debate costs anything
 
     pipeline: Sequencer[Any, Any] = sequencer(name=pattern.name, model=model)
     pipeline = pipeline.tap(_check_prices) if equal == "cost" else pipeline

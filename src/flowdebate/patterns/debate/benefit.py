@@ -1,4 +1,4 @@
-"""Answer and cost of one debate beside its baselines' answers and costs."""
+"""Answers and costs of a debate and its baselines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _Amount = TypeVar("_Amount", int, float)
 Method = Literal["debate", BaselineName]
 Undecided = Literal["lot", "wrong"]
-"""Value of an undecided answer: the chance of drawing the right one of the positions left open, or a wrong answer."""
+"""Value of an undecided answer: the chance to draw the right one of the open positions, or zero."""
 METHODS: Mapping[Method, str] = {
     "debate": "the debate",
     "single": "one call",
@@ -32,7 +32,7 @@ class MethodAnswer(WireModel):
     """The answer of a debate or a baseline to one question, and its cost."""
 
     answer: list[str]
-    """The position it named; several for a tie; empty if there is none."""
+    """The position named by the answer; several for a tie, none if it named no position."""
     calls: Annotated[int, Field(ge=0)] = 0
     tokens: Annotated[int, Field(ge=0)] | None = None
     """Number of tokens; None if the server did not report them."""
@@ -46,8 +46,8 @@ class MethodAnswer(WireModel):
     def credit(self, truth: str, *, sides: int = 2, undecided: Undecided = "lot") -> float:
         """Score the answer: 1 if it is right, 0 if it is wrong.
 
-        A tie, and an answer for none of `sides` positions, count by one rule: the chance of a correct random draw among
-        the options left open; or, with undecided="wrong", 0.
+        A tie, or an answer for none of `sides` positions, counts as the chance of a correct random draw among the open
+        options, or as 0 with undecided="wrong".
 
         >>> open_, tied = MethodAnswer(answer=[]), MethodAnswer(answer=["a", "b"])
         >>> open_.credit("a"), tied.credit("a"), tied.credit("c"), open_.credit("a", undecided="wrong")
@@ -68,7 +68,7 @@ class BenefitItem(WireModel):
     sides: Annotated[int, Field(ge=2)] = 2
     """The number of positions."""
     failed: bool = False
-    """Flag of a debate without a verdict; no baseline was asked after it."""
+    """True for a debate without a verdict; no baseline was asked after it."""
     cluster: str | None = None
     """Group of questions with something in common, such as a topic; None for an independent question."""
 
@@ -122,7 +122,7 @@ def _less(total: _Amount | None, parts: Sequence[_Amount | None]) -> _Amount | N
 
 
 def change_summary(item: BenefitItem) -> str:
-    """Say whether one debate changed the answer, and at what cost; the right answer need not be known.
+    """Say whether one debate changed the answer, and at what cost; this does not require the right answer.
 
     >>> single = MethodAnswer(answer=["cap"], calls=1, tokens=100)
     >>> debate = MethodAnswer(answer=["free"], calls=5, tokens=940)

@@ -93,7 +93,7 @@ class DebaterTemplate(OpeningTemplate):
         "A reader of the debate asks: {reader}\nAnswer this question first, from the point of view of your position.",
         uses("reader"),
     )
-    """Text before the task where a question continues a finished debate."""
+    """Text before the task if a question continues a finished debate."""
     phase: str = part("Current phase: {phase}", uses("phase"))
     """Text before the task in a debate with phases."""
     aim: str = part("Your task in this phase: {aim}", uses("aim", *_TURN))
@@ -117,7 +117,7 @@ class DebaterTemplate(OpeningTemplate):
 
     @property
     def labelled(self) -> bool:
-        """True if positions have letters in the transcript: if `turn` states the debater's letter."""
+        """True if positions have letters in the transcript, which `turn` then states."""
         return "{label}" in self.turn
 
 
@@ -171,7 +171,7 @@ def render_debater_system(
     return f"{system}\n\n{filled(template.phases, phases=quoted('; '.join(map(str, phases))))}"
 
 
-@lru_cache(maxsize=64)  # every turn of a debate asks for the same, and sources may be as long as books
+@lru_cache(maxsize=64)  # cached: every turn of a debate needs the same text, and sources may be as long as books
 def _render_system(
     template: DebaterTemplate,
     question: str,
@@ -200,7 +200,7 @@ def _render_system(
 
 @dataclass(frozen=True, kw_only=True)
 class DebaterIdentity:
-    """A debater as its prompts describe it: the same in all its turns."""
+    """Description of a debater in its prompts, the same in all turns."""
 
     stance: str
     positions: tuple[str, ...] = ()
@@ -208,7 +208,7 @@ class DebaterIdentity:
     role: str | None = None
     max_rounds: int
     sourced: bool = False
-    """Flag of a system message with sources."""
+    """True if the system message has sources."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,9 +239,9 @@ def render_debater_turn(
 ) -> str:
     """Write the message of a turn: the transcript so far, the guidance of the round, the speaker, and the task.
 
-    `assignment` is the purpose of the turn in a debate with phases, `task` takes the place of the template's, and
-    `transcript` is the text of `entries`, if it is known already. The messages of two turns of a debate begin alike, up
-    to the end of the shorter transcript.
+    `assignment` is the purpose of the turn in a debate with phases, `task` replaces the template's task, and
+    `transcript` is the text of `entries`, if already rendered. The messages of two turns of a debate begin alike, up to
+    the end of the shorter transcript.
     """
     if transcript is None:
         transcript = render_entries(entries, labels=labels_of(identity.positions) if template.labelled else ())
@@ -279,7 +279,7 @@ def _render_task(
     opposing = next((entry.text for entry in reversed(entries) if entry.stance != identity.stance), None)
     if opposing is None:
         return filled(template.support, **fields)
-    # quoting takes its time, and the default texts do not repeat an argument
+    # quoting takes time, and the default texts do not repeat arguments
     last = quoted(opposing) if "{last}" in template.rebuttal else ""
     return filled(template.rebuttal, last=last, **fields)
 
@@ -304,7 +304,7 @@ def _describe_turn(identity: DebaterIdentity, round: int, template: DebaterTempl
     return {**_describe_side(identity, labelled=template.labelled), "round": round}
 
 
-@lru_cache(maxsize=256)  # the same in all turns of a debater
+@lru_cache(maxsize=256)  # cached: the same in all turns of a debater
 def _describe_side(identity: DebaterIdentity, *, labelled: bool) -> Mapping[str, object]:
     """Return the fields describing a debater's position and the others."""
     stance = identity.stance
@@ -337,7 +337,7 @@ class PhasedWording(RolePrompt[DebaterTemplate]):
             phase = state_of(ctx, DebateState).phase
             if phase is not None and phase.turn_length is not None:
                 return self._of_length(phase.turn_length).wording(ctx)
-        cached = ctx.scope.looked_up.get(self)  # asked for five times in each turn
+        cached = ctx.scope.looked_up.get(self)  # cached: needed five times in each turn
         return super().wording(ctx) if cached is None else cached
 
 
@@ -349,7 +349,7 @@ class DebaterPrompt:
     agent_name: str
     identity: DebaterIdentity
     anonymity: Anonymity | None
-    """Aliases in place of names; None: no names are hidden."""
+    """Aliases that replace names; None if no names are hidden."""
 
     def template(self, ctx: Context) -> DebaterTemplate:
         return self.wording.wording(ctx).template
@@ -374,7 +374,7 @@ class DebaterPrompt:
         entries: Sequence[DebateContributionEntry] | None = None,
         task: str | None = None,
     ) -> str:
-        """Write the message of a turn: `entries` stand in for the transcript, and `task` for the usual task."""
+        """Write the message of a turn; `entries` replace the transcript, and `task` the usual task."""
         state, template = state_of(ctx, DebateState), self.template(ctx)
         decision, assignment = state.decision, state.turn_of(self.agent_name)
         briefing, new_angle = (None, None) if decision is None else (decision.briefing, decision.new_angle)
@@ -404,11 +404,11 @@ class DebaterPrompt:
         return assignment is not None and assignment.kind is not None
 
     def may_quote(self, ctx: Context) -> bool:
-        """Tell whether turns may repeat earlier ones: only the default texts for small models never ask for it."""
+        """Tell whether turns may repeat earlier ones: the default texts for small models never ask for it."""
         return self.template(ctx) is not CONCISE_DEBATER
 
     def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:
-        """Return the transcript as the debater is shown it."""
+        """Return the transcript as shown to the debater."""
         return entries_of(ctx) if self.anonymity is None else self.anonymity.entries(ctx)
 
 
@@ -427,7 +427,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-debater-{agent_name}`: it argues for `stance`, answers the other side, never concedes.
+    """Create the block `{name}-debater-{agent_name}`: it argues for `stance`, answers other sides and never concedes.
 
     `stances` are the stances of all debaters, in declared order (default: its own alone); together with the question
     and the `sources` they make a common system message for all turns of all debaters. `anonymity` replaces names by

@@ -38,7 +38,7 @@ _ORDERS = {
     "full": "in all orders",
 }
 _RULES: Mapping[DecidedBy, str] = {"vote": "most ballots", "log_odds": "mean log-odds"}
-"""Decision rules in words; of shares, the mean needs none."""
+"""Decision rules in words; the mean of shares needs no explanation."""
 
 
 class DebateDocument(RoundsDocument):
@@ -52,7 +52,7 @@ class DebateDocument(RoundsDocument):
     debaters: list[Side] = Field(default_factory=list)
     raw: DebateRawOutput
     output: Any = None
-    """The synthesizer's, as plain JSON data; None if there is none."""
+    """Output of the synthesizer as plain JSON data; None if there is none."""
 
     @model_validator(mode="after")
     def _a_whole_debate_has_a_verdict(self) -> DebateDocument:
@@ -67,11 +67,11 @@ class DebateDocument(RoundsDocument):
             yield entry.round, Entry(name=entry.agent_name, about=stance, text=entry.text, flag=entry.flag, does=does)
 
     def phases(self) -> Mapping[int, str | None]:
-        return {entry.round: entry.phase for entry in reversed(self.raw.transcript)}  # those of first entries
+        return {entry.round: entry.phase for entry in reversed(self.raw.transcript)}  # the stances of first entries
 
     @property
     def last_calls(self) -> int:
-        """Options of the synthesizer and the judge; by default, the judge reads two sides in both orders."""
+        """Count the calls of the synthesizer and the judge, who by default reads two sides in both orders."""
         return 3 if len(self.debaters) == 2 else 2  # noqa: PLR2004 - sides
 
     def raw_speakers(self) -> list[Side]:
@@ -84,8 +84,8 @@ class DebateDocument(RoundsDocument):
         if mirrored is None or number != max(self.rounds()):
             return
         yield mirror_heading()
-        bare = mirrored.model_copy(update={"verdict": None})  # shown with that on both
-        page = DebateDocument.model_construct(  # unchecked: a complete debate has a verdict
+        bare = mirrored.model_copy(update={"verdict": None})  # shown with the verdict on both
+        page = DebateDocument.model_construct(  # not validated: a complete debate has a verdict
             status=mirrored.status, debaters=self.debaters, max_rounds=self.max_rounds, raw=bare, output=None
         )
         yield from page.sections()
@@ -179,7 +179,7 @@ def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
 
 
 def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
-    """Summary of the ballots in one line; None for a single ballot. `called` has the names of sides, by their stance.
+    """Summary of the ballots in one line; None for a single ballot. `called` maps stances to the names of sides.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
@@ -209,7 +209,7 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict
     scores: dict[str, dict[str, list[float]]] = {}
     for ballot in judging.ballots:
         criteria = {} if ballot.criteria is None or ballot.problem is not None else ballot.criteria
-        for side in judging.scores:  # in one order, whatever that of a ballot
+        for side in judging.scores:  # in one order, independent of the ballot
             for name, score in criteria.get(side, {}).items():
                 scores.setdefault(name, {}).setdefault(side, []).append(score)
     return {
@@ -232,7 +232,7 @@ def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> st
         if ballot.log_odds is not None:
             who = f"{ballot.model}, " if panel and ballot.model else ""
             values = ballot.log_odds.items()
-            # + 0.0: else a small negative number is written as -0.00
+            # + 0.0: otherwise a small negative number becomes -0.00
             odds = ", ".join(f"{_called(side, called)} {round(value, 2) + 0.0:+.2f}" for side, value in values)
             low = ballot.mass is not None and ballot.mass < _LOW_MASS
             mass = f" (the letters had {ballot.mass:.0%} of the probability)" if low else ""
@@ -276,7 +276,7 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
     ]
     if (judging := verdict.judging) is not None:
         called = {side.stance: side.name for side in sides}
-        called = called if len(called) == len(sides) else {}  # those who share a stance are called by it
+        called = called if len(called) == len(sides) else {}  # debaters who share a stance are called by it
         effect = order_effect(judging)
         if effect is not None and effect not in verdict.verdict:
             facts.append(Fact(label="Order", text=effect, tone="warning", short=True))
@@ -347,7 +347,7 @@ def _how_read(judging: Judging, usable: Sequence[JudgeBallot], models: int) -> s
 
 
 def notes_on(raw: DebateRawOutput, usage: Tokens | None) -> list[str]:
-    """Remarks on hidden names and baselines, a line each."""
+    """List remarks on hidden names and baselines."""
     notes = []
     if raw.leaks is not None:
         names = ", ".join(dict.fromkeys(leak.meant for leak in raw.leaks.leaks))

@@ -28,7 +28,7 @@ class MirrorStarted(BaseEvent):
 
     kind: ClassVar[str] = "mirror_started"
     block: str
-    """The mirrored debate; the paths of its events have it."""
+    """Block of the mirrored debate, contained in the paths of its events."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,11 +41,11 @@ class JudgeViewMade(BaseEvent):
     order: tuple[int, ...]
     """Indexes of arguments in the transcript, one for each place in the view."""
     anonymized: bool
-    """Flag of a view with hidden names."""
+    """True if names are hidden in the view."""
     view: int = 0
     """The number of the view in the judge's schedule, from 0."""
     model: str | None = None
-    """The model of a panel of judges reading the view; None for the judge's own."""
+    """The model of a panel of judges reading the view; None for the judge's own model."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Formats of debates as data: phases, who speaks, and who decides. A new one is one declaration.
+"""Formats of debates as data: phases, speakers, and who decides. A new format is one declaration.
 
 >>> from flowdebate import Format, Phase
 >>> mock_trial = Format(
@@ -22,7 +22,7 @@ from .phases import Phase, PhaseLike
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A format: `debate(format=Format(…))`, or by its name after `add_format`."""
+    """Format of a debate: `debate(format=Format(…))`, or its name after `add_format`."""
 
     name: str
     purpose: str
@@ -33,13 +33,13 @@ class Format:
     sides: int | None = None
     """Number of debaters; None for any number."""
     members: Sequence[Debater | Persona] = ()
-    """Default speakers of front ends."""
+    """Default speakers in front ends."""
     roles: Sequence[str] = ()
-    """The role of each member without one of its own, by its place."""
+    """Roles by position, for members without a role."""
     audience: Sequence[str] = ()
     """Listeners with a vote before and after a debate, to decide it."""
     anonymous: str = ""
-    """Common name of members, used with a number instead of their own names; empty to keep their names."""
+    """Common name of members, numbered, to replace their own names; empty to keep their names."""
     instructions: str | None = None
     """Instructions of all default blocks, unless the application gives others."""
 
@@ -197,8 +197,8 @@ FORMATS: dict[str, Format] = {
 
 
 def add_format(format: Format) -> Format:  # noqa: A002 - what it is
-    """Make a format known by its name, to front ends too; it takes the place of one of the same name."""
-    if not format.name.isidentifier():  # it is a word on the command line
+    """Register a format by its name, also in front ends; it replaces any format of the same name."""
+    if not format.name.isidentifier():  # the name is a word on the command line
         raise ConfigurationError("add_format()", "name", format.name, "letters, digits and underscores")
     FORMATS[format.name] = format
     return format
@@ -228,7 +228,7 @@ def purposes(pattern: str) -> str:
 
 
 def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, field: str) -> tuple[MemberT, ...]:
-    """Return `members` as the format has them; ConfigurationError for more or fewer than it takes."""
+    """Return `members` completed by the format; raise ConfigurationError for the wrong number of them."""
     if format_.sides is not None and len(members) != format_.sides:
         allowed = f"{format_.sides} in the format {format_.name}"
         raise ConfigurationError(location, field, f"{len(members)} of them", allowed)

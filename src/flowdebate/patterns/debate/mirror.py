@@ -1,4 +1,4 @@
-"""Mirror of a debate: it is held again with the order of speakers reversed, and one verdict is made of both."""
+"""Mirror of a debate, held again with the speakers in reverse order; both debates get one verdict."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def mirrored_loop(loop: Loop[DebateOptions]) -> Loop[DebateOptions]:
 
 
 class Mirror(Block[Any, None]):
-    """The mirrored debate, with its judge; its raw output is put into the state of the debate around it."""
+    """Mirrored debate with its judge; its raw output becomes part of the state of the surrounding debate."""
 
     def __init__(self, inner: Sequencer[Any, Any]) -> None:
         shared, hidden = merge_resources(f"mirror {inner.name!r}", [inner], closed=[inner])
@@ -48,7 +48,7 @@ class Mirror(Block[Any, None]):
         try:
             raw: DebateRawOutput = await self.inner(value, ctx)
         finally:
-            transcript.set(transcript.state)  # what the session has is the transcript of the debate itself
+            transcript.set(transcript.state)  # the session keeps the transcript of the debate itself
         ctx.scope.handle.update(mirrored=raw)
 
     def outline(self) -> Outline:
@@ -73,14 +73,14 @@ def verdict_of_both(
 ) -> DebateVerdict | None:
     """Combine the verdicts on a debate and its mirror; None if the mirror has none.
 
-    All ballots count alike; if the winners differ, `on_flip` decides. A judge without ballots has to name the same
-    winner twice: else nobody wins.
+    All ballots count equally; if the winners differ, `on_flip` decides. Without ballots, the judge has to name the same
+    winner twice; otherwise nobody wins.
     """
     second = mirrored.verdict
     if second is None:
         return None
     if first.judging is None or second.judging is None:
-        # of a judge of the application's own, which decides by nothing that could be counted
+        # a custom judge has no ballots to count
         reasoning = f"{first.reasoning}\n\nWith the order of speakers reversed: {second.reasoning}"
         if first.winner == second.winner:
             return first.model_copy(update={"reasoning": reasoning})
@@ -89,9 +89,9 @@ def verdict_of_both(
     spoken = [speaking_order(entries_of(ctx)), speaking_order(mirrored.transcript)]
     ballots: list[JudgeBallot] = []
     for verdict, judging, order in zip((first, second), (first.judging, second.judging), spoken, strict=True):
-        after = max((ballot.view for ballot in ballots), default=-1) + 1  # those of the mirror are further views
+        after = max((ballot.view for ballot in ballots), default=-1) + 1  # ballots of the mirror are further views
         for ballot in judging.ballots:
-            # an only ballot has left its words to the verdict, which is now another one
+            # a single ballot leaves its words to the verdict, which is replaced
             words = {} if ballot.verdict else {"verdict": verdict.verdict, "reasoning": verdict.reasoning}
             ballots.append(ballot.model_copy(update={"view": ballot.view + after, "spoken": order, **words}))
     minimum = first.judging.min_log_odds

@@ -71,10 +71,12 @@ class ModeratorTemplate(Template):
     )
     """Task of later rounds; `{rounds}` is " of at most 3" if the bound is known."""
     question: str = part("", uses("round", "rounds"))
-    """Task in place of a decision: one question for a round with turns of all debaters. Empty for a deciding
-    moderator."""
+    """Task that replaces the decision: to ask one question for a round in which all debaters speak.
+
+    Empty for a moderator that decides.
+    """
     begins: str = part("")
-    """First words of such a question, for models able to continue them: a line for each round, in turn."""
+    """First words of the question, for models that can continue them; one line for each round, in turn."""
 
 
 MODERATOR = ModeratorTemplate()
@@ -147,15 +149,15 @@ def render_moderator_turn(
     return "\n\n".join(parts)
 
 
-@lru_cache(maxsize=256)  # each round's prompt has the decisions of all rounds before
+@lru_cache(maxsize=256)  # each round's prompt contains all earlier decisions
 def _render_decision(number: int, reason: str | None, briefing: str | None, new_angle: str | None) -> str:
-    """Render a decision of the moderator; the transcript has the speakers."""
+    """Render a decision of the moderator without the speakers, who are in the transcript."""
     parts = {"reason for leaving a debater out": reason, "briefing": briefing, "new angle": new_angle}
     return listed(*(f"round {number}, {label}: {quoted(text)}" for label, text in parts.items() if text))
 
 
 class CompletedDecision(DebateModeratorOutput):
-    """A decision of the default moderator's model, completed by the speakers it must not leave out."""
+    """Decision of the default moderator's model, completed by the speakers that it must not leave out."""
 
     added: list[str]
 
@@ -187,7 +189,7 @@ def owed_a_turn(
 
 
 class Moderator(RosterBlock[DebateModeratorOutput]):
-    """The default moderator: it decides about a round, or with some models only asks a question for it."""
+    """The default moderator, who decides about each round; with some models, it only asks a question."""
 
     def __init__(
         self,
@@ -207,7 +209,7 @@ class Moderator(RosterBlock[DebateModeratorOutput]):
             return await self._asking(value, ctx)
         stances = state_of(ctx, DebateState).stances
         positions = Counter(stances.values())
-        # a position names its debater, unless several defend it
+        # a position identifies its debater, unless several defend it
         alone = {stance: name for name, stance in stances.items() if positions[stance] == 1}
         return await self._deciding.with_synonyms(alone)(value, ctx)
 
@@ -292,7 +294,7 @@ def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> De
     """Complete the model's decision with turns for sides otherwise left unheard."""
     fields: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
     decision = DebateModeratorOutput(**fields)
-    # without the field, it may have been recorded when there was no such rule, and the run has to go the same course
+    # without the field, the decision may have been recorded before the rule existed, and the run must not change
     if "other_request" in response.flags and "reason" not in answer.model_fields_set:
         return decision
     added = owed_a_turn(decision, stances=state_of(ctx, DebateState).stances, entries=entries_of(ctx))
@@ -301,7 +303,7 @@ def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> De
 
 
 def _read_question(roster: Sequence[str], text: str, _: ModelResponse, __: Context) -> DebateModeratorOutput:
-    """Read the decision of a moderator without choices: all speak; text without a question mark asks nothing."""
+    """Read the decision of a moderator without choices: all speak; text without a question mark is no question."""
     question, mark, _rest = " ".join(text.split()).partition("?")
     question_text = f"{question}{mark}"
     return DebateModeratorOutput(
@@ -334,7 +336,7 @@ def stash_moderator_decision(
 
     def read(value: object) -> DebateModeratorOutput:
         output = as_model(value, DebateModeratorOutput, block=moderator)
-        added = value.added if isinstance(value, CompletedDecision) else []  # these come on top
+        added = value.added if isinstance(value, CompletedDecision) else []  # these are added
         named_count = len(output.next_speakers) - len(added)
         if named_count > maximum:
             problem = (
@@ -352,7 +354,7 @@ def stash_moderator_decision(
         state = state_of(ctx, DebateState)
         fields: dict[str, Any] = {key: getattr(output, key) for key in _FIELDS}
         if roster <= set(output.next_speakers):
-            fields["reason"] = None  # nobody is left out, whatever a small model says
+            fields["reason"] = None  # a small model cannot leave anybody out
         added = value.added if isinstance(value, CompletedDecision) else []
         decision = DebateModeratorDecision(round=max(state.round, 1), added=added, **fields)
         ctx.scope.handle.update(moderator_decisions=extend_frozen(state.moderator_decisions, decision))
@@ -363,8 +365,8 @@ def stash_moderator_decision(
 
 
 _FIELDS = tuple(DebateModeratorOutput.model_fields)
-_TURNS_EACH = 4  # turns in a round, for each debater: a model could loop, and a function buy any number of calls
-_LONGEST = 4_000  # characters of a briefing or an angle: they are part of each prompt of the round
+_TURNS_EACH = 4  # maximum turns of a debater in a round: a model could loop, and a function request any number of calls
+_LONGEST = 4_000  # maximum characters of a briefing or an angle: each prompt of the round contains them
 
 
 @lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same debaters

@@ -69,7 +69,7 @@ _JUDGING = (
     "answer_form", "schedule", "panel", "decided_by", "min_log_odds", "quotes", "on_flip", "labels", "crossed_labels",
     "criteria", "curtail",
 )  # fmt: skip
-"""Options of a judging model, as `JudgeOptions` names them."""
+"""Options of a judging model, by their names in `JudgeOptions`."""
 
 
 def weights_of(
@@ -93,7 +93,7 @@ _Baselines = Annotated[
 
 
 class SideEntry(RosterEntry):
-    """A debater, as a file has it."""
+    """A debater in a plan file."""
 
     name: Text
     stance: Text
@@ -102,7 +102,7 @@ class SideEntry(RosterEntry):
 
 
 class PhaseEntry(RosterEntry):
-    """A phase, as a file has it."""
+    """A phase in a plan file."""
 
     name: Annotated[Text, Field(pattern=PHASE_NAME), allowed("1 to 60 letters, digits, spaces, hyphens")]
     rounds: Count | None = None
@@ -249,7 +249,8 @@ class DebateLive(OneByOne):
         return doing(turn.phase, turn.target) or super().about_turn(turn)
 
     def result(self, event: object) -> Iterator[Section]:
-        if isinstance(event, VerdictReached) and "-mirrored/" not in event.path:  # which is shown with that on both
+        # it is shown with the verdict on both debates
+        if isinstance(event, VerdictReached) and "-mirrored/" not in event.path:
             yield verdict_card(event.verdict, self.speakers)
 
     def progress(self) -> str:
@@ -294,7 +295,7 @@ class DebatePage(PatternPage):
     )
 
     def speakers(self, options: DebatePlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the sides; none if the question does not name them and a model has to propose them."""
+        """Return the sides; empty if a model has to propose them, because the question does not name them."""
         from flowdebate.chassis.roster import Debater
 
         from .sides import default_sides
@@ -312,21 +313,18 @@ class DebatePage(PatternPage):
         return sum(phase.rounds for phase in phases_in(options)) or super().length(options)
 
     def defaults(self, options: DebatePlanOptions, speakers: Sequence[Any]) -> PlanValues:
-        """Ask the judge in both orders if there are two sides, or the depth is "auto".
-
-        Unless something else decides how it is asked.
-        """
+        """Show the judge both orders if there are two sides or the depth is "auto", unless another option decides."""
         by_letter = options.answer_form in LETTERS or options.decided_by == "log_odds"
         is_asked = not (by_letter or "judge" in (options.humans or ()) or audience_in(options))
         two = len({side.stance for side in speakers}) == 2  # noqa: PLR2004 - sides
-        balanced = two or options.depth == "auto"  # whose steps end where all orders agree
+        balanced = two or options.depth == "auto"  # its steps end once all orders agree
         return {"schedule": "swap"} if options.schedule is None and is_asked and balanced else {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:
         if (more := options.get("goes_on")) is not None:
             return {**options, "goes_on": asked_to_go_on(run, more).to_plan()}
         if options == {"schedule": "swap"} and _named_one_winner(run):
-            return {**options, "answer_form": "winner"}  # the ballot that was cast counts in the fork, too
+            return {**options, "answer_form": "winner"}  # the fork also counts the ballot already cast
         return options
 
     def turns(self, plan: Plan) -> int:
@@ -355,7 +353,7 @@ class DebatePage(PatternPage):
         return yes_no_sides(subject)
 
     def settled(self, plan: Plan) -> PlanValues:
-        """Restore sides missing in the plan: a resumed run has them without asking again."""
+        """Return the proposed sides, so that a resumed run does not ask for them again."""
         if plan.options.debaters:
             return {}
         return {"debaters": [{"name": speaker.name, "stance": speaker.stance} for speaker in plan.speakers]}
@@ -380,7 +378,7 @@ class DebatePage(PatternPage):
         if "judge" in humans and self._judging(plan) is not None:
             allowed = "left out where options of a judging model are given"
             raise ConfigurationError(*options.place("humans"), "judge", allowed)
-        # sides that a model is still to propose are as good as any others here
+        # any sides will do until a model proposes them
         super().check(plan if plan.speakers else replace(plan, speakers=tuple(self.any_speakers(plan.subject))))
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
@@ -411,7 +409,7 @@ class DebatePage(PatternPage):
         return cast("Sequencer[Any, Any]", pattern.lengthen(cast("GoesOn", more)))
 
     def _rounds(self, plan: Plan) -> int:
-        """Return the number of rounds in the plan, apart from the rounds of its phases."""
+        """Return the number of rounds in the plan, unless phases determine it."""
         options: DebatePlanOptions = plan.options
         if not phases_in(options):
             return plan.length
@@ -437,7 +435,7 @@ class DebatePage(PatternPage):
             crossed_labels=bool(options.crossed_labels),
             criteria=weights_of(options.criteria, *options.place("criteria")),
             curtail=bool(options.curtail),
-            ask=plan.ask if on_flip == "human" else None,  # which is refused with any other
+            ask=plan.ask if on_flip == "human" else None,  # other answer forms reject it
         )
 
 

@@ -27,8 +27,8 @@ AIMS: Mapping[str, str] = {
     "closing": "Explain why your position still stands after everything that has been said. Do not raise new points.",
 }
 """Tasks of phases with a self-explanatory name."""
-_LONGEST = 2_000  # characters of a phase's aim, which is in each of its prompts
-_MOST = 100  # phases
+_LONGEST = 2_000  # maximum characters of a phase's aim: each prompt of the phase contains it
+_MOST = 100  # maximum number of phases
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,14 @@ class Phase:
     each. In a later round of the phase, a different debater is asked if there are several.
     """
     speakers: Sequence[int] = field(default=(), kw_only=True)
-    """The debaters speaking (or asking), by their positions on the roster from 1, in this order; none: all, in the
-    debate's order. A moderator, if there is one, decides instead.
+    """The debaters speaking (or asking), in this order, by their positions on the roster from 1; empty for all.
+
+    A moderator, if there is one, decides instead.
     """
     aim: str | None = field(default=None, kw_only=True)
-    """Task of its debaters; None: the meaning of its name ("closing"), or to argue as in any round."""
+    """Task of the debaters; None: the task known for the name ("closing"), or to argue as in any round."""
     length: Length | None = field(default=None, kw_only=True)
-    """Length of a turn; None: short in a cross-examination, otherwise the debate's."""
+    """Length of a turn; None for short turns in a cross-examination, and otherwise for the debate's length."""
     turn_order: TurnOrder | None = field(default=None, kw_only=True)
     """Order of turns; None for the debate's."""
 
@@ -83,7 +84,7 @@ class Phase:
 
     @property
     def turns(self) -> int:
-        """Turns of each of its speakers in a round."""
+        """Number of turns of each speaker in a round."""
         return 2 if self.asks else 1
 
     def __str__(self) -> str:
@@ -125,7 +126,7 @@ def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, 
 class PhasedTurns(RoundOfTurns):
     """The turns of a round of a debate with phases, in the order of its phase; in a cross-examination, in pairs.
 
-    Whoever is asked has a turn in any case: if no question was put, because the asker's provider failed, to argue.
+    Whoever should be asked always has a turn: to argue, if the asker's provider failed and there is no question.
     """
 
     def __init__(
@@ -190,7 +191,7 @@ class PhasedTurns(RoundOfTurns):
 def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
     """Choose the debater to be asked by `name` in round `number` of a cross-examination.
 
-    The next debater of another side, and another one in the next round.
+    This is the next debater of another side, and a different one in the next round.
 
     >>> sides = {"a": "tea", "b": "coffee", "c": "water"}
     >>> [whom_to_ask("a", sides, number) for number in (1, 2, 3)], whom_to_ask("c", sides, 1)
@@ -202,7 +203,7 @@ def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
     opponents = [name_after for name_after in after if stances[name_after] != stances[name]] or after
     team = [
         name_in_team for name_in_team in roster if stances[name_in_team] == stances[name]
-    ]  # its members ask one each
+    ]  # each member asks one question
     return opponents[(team.index(name) + number - 1) % len(opponents)]
 
 

@@ -43,7 +43,7 @@ class BaselineAnswer(WireModel):
 
     name: BaselineName
     winner: str | None
-    """The position with the most votes; None if several share the lead, and where there is no vote."""
+    """The position with the most votes; None if several share the lead, or if there is no vote."""
     votes: dict[str, Count]
     """The votes for each position, in the order of the debate."""
     calls: Count
@@ -146,7 +146,7 @@ class DebateContributionEntry(Contribution):
     """The position of the debater asked, or answered."""
 
 
-# without a parameter: that would build a validator at import, for which pydantic searches all installed packages
+# without a type parameter, which would build a validator at import and make pydantic search all installed packages
 class DebateTranscriptState(TranscriptState):
     """The arguments so far, in chronological order."""
 
@@ -165,7 +165,7 @@ class DebateModeratorOutput(WireModel):
     new_angle: str | None = None
     """Focus for the debaters of this round."""
     done: bool = False
-    """True: this round is the last."""
+    """True if this round is the last."""
 
     @model_validator(mode="after")
     def _someone_speaks(self) -> DebateModeratorOutput:
@@ -181,7 +181,7 @@ class DebateModeratorDecision(DebateModeratorOutput):
     round: Annotated[int, Field(ge=1)]
     """The round opened by the decision, from 1."""
     fallback: bool = False
-    """Flag of an unusable decision of the moderator: all debaters speak in declared order."""
+    """True if the moderator's decision was unusable: all debaters speak in declared order."""
     added: list[str] = Field(default_factory=new_list, exclude_if=lambda added: not added)
     """The last of `next_speakers`, added because the default moderator's model left out a side due to be heard.
 
@@ -252,7 +252,7 @@ class DebateState(PatternState):
     stop_reason: StopReason | None = None
     """Reason for the end of the loop; None until then."""
     verdict: DebateVerdict | None = None
-    """The judge's; None before it was reached, and if the judge's provider failed."""
+    """The judge's verdict; None before it was reached, and if the judge's provider failed."""
     mirrored: DebateRawOutput | None = None
     """The mirrored debate, once it was held; None without `mirror`."""
     first_verdict: DebateVerdict | None = None
@@ -260,7 +260,7 @@ class DebateState(PatternState):
     facts: SortedFacts | None = None
     """Facts that begin the turns of debaters with short prompts; None without sources, and before they are sorted."""
     phases: tuple[Any, ...] = ()
-    """The `Phase`s, in order; none in a debate without."""
+    """The phases in order; empty in a debate without phases."""
     audience: list[AudienceVote] = Field(default_factory=new_list)
     """The votes so far, in a debate with an audience."""
     reader_questions: list[ReaderQuestion] = Field(default_factory=new_list)
@@ -281,7 +281,7 @@ class DebateState(PatternState):
 
     @property
     def round_of_phase(self) -> int:
-        """The number of the round in progress in its phase, from 1."""
+        """Number of the round in progress within its phase, from 1."""
         last = 0
         for phase in self.phases:
             if self.round <= last + phase.rounds:
@@ -369,7 +369,7 @@ class DebateRawOutput(PatternOutput):
     turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
     """The order of turns in each round; omitted from JSON if it is the declared one."""
     mirrored: DebateRawOutput | None = Field(default=None, exclude_if=_is_none)
-    """Mirrored debate, in the reverse order of speakers, with its verdict; None (and omitted from JSON) without `mirror`.
+    """Mirrored debate, with the speakers in reverse order; None (and omitted from JSON) without `mirror`.
 
     `verdict` is the verdict on both debates.
     """

@@ -1,4 +1,4 @@
-"""Sides of a question asked without any: from its own words if they are clear, else proposed by a model."""
+"""Sides for a question without sides: taken from its words if they are clear, otherwise proposed by a model."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from flowdebate.models.base import Model
 from flowdebate.prompts import Template, as_seen, filled, part, quoted, uses
 from flowdebate.runs.context import Context
 
-_LONGEST = 200  # characters of a question whose words make the sides, and of a proposed position: every prompt has them
-_QUOTED = 300  # characters up to which the answers yes and no repeat their question
-_NAME = 24  # characters of a side's name, which stands before each of its arguments in a terminal
+# maximum characters of a question whose words become sides, and of a position: every prompt contains them
+_LONGEST = 200
+_QUOTED = 300  # maximum characters of a question that the answers yes and no repeat
+_NAME = 24  # maximum characters of a side's name: a terminal shows it before each argument
 
-# A few forms of questions say their sides for certain; a model is asked about all others. A grammar with more verbs and
-# nouns never ends, and each of its rules is wrong for some question.
+# A few forms of questions name their sides unambiguously; a model proposes sides for all others. A larger grammar would
+# never be complete, and each of its rules would be wrong for some question.
 _YES_OR_NO = re.compile(
     r"(?i:should|must|can|could|will|would|may|might|shall|is|are|was|were|do|does|did|has|have|had) \S+ .+"
 )
-# More than a plain clause, or a negation, of which "yes" can mean either.
+# More than a plain clause, or a negation, where "yes" is ambiguous.
 _UNCLEAR = re.compile(r"(?i)[^\w\s.'’&+#%-]|\.\s|n['’]t\b|\b(?:or|not?|never|nor|none|nothing|nobody|hardly|without)\b")
 # "we should ship"; words such as "ever" do not fit a claim.
 _WE_SHOULD = r"(?i:(?P<verb>should|could|would|will) (?P<subject>i|we|they|it|he|she|there))"
@@ -105,10 +106,10 @@ def _start_claim(match: re.Match[str]) -> tuple[str, str]:
     return match["subject"].capitalize(), match["verb"].lower()
 
 
-# Sides that a model proposes
+# Sides proposed by a model
 
-_TAKEN = ("judge", "moderator", "synthesizer", "a", "b", "c", "d")  # a role, or a side without a usable name
-_SENTENCE = re.compile(r"(?<=\w\w[.!]) (?=[^\W\d_a-z])")  # one letter before the stop is an initial
+_TAKEN = ("judge", "moderator", "synthesizer", "a", "b", "c", "d")  # names of roles, and of sides without a usable name
+_SENTENCE = re.compile(r"(?<=\w\w[.!]) (?=[^\W\d_a-z])")  # a single letter before a full stop is an initial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +155,7 @@ class ProposedSide(BaseModel):
 class ProposedSides(BaseModel):
     """The positions that a model proposes for a question."""
 
-    # more than four sides make a debate of two rounds as long as a book, and each has less to answer
+    # with more than four sides, a debate of two rounds becomes as long as a book
     sides: Annotated[list[ProposedSide], Field(min_length=2, max_length=4)]
 
     @field_validator("sides")
@@ -210,7 +211,7 @@ async def propose_sides(question: str, *, model: Model | str | None = None) -> l
 
 
 def _cut_name(name: str) -> str:
-    r"""Cut `name` between words, and drop everything but words.
+    r"""Cut `name` between words, and drop everything except words.
 
     >>> _cut_name("[Postgres]\n and the rest of what it stands for")
     'Postgres and the rest of'

@@ -1,8 +1,8 @@
 """Support for debaters with a small model: first words of their turns, facts to begin with, and a second try.
 
-A model of a few billion parameters forgets its side, copies earlier turns and leaves sources aside. So each turn of the
-concise profile begins with the debater's position for the model to continue, or, where there are sources, with a fact
-in support of it. A turn copying another, or ending on another side, is asked for once more.
+A model of a few billion parameters forgets its side, copies earlier turns and ignores sources. So each turn of the
+concise profile begins with the debater's position, or with a supporting fact if there are sources, and the model
+continues it. If a turn copies another one, or ends on another side, the model is asked once more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class OpeningTemplate(Template):
 
     begins: str = part("", uses("position"))
     """First words of a debater's first turn, for a model able to continue them: a small model beginning with its
-    position argues for it. Turns take the lines in order, to avoid sounding alike.
+    position argues for it. Turns use the lines in order, so that they do not sound alike.
     """
     begins_reply: str = part("", uses("position"))
     """First words of a debater's first turn after another position has been argued."""
@@ -58,7 +58,8 @@ class OpeningTemplate(Template):
 OPENINGS = OpeningTemplate(
     begins="{position}, because",
     begins_reply="I disagree. {position}, because\nI see it differently. {position}, because",
-    begins_again=(  # neighbours are built differently: a small model goes on as a turn did that begins alike
+    # consecutive lines differ in form, because a small model continues like an earlier turn with the same beginning
+    begins_again=(
         "That does not settle it. {position}, and here is another reason:\n"
         "I stand by this: {position}. What is easily forgotten is\n"
         "Something has been left out. {position}, and there is one more reason for it:\n"
@@ -86,10 +87,10 @@ OPENING_PARTS = tuple(field.name for field in fields(OpeningTemplate))
 def support_small_model(
     block: Generator[str], prompt: DebaterPrompt, *, name: str, options: BlockOptions
 ) -> Generator[str]:
-    """Add a small model's support to a debater's `block`, as far as the texts of its `prompt` call for it.
+    """Add support for a small model to a debater's `block`, as far as the texts of its `prompt` require it.
 
     Facts of the sources are sorted by the model of `options`, in calls of the block `{name}-facts`. A block with tools
-    gets no second try: the further request would lack the tools' results.
+    gets no second try, because the results of its tools would be missing from it.
     """
     sorter = FactSorter(
         name=f"{name}-facts",
@@ -137,10 +138,7 @@ class SmallModelSupport:
         return self._render(ctx)
 
     def defer_turn(self, _: object, ctx: Context) -> Callable[[], str] | None:
-        """Return the function to write the message of a turn without support.
-
-        A turn with support has effects, and gets None.
-        """
+        """Return a function that writes the message of a turn without support; None for a turn with support."""
         return None if self.is_asked_for(ctx) else partial(self.prompt.render_turn, None, ctx)
 
     def _render(self, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
@@ -188,7 +186,7 @@ class SmallModelSupport:
         if ctx.scope.looked_up.get(self) is False:
             return self.prompt.wording.cut(text, response, ctx)
         begins = self.first_words(ctx)
-        if not text.startswith(begins):  # that of a second try, which begins with the later choice
+        if not text.startswith(begins):  # of a second try, which begins with a later line
             begins = self.first_words(ctx, 1)
         return self.prompt.wording.cut(text, response, ctx, begins=begins if text.startswith(begins) else "")
 
@@ -227,7 +225,7 @@ class SmallModelSupport:
         worst = max(copies.values(), default=NOT_COPIED)
         if worst.excess <= 1:
             return None
-        # without what it copied: a small model that reads it again goes on as it did
+        # without the copied text: a small model that reads it again would copy it again
         own_entries = [
             entry for entry, copy in copies.items() if entry.agent_name == self.prompt.agent_name and copy.excess <= 1
         ]
@@ -250,14 +248,14 @@ class Objection:
     """A reason to ask for a turn once more."""
 
     problem: str
-    """One word, as the class name of an error would say it."""
+    """Name of the problem in one word, like the class name of an error."""
     message: str
     turn: str
     """Message to ask for the turn once more."""
     copied: tuple[str, ...] = ()
     """Texts of other turns; a better answer copies less of them."""
     excess: float = 0.0
-    """Excess of copied words in the first answer."""
+    """Number of copied words in the first answer above the limit."""
 
     def is_answered_by(self, text: str) -> bool:
         """Tell whether `text`, without its first words, is better than the first answer."""
@@ -309,7 +307,8 @@ def is_english(text: str) -> bool:
     return not _COMMON.isdisjoint(fold(text).split())
 
 
-# Characters of a position that a turn begins with: a small model that begins with a speech has nothing left to say.
+# Maximum length, in characters, of a position at the beginning of a turn: after a long one, a small model has nothing
+# left to say.
 _LONGEST_POSITION = 200
 _ENGLISH = frozenset(asdict(OPENINGS).values())
 _COMMON = frozenset(
@@ -319,12 +318,12 @@ _COMMON = frozenset(
 )
 
 
-# Facts of the sources, sorted by side. A small model that is shown a source does not use it, and asked for the best
-# evidence it picks the same sentence for every side. Asked of one sentence at a time for whom it speaks, with each side
-# once under each letter, it sorts well.
+# Facts of the sources, sorted by side. A small model does not use a source in its prompt, and asked for the best
+# evidence it picks the same sentence for every side. But it sorts well when asked which side a single sentence
+# supports, with each side once under each letter.
 
-_MOST_FACTS = 8  # each takes a call a side
-_LONGEST_FACT = 240  # characters
+_MOST_FACTS = 8  # each takes one call for each side
+_LONGEST_FACT = 240  # maximum characters
 _SORTER = "You sort evidence by side. Reply with one letter."
 
 

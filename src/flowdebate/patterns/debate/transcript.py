@@ -82,7 +82,7 @@ def labels_of(stances: Iterable[str]) -> Labels:
     return () if used_labels & {letter.casefold() for letter in letters} else tuple(zip(sides, letters, strict=True))
 
 
-EMPTY = "(empty)"  # a transcript without entries
+EMPTY = "(empty)"  # text of a transcript without entries
 
 _READ = (
     "In the transcript, each argument starts on a new line with {tag} in square brackets; lines that start with "
@@ -108,10 +108,10 @@ def render_entries(
 ) -> str:
     """Render the transcript as text: `[stance] …`, or with `names` `[name, stance] …`, under a heading for each round.
 
-    Rendering more entries only adds to the end. No entries are `(empty)`. A line below a flagged argument says that it
-    is cut off or empty. `below` has another line for each entry (empty for none), such as a line of
-    `flowdebate.patterns.debate.transcript.render_quotes`. A stance with a label is shown by it. `show` puts a text
-    behind its tag: `quoted`, which protects readers from models, or `frame` for texts used as material.
+    More entries are only added at the end. Without entries, the text is `(empty)`. A line below a faulty argument says
+    that it is truncated or empty. `below` has another line for each entry (empty for none), such as a line of
+    `flowdebate.patterns.debate.transcript.render_quotes`. A stance with a label is shown by it. `show` renders a text
+    after its tag: `quoted` protects readers from models, and `frame` is for texts used as material.
 
     >>> print(render_entries([DebateContributionEntry(round=1, agent_name="a", stance="for", text="Yes.")], names=True))
     Round 1:
@@ -128,7 +128,7 @@ def render_transcript(
     anonymity: Anonymity | None = None,
     labels: Labels = (),
 ) -> str:
-    """Render the transcript so far, each entry once a debate, as `anonymity` shows it."""
+    """Render the transcript so far with the aliases of `anonymity`; each entry is rendered once in a debate."""
 
     def extended(text: str, _: object, count: int) -> str:
         last = entries[count - 1].round if count else None
@@ -160,7 +160,8 @@ def _lines(
         if entry.kind is not None and entry.to is not None and entry.to_stance is not None:
             other = f"{tag_name(entry.to)}, " if names else ""
             to = f"[{other}{tag_text(labels.get(entry.to_stance, entry.to_stance))}]"
-            tag = f"{entry.kind.capitalize()}, {tag} to {to}:"  # no argument begins like this: each has its tag first
+            # no argument can begin like this, because its tag comes first
+            tag = f"{entry.kind.capitalize()}, {tag} to {to}:"
         lines.append(f"{tag} {show(entry.text)}")
         if entry.flag is not None:
             lines.append(render_flag(entry.flag))
@@ -188,7 +189,7 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
             entries.append(entries.pop().model_copy(update={"flag": FLAGGED[line]}))
         else:
             entries.append(_parse_entry(line, heading, phase, names=names))
-    # such as an empty round, or an escape where none is needed
+    # such as an empty round, or an unnecessary escape
     if text not in (render_entries(entries, names=names, show=show) for show in (quoted, frame)):
         raise ViewError(text, "a transcript as render_entries writes it")
     return entries
@@ -209,7 +210,7 @@ def _parse_entry(line: str, heading: int, phase: str | None, *, names: bool) -> 
         other, _, to_stance = tag_parts[1]
         cross |= {"kind": match[1].lower(), "to": unescaped(other), "to_stance": unescaped(to_stance)}
     line_text = tagged[2] if tagged is not None else match[4] if match is not None else ""
-    # model_construct: an entry may hold what pydantic's validation refuses, such as half a surrogate pair.
+    # model_construct: an entry may contain text that pydantic rejects, such as half a surrogate pair.
     return DebateContributionEntry.model_construct(
         round=heading,
         agent_name=unescaped(name),
@@ -226,8 +227,8 @@ HOW_TO_READ_QUOTES = (
 )
 """Addition to the system message of a judge reading such lines."""
 
-_EXCERPT = 60  # characters of a quote that the line shows: enough to find it in the argument above
-_MOST_SHOWN = 3  # sources, and missing quotes: an argument of fifty quotes is no reason for a line of fifty
+_EXCERPT = 60  # maximum characters of a quote in the line: enough to find it in the argument above
+_MOST_SHOWN = 3  # maximum number of sources, and of missing quotes, in the line
 _QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
 
 
@@ -278,7 +279,7 @@ def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
 
 
 def _count(quotes: Iterable[VerifiedQuote]) -> list[VerifiedQuote]:
-    """Return the relevant quotes, without any inside a verified one."""
+    """Return the relevant quotes, without those inside a verified one."""
     outermost: list[VerifiedQuote] = []
     until = 0
     for quote in sorted(quotes, key=lambda item: (item.start, -item.end)):

@@ -16,18 +16,18 @@ from flowdebate.measures.votes import leaders, margin, portions, split, total
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
 """The form of a judge's answer: a winner, a score for each side, or one letter whose log-probabilities count."""
-MOST_LETTERS = 20  # to choose from: servers report the log-probabilities of no more tokens
+MOST_LETTERS = 20  # letters to choose from: servers report log-probabilities of at most so many tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
 """The decision rule: the mean of scores, one vote per ballot for the side it ranks first, or the median over models of
 their mean log-odds.
 """
-MIN_LOG_ODDS = 0.1  # below it there is no clear winner: chosen on the cases in docs/judging.md
+MIN_LOG_ODDS = 0.1  # no clear winner below it; chosen on the cases in docs/judging.md
 OnFlip = Literal["average", "abstain", "tie", "human"]
 """The policy for a flipped verdict: one model picked different winners in different views."""
 LogOdds = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """A side's part of a ballot; the shares of all sides add up to 1."""
-PUBLISHED_CORRELATION = 0.4375  # a panel of nine judges was worth two: 9 / (1 + 8 rho) = 2
+PUBLISHED_CORRELATION = 0.4375  # from a panel of nine judges that was worth two: 9 / (1 + 8 rho) = 2
 
 
 def _is_none(value: object) -> bool:
@@ -49,13 +49,13 @@ class JudgeBallot(WireModel):
     view: Annotated[int, Field(ge=0)] = 0
     """The number of the view in the schedule, from 0; a repeated view keeps its number."""
     order: list[str]
-    """The sides by slot: the judge read the first one's argument first."""
+    """Sides by slot: the judge read the argument of the first side first."""
     labels: dict[str, str] | None = None
     """The label of each side in this view; None if sides were called by their stances."""
     model: str | None = None
     """The judging model; None if unknown."""
     scores: dict[str, Share] | None = None
-    """The share of each side; None if the judge was only asked for a winner."""
+    """The share of each side; None if the judge only names a winner."""
     criteria: dict[str, dict[str, float]] | None = Field(default=None, exclude_if=_is_none)
     """Scores by a rubric: for each side a number from 0 to 100 by criterion. None (and omitted from JSON) otherwise."""
     log_odds: dict[str, LogOdds] | None = Field(default=None, exclude_if=_is_none)
@@ -76,11 +76,11 @@ class JudgeBallot(WireModel):
     None (and omitted from JSON) without a fit.
     """
     winner: str | None = None
-    """The winning side; None for none of them."""
+    """Winning side; None if no side wins."""
     verdict: str = ""
-    """The conclusion; empty on the only ballot of a single-view judge, since the verdict has it."""
+    """Conclusion; empty on the only ballot of a single-view judge, because the verdict contains it."""
     reasoning: str = ""
-    """The reasons; empty where `verdict` is."""
+    """Reasons; empty if `verdict` is."""
     problem: str | None = None
     """The reason why the answer is unusable; None for a usable one."""
     spoken: list[str] | None = Field(default=None, exclude_if=_is_none)
@@ -101,7 +101,7 @@ class JudgeBallot(WireModel):
     def for_length(self) -> dict[str, float]:
         """The part of each side's log-odds explained by its length; 0 without a fit.
 
-        It grows with the logarithm of the length, up to four times the length of the others: beyond that nothing was
+        It grows with the logarithm of the length, up to four times the length of the others; longer texts were not
         measured.
 
         >>> fit = LetterFit(per_log_length=0.1, min_log_odds=0.15)
@@ -117,21 +117,19 @@ class JudgeBallot(WireModel):
 
     @property
     def counted(self) -> dict[str, float]:
-        """The corrected log-odds: the letters' log-odds, without the effect of lengths."""
+        """Corrected log-odds: those of the letters, without the effect of lengths."""
         explained = self.for_length
         return {side: value - explained.get(side, 0.0) for side, value in (self.log_odds or {}).items()}
 
 
-_FAR = (
-    math.log(4) / 2
-)  # from the mean of the logarithms of lengths: of two sides, one has four times as many characters
+_FAR = math.log(4) / 2  # distance from the mean log length; with two sides, one then has four times as many characters
 
 
 class Statement(WireModel):
     """A sentence of the debate, verbatim."""
 
     entry: Annotated[int, Field(ge=0)]
-    """The index of its argument in the transcript."""
+    """Index of the argument in the transcript."""
     text: str
     """The sentence."""
 
@@ -182,7 +180,7 @@ class Judging(WireModel):
     scores: dict[str, Share]
     """The share of each side over all usable ballots."""
     flipped: bool = False
-    """Flag of a model with different winners in different views."""
+    """True if a model chose different winners in different views."""
     on_flip: OnFlip | None = None
     """The policy applied to a flipped verdict; None if it was not needed."""
     effective_n: Annotated[float, Field(gt=0)] = 1.0
@@ -200,11 +198,11 @@ class Decision(NamedTuple):
     """The decision of several ballots."""
 
     scores: dict[str, float]
-    """The share of each side, in the order of the sides; 1 in total."""
+    """Shares of the sides, in their order; they add up to 1."""
     winner: str | None
     """The side with the largest share; None for a tie."""
     flipped: bool
-    """Flag of a model with different winners in different views."""
+    """True if a model chose different winners in different views."""
 
 
 def decide(
@@ -215,11 +213,11 @@ def decide(
     A tied ballot counts in equal parts for the tied sides. Sums are exact, so the order of the ballots does not matter.
     Without a usable ballot all sides have equal shares.
 
-    By log-odds, a preference for a slot cancels only in all orders together: a model with an unusable ballot is left
-    out. The ballots of one model are averaged: it counts once however often it was asked. Between two sides the median
-    of the models decides, and no model outvotes two thirds of the others, however sure it is. The winner is
-    `min_log_odds` (None: `least_lead`) ahead of each other side; scores are probabilities, based on the distance of a
-    side from its strongest rival.
+    By log-odds, a preference for a slot cancels only over all orders, so a model with an unusable ballot is left out.
+    The ballots of a model are averaged, so it counts once however often it was asked. Between two sides the median of
+    the models decides: no model outvotes two thirds of the others, however sure it is. The winner is `min_log_odds`
+    (None: `least_lead`) ahead of each other side; scores are probabilities, based on the distance of a side from its
+    strongest rival.
 
     >>> first = JudgeBallot(view=0, order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
     >>> second = JudgeBallot(view=1, order=["no", "yes"], scores={"yes": 0.5, "no": 0.5})
@@ -279,7 +277,7 @@ def is_settled(ballots: Sequence[JudgeBallot], *, remaining: int, sides: Sequenc
     >>> is_settled([yes], remaining=1, sides=["yes", "no"])
     False
     """
-    if remaining <= 0 or by == "log_odds":  # which have no bound
+    if remaining <= 0 or by == "log_odds":  # log-odds are unbounded
         return remaining <= 0
     totals = _totals([ballot for ballot in ballots if ballot.problem is None], sides, by)
     return len(sides) == 1 or margin(totals) > remaining
@@ -299,7 +297,7 @@ def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
 
 
 def firsts_of(ballot: JudgeBallot, *, sides: Sequence[str]) -> list[str]:
-    """Return the sides ranked first by a ballot: several for a tie, all if it is for none of them."""
+    """Return the sides ranked first by a ballot: several for a tie, all if it names no winner."""
     return leaders(portions(ballot.shares, sides))
 
 
@@ -313,7 +311,7 @@ def leader_of(scores: Mapping[str, float]) -> str | None:
 
 
 def centred(logprobs: Mapping[str, float]) -> dict[str, float]:
-    """Log-probabilities less their mean: differences are log-odds.
+    """Subtract the mean from log-probabilities, so that differences are log-odds.
 
     >>> centred({"yes": -1.0, "no": -2.0})
     {'yes': 0.5, 'no': -0.5}
@@ -335,7 +333,7 @@ def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
 
 
 def balanced(ballots: Sequence[JudgeBallot]) -> list[JudgeBallot]:
-    """Return the ballots of models with only valid log-odds; a spoiled ballot without a model spoils all."""
+    """Return the ballots of models with only valid log-odds; empty if a ballot without a model is invalid."""
     spoiled = {ballot.model for ballot in ballots if ballot.problem is not None or ballot.log_odds is None}
     return [ballot for ballot in ballots if None not in spoiled and ballot.model not in spoiled]
 
@@ -345,7 +343,7 @@ def _only(sides: Sequence[str]) -> str | None:
 
 
 def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
-    """Check whether a model's ballots of two views have different winners; within one view, a difference is noise."""
+    """Check whether a model's ballots of two views have different winners; differences within a view are noise."""
     winners: dict[str | None, dict[int, set[str | None]]] = {}  # by model and view
     for ballot in ballots:
         views = winners.setdefault(ballot.model, {})

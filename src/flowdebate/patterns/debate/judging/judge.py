@@ -1,4 +1,4 @@
-"""Judge of a debate: one model or a panel, one view or many, one verdict."""
+"""Judge of a debate: a model or a panel reads one or more views, and gives one verdict."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
 ) -> Judge:
     """Create the block `{name}-judge`: it picks one of `stances` as the winner, or None for a synthesis of several.
 
-    The judge reads stances instead of names. With the `schedule` "single" it is asked once for a winner, with the
+    The judge sees stances instead of names. With the `schedule` "single" it names a winner in one call, with the
     arguments of each round shuffled by `random` (None: from the run's seed, one seed always gives one order). Otherwise
     it scores each side in every view, or names the letter of one, and all views are judged concurrently. `answer_form`
     to `ask` are described in `JudgeOptions`; if only a schedule of several orders is set, a model with a concise
@@ -152,7 +152,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
 
 
 def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Callable[P, Judge]]:
-    """Give a function the signature of `create_judge`, used to check and complete its options."""
+    """Give a function the signature of `create_judge`, whose options it checks and completes."""
 
     def sign(function: Callable[..., Judge]) -> Callable[P, Judge]:
         function.__dict__["__signature__"] = signature(create_judge)
@@ -204,7 +204,7 @@ class Judge(Block[Any, JudgedVerdict]):
         material = make_material(sources, location=location)
         block_options = generator_options(merged_options, "intent/synthesize", SHOWN, location=block_name)
         self._visibility: Visibility = block_options["visibility"]
-        # a panel has no model of its own, and the run may have none
+        # a panel has no single model, and the run may have none
         self._model: Model | str = (
             block_options["model"] if merged_options.get("model") or not how.panel else how.panel[0]
         )
@@ -224,11 +224,11 @@ class Judge(Block[Any, JudgedVerdict]):
         self._labels = labels_for(sides, how.labels or how.crossed_labels, location=location)
         self._asking = self._ask(how)
         lettered = how.is_open and 1 < len(sides) <= MOST_LETTERS
-        # asked of a model with a concise profile only: another one need not give log-probabilities
+        # only for a model with a concise profile: others need not report log-probabilities
         self._by_letter = self._ask(replace(how, answer_form="letter", model=None)) if lettered else None
         for asking in (self._asking, self._by_letter):
             if asking is not None:
-                asking.planned(len(sides))  # refuses more sides than the schedule takes
+                asking.planned(len(sides))  # raises an error for more sides than the schedule allows
         self._person = _person(block_name, how, sides, material) if how.on_flip == "human" else None
         if self._person is not None and anonymize_transcript:
             self._person = read_blind(self._person, anonymity)
@@ -241,7 +241,7 @@ class Judge(Block[Any, JudgedVerdict]):
         self._anonymized = anonymize_transcript
         self._shuffle = shuffle_for_judge
         self._random = random
-        self._anonymity = anonymity if anonymize_transcript else None  # tags have the names anyway
+        self._anonymity = anonymity if anonymize_transcript else None  # tags contain the names anyway
         self._turn_order: TurnOrder = turn_order
         self._material = material
 
@@ -261,7 +261,7 @@ class Judge(Block[Any, JudgedVerdict]):
         else:
             ballots = await self._ballots(asking, question, ctx)
         if any(ballot.problem == NO_LOGPROBS for ballot in ballots):
-            # only the answers show which models give log-probabilities: a server may leave them out silently
+            # only answers show whether a model reports log-probabilities: servers may omit them silently
             fallback = f"{asking.how.form} -> scores: {NO_LOGPROBS}"
             asking = self._ask(replace(asking.how, answer_form="scores", decided_by=None, schedule=asking.how.plan))
             ballots = await self._ballots(asking, question, ctx, step="scores")
@@ -276,7 +276,7 @@ class Judge(Block[Any, JudgedVerdict]):
     def _ask(self, how: JudgeOptions) -> Asking:
         """Return the jurors for `how`."""
         form, setup = how.form, self._setup
-        if has_several_ballots(how):  # the history gets the verdict, not each ballot
+        if has_several_ballots(how):  # the history contains the verdict, not each ballot
             hidden = Visibility(client=self._visibility.client, history=False)
             setup = replace(setup, options={**setup.options, "visibility": hidden})
         models = how.panel or (None,)
@@ -316,11 +316,11 @@ class Judge(Block[Any, JudgedVerdict]):
         return cases
 
     async def _winners(self, juror: Juror, cases: Sequence[JudgeInput], ctx: Context) -> list[JudgeBallot]:
-        """Return a ballot for a winner in each of the `cases`; a failed call is a failure of the judge."""
+        """Ask for a winner in each of the `cases`; a failed call is a failure of the judge."""
 
         async def cast(case: JudgeInput) -> JudgeBallot:
             self._announce(case, ctx)
-            # at the place of a judge that reads one order: a fork with the other one reuses its answer
+            # at the path used by a judge of one order, so that a fork from one to the other reuses the answer
             path = ctx.path if case.number == 0 else f"{ctx.path}/ballot[{case.number}]"
             return await juror.cast(case, ctx.child(self.name, path))
 
@@ -348,7 +348,7 @@ class Judge(Block[Any, JudgedVerdict]):
                 calls.append(partial(self._ballot, juror, replace(case, model=juror.voter), inner))
         if not self.how.curtail:
             return await self._usable(await in_order(calls, finish=True), ctx)
-        cast = await in_order(calls[: len(calls) // 2 + 1], finish=True)  # the other calls could outvote any fewer
+        cast = await in_order(calls[: len(calls) // 2 + 1], finish=True)  # fewer could be outvoted by the other calls
         while not is_settled(
             [juror_ballot.ballot for juror_ballot in cast],
             remaining=len(calls) - len(cast),
@@ -384,7 +384,8 @@ class Judge(Block[Any, JudgedVerdict]):
             raise failed[0][1]
         for call, error in failed:
             await discard(call.ctx, error, block=self.name)  # a resumed run leaves out the same ballots
-            silent = id(call.juror) not in answered  # else the verdict says how many of its ballots were of no use
+            # otherwise the verdict states how many of its ballots were unusable
+            silent = id(call.juror) not in answered
             answered.add(id(call.juror))
             if silent or (is_provider_failure(error) and not isinstance(error, BadAnswer)):
                 voter = call.juror.voter or self.name
@@ -475,12 +476,12 @@ class Judge(Block[Any, JudgedVerdict]):
 
 
 def has_several_ballots(how: JudgeOptions) -> bool:
-    """Check whether a judge builds its verdict from ballots, instead of giving it in one answer."""
+    """Check whether a judge counts ballots for its verdict, instead of giving it in one answer."""
     return how.form != "winner" or how.plan.kind != "single"
 
 
 class Asking(NamedTuple):
-    """A way to ask: the options of the judge, and its jurors."""
+    """Options of the judge, and its jurors."""
 
     how: JudgeOptions
     jurors: Sequence[Juror | LetterJuror]

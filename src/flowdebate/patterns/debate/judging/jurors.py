@@ -140,7 +140,7 @@ _REASONING = (str, Field(description="Which arguments were decisive, and why"))
 _VERDICT = (str, Field(description="The conclusion, in one or two sentences"))
 
 
-@lru_cache(maxsize=256)  # an application builds a pattern for each question, about the same sides
+@lru_cache(maxsize=256)  # applications build a pattern for each question, often about the same sides
 def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
     """Build the answer schema of a judge: the winner after the reasoning, since models commit to their first words."""
     sides = tuple(dict.fromkeys(stances))
@@ -153,7 +153,7 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
     )
 
 
-@lru_cache(maxsize=256)  # debates about the same sides share a few orders
+@lru_cache(maxsize=256)  # debates about the same sides use the same few orders
 def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
     """Build the schema of a judge scoring each side, as a whole or by all `criteria`.
 
@@ -182,7 +182,7 @@ def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type
 def _scored_base(names: tuple[str, ...]) -> type[WireModel]:
     """Return a base of answers with scores; a winner without scores counts as all points for that side.
 
-    Models trained on other judges' prompts name a winner although they are asked for scores.
+    Models trained on other judges' prompts name a winner even if they are asked for scores.
     """
 
     class Scored(WireModel):
@@ -221,7 +221,7 @@ class JudgeInput:
     number: int = 0
     """The number of the view in the judge's schedule, from 0."""
     model: str | None = None
-    """The model of a panel; None for the judge's own."""
+    """Model of the panel; None for the judge's own model."""
     reasons: str = ""
     """The model's reasons, written before it is asked for a letter."""
 
@@ -234,7 +234,7 @@ class JurorSetup:
     """The judge's block."""
     sides: tuple[str, ...]
     named: bool
-    """Flag of a juror with names in its transcript."""
+    """True if the juror's transcript has names."""
     has_sources: bool
     template: JudgeTemplate
     fit: LetterFit | None
@@ -245,7 +245,7 @@ class JurorSetup:
     options: FilledOptions
     """Options of the blocks asking the models."""
     show: Callable[[str], str] = quoted
-    """Function to put a text behind a label: `frame` if the texts are material instead of arguments."""
+    """Function that renders a text after its label: `frame` for material, which is not an argument."""
 
     def of_panel(self, model: Model | str | None) -> JurorSetup:
         """Return the set-up with a model of a panel; None for the judge's own model."""
@@ -253,7 +253,7 @@ class JurorSetup:
 
     @staticmethod
     def voter(model: Model | str | None) -> str | None:
-        """Return the name of a panel's model; None for the judge's own."""
+        """Return the name of a panel's model; None for the judge's own model."""
         return model if model is None or isinstance(model, str) else model.name
 
     def render(self, case: JudgeInput) -> str:
@@ -283,7 +283,7 @@ class Juror:
     def __init__(self, setup: JurorSetup, *, scored: bool, panel_model: Model | str | None = None) -> None:
         self._setup = setup.of_panel(panel_model)
         self._scored = scored
-        self._generators = cache(self._make_generator)  # a panel reads the same few orders in all runs
+        self._generators = cache(self._make_generator)  # a panel uses the same few orders in all runs
         self.voter: str | None = setup.voter(panel_model)
 
     @property
@@ -367,13 +367,14 @@ class Juror:
         )
 
 
-# The smallest probability of all letters together with which a ballot is usable: below it the letters' proportions are
-# those of tokens that the model hardly considers.
+# Minimum total probability of the letters in a usable ballot. Below it, the model hardly considers any letter, and
+# their proportions mean little.
 LEAST_MASS = 0.1
-# What was fitted for the default texts of a letter, by the file of the weights: docs/evidence.md has the tables.
+# Values fitted for the default prompts of judging by letter, by file of the weights; see the tables in
+# docs/evidence.md.
 FITTED = {"qwen2.5-coder-1.5b-instruct-q4_k_m": (0.18, 0.25)}  # `per_log_length` and `min_log_odds`
 NO_LOGPROBS: Final = "the model gives no log-probabilities"
-_HIDDEN = Visibility(client=False, history=False)  # reasons and picks are part of a verdict, and nothing that was said
+_HIDDEN = Visibility(client=False, history=False)  # reasons and picks are part of a verdict, not contributions
 
 
 def letters_for(count: int, *, location: str, field: str = "stances") -> tuple[str, ...]:
@@ -399,7 +400,7 @@ def listed_letters(letters: Sequence[str]) -> str:
 def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed: bool) -> tuple[JudgeView, ...]:
     """Give `views` letters in the order of the slots; crossed, each with each rotation of the letters.
 
-    If letters agree with slots, this is a single bias, and all orders together cancel it.
+    If letters agree with slots, both biases are one, and all orders together cancel it.
     """
     turns = range(len(letters) if crossed else 1)
     return tuple(
@@ -412,9 +413,9 @@ def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed:
 class LetterJuror:
     """One judging model, asked for a letter; the letter's log-probabilities are the ballot.
 
-    The arguments are grouped by side, under a letter and without their positions, or a small model would judge the
-    positions and not the arguments. With `reasons`, the model reads the debate by rounds, with the positions, and
-    writes its reasons before naming the letter.
+    The arguments are grouped by side, under a letter and without their positions, since a small model would otherwise
+    judge the positions instead of the arguments. With `reasons`, the model reads the debate by rounds, with the
+    positions, and writes its reasons before naming the letter.
     """
 
     def __init__(self, setup: JurorSetup, *, reasons: bool, panel_model: Model | str | None = None) -> None:
@@ -429,7 +430,7 @@ class LetterJuror:
         return self._choose(self._system, self._turn, self._letters, self._setup.options, resources)
 
     async def cast(self, case: JudgeInput, ctx: Context) -> JudgeBallot:
-        """Ask about one view; the ballot has a `problem` where the letters say nothing."""
+        """Ask about one view; the ballot has a `problem` if the letters are inconclusive."""
         setup = self._setup
         if self._reasons:
             hidden: FilledOptions = {**setup.options, "visibility": _HIDDEN}
@@ -469,7 +470,7 @@ class LetterJuror:
         resources: Mapping[str, Resource] | None = None,
     ) -> Generator[Any]:
         """Create a block to ask for one of `choices`, without tools."""
-        slots: FilledOptions = {**options, "tools": ()}  # no room for calls
+        slots: FilledOptions = {**options, "tools": ()}  # no tokens left for tool calls
         return generator(name=self._setup.name, prompt=system, user=user, choices=choices, resources=resources, **slots)
 
     def _system(self, case: JudgeInput) -> str:

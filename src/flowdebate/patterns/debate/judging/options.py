@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from .jurors import JudgeTemplate
 
 
-LETTERS = ("letter", "letter_after_reasons")  # the forms of answers that are one letter
+LETTERS = ("letter", "letter_after_reasons")  # forms of answers that consist of one letter
 _WHERE = "JudgeOptions"
 MOST_CRITERIA, HEAVIEST = 20, 1_000
-# Options of the judge's block, not of the judging.
+# Options of the judge's block, not of judging.
 _BLOCK = ("model", "profile", "instructions", "tools", "uses", "context", "settings", "visibility")
 
 
@@ -47,8 +47,11 @@ class JudgeOptions:
     model with a concise profile unless one of the following options requires something else, or the schedule has a
     single order; scores where there are several ballots or labels; else a winner."""
     schedule: ScheduleLike | None = None
-    """The orders of sides shown to the judge: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. None:
-    "cyclic" for letters, since a single order shows little but the slot; else "single"."""
+    """The orders of sides shown to the judge:
+
+    "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. None: "cyclic" for letters, because in a single
+    order the slot has more influence than the arguments; else "single".
+    """
     panel: Sequence[Model | str] = ()
     """The models of a panel, each judging every view; empty for a single judge with its own model."""
     decided_by: DecidedBy | None = None
@@ -58,25 +61,35 @@ class JudgeOptions:
     """Lead needed for a clear winner with decided_by="log_odds". None: as fitted for the model (the highest of
     several), else 0.1."""
     fit: LetterFit | None = None
-    """Fit for judge and model with answer_form="letter", for instance by `fit_letters()`. None: the fit in
-    docs/evidence.md for the default prompt and the weights of the model "local"; nothing for all others."""
+    """Fit for judge and model with answer_form="letter", for instance by `fit_letters()`.
+
+    None: the fit in docs/evidence.md for the default prompt and the weights of the model "local"; no fit for others.
+    """
     quotes: bool = True
-    """Flag to quote, with answer_form="letter", the most concrete statement of each side, as picked by the judge; a
-    call of one token a side."""
+    """True to quote the most concrete statement of each side, as picked by the judge.
+
+    This takes a call of one token for each side, and requires answer_form="letter".
+    """
     on_flip: OnFlip = "average"
     """The policy if a model picks different winners in different views: "average" lets the mean decide, "abstain" and
     "tie" name no winner (with the mean's scores, or equal ones for sides that came first), "human" asks a person."""
     labels: bool | Sequence[str] = False
-    """Labels "A", "B", … for sides instead of their stances, rotated against the slots; or your own labels. Letters
-    always are labels, in the order of the slots unless crossed."""
+    """Labels "A", "B", … for sides instead of their stances, rotated against the slots; or your own labels.
+
+    Letters are always labels, in the order of the slots unless crossed.
+    """
     crossed_labels: bool = False
-    """Flag to ask the judge about each order with each rotation of the labels ("A", "B", … unless `labels` says
-    otherwise): this multiplies the calls by the number of sides."""
+    """True to ask the judge about each order with each rotation of the labels.
+
+    This multiplies the calls by the number of sides. The labels are "A", "B", …, unless `labels` names others.
+    """
     criteria: Mapping[str, float] | None = None
-    """A rubric: the criteria for scoring each side, and their weights. A ballot has the scores of each, and the
-    weighted mean decides. None: one score for all."""
+    """A rubric: the criteria for scoring each side, and their weights.
+
+    A ballot has a score for each criterion, and their weighted mean decides. None: one score for all.
+    """
     curtail: bool = False
-    """Flag to stop asking for ballots once no remaining one could change the winner."""
+    """True to stop asking for ballots once no remaining one could change the winner."""
     quorum: int | None = None
     """The number of answers required from a panel's models; None: two, or the number in the debate's
     `FailurePolicy`."""
@@ -86,11 +99,11 @@ class JudgeOptions:
     ask: Ask | None = None
     """Function to ask a person with on_flip="human", as in `human(ask=…)`; None suspends the run."""
     model: Model | str | None = None
-    """The model of one judge; None for the debate's. A panel has its own."""
+    """Model of a single judge; None for the debate's. A panel has its own models."""
     template: JudgeTemplate | None = None
-    """The texts of its prompt; None for the default ones."""
+    """Texts of the judge's prompt; None for the default ones."""
     profile: Profile | None = None
-    """The profile of its default prompt; None for the debate's."""
+    """Profile of the judge's default prompt; None for the debate's."""
     instructions: TextSlot | None = None
     """Addition to the judge's system message, in place of the debate's instructions; likewise, the following options
     replace the debate's."""
@@ -176,7 +189,7 @@ class JudgeOptions:
             raise ConfigurationError(_WHERE, option, getattr(self, option), allowed)
 
     def for_block(self) -> BlockOptions:
-        """Return the block options with a value; the debate decides the others."""
+        """Return the block options that are set; the debate decides the others."""
         values: Any = {name: value for name in _BLOCK if (value := getattr(self, name)) is not None}
         options: BlockOptions = values
         return options
@@ -207,7 +220,7 @@ class JudgeOptions:
         """True if the model's profile decides on the form of answers."""
         values = (self.answer_form, self.decided_by, self.template, self.tools, self.criteria)
         several = bool(self.panel) or self.has_labels or self.on_flip != "average" or self.curtail
-        # letters show little but the slot in a single order; in several, they are what such a model judges best by
+        # a single order shows little but the effect of the slot; with several, such models judge best by letter
         ordered = self.schedule is None or self.plan.kind != "single"
         return values == (None,) * len(values) and ordered and not several
 

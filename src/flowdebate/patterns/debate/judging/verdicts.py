@@ -1,4 +1,4 @@
-"""Verdicts in words: the conclusion of a count, and its quoted statements from the debate.
+"""Verdicts in words: the conclusion of a count, and statements quoted from the debate.
 
 The words are assembled from a verdict's data, and cannot contradict its winner. A statement is a sentence of the debate
 picked by a judge by letter, and so is verbatim by construction.
@@ -18,21 +18,21 @@ from flowdebate.sources.source import Source
 from .ballots import MOST_LETTERS, JudgeBallot, Judging, Statement, balanced, firsts_of, leads_of
 
 HINT = "A small model was the judge, and small models judge weakly."
-# Policies for a flipped verdict by which nobody wins, with its words.
+# Policies for a flipped verdict without a winner, with their wording.
 _UNDECIDED = {
     "abstain": "The judge abstains: it found otherwise when it was shown the same arguments in another order.",
     "tie": "A tie: the judge found otherwise when it was shown the same arguments in another order.",
 }
 _PARAGRAPH = "\n\n"
-_TWO = 2  # sides, of which one has more than the other, and not most; or orders
+_TWO = 2  # comparative for two sides or orders, superlative for more
 
 
 def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint: bool = False) -> JudgedVerdict:
-    """Build the verdict of a count with `winner` ahead, or for nobody if `judging.on_flip` says so.
+    """Build the verdict of a count with `winner` ahead, or without a winner if `judging.on_flip` requires it.
 
     A tie has equal scores for the sides put first by a ballot; abstaining leaves the counted scores unchanged. The
-    words come from the ballot most clearly for the winner; without one, the reasons of all ballots. A judge answering
-    with letters writes no words itself; with `hint`, the text mentions that it is a small model.
+    words are from the ballot most clearly for the winner; without a winner, they are the reasons of all ballots. A
+    judge answering with letters writes no words itself; with `hint`, the text mentions that it is a small model.
     """
     used = [ballot for ballot in judging.ballots if ballot.problem is None]
     if judging.on_flip == "tie":
@@ -44,7 +44,7 @@ def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint
         words = _UNDECIDED.get(judging.on_flip or "", _tell_tie(judging, used))
         why = _PARAGRAPH.join(_tell_ballot(ballot) for ballot in used)
     else:
-        best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))  # the first of those that are as clear
+        best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))  # the first of equally clear ballots
         words, why = add_headline(best.verdict, winner, best.order), _tell_reasons(best)
     if judging.answer is not None and judging.on_flip not in _UNDECIDED:
         counted = balanced(judging.ballots) if judging.decided_by == "log_odds" else used
@@ -134,7 +134,7 @@ def tell_lead(judging: Judging) -> str | None:
     raw = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], sides)[first][second]
     lead, minimum = f"{counted[first][second]:.2f}", f"{judging.min_log_odds:.2f}"
     if lead == minimum and counted[first][second] < judging.min_log_odds:
-        lead = f"less than {minimum}"  # rounded, it would be what a winner needs
+        lead = f"less than {minimum}"  # rounded, it would look like enough for a winner
     return (
         f"Ahead by {lead} log-odds ({raw + 0.0:+.2f} before the sides' lengths are discounted): "
         f"{_end(first)} A winner needs {minimum}."
@@ -142,7 +142,7 @@ def tell_lead(judging: Judging) -> str | None:
 
 
 def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
-    """Render the ballots for a person to decide between them, as text unable to forge a line."""
+    """Render the ballots for a person to decide between them; their text cannot forge a line."""
     lines = []
     for number, ballot in enumerate(ballots, start=1):
         if ballot.problem is not None:
@@ -186,8 +186,8 @@ def _names(text: str, side: str) -> bool:
 
 # Statements to quote
 
-_LONGEST = 300  # characters of a statement: all of a side are in one prompt
-_FEWEST_WORDS = 5  # of a sentence that states something; shorter ones are exclamations
+_LONGEST = 300  # maximum characters of a statement: one prompt contains all statements of a side
+_FEWEST_WORDS = 5  # minimum words of a statement; shorter sentences are exclamations
 _END = r"(?:[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+|(?=\n))\s*"
 _ABBREVIATED = r"(?i)(?:\b(?:\w|Mrs?|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|approx))\.$"
 _WORD = re.compile(r"\w+")
@@ -217,9 +217,9 @@ def statements_of(
 ) -> list[Statement]:
     """List the sentences of `side` to choose a quote from, in order.
 
-    Statements quoting one of the `sources` word for word take precedence, since a small model prefers a fluent
-    invention. Short statements are used only if there are no others, and if there are more than letters, the last ones
-    are used.
+    Statements that quote one of the `sources` word for word take precedence, because a small model would prefer a
+    fluent invention. Short statements are used only if there are no others. If there are more statements than letters,
+    the last ones are used.
     """
     every = [
         Statement(entry=index, text=sentence)
@@ -242,10 +242,10 @@ def statements_of(
 def reply_to(
     statement: Statement, entries: Sequence[DebateContributionEntry], *, turn_order: TurnOrder = "declared"
 ) -> Statement | None:
-    """Find the later sentence of another side with most words in common with `statement`.
+    """Find the first later sentence of another side that has most words in common with `statement`, or None.
 
-    None if nobody spoke after it. Nothing is claimed of it: words in common do not make an answer. Of several, the
-    first. Where the sides of a round spoke at once, only later rounds are afterwards.
+    Common words do not make it an answer, and nothing is claimed about it. If the sides of a round spoke at once, only
+    sentences of later rounds count.
     """
 
     def words_of(text: str) -> set[str]:

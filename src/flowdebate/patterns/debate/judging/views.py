@@ -1,6 +1,6 @@
 """Views of a transcript: the orders and labels shown to a judge, and their schedules; a reader's blind view.
 
-A judge favouring a slot or a label favours a side if it sees only one view. If every side has every slot once, it
+A judge that favours a slot or a label favours a side if it sees only one view. If every side has every slot once, it
 favours all sides equally, and the average of its scores is free of that bias.
 """
 
@@ -27,8 +27,8 @@ ScheduleLike: TypeAlias = "Schedule | str"
 
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
 _MOST_SAMPLES = 1_000
-"""Maximum number of sampled views: each is a call, and all are drawn before the first."""
-FULL_AT_MOST = 4  # sides: five would need 120 calls
+"""Maximum number of sampled views: each is a call, and all are drawn before the first call."""
+FULL_AT_MOST = 4  # number of sides: five would need 120 calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +36,9 @@ class JudgeView:
     """One order of the sides, with or without labels, for a judge to read a transcript."""
 
     order: tuple[str, ...]
-    """The sides by slot: in each round the arguments of the first come first."""
+    """Sides by slot: in each round, the arguments of the first side come first."""
     labels: Mapping[str, str] | None = None
-    """The label of each side; None: sides are called by their stances."""
+    """Label of each side; None if sides are called by their stances."""
 
     def named(self, side: str) -> str:
         """Return the label of `side`, or its stance."""
@@ -155,10 +155,7 @@ def as_schedule(value: object, *, location: str, field: str = "schedule", allowe
 def order_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool = True, random: Random | None = None
 ) -> list[int]:
-    """Order the indexes of `entries` by round, with `shuffle` shuffled within each round by `random` (None.
-
-    `Random(0)`).
-    """
+    """Order the indexes of `entries` by round; `shuffle` shuffles each round with `random` (None: `Random(0)`)."""
     rounds = _rounds_for_judge(entries, shuffle=shuffle, random=random)
     return [index for units in rounds for unit in units for index in unit]
 
@@ -166,7 +163,7 @@ def order_for_judge(
 def orders_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool = True, random: Random | None = None
 ) -> tuple[list[int], list[int]]:
-    """Return the order of `order_for_judge` and its mirror, with each round read from the other end.
+    """Return the order of `order_for_judge` and its mirror, with each round reversed.
 
     >>> orders_for_judge([])
     ([], [])
@@ -238,7 +235,7 @@ def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list
 
 
 def render_view(entries: Sequence[DebateContributionEntry], view: JudgeView, *, names: bool = False) -> str:
-    """Render the transcript in `view`; with `names`, tags also have the speaker.
+    """Render the transcript in `view`; with `names`, tags also contain the speaker.
 
     >>> render_view([], JudgeView(order=("for", "against")))
     '(empty)'
@@ -283,7 +280,7 @@ class BlindRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindReading:
-    """A debate as seen by a reader without knowledge of the speakers."""
+    """A debate for readers who must not know the speakers."""
 
     question: str
     sides: tuple[tuple[str, str], ...]
