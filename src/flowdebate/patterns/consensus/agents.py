@@ -1,4 +1,4 @@
-"""Agents and judges: their default blocks, and the calls of a phase, each behind its agent's circuit breaker."""
+"""Agents and judges: their default blocks, and the calls of a phase through each agent's circuit breaker."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def create_conclusive_judge(
 ) -> Generator[JudgeAnswer]:
     """Create the block `{name}-judge`.
 
-    It takes a `RoundsAsked` and says whether the discussion is conclusive (a `JudgeAnswer`).
+    It takes a `RoundsAsked` and decides if the discussion is conclusive (a `JudgeAnswer`).
     """
     return create_block(f"{name}-judge", None, output_schema=JudgeAnswer, template=template, **options)
 
@@ -83,9 +83,9 @@ def create_block(
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """Create the block `name` of an agent, or of a judge without one.
+    """Create the block `name` of an agent, or of a judge if no agent is given.
 
-    With `shuffle` it sees the proposals in a random order of its own, drawn from the run's seed.
+    With `shuffle` it sees the proposals in a random order drawn from the run's seed.
     """
     intent = "intent/synthesize" if agent is None else "intent/chat"
     prompt = RolePrompt(AGENTS, options, template=template, length=length, intent=intent, location=name)
@@ -98,7 +98,7 @@ def create_block(
     def turn(question: Question, ctx: Context) -> str:
         if shuffle and isinstance(
             question, ChoiceAsked
-        ):  # else a place that voters favour would favour the same author in every ballot
+        ):  # otherwise a preference for a place would favour the same author in every ballot
             proposals = list(question.proposals)
             ctx.random.shuffle(proposals)
             question = replace(question, proposals=proposals)
@@ -156,7 +156,7 @@ class RevisionForm(RevisionAnswer):
     enough: Annotated[bool, Field(description="Whether another round would change nothing")]
 
 
-@lru_cache(maxsize=256)  # debates of the same agents share it
+@lru_cache(maxsize=256)  # cached for debates of the same agents
 def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
     """Build a voter's answer, with `choices` as an enum for models with schemas.
 
@@ -164,7 +164,7 @@ def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
     """
 
     def as_known(choice: object) -> object:
-        # models add words and marks to a name: "the proposal of **Ann**"
+        # models decorate names: "the proposal of **Ann**"
         return find_name(choice, choices) or choice if isinstance(choice, str) else choice
 
     choice_type = Annotated[str, BeforeValidator(as_known), Field(json_schema_extra={"enum": list(choices)})]
@@ -195,7 +195,7 @@ class Phase(Generic[QuestionT, AnswerT]):
     form: ClassVar[type[WireModel] | None] = None
     """Answer schema of a default block; None for text."""
     has_length: ClassVar[bool] = False
-    """Flag of an answer bounded by the option `length`; forms have bounds of their own."""
+    """True if the option `length` limits the answer; forms have their own limits."""
 
     def __init__(self, loop: Loop[ConsensusOptions]) -> None:
         self.loop = loop
@@ -220,12 +220,12 @@ class Phase(Generic[QuestionT, AnswerT]):
         raise NotImplementedError
 
     def create_block(self, agent: Persona, stand_in: Model | str | None = None) -> Block[Any, Any]:
-        """Return the block of `agent`: its own, the default one, or its fallback with another model."""
+        """Return the block of `agent`: a custom one, the default one, or its fallback with another model."""
         loop = self.loop
         if is_custom(agent.block) and stand_in is None:
             return loop.own_speaker(agent)
         options = loop.options_of(AGENT, agent)
-        if not self.has_length:  # the prompts of critiques and votes have numbers of their own
+        if not self.has_length:  # the prompts of critiques and votes state their own limits
             options.pop("length", None)
         name = loop.name if stand_in is None else f"{loop.name}-stand-in"
         facts = {"name": f"{name}-{self.verb}-{agent.name}", "agent": agent, **self.answer()}
@@ -235,7 +235,7 @@ class Phase(Generic[QuestionT, AnswerT]):
 
 
 class AgentCalls(Block[QuestionT, None]):
-    """Block to pass each question of a phase to its agent, or to the agent's fallback, and record the answer at once.
+    """Block that passes each question of a phase to its agent or the agent's fallback, and records the answer.
 
     The agent's circuit counts each call. An agent with an open circuit is not asked: this counts as a failed call, too.
     """
@@ -280,11 +280,11 @@ class AgentCalls(Block[QuestionT, None]):
                 raise
             speakers = speakers[1:]
             lose(refusal, "stand_in" if speakers else "skipped")
-            if not speakers:  # nobody was asked: there is no turn, and no task in the audit trail
+            if not speakers:  # nobody was asked, so there is neither a turn nor a task in the audit trail
                 return
 
         async def speak(speaker: Block[Any, Any], task: TurnTask) -> object:
-            counts: bool | None = None  # a cancelled call, and an error of the application's, are neither
+            counts: bool | None = None  # cancelled calls and errors of the application are neither
             try:
                 answer = await ask(speaker, question, ctx, failures)
                 read = partial(phase.read, answer, speaker.name, question, ctx)
@@ -294,7 +294,7 @@ class AgentCalls(Block[QuestionT, None]):
                 counts = False if is_provider_failure(error) else None
                 raise
             finally:
-                # a stand-in's call says nothing about the model of the agent
+                # a fallback's call says nothing about the agent's model
                 if speaker is block and step.ticket is not None:
                     _emit_change(breakers_of(ctx).of(agent).settle(step.ticket, succeeded=counts), agent, inside)
             task.heard()
@@ -332,7 +332,7 @@ def breakers_of(ctx: Context) -> Breakers:
 
 
 async def _admit(agent: str, inside: Context, ctx: Context) -> Step:
-    """Ask the agent's circuit for permission to call the block at `inside`; CircuitOpen if it refuses.
+    """Ask the agent's circuit for permission to call the block at `inside`; raise CircuitOpen if it refuses.
 
     A stored run records a refusal, and needs no permission to read a recorded answer.
     """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LONGEST_RESEARCH = 20_000
-"""Characters: every call of every agent has it in its prompt."""
+"""Maximum characters of research, which is in the prompt of every call."""
 
 
 async def gather_context(research: Invocation | None, loop: Loop[ConsensusOptions], ctx: Context) -> None:
@@ -45,7 +45,7 @@ async def gather_context(research: Invocation | None, loop: Loop[ConsensusOption
     else:
 
         async def read_past() -> list[PastDebate]:
-            # an application's store may give more than it was asked for, and what nobody can use
+            # an application's store may return more than requested, or unusable entries
             debates = await archive.past_debates.recent(task, limit=limit)
             return [PastDebate.model_validate(item) for item in list(debates)[:limit]]
 
@@ -58,7 +58,7 @@ async def gather_context(research: Invocation | None, loop: Loop[ConsensusOption
         points = await _fetch("patterns", pending_patterns, skipped) or points
     text = await _look_up(research, task, skipped, ctx)
     context = ConsensusContext(past_debates=past, critique_patterns=points, research=text, skipped=skipped)
-    # weighed at the beginning: a fork that differs later still has the ratings of its parent, not of today
+    # weighed at the start, so that a later fork has the ratings of its parent, not current ones
     ctx.scope.handle.update(context=context, weights=await _weigh_votes(loop, ctx))
 
 
@@ -83,7 +83,7 @@ async def _fetch(source: ContextSource, call: Awaitable[T], skipped: list[Skippe
     """Await `call`; return None, with an entry in `skipped`, if it fails or finds nothing."""
     try:
         result = await call
-    except LimitReached:  # no failure of the source: nothing more may be asked
+    except LimitReached:  # not a failure of the source: no further call is allowed
         raise
     except Exception as error:  # noqa: BLE001 - a store may raise anything
         skipped.append(SkippedContext(source=source, reason=one_line(error_text(error))))
@@ -100,7 +100,7 @@ async def _ask(
     key: str,
     returns: object,
 ) -> T:
-    """Await a store of `archive`; TimeoutError if it takes longer than the archive's patience."""
+    """Await a store of `archive`; raise TimeoutError after the archive's time limit."""
 
     async def in_patience() -> T:
         time_limit = asyncio.timeout(archive.patience)
@@ -112,19 +112,19 @@ async def _ask(
                 raise TimeoutError(f"no answer within {archive.patience:g} s") from error
             raise
 
-    # a failure is a step as well: a resumed run is shown what it was shown, though the store may answer by now
+    # a failure is also a step: a resumed run sees the same, even if the store answers now
     value: T = await ctx.step(in_patience, key=key, returns=returns, failures=True)
     return value
 
 
 async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> dict[str, Rating]:
-    """Read the known ratings of `names` from `archive`, with the calibration shown by their outcomes."""
+    """Read the known ratings of `names` from `archive`, with the calibration that follows from their outcomes."""
 
     async def read() -> dict[str, Rating]:
         ratings = dict(await archive.ratings.of(names))
         for name, outcomes in (await archive.outcomes.of(names)).items():
             rating = ratings.get(name, Rating())
-            if rating.calibration is None:  # a store of ratings that knows it is believed
+            if rating.calibration is None:  # the store's own calibration takes precedence
                 ratings[name] = rating.model_copy(update={"calibration": calibration(outcomes)})
         return ratings
 
@@ -147,11 +147,11 @@ async def _weigh_votes(loop: Loop[ConsensusOptions], ctx: Context) -> dict[str, 
         ctx.scope.handle.state.problems.append(f"weights: {one_line(error_text(error))}; unrated votes weigh 1")
         ctx.run.degrade("degraded")
         return weights
-    return rated | weights  # what the application says about weights holds
+    return rated | weights  # the application's weights take precedence
 
 
 async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, ctx: Context) -> Feedback:
-    """Report the debate to the archive; failures appear in the result, and change nothing else."""
+    """Report the debate to the archive; failures only appear in the result."""
     positions = [
         Position(agent=proposal.agent, claim=output.task, answer=proposal.position, round=proposal.round)
         for proposal in (*output.proposals, *(revised for one in output.rounds for revised in one.revisions))
@@ -161,14 +161,14 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
     archive = loop.options.archive
     if archive is None:
         return Feedback(positions=positions, flips=changed, moments=moments(output, changed))
-    # the key by which the archive knows a debate that a resumed run tells it of again
+    # key by which the archive recognizes a debate that a resumed run reports again
     debate = f"{ctx.run_id}:{ctx.scope.handle.path}"
     problems: list[str] = []
     past = PastDebate(
         id=debate,
         task=output.task,
         outcome=output.outcome or "no_consensus",
-        answer=output.answer if output.consensus_reached else None,  # a leading proposal is no answer
+        answer=output.answer if output.consensus_reached else None,  # a leading proposal is not an answer
         winner=output.winner,
         strength=output.strength,
         confidence=output.confidence,
@@ -179,7 +179,7 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
     )
 
     async def write(what: str, call: Callable[[], Awaitable[Any]]) -> bool:
-        async def nothing() -> None:  # what a store answers is not ours to record
+        async def nothing() -> None:  # the answers of a store are not recorded
             await call()
 
         try:
@@ -214,7 +214,7 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
     ]
     state: ConsensusState = ctx.scope.handle.state
     valid = [ballot for ballot in output.ballots if ballot.choice in state.proposals]
-    if valid:  # an outcome says nothing about a choice that was no proposal
+    if valid:  # an outcome says nothing about a choice that is not a proposal
         writes.append(("votes", lambda: archive.outcomes.add(debate, valid)))
     reports: list[Callable[[], Awaitable[bool]]] = [rate, *(partial(write, what, call) for what, call in writes)]
     rated, remembered, *_ = await in_order(reports)
@@ -231,13 +231,13 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
 
 
 def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
-    """Collect the critics' points; a point helped if its target then revised its proposal, and won with consensus."""
+    """Collect the critics' points; a point helped if its target then revised the proposal and won with consensus."""
     tallies: dict[tuple[str, str], Counter[str]] = {}
     for one in output.rounds:
         revised = {proposal.agent for proposal in one.revisions}
         for critique in one.critiques:
             helped = output.consensus_reached and critique.target == output.winner and critique.target in revised
-            # by their places: nothing else says which suggestion answers which issue
+            # by position: nothing else links suggestions to issues
             for issue, suggestion in zip_longest(critique.issues, critique.suggestions[: len(critique.issues)]):
                 tallies.setdefault((issue, suggestion or ""), Counter()).update(uses=1, successes=int(helped))
     return [
@@ -249,7 +249,7 @@ def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
 def _make_records(names: Sequence[str], output: ConsensusOutput, changed: Sequence[Flip]) -> dict[str, PersonaRecord]:
     """Build this debate's record for each agent."""
     critics = Counter(critique.critic for one in output.rounds for critique in one.critiques)
-    # a proposal that was cut off and a vote that did not count are no failed calls
+    # truncated proposals and invalid votes are not failed calls
     failed = Counter(loss.name for loss in output.losses if loss.instead in ("skipped", "stand_in"))
     flipped = Counter(flip.agent for flip in changed)
     return {

@@ -95,14 +95,14 @@ class ConsensusDecided(BaseEvent):
     winner: str | None
     """The author of the chosen proposal; None if there is none."""
     strength: Strength
-    """Strength of the agreement behind it."""
+    """Strength of the agreement."""
     tally: Tally
     """The count."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DebateEnded(BaseEvent):
-    """The last event of a consensus debate, whatever its end."""
+    """The last event of a consensus debate, even if it fails."""
 
     kind: ClassVar[str] = "debate_end"
     outcome: Outcome | None
@@ -110,11 +110,11 @@ class DebateEnded(BaseEvent):
     rounds: int
     """Number of rounds."""
     error: str | None = None
-    """The error behind an early end, if there was one."""
+    """Error that ended the debate, if any."""
 
 
 def enter(stage: ConsensusStage, ctx: Context) -> None:
-    """Go on to `stage`, and emit it."""
+    """Enter `stage`, and emit the event."""
     state = ctx.scope.handle.state
     reached = StageReached.model_construct(stage=stage, round=state.round if stage.in_round else None)
     state.stages.append(reached)
@@ -129,9 +129,9 @@ _TOLD = (
 class WireEvents:
     """Translator of a run's events to plain data, under the names of the pipeline behind this pattern.
 
-    `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus`, `debate_end`; `stage`, `poll_vote`
-    and `agent_failure` besides. Each has the `path` of its debate and a `sequence`: its number in the debate, from 1
-    without gaps. Events of other blocks have no wire form here.
+    These are `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus` and `debate_end`, and in
+    addition `stage`, `poll_vote` and `agent_failure`. Each has the `path` of its debate and a `sequence`, its number in
+    the debate, from 1 without gaps. Events of other blocks are left out.
 
     >>> wire = WireEvents()
     >>> list(wire.of(DebateStarted(task="rents", agents=("ann",), max_rounds=3, path="plan")))
@@ -140,10 +140,10 @@ class WireEvents:
 
     def __init__(self) -> None:
         self._debates: dict[str, tuple[DebateStarted, Iterator[int]]] = {}
-        """The debates in progress by path, each with the numbers of its events."""
+        """Debates in progress by path, with the numbers of their events."""
 
     def of(self, event: object) -> Iterator[dict[str, Any]]:
-        """Convert `event` to its form on the wire: nothing, one event, or two for the first stage of a round."""
+        """Convert `event` to its wire form: no event, one event, or two for the first stage of a round."""
         if isinstance(event, DebateStarted):
             self._debates[event.path] = event, count(1)
         elif not isinstance(event, _TOLD) or (isinstance(event, RoleFailed) and event.phase is None):
@@ -153,13 +153,13 @@ class WireEvents:
             (debate_path for debate_path in self._debates if f"{event.path}/".startswith(f"{debate_path}/")), key=len
         )
         started, numbers = self._debates[path]
-        # not at `RoundStarted`: a pattern inside of the debate has rounds too
+        # not at `RoundStarted`: patterns inside the debate have rounds, too
         if isinstance(event, StageEntered) and event.stage.stage is ConsensusStage.ROUND_N_CRITIQUE:
             opened = {"round": event.stage.round, "maxRounds": started.max_rounds}
             yield {"kind": "round_start", "sequence": next(numbers), "path": path, **opened}
         facts = {key: value for key, value in event.to_wire().items() if key not in ("kind", "path", "at")}
         if isinstance(event, RoleFailed):
-            # as the raw output has it
+            # as in the raw output
             same = {key: facts[key] for key in ("round", "role", "name", "instead", "phase", "target")}
             failure = ProviderFailure(error=event.message, **same)
             facts = {"failure": failure.model_dump(mode="json", by_alias=True)}

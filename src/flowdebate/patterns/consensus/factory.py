@@ -195,7 +195,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
     name, options, stage = loop.name, loop.options, ConsensusStage
     judge: Block[Any, Any] | None = None
     tie_judge: Block[Any, Any] | None = None
-    if loop.has(JUDGE):  # without a proposal the debate has ended before anybody judges
+    if loop.has(JUDGE):  # without a proposal, the debate has ended before the judge is asked
         judge = loop.guard(JUDGE, loop.role(JUDGE), heard=lambda _: True)
     if loop.has(TIE_BREAK):
         tie_judge = loop.guard(TIE_BREAK, loop.role(TIE_BREAK, choices=loop.names), heard=lambda _: True)
@@ -237,17 +237,17 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
         .tap_each(AgentCalls(voting), over=voting.ask)
         .tap(step("count-votes", partial(count_votes, tie_judge)))
     )
-    # shared circuits are an option; else each run has new ones
+    # circuits can be shared by an option; otherwise each run has new ones
     breakers = options.breakers
     circuits = HeldResource(key=BREAKERS, make=Breakers if breakers is None else lambda: breakers)
     return (
         sequencer(
             name=name,
-            state=ConsensusState,  # of each run, as its lists grow in place
+            state=ConsensusState,  # a new one for each run, because its lists grow in place
             owns=[create_task_collection(loop.collection_id, key=AUDIT), circuits],
             accepts=input_validator(loop.location, ConsensusInput),
             model=options.model,
-            protected=True,  # blocks see the state, and add to it by answering alone
+            protected=True,  # blocks can read the state, and only change it by their answers
         )
         .tap(stamp_subject(name, loop.make_output, loop.material))
         .then(ConsensusLifecycle(loop, phases, judges=[block for block in (judge, tie_judge) if block is not None]))
@@ -274,7 +274,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
         try:
             await self._run_phases(value, ctx)
             return await self._finish(ctx, start_time)
-        except BaseException as failure:  # whatever ends it, a cancellation too, readers are told of the end, once
+        except BaseException as failure:  # readers are notified of the end exactly once, even after a cancellation
             error = error_text(failure)
             raise
         finally:
@@ -292,7 +292,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             if not time_limit.expired():
                 raise
             state: ConsensusState = ctx.scope.handle.state
-            if state.tally is None:  # with a tally the answer came in time
+            if state.tally is None:  # with a tally, the answer came in time
                 if find_early_end(state) is None:
                     ctx.scope.handle.update(early_end=None, stop_reason="timeout")
                     end_early(ctx, "timeout", f"the debate may take {seconds:g} s")
@@ -383,5 +383,5 @@ CONSENSUS: PatternSpec[ConsensusOptions] = PatternSpec(
     stop_reason=stop_reason,
     roster="agents",
     prompt_options=(),
-    least=1,  # its proposal is put to the vote
+    least=1,  # its proposal can be voted for
 )

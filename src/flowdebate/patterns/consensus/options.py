@@ -43,7 +43,7 @@ _Topology = Annotated[
     ),
 ]
 Weights = Annotated[
-    Mapping[str, Annotated[float, Field(gt=0, le=1_000_000)]],  # sums of larger ones would overflow
+    Mapping[str, Annotated[float, Field(gt=0, le=1_000_000)]],  # sums of larger weights would overflow
     allowed("a table of numbers > 0, <= 1,000,000, by agent"),
 ]
 _Similarity = Annotated[InstanceOf[Similarity], allowed("a measure with a name, to be called with texts, or None")]
@@ -58,9 +58,9 @@ class TopologyOptions:
 
     topology: Topology | TopologyFunction = "all-to-all"
     hub: str | None = field(default=None, kw_only=True)
-    """Agent at the center of a star; None for the first by name."""
+    """Agent at the center of a star; None for the first agent by name."""
     sparsity: float = field(default=DEFAULT_SPARSITY, kw_only=True)
-    """Share of the other agents criticising a proposal, for "sparse" and "random-graph"."""
+    """Share of the other agents that criticise a proposal, for "sparse" and "random-graph"."""
 
     def __post_init__(self) -> None:
         location = type(self).__name__
@@ -107,13 +107,13 @@ class VotingOptions:
     """Options of the vote: `consensus(voting=VotingOptions("weighted", weights={"ann": 2}))`."""
 
     voting: VotingRule = "majority"
-    """Decision rule over all eligible voters: more than half, two thirds, all, or more than half of the weight."""
+    """Decision rule for the eligible voters: more than half, two thirds, all, or more than half of the weight."""
     weights: Mapping[str, float] | None = field(default=None, kw_only=True)
-    """Weights of a weighted vote by agent; None, like an agent without one, for the archive's ratings."""
+    """Weights of a weighted vote by agent; the archive's ratings are used for None, and for agents without a weight."""
     min_votes: int | None = field(default=None, kw_only=True)
     """Minimum number of valid votes; None for half of the agents, and at least two."""
     shuffle: bool = field(default=True, kw_only=True)
-    """Flag to show each voter the proposals in a random order of its own, drawn from the run's seed."""
+    """True to show each voter the proposals in a different random order, drawn from the run's seed."""
 
     def __post_init__(self) -> None:
         location = type(self).__name__

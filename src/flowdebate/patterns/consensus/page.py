@@ -52,7 +52,7 @@ _AGENTS = (
         "system_prompt": "You are a guardian. You look for the answer that harms nobody and that all can live with.",
     },
 )
-"""Three agents with different standards for any answer."""
+"""Default agents: three with different standards for an answer."""
 _HEADINGS: Mapping[ConsensusStage, str] = {
     ConsensusStage.GENERATING_PROPOSALS: "Proposals",
     ConsensusStage.VOTING: "Vote",
@@ -67,7 +67,7 @@ _ENDINGS: Mapping[EndSource, str] = {
     "timeout": "stopped early, since time was up",
 }
 _SHOWN = 10
-"""Lines about relationships, and about moments."""
+"""Maximum number of lines about relationships, and about moments."""
 
 
 class ConsensusPlanOptions(PlanOptions):
@@ -256,7 +256,8 @@ class ConsensusLive(Live):
     }
 
     def whole(self, event: object) -> Iterator[Section]:
-        return self.sections(event)  # every answer has an event of its own, which the base would leave to its turn
+        # every answer has a separate event, which the base class would not show before its turn
+        return self.sections(event)
 
     def sections(self, event: object) -> Iterator[Section]:
         match event:
@@ -324,7 +325,7 @@ class ConsensusPage(PatternPage):
     default_length = 3
 
     def speakers(self, options: ConsensusPlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the agents of the format: in an anonymous one nobody knows another's name."""
+        """Return the agents of the format: in an anonymous one, nobody knows the others' names."""
         format_ = format_of(options, "consensus")
         if format_ is None:
             return super().speakers(options, models)
@@ -366,7 +367,7 @@ class ConsensusPage(PatternPage):
             convergence=None if bound is False else bound,
             confidence=options.confidence,
             voting=VotingOptions(options.voting or "majority", weights=options.weights, min_votes=options.min_votes),
-            # where a run is only replayed, what it has read is in its journal
+            # a replayed run reads them from its journal
             archive=plan.archive or (Archive() if options.archive else None),
             judge=options.judge,
             tie_break=options.tie_break,

@@ -36,7 +36,7 @@ class ConsensusTemplate(Template):
     )
     """System message, the same for all agents."""
     context: str = part("Background:\n{context}", uses("context"))
-    """Follows the rules, where something is known."""
+    """Context after the rules, if there is any."""
     persona: str = part("You are the agent {name}.", uses("name"))
     """Text after the common part of all agents; then come the role and the agent's own system prompt."""
     role: str = part("Your role: {role}", uses("role"))

@@ -110,7 +110,7 @@ class RoundsAsked(Question):
     round: int
     proposals: list[Proposal]
     critiques: list[Critique]
-    """This round's."""
+    """Critiques of this round."""
 
 
 AgentQuestion: TypeAlias = ProposalAsked | CritiqueAsked | RevisionAsked | VoteAsked
@@ -120,13 +120,13 @@ AgentQuestion: TypeAlias = ProposalAsked | CritiqueAsked | RevisionAsked | VoteA
 
 
 def render_turn(question: Question, *, length: str = LENGTH, template: ConsensusTemplate = CONSENSUS) -> str:
-    """Render `question` for a model: its proposals and critiques, and what to do about them."""
+    """Render `question` for a model: its proposals and critiques, and the task."""
     request = getattr(template, _PARTS[question.kind])
     if question.kind == "proposal":
         request = f"{request}\n\n{template.position}"
     critiques: list[str] = []
     for critique in _critiques_of(question):
-        # each line names its author: text that a model wrote must not pass for another's
+        # each line names its author, so that a model's text cannot pass for another author's
         who = f"[{tag_name(critique.critic)}] on [{tag_name(critique.target)}]"
         critiques.append(f"{who}, severity {critique.severity:.2g}: {quoted(critique.reasoning)}")
         critiques += (f"{who}, issue: {quoted(issue)}" for issue in critique.issues)

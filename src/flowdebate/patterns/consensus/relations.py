@@ -12,7 +12,7 @@ from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Rela
 
 _SEVERE = 0.7
 """Lowest severity of a severe critique, and of an issue reported as a risk."""
-_UPSET = 100.0  # at which the other is expected to win 64 games of 100
+_UPSET = 100.0  # the other is then expected to win 64 games of 100
 """ELO points by which a surprising winner was behind."""
 _SHOWN = 10
 """Maximum entries of a list growing with the debate."""
@@ -54,7 +54,7 @@ def _find_insights(output: ConsensusOutput) -> Iterator[str]:
     suggested = Counter(
         " ".join(suggestion.split())
         for critique in _critiques(output)
-        for suggestion in dict.fromkeys(critique.suggestions)  # a critic who repeats itself is not several
+        for suggestion in dict.fromkeys(critique.suggestions)  # repetitions by one critic do not count
     )
     yield from (f"suggested {times} times: {text}" for text, times in suggested.most_common() if times > 1)
     measured = [one.convergence for one in output.rounds if one.convergence is not None]
@@ -69,14 +69,14 @@ def _find_insights(output: ConsensusOutput) -> Iterator[str]:
 
 
 def relationships(output: ConsensusOutput) -> list[Relationship]:
-    """Describe the relationship of each agent to each other agent it dealt with, in declared order."""
+    """Describe the relationships between agents who interacted, in declared order."""
     valid = {proposal.agent for proposal in output.final_proposals}
     choices = {ballot.voter: ballot.choice for ballot in output.ballots if ballot.choice in valid}
     by_pair: dict[tuple[str, str], list[Critique]] = {}
     for critique in _critiques(output):
         by_pair.setdefault((critique.critic, critique.target), []).append(critique)
     revised = {(one.round, revision.agent) for one in output.rounds for revision in one.revisions}
-    # somebody whose proposal failed is known by its critiques or its vote
+    # agents without a proposal can have critiques or a vote
     names = [proposal.agent for proposal in output.proposals] + [ballot.voter for ballot in output.ballots]
     relations = []
     for agent, other in permutations(dict.fromkeys([*names, *(critic for critic, _ in by_pair)]), 2):
@@ -146,7 +146,7 @@ def _find_surprises(output: ConsensusOutput, ratings: Mapping[str, float]) -> It
             yield Moment(kind="conversion", round=None, agents=[ballot.voter, ballot.choice], text=text)
     if winner is None:
         return
-    # of round 1 alone: later critiques are of revised proposals
+    # only of round 1: later critiques are about revised proposals
     first: dict[str, list[float]] = {}
     for item in output.rounds[0].critiques if output.rounds else ():
         first.setdefault(item.target, []).append(item.severity)

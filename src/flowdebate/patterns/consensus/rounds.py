@@ -74,7 +74,7 @@ class Proposing(Phase[ProposalAsked, Proposal]):
         text, position = split_position(full_text)
         if is_blank(text):
             raise OutputError(block, "a proposal", [("", "got blank text")])
-        # its readers are told: half a proposal looks like a bad one
+        # flag truncated proposals, or critics judge half a text
         flag: Flag | None = "cut_off" if isinstance(full_text, CutOff) else None
         return Proposal.model_construct(agent=request.agent, text=str(text), round=0, position=position, flag=flag)
 
@@ -109,7 +109,7 @@ def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """End the phase; NoProposals if nobody has proposed anything, QuorumLost if too few have."""
     ctx.scope.handle.deadline = None
     state: ConsensusState = ctx.scope.handle.state
-    if not state.proposals:  # each agent has failed then, or the phase would have raised
+    if not state.proposals:  # then each agent has failed, or the phase would have raised an error
         errors = {loss.name: loss.error for loss in state.losses}
         raise NoProposals(loop.name, {agent: errors[agent] for agent in loop.names})
     check_quorum(state, list(state.proposals), quorum=loop.failures.least, block=ctx.block)
@@ -125,7 +125,7 @@ async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     number, options = state.round + 1, loop.options.topology
 
     async def choose() -> list[Edge]:
-        # an agent whose circuit is open is not to criticise, but its proposal can be criticised
+        # an agent with an open circuit does not criticise, but its proposal can be criticised
         available = set(breakers_of(ctx).available(loop.names))
         names = [name for name in loop.names if name in available or name in state.proposals]
         return edges(
@@ -133,15 +133,15 @@ async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
             names,
             round=number,
             random=ctx.random,
-            hub=options.hub if options.hub in names else None,  # without it the first of the others is the center
+            hub=options.hub if options.hub in names else None,  # without it, the first other agent is the center
             sparsity=options.sparsity,
             targets=state.proposals,
             critics=available,
         )
 
-    # an application's function may choose otherwise when a resumed run asks it again
+    # recorded: an application's function might choose differently in a resumed run
     chosen_edges = await (ctx.decide(choose, returns=list[Edge]) if callable(options.topology) else choose())
-    # validation would copy the lists, which grow as answers come
+    # validation would copy the lists, which grow with each answer
     opened = ConsensusRound.model_construct(
         round=number, edges=chosen_edges, critiques=[], revisions=[], enough=[], convergence=None
     )
@@ -187,9 +187,9 @@ class Criticising(Phase[CritiqueAsked, Critique]):
 
 
 class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
-    """Phase in which authors of criticised proposals revise them: without a critique there is nothing to answer.
+    """Phase in which the authors of criticised proposals revise them.
 
-    If it fails, the proposal stays as it is, with its position.
+    After a failure, the proposal and its position stay unchanged.
     """
 
     name: ClassVar[AgentPhase] = "revision"
@@ -235,7 +235,7 @@ class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
 
 
 def _sort_critiques(ctx: Context) -> list[Critique]:
-    """Sort this round's critiques by its edges: in order of arrival, prompts would differ from run to run."""
+    """Sort this round's critiques by its edges: the order of arrival would make prompts differ between runs."""
     latest = current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}
     return sorted(latest.critiques, key=lambda critique: order[critique.critic, critique.target])
@@ -261,26 +261,26 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
             {name: versions[name][-2 if name in revised else -1] for name in live},
             positions=state.positions or None,
             similarity=similarity,
-            converged=1.0 if bounds.convergence is None else bounds.convergence,  # None ends nothing, below
+            converged=1.0 if bounds.convergence is None else bounds.convergence,  # None ends nothing below
             diverging=bounds.lower_bound,
         )
 
     async def measured() -> Convergence:
-        # other measures load libraries and models: they must not block the event loop
+        # other measures load libraries and models, which must not block the event loop
         return measure() if isinstance(similarity, Jaccard) else await asyncio.to_thread(measure)
 
-    # a resumed run holds to what the application's measure has found; ours find the same again
+    # the result of an application's measure is recorded for resumed runs; built-in measures are deterministic
     is_custom = not type(similarity).__module__.startswith("flowdebate.")
     measurement = await ctx.decide(measured, returns=Convergence) if is_custom else await measured()
     state.rounds[-1] = latest.model_copy(update={"convergence": measurement})
-    # the first reason counts: those that cost no call come before the judge and the poll
+    # the first reason counts; reasons that cost no call come before the judge and the poll
     if measurement.status == "converged" and bounds.convergence is not None:
         end_early(ctx, "convergence", f"similarity {measurement.similarity:.2f} ({measurement.backend})")
     elif len(latest.enough) * 2 > len(live):
         reason = f"{len(latest.enough)} of {len(live)} think that another round would change nothing"
         end_early(ctx, "agents", reason)
     elif options.budget is not None and state.round < loop.max_rounds:
-        # calls that fail, or are refused, count as made: what is planned does not depend on luck
+        # failed and refused calls count, too, so that the plan does not depend on luck
         voters = len(loop.roster)
         after = loop.has(JUDGE) + (options.confidence is not None) * voters
         calls = [len(one.edges) + len({target for _, target in one.edges}) for one in state.rounds]
@@ -294,7 +294,7 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """Ask the judge whether the discussion is conclusive, unless the rounds end anyway."""
     state: ConsensusState = ctx.scope.handle.state
-    if rounds_are_over(loop, ctx):  # a call is paid only where its answer matters
+    if rounds_are_over(loop, ctx):  # avoid paying for an answer that does not matter
         return
     question = RoundsAsked(
         task=state.question,
@@ -313,7 +313,7 @@ async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptio
 
 
 def rounds_are_over(loop: Loop[ConsensusOptions], ctx: Context) -> bool:
-    """Check whether there is no further round anyway, in which case nobody has to be asked about it."""
+    """Check whether there is no further round anyway, so that nobody has to be asked."""
     state: ConsensusState = ctx.scope.handle.state
     return state.early_end is not None or state.round >= loop.max_rounds
 
@@ -326,7 +326,7 @@ def end_early(ctx: Context, source: EndSource, reason: str) -> None:
 
 
 def stop_reason(state: ConsensusState, max_rounds: int) -> str | None:
-    """Return the pattern's own reason for no further round, or None."""
+    """Return the pattern's reason to end the rounds, or None."""
     if state.round >= max_rounds:
         return "max_rounds"
     return None if state.early_end is None else state.early_end.source
@@ -338,15 +338,15 @@ def find_early_end(state: ConsensusState) -> EarlyEnd | None:
         return None
     if state.stop_reason is None or state.early_end is not None:
         return state.early_end
-    # `terminate_when` alone leaves no early end: the loop asks it, and puts its name into the state
+    # `terminate_when` leaves no early end: the loop calls it and stores its name in the state
     reason = "terminate_when" if state.stop_reason == "predicate" else state.stop_reason
     return EarlyEnd(source="predicate", reason=reason, round=state.round)
 
 
 class Voting(Phase[VoteAsked, Ballot]):
-    """Every agent is asked for the best proposal, also one without a proposal of its own.
+    """Phase in which every agent votes for the best proposal, even agents without a proposal.
 
-    If a poll has ended the rounds, nobody is asked again: its ballots count.
+    If a poll has ended the rounds, its ballots count and nobody is asked again.
     """
 
     name: ClassVar[AgentPhase] = "vote"
@@ -354,14 +354,14 @@ class Voting(Phase[VoteAsked, Ballot]):
     returns: ClassVar[object] = Ballot
 
     def answer(self) -> dict[str, Any]:
-        # all who may have a proposal, not those who have one: the form is the same whoever fails
+        # all agents, including those without a proposal, so that the form does not depend on failures
         return {"output_schema": create_vote_form(tuple(self.loop.names)), "shuffle": self.loop.options.voting.shuffle}
 
     def ask(self, _: object, ctx: Context) -> list[VoteAsked]:
         state: ConsensusState = ctx.scope.handle.state
         if state.early_end is None or state.early_end.source != "confidence":
             return self.ask_all(ctx)
-        for ballot in state.rounds[-1].poll:  # the same question about the same proposals
+        for ballot in state.rounds[-1].poll:  # it was the same question about the same proposals
             state.ballots[ballot.voter] = ballot
             ctx.emit(VoteCast(ballot=ballot))
         return []
@@ -369,7 +369,7 @@ class Voting(Phase[VoteAsked, Ballot]):
     def ask_all(self, ctx: Context) -> list[VoteAsked]:
         """Ask every agent about all current proposals."""
         names, state = self.loop.names, ctx.scope.handle.state
-        start_clock(self.loop.failures, ctx)  # all votes have the time of a round
+        start_clock(self.loop.failures, ctx)  # all votes share the time limit of a round
         proposals = freeze([state.proposals[name] for name in names if name in state.proposals])
         return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in names]
 
@@ -391,7 +391,7 @@ class Voting(Phase[VoteAsked, Ballot]):
 
 
 class Polling(Voting):
-    """Every agent is asked the question of the vote after a round; nobody, if the rounds end anyway."""
+    """Phase in which every agent votes after a round, unless the rounds end anyway."""
 
     name: ClassVar[AgentPhase] = "poll"
 
@@ -407,7 +407,7 @@ class Polling(Voting):
 
 async def count_poll(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """End the rounds if the poll has a consensus with at least the required `confidence`."""
-    ctx.scope.handle.deadline = None  # that of the poll's calls
+    ctx.scope.handle.deadline = None  # the state of the poll's calls
     ballots = {ballot.voter: ballot for ballot in current_round(ctx).poll}
     confidence = loop.options.confidence
     if not ballots or confidence is None:
@@ -424,7 +424,7 @@ async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions
     enter(ConsensusStage.VOTE_AGGREGATION, ctx)
     state: ConsensusState = ctx.scope.handle.state
     counted = _count(loop, state.ballots, ctx)
-    if judge is not None and counted.tied and counted.quorum_met:  # no judge makes up for votes that are missing
+    if judge is not None and counted.tied and counted.quorum_met:  # a judge cannot replace missing votes
         counted = _count(loop, state.ballots, ctx, await _break_tie(judge, counted, loop, ctx))
     authors = [name for name in loop.names if name in state.proposals]
     for voter in loop.names:
@@ -435,7 +435,7 @@ async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions
             block = ctx.block
             record_failure(error, ctx, block=block, role="debater", name=voter, instead="not_counted", phase="vote")
     ctx.scope.handle.update(tally=counted)
-    if not counted.valid:  # all votes failed, or were spoiled: nobody knows whether the agents agree
+    if not counted.valid:  # all votes failed or were spoiled, so the agreement is unknown
         ctx.run.degrade("no_verdict")
     enter(ConsensusStage.CONSENSUS_REACHED if counted.reached else ConsensusStage.NO_CONSENSUS, ctx)
     decided = ConsensusDecided(
@@ -455,7 +455,7 @@ def bound_confidence(counted: Tally, *, heard: int) -> float:
 def bound_strength(counted: Tally, *, heard: int) -> Strength:
     """Bound the strength of the agreement by the share of agents with a `heard` proposal.
 
-    Agents agreeing on the only surviving proposal had nothing else to choose: their agreement is weak.
+    Agreement on the only surviving proposal is weak, because there was no other choice.
     """
     grades = get_args(Strength)
     bound = strength(counted.counts, eligible=counted.eligible)
@@ -482,13 +482,13 @@ def _count(
 
 
 async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[ConsensusOptions], ctx: Context) -> str | None:
-    """Return the tied author chosen by `judge`; None without an answer, or for anybody else."""
+    """Return the tied author chosen by `judge`; None without an answer, or if the answer is not a tied author."""
     state: ConsensusState = ctx.scope.handle.state
     question = TieAsked(task=state.question, proposals=freeze([state.proposals[name] for name in counted.tied]))
     answer = await judge(question, ctx.below(judge))
     if answer is MISSING:
         return None
-    # an application's judge may answer as voters do, or with the name alone
+    # a custom judge may answer like voters, or only with a name
     choice = answer.get("choice") if isinstance(answer, dict) else getattr(answer, "choice", answer)
 
     def read() -> str | None:

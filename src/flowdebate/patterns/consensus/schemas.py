@@ -20,12 +20,12 @@ from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, T
 from flowdebate.resources.archive import CritiquePattern, PastDebate
 from flowdebate.runs.context import Context
 
-Share = Annotated[float, Field(ge=0, le=1)]  # a 2 may mean 2 %, 20 % or certainty, so it is refused
+Share = Annotated[float, Field(ge=0, le=1)]  # 2 may mean 2 %, 20 % or certainty, so it is rejected
 """A severity or a confidence: always from 0 to 1."""
 Outcome = Literal["consensus", "no_consensus"]
 """Outcome of a debate: consensus or none."""
 AgentPhase = Literal["proposal", "critique", "revision", "poll", "vote"]
-"""The kinds of questions to agents; a poll is a vote after a round."""
+"""Kind of question to an agent; a poll is a vote after a round."""
 LONGEST_POSITION = 200
 """Maximum characters of a position: only short positions can be compared with each other."""
 EndSource = Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
@@ -76,7 +76,7 @@ class HumanCritique(CriticAnswer):
 class Critique(CriticAnswer):
     """A critique, with its author and the author of the proposal."""
 
-    # the docstrings of what events hold are its descriptions in `events.schema.json`
+    # docstrings of event data are the descriptions in `events.schema.json`
     critic: str
     """The name of the critic."""
     target: str
@@ -98,7 +98,7 @@ class RevisionAnswer(WireModel):
     position: str = ""
     """The proposed answer, in a few words."""
     enough: bool = False
-    """Flag of an agent expecting no change from another round."""
+    """True if the agent expects no change from another round."""
 
 
 class VoteAnswer(WireModel):
@@ -117,7 +117,7 @@ class JudgeAnswer(WireModel):
     conclusive: bool
 
 
-# What is recorded
+# Recorded data
 
 
 class ConsensusStage(StrEnum):
@@ -149,7 +149,7 @@ class StageReached(WireModel):
     stage: ConsensusStage
     """The stage."""
     round: int | None = None
-    """Round of the stage; None outside rounds."""
+    """Round of the stage; None outside of rounds."""
 
     @property
     def label(self) -> str:
@@ -219,16 +219,16 @@ class Relationship(WireModel):
     revised: int = 0
     """Critiques followed by a revision of `other`'s proposal in the same round."""
     endorsed: bool = False
-    """Flag of a vote by `agent` for the proposal of `other`."""
+    """True if `agent` voted for the proposal of `other`."""
     agreed: bool | None = None
-    """Flag of two votes for the same proposal; None unless both votes are valid."""
+    """True if both voted for the same proposal; None unless both votes are valid."""
 
     @property
     def weight(self) -> float:
         """The interaction weight, from -1 for opposition to 1 for support.
 
-        Half a point for the same vote, and half for a vote for the other; less half for another vote, and less half of
-        the mean severity.
+        The same vote adds half a point, and a vote for the other agent adds another half. A different vote subtracts
+        half a point, and critiques subtract half of their mean severity.
         """
         opposed = float(self.agreed is False) + (self.severity or 0.0)
         return (float(self.agreed is True) + float(self.endorsed) - opposed) / 2
@@ -244,7 +244,7 @@ class Analytics(WireModel):
     """The share of all eligible voters behind the most popular choice."""
     dissent: list[Dissent] = Field(default_factory=list)
     split_opinions: list[str] = Field(default_factory=list)
-    """Choices with votes besides the leading one, with their counts."""
+    """Vote counts of all choices except the leading one."""
     risk_areas: list[str] = Field(default_factory=list)
     """Issues rated severe by critics of the winner's proposal, or of all proposals without a winner, the most severe
     first.
@@ -279,9 +279,9 @@ class Feedback(WireModel):
     debate: str | None = None
     """The id of the debate in the archive, for `Archive.record_outcome`; None without an archive."""
     ratings: dict[str, float] = Field(default_factory=dict)
-    """ELO before the debate, by agent; empty where no ratings changed."""
+    """ELO ratings before the debate, by agent; empty if no ratings changed."""
     rating_changes: dict[str, float] = Field(default_factory=dict)
-    """ELO, by agent; the sum is 0."""
+    """Changes of the ELO ratings, by agent; their sum is 0."""
     positions: list[Position] = Field(default_factory=list)
     flips: list[Flip] = Field(default_factory=list)
     """Positions changed by agents in this debate."""
@@ -290,7 +290,7 @@ class Feedback(WireModel):
     remembered: bool = False
     """True if the outcome was stored for later debates."""
     problems: list[str] = Field(default_factory=list)
-    """Failures of the archive or the analytics; they change nothing about the answer."""
+    """Failures of the archive or the analytics, which do not change the answer."""
 
 
 class ConsensusState(PatternState):
@@ -307,7 +307,7 @@ class ConsensusState(PatternState):
     first: dict[str, Proposal] = Field(default_factory=dict)
     """First proposals by agent, in order of arrival."""
     proposals: dict[str, Proposal] = Field(default_factory=dict)
-    """Proposals as they are now."""
+    """Current proposals."""
     rounds: list[ConsensusRound] = Field(default_factory=list)
     """Rounds so far; the last one is in progress."""
     ballots: dict[str, Ballot] = Field(default_factory=dict)
@@ -322,7 +322,7 @@ class ConsensusState(PatternState):
         """True if the agents agreed; None before the votes are counted."""
         return None if self.tally is None else "consensus" if self.tally.reached else "no_consensus"
 
-    # stop conditions of `flowdebate.stop` ask it of every pattern; this one has no transcript
+    # called by stop conditions of `flowdebate.stop`, because this pattern has no transcript
     def texts_by_speaker(self, _: Context) -> dict[str, list[str]]:
         """Return all versions of each agent's proposal, in order."""
         versions = {agent: [proposal.text] for agent, proposal in self.first.items()}
@@ -367,7 +367,7 @@ class ConsensusOutput(PatternOutput):
     early_end: EarlyEnd | None = None
     """The reason for an end of the rounds before `max_rounds`; None if all took place."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """Permanently failed calls, without any use of their partial answers; truncated proposals, and invalid votes.
+    """Calls that failed for good, truncated proposals, and invalid votes.
     Failures of agents have a `phase`, and come before failures of judges.
     """
     stages: list[StageReached]
@@ -404,7 +404,7 @@ class ConsensusOutput(PatternOutput):
         if early is not None:
             has_reason = early.source == "predicate" and early.reason != "terminate_when"
             return early.reason if has_reason else early.source
-        # a debate that was cut short in its rounds had no reason to end them
+        # a debate that was cut short did not end its rounds for a reason
         over = any(reached.stage is ConsensusStage.ROUNDS_COMPLETE for reached in self.stages)
         return "max_rounds" if over else None
 

@@ -1,4 +1,4 @@
-"""Default blocks of a council: a member's for its opinion and its review, and the chair's."""
+"""Default blocks of a council: for a member's opinion and review, and for the chair."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def create_chair(
 ) -> Generator[Any]:
     """Create the block `{name}-chair`.
 
-    It takes a `ChairAsked` and returns `output_schema`, or a `ChairAnswer` without one.
+    It takes a `ChairAsked` and returns `output_schema`, or a `ChairAnswer` without a schema.
     """
 
     def answer(texts: ChairTemplate, value: ChairAsked, _: Context) -> str:

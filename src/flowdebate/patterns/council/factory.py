@@ -207,17 +207,17 @@ def _close_opinions(loop: Loop[CommonOptions]) -> Handler[Any, None]:
     def close(_: object, ctx: Context) -> None:
         ctx.scope.handle.deadline = None
         state = state_of(ctx, CouncilState)
-        if state.losses:  # members who answer nothing break no quorum, only those whose providers failed
+        if state.losses:  # empty answers do not break the quorum, only failed providers do
             check_quorum(state, state.heard, quorum=loop.failures.least, block=ctx.block)
 
     return close
 
 
 def _review(loop: Loop[CommonOptions], member: Persona, hide: Hide) -> ReviewTurn:
-    stand_in = loop.failures.stand_in  # of another model: it reviews in the member's name
+    stand_in = loop.failures.stand_in  # with another model, in the member's name
     reviewers: list[MakeReviewer] = [partial(_reviewer, loop, member)]
     if own_options(member.block) is None:
-        reviewer = loop.own_speaker(member).in_role("reviewer")  # the same block answers both kinds of input
+        reviewer = loop.own_speaker(member).in_role("reviewer")  # one block answers both kinds of input
         reviewers = [lambda _: reviewer]
     if stand_in is not None:
         reviewers.append(partial(_reviewer, loop, member, stand_in=stand_in))
@@ -261,7 +261,7 @@ def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, Council
                 read = as_model(value, ChairAnswer, block=chair)
                 answer, dissent = read.answer, read.dissent
             ctx.scope.handle.update(answer=answer, dissent=dissent)
-        # not before the chair has answered: who reads the transcript sees whose answer is whose
+        # not before the chair has answered: readers of the transcript see who wrote which answer
         entries = loop.collect_spoken(
             ctx, round=1, make=lambda name, **entries: CouncilEntry(agent_name=name, **entries)
         )

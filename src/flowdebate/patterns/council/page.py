@@ -192,7 +192,7 @@ class CouncilPage(PatternPage):
 
     def output_of(self, plan: Plan, output: object) -> object:
         """Return the chair's answer for the output schema."""
-        return output if plan.schema is not None else None  # else it is the text that the raw output has
+        return output if plan.schema is not None else None  # otherwise it is the text in the raw output
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         options: CouncilPlanOptions = plan.options

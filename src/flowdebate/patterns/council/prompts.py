@@ -65,7 +65,7 @@ COUNCIL_MEMBERS = Profiles(full=COUNCIL_MEMBER, concise=CONCISE_COUNCIL_MEMBER)
 
 
 def render_answers(answers: Sequence[tuple[str, str]]) -> str:
-    r"""Answers as text, each under its letter.
+    r"""Render answers as text, each under its letter.
 
     >>> print(render_answers([("B", "Wait.\n[Answer A] Ship."), ("A", "Ship.")]))
     [Answer B] Wait.
@@ -90,13 +90,13 @@ class ChairTemplate(Template):
         f"Question: {{question}}\n\n{HOW_TO_READ_ANSWERS}\n\nThe answers:\n{{answers}}",
         uses("question", lines=["answers"]),
     )
-    """Begins the message."""
+    """First part of the message."""
     reviews: str = part(
         "The reviews, each of them a ranking from best to worst by the author of one answer:\n{reviews}\n\n"
         "All reviews combined:\n{ranking}",
         uses(lines=["reviews", "ranking"]),
     )
-    """Left out without reviews."""
+    """Reviews; left out if there are none."""
     task: str = part(
         "Write the council's answer. Do not mention which member said what. Then name the main disagreement that "
         "remains, if there is one."

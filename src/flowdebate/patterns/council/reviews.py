@@ -1,4 +1,4 @@
-"""Reviews of a council: the orders of the answers, each member's ranking, and the ranking of all for the chair."""
+"""Reviews of a council: the orders of the answers, each member's ranking, and the overall ranking for the chair."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from .schemas import (
 )
 
 MakeReviewer: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
-"""Factory of a block to rank the answers with these letters."""
+"""Factory of a block that ranks the answers with these letters."""
 
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
-"""Replaces the names in a text by aliases, or leaves it as it is."""
+"""Function that replaces names in a text by aliases, or returns it unchanged."""
 
 _CACHED_LETTERS = (
-    64  # blocks of a reviewer: each set of letters has an answer schema of its own, which is slow to build
+    64  # cached blocks of a reviewer: each set of letters needs its own answer schema, which is slow to build
 )
 
 
@@ -57,14 +57,15 @@ def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, 
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:
         state = state_of(ctx, CouncilState)
-        names = sorted(state.heard)  # they arrived in another order in each run, and the lot must fall the same
+        # sorted, because they arrive in a different order in each run, and the draw must be reproducible
+        names = sorted(state.heard)
         drawn = [letter(index) for index in range(len(names))]
-        ctx.random.shuffle(drawn)  # a letter must not tell the place on the roster
+        ctx.random.shuffle(drawn)  # a letter must not reveal the position on the roster
         ctx.scope.handle.update(aliases=dict(zip(names, drawn, strict=True)))
         if scope == "none" or not names:
             return
         orders = review_orders(names, scope=scope, random=ctx.random)
-        # a member that is alone with its answer has none to review
+        # if only one member answered, it has nothing to review
         ctx.scope.handle.update(orders={name: order for name, order in orders.items() if order})
         loop.open_round(ctx, 2)
 
@@ -78,10 +79,10 @@ def shown_answers(names: Sequence[str], ctx: Context, hide: Hide) -> tuple[tuple
 
 
 class ReviewTurn(Block[Any, Any]):
-    """The review of one member, under a task of the audit trail; None for a member without an answer of its own.
+    """Review of a member, recorded as a task of the audit trail; skipped for a member without an answer.
 
-    If its provider fails for good, the next of `reviewers` ranks the answers; without one, the review is left out if
-    `failures` allows it.
+    If its provider fails for good, the next of `reviewers` ranks the answers; without another one, the review is
+    skipped if `failures` allows it.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class ReviewTurn(Block[Any, Any]):
         failures: FailurePolicy,
     ) -> None:
         self._makers = [lru_cache(maxsize=_CACHED_LETTERS)(make) for make in reviewers]
-        # resources and outline are the same for any letters, and who has an answer is known in the run only
+        # resources and outline do not depend on the letters, which are only known in the run
         acting = [make(("A", "B")) for make in self._makers]
         shared, hidden = merge_resources(f"review {name!r}", acting, closed=acting)
         super().__init__(name, resources=shared, hidden=hidden)
@@ -167,7 +168,7 @@ def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> 
         names = [name for name in loop.names if name in state.heard]
         ranking = rank_answers(state.reviews, names)
         reason = "reviewed" if reviewed else "not_reviewed"
-        ctx.scope.handle.deadline = None  # of the reviews: the chair has a time of its own
+        ctx.scope.handle.deadline = None  # of the reviews: the chair has a separate time limit
         ctx.scope.handle.update(ranking=ranking, agreement=agreement(state.reviews), stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason))
         by_letter = sorted(names, key=state.aliases.__getitem__)
@@ -191,24 +192,24 @@ def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> 
     return rank
 
 
-# Statistics of the reviews: pure functions, of which nothing depends on the order in which reviews arrived
+# Statistics of the reviews: pure functions, independent of the order in which reviews arrived
 
 
-_TWO = 2  # the least number of reviewers who can agree, and of answers to agree on
+_TWO = 2  # minimum number of reviewers who can agree, and of answers to agree on
 
 
 def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -> dict[str, list[str]]:
     """Return for each reviewer the authors of the answers it is shown, in order.
 
-    Each answer is in each slot equally often, and right after each other one as equally often as so many reviews allow
-    (Williams' squares), so a preference for a slot favours nobody, and no answer always follows the same other answer.
+    Each answer is in each slot equally often, and follows each other answer as evenly as the number of reviews allows
+    (Williams' squares). So a preference for a slot favours nobody, and no answer always follows the same one.
 
     >>> from random import Random
     >>> orders = review_orders(["ann", "bea", "cid"], scope="others", random=Random(1))
     >>> sorted(order[0] for order in orders.values())
     ['ann', 'bea', 'cid']
     """
-    drawn = sorted(names)  # whatever the order of `names`, a seed draws the same
+    drawn = sorted(names)  # sorted, so that a seed draws the same for any order of `names`
     random.shuffle(drawn)
     count = len(drawn)
     steps = _distinct_steps(count)
@@ -216,7 +217,7 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
     for index, name in enumerate(drawn):
         if scope == "others":
             orders[name] = [drawn[(index + step) % count] for step in steps]
-        else:  # backwards, else each would read its own answer first
+        else:  # backwards; otherwise each member would read its own answer first
             orders[name] = [drawn[(step - index) % count] for step in (0, *steps)]
     return {name: orders[name] for name in names}
 
@@ -277,17 +278,17 @@ def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> 
 
 
 def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
-    """Kendall's W of the reviews.
+    """Compute Kendall's W of the reviews.
 
-    W compares the spread of the answers' rank sums with their spread under full agreement; since each reviewer omits
+    W compares the spread of the answers' rank sums with their spread under full agreement. Because each reviewer omits
     its own answer, Durbin's form for incomplete blocks is used. None if there are fewer than two reviews, or nothing to
-    compare in them. It has no interval: from so few reviewers none is right.
+    compare in them. There is no interval, because none is valid for so few reviewers.
     """
     ranked = [[item.agent_name for item in review.ranking] for review in reviews.values()]
     if len(ranked) < _TWO or max(map(len, ranked)) < _TWO:
         return None
     sums = _centred_sums(ranked)
-    # in a balanced design the spread of full agreement is the same for any consensus; after a lost review it is not
+    # in a balanced design the spread under full agreement is fixed; after a failed review it depends on the consensus
     consensus = sorted(sums, key=lambda name: (sums[name], name))
     agreed = _centred_sums([sorted(ranking, key=consensus.index) for ranking in ranked])
     spread, maximum = (sum(value * value for value in sums_by_answer.values()) for sums_by_answer in (sums, agreed))
@@ -295,7 +296,7 @@ def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
 
 
 def _centred_sums(rankings: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Return for each answer twice the sum of its ranks, each less the middle rank of its review: whole numbers."""
+    """Return for each answer twice the sum of its centred ranks, which is a whole number."""
     sums: dict[str, int] = {}
     for ranking in rankings:
         for index, name in enumerate(ranking):

@@ -51,14 +51,14 @@ class CouncilOpinion(Contribution):
 
 
 class CouncilRanked(WireModel):
-    """The place that a review gives to one answer."""
+    """Place of an answer in a review."""
 
     agent_name: str
     """Author of the answer."""
     rank: Annotated[int, Field(ge=1)]
     """1 is the best."""
     reason: str
-    """Reason for its place."""
+    """Reason for the place."""
 
 
 class CouncilEntry(Contribution):
@@ -94,13 +94,13 @@ class CouncilReview(WireModel):
 
 
 class CouncilRank(WireModel):
-    """The place of one answer among all, over all reviews."""
+    """Place of an answer over all reviews."""
 
     agent_name: str
     rank: Annotated[int, Field(ge=1)]
     """1 is the best; equal mean ranks share a place, and the places after them are left out."""
     tied: bool = False
-    """Flag of an answer with a shared rank."""
+    """True if other answers share the rank."""
     mean_rank: float
     """The mean of its ranks over its reviews."""
     borda: Annotated[int, Field(ge=0)]
@@ -108,7 +108,7 @@ class CouncilRank(WireModel):
     reviews: Annotated[int, Field(ge=1)]
     """Number of members with a ranking of the answer."""
     self_preference: float | None = None
-    """Difference, with `review="all"`, between the mean rank given by the others and the rank given to itself. Above 0,
+    """Mean rank given by the others minus the rank that the author gave, with `review="all"`. Above 0,
     its author prefers it more than the others do; None if either is missing."""
 
 
@@ -236,11 +236,11 @@ class ChairAsked:
         return self.question
 
     def task_for_human(self) -> str:
-        """Answers, reviews, ranking and task, for a human chair."""
+        """Describe the answers, the reviews, the ranking and the task, for a human chair."""
         return f"{render_work(self.question, self.answers, self.reviews, self.ranking)}\n\nWrite the council's answer."
 
 
-@lru_cache(maxsize=256)  # councils of any members share it
+@lru_cache(maxsize=256)  # cached for all councils
 def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
     """Build the model of a ranking of `letters`: each exactly once, from best to worst, with a reason.
 
@@ -255,7 +255,7 @@ def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
         reason=(Annotated[str, Field(max_length=LONGEST_REASON)], Field("", description="What decided its rank")),
     )
 
-    place: Any = ranked  # type checkers take a variable for no type
+    place: Any = ranked  # type checkers do not accept a variable as a type
 
     class Ranking(WireModel):
         ranking: Annotated[

@@ -1,4 +1,4 @@
-"""Claims as data: pure functions to number them, look them up in the answer, and rule on them by the quotes found."""
+"""Claims as data: pure functions that number them, look them up in the answer, and rule on them by verified quotes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from flowdebate.sources.quotes import VerifiedQuote
 
 _LABEL = re.compile(r"\s*(?:Settled by|In the answer|Kind|Quote from [^:\n]{1,200}): ")
-"""Label of a line in the prompt; models copy it with the words behind it."""
+"""Label of a line in the prompt; models copy it together with the words after it."""
 QUESTION = "question"
 """Name of the question as a source of evidence."""
 
 
 def collect_claims(drafts: Mapping[str, Sequence[ClaimDraft]], answer: str) -> list[Claim]:
-    """Number the claims of all critics, in their order; equal ones become one, and blank ones are left out.
+    """Number the claims of all critics, in their order; merge equal claims and leave out blank ones.
 
     >>> draft = ClaimDraft(claim="The total is wrong.", kind="false", place="Total: 41")
     >>> [claim] = collect_claims({"ann": [draft], "bea": [draft]}, "Total: 40")
@@ -93,8 +93,8 @@ def find_evidence(quote: str, *, question: str, answer: str, sources: tuple[Sour
 def rule_on(claim: Claim, judged: Ruling | None, evidence: Sequence[Evidence]) -> tuple[Ruling, str]:
     """Return the final ruling, and its basis.
 
-    A claim holds if the judge says so and a quote is in the material, or two quotes are at different places of the
-    answer. The judge decides if they support the claim; their existence is checked here.
+    A claim holds if the judge upholds it and a quote is in the material, or two quotes are at different places of the
+    answer. The judge decides if they support the claim; only their existence is checked here.
     """
     if claim.place_found is False:
         return "cannot_tell", claim.why
@@ -144,7 +144,7 @@ def apply_rulings(
 
 
 def decide(claims: Sequence[Claim], *, original: str, revision: str | None) -> Outcome:
-    """Decide about the answer: it stands if no claim holds; else it is revised, or rejected without another answer.
+    """Decide about the answer: it is accepted if no claim holds, and otherwise revised, or rejected without a revision.
 
     >>> decide([], original="Yes.", revision=None)
     'stands'
@@ -156,6 +156,6 @@ def decide(claims: Sequence[Claim], *, original: str, revision: str | None) -> O
 
 
 def claims_text(claims: Sequence[ClaimDraft]) -> str:
-    """Write the claims of one critic as text, one a line."""
+    """Write the claims of one critic as text, one in each line."""
     lines = [f"- {' '.join(clean_text(draft.claim).split())}" for draft in claims if not is_blank(draft.claim)]
     return "\n".join(lines) or "Nothing is wrong."

@@ -12,6 +12,6 @@ class CritiqueOptions(CommonOptions):
     """Options of a critique."""
 
     answer: str | None
-    """The answer to criticize where the input has none; None for the author's."""
+    """Answer to criticize if the input has none; None to let the author write it."""
     revise: bool
-    """False rejects an answer in place of a revision."""
+    """False to reject an answer instead of revising it."""

@@ -51,7 +51,7 @@ class CritiqueInput(PatternInput):
 
     question: str
     answer: str | None = None
-    """The answer to criticize; None for the answer in the pattern's options, or else by the author."""
+    """Answer to criticize; None for the answer in the pattern's options, or otherwise for the author's."""
 
 
 class ClaimDraft(WireModel):
@@ -81,11 +81,11 @@ class Evidence(WireModel):
     """Position of the quote in the answer, in characters; None if the answer does not contain it."""
     end: int | None = None
     is_short: bool = False
-    """True if it has too few words to show anything."""
+    """True if the quote has too few words to prove anything."""
 
     @property
     def is_found(self) -> bool:
-        """True if the material or the answer contains it."""
+        """True if the material or the answer contains the quote."""
         return self.source is not None or self.start is not None
 
 
@@ -106,12 +106,12 @@ class Claim(WireModel):
     ruling: Ruling = "cannot_tell"
     """The final ruling: "holds" only with verified evidence."""
     judged: Ruling | None = None
-    """The judge's own ruling; None if there is none."""
+    """Ruling of the judge; None if there is none."""
     reason: str = ""
     """The judge's reason."""
     evidence: list[Evidence] = Field(default_factory=new_list)
     why: str = ""
-    """The basis of the ruling, in a sentence."""
+    """Basis of the ruling, in a sentence."""
 
 
 class CritiqueEntry(Contribution):
@@ -137,7 +137,7 @@ class RevisionAsked(CritiqueInput):
 
     kind: ClassVar[str] = "revise"
     is_complete: ClassVar[bool] = True
-    """Flag of an input complete in itself: a human needs no transcript beside it."""
+    """True, because the input is complete in itself: a human needs no transcript with it."""
     claims: list[Claim]
     """The upheld claims."""
 
@@ -153,7 +153,7 @@ class CritiqueState(PatternState):
     """The state of a critique's sequencer, as `ctx.sequencer.state` shows it."""
 
     answer: str | None = None
-    """The criticized answer; None before there is one."""
+    """Answer to criticize; None until there is one."""
     is_given: bool = False
     """True if the user provided the answer."""
     drafts: dict[str, list[ClaimDraft]] = Field(default_factory=new_dict)
@@ -185,9 +185,9 @@ class CritiqueOutput(PatternOutput):
     answer: str | None = None
     """The final answer: the original or the revised one; None if it was rejected, or if there was none."""
     outcome: Outcome | None = None
-    """The decision; None if the run could not make it: then the answer is unchecked."""
+    """The decision; None if the run could not make it, so that the answer is unchecked."""
     original: str | None = None
-    """The criticized answer."""
+    """Answer that was criticized."""
     is_given: bool = False
     """True if the user provided the answer; False if the author wrote it."""
     claims: list[Claim] = Field(default_factory=new_list)
@@ -205,7 +205,7 @@ class CritiqueOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool:
-        """True if the answer stands: no claim about it holds."""
+        """True if the answer is accepted, because no claim about it holds."""
         return self.outcome == "stands"
 
     @property
@@ -225,7 +225,7 @@ class CritiqueOutput(PatternOutput):
         return f"{len(self.holding)} of {counted(len(self.claims), 'claim')} held up"
 
 
-# What critics and the judge are asked
+# Questions to critics and the judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +234,7 @@ class ClaimsAsked:
 
     kind: ClassVar[str] = "criticize"
     is_complete: ClassVar[bool] = True
-    """Flag of an input complete in itself: a human needs no transcript beside it."""
+    """True, because the input is complete in itself: a human needs no transcript with it."""
     question: str
     answer: str
 
@@ -263,7 +263,7 @@ class RulingsAsked:
 
     kind: ClassVar[str] = "rule"
     is_complete: ClassVar[bool] = True
-    """Flag of an input complete in itself: a human needs no transcript beside it."""
+    """True, because the input is complete in itself: a human needs no transcript with it."""
     question: str
     answer: str
     claims: tuple[Claim, ...]
@@ -313,13 +313,13 @@ def rulings_on(ids: tuple[str, ...]) -> type[WireModel]:
         ),
         ruling=(Ruling, Field(description="holds, does_not_hold or cannot_tell")),
     )
-    item: Any = ruled  # type checkers take a variable for no type
+    item: Any = ruled  # type checkers do not accept a variable as a type
     return create_model(
         "Rulings",
         __base__=WireModel,
         rulings=(
             list[item],
-            # a claim without a ruling cannot be told: no reason to ask the model again
+            # a missing ruling is no reason to ask the model again
             Field(max_length=2 * len(ids), json_schema_extra={"minItems": len(ids)}, description="One for each claim"),
         ),
     )

@@ -41,7 +41,7 @@ _CACHED_JUDGES = 32
 
 
 class Answering(Block[Any, None]):
-    """The step to get the answer: from the input, the options, or else the author's turn."""
+    """Step that gets the answer: from the input, the options, or the author's turn."""
 
     def __init__(self, loop: Loop[CritiqueOptions], turn: Turn | None) -> None:
         """`turn` is None if the options have an answer."""
@@ -59,7 +59,7 @@ class Answering(Block[Any, None]):
             await self._turn(value, ctx)
             entries = ctx.scope.handles["transcript"].state.entries
             handle.update(answer=entries[-1].text if entries else None)
-        handle.deadline = None  # the time of the author is over
+        handle.deadline = None  # the time limit of the author is over
         state = state_of(ctx, CritiqueState)
         check_quorum(state, [AUTHOR] if state.answer is not None else [], quorum=1, block=ctx.block)
         if is_answered(ctx):
@@ -75,10 +75,10 @@ def is_answered(ctx: Context) -> bool:
 
 
 class CriticTurn(Block[Any, None]):
-    """The turn of one critic, under a task of the audit trail; none without an answer.
+    """Turn of a critic, recorded as a task of the audit trail; skipped without an answer.
 
-    If its provider fails for good, the next of `speakers` criticizes; without one, the turn is skipped if `failures`
-    allows it.
+    If its provider fails for good, the next of `speakers` criticizes; without another one, the turn is skipped if
+    `failures` allows it.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ def gather_claims(loop: Loop[CritiqueOptions]) -> Handler[Any, None]:
             return
         if state.losses:
             check_quorum(state, list(state.drafts), quorum=loop.failures.least, block=ctx.block)
-        # not before: who reads the transcript while critics are at work would see the others' claims
+        # not earlier: critics who read the transcript would see each other's claims
         transcript = ctx.scope.handles["transcript"]
         transcript.set(transcript.state.with_entry(*entries_of_critics(loop, state)))
         ctx.scope.handle.update(claims=claims_so_far(loop, state))
@@ -167,19 +167,19 @@ def entries_of_critics(loop: Loop[CritiqueOptions], state: CritiqueState) -> lis
 
 
 def claims_so_far(loop: Loop[CritiqueOptions], state: CritiqueState) -> list[Claim]:
-    """Return the claims with their rulings; those of a run that ended among the critics have none."""
+    """Return the claims with their rulings; a run that ended before the judge has none."""
     return list(state.claims) or collect_claims(_drafts_in_order(loop, state), state.answer or "")
 
 
 class Judging(Block[Any, None]):
-    """The step to have the judge rule on the claims, and to look up its quotes.
+    """Step in which the judge rules on the claims, and its quotes are looked up.
 
     Claims about words missing in the answer are not shown to the judge; without other claims it is not asked.
     """
 
     def __init__(self, loop: Loop[CritiqueOptions], make: MakeJudge, *, custom: bool) -> None:
         self._make = lru_cache(maxsize=_CACHED_JUDGES)(make)
-        judge = self._make(("C1",))  # resources and outline are the same for any claims
+        judge = self._make(("C1",))  # resources and outline do not depend on the claims
         super().__init__(f"{loop.name}-rule", resources=judge.resources, hidden=judge.hidden)
         self._acting = [judge]  # for `seats`
         self._loop, self._custom = loop, custom
@@ -215,7 +215,7 @@ class Judging(Block[Any, None]):
 
 
 class Revising(Wrapped):
-    """The step to have the author revise the answer, if a claim holds."""
+    """Step in which the author revises the answer, if a claim holds."""
 
     def __init__(self, turn: Turn, loop: Loop[CritiqueOptions]) -> None:
         super().__init__(turn)

@@ -1,4 +1,4 @@
-"""Speakers of a deliberation: a debater for each persona, and the moderator, closing each round.
+"""Speakers of a deliberation: a debater for each persona, and the moderator who closes each round.
 
 A debater's prompt begins with the constant part of all turns (the rules, the topic, the participants, its persona, then
 the growing transcript) and ends with the variable part: the moderator's summary, the current speaker, the task.
@@ -88,7 +88,7 @@ class PersonaTemplate(Template):
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
     summary: str = part("The moderator's summary after round {round}: {summary}", uses("round", "summary"))
-    """The moderator's latest; left out before there is one."""
+    """Latest summary of the moderator; left out before the first one."""
     turn: str = part("It is your turn in round {round} of {max_rounds}.", uses(*_TURN))
     """Line to give a persona the turn; its description comes next, since small models follow the last text."""
     reminder: str = part("", uses("who"))
@@ -159,14 +159,14 @@ def render_persona_turn(
     """
     fields = {**me.about, "round": round}
     parts = [filled(template.transcript, transcript=render_said(entries, own_name=me.name))]
-    # a report that was lost, or says nothing, leaves the summary before it
+    # a missing or empty report keeps the previous summary
     numbered_reports = [
         (number, report) for number, report in enumerate(reports, 1) if report and report.summary.strip()
     ]
     if numbered_reports:
         number, latest = numbered_reports[-1]
         parts.append(filled(template.summary, round=number, summary=quoted(latest.summary)))
-    # in the order in which they first spoke, which stays the same while the transcript grows
+    # in the order of their first contributions, which does not change while the transcript grows
     *names, last = [tag_name(other) for other in dict.fromkeys(e.name for e in entries) if other != me.name] or [""]
     if last:
         task = filled(template.reply, others=f"{', '.join(names)} and {last}" if names else last, **fields)
@@ -296,7 +296,7 @@ def render_moderator_system(
     *, topic: str, participants: Members, lines: bool = False, template: ModeratorTemplate = MODERATOR
 ) -> str:
     """Render the task, the topic and the participants; with `lines`, the form of a report in text."""
-    # the moderator's rules state neither the rounds nor a length
+    # the moderator's rules mention neither rounds nor length
     common = fill_for_all(template.system, tuple(participants.items()), 0, "", topic=topic)
     return f"{common}\n\n{template.lines}" if lines else common
 
@@ -311,7 +311,7 @@ def render_moderator_turn(
     """Render the whole transcript, and the round to report on."""
     rounds = "" if max_rounds is None else f" of at most {max_rounds}"
     wishes = " ".join(f"{tag_name(name)} wants ..." for name in dict.fromkeys(entry.name for entry in entries))
-    task = template.last if round == max_rounds else template.report  # after the last one nothing can settle it
+    task = template.last if round == max_rounds else template.report  # nothing can settle it after the last round
     text = filled(template.transcript, transcript=render_said(entries))
     return f"{text}\n\n{filled(task, round=round, rounds=rounds, wishes=wishes)}"
 
@@ -370,7 +370,10 @@ def create_moderator(
 
 @cache
 def _report_form() -> type[WireModel]:
-    """Build a report for models: they sum up before they decide, since they commit to their first words."""
+    """Build the report schema for models.
+
+    The summary comes before the decision, because models commit to their first words.
+    """
     return create_model(
         "ModeratorReport",
         __base__=WireModel,
@@ -381,7 +384,7 @@ def _report_form() -> type[WireModel]:
 
 
 def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, ModeratorReport | None]:
-    """Create a block to add the report of `moderator` to the state; None for `MISSING`, without settling anything.
+    """Create a block to add the report of `moderator` to the state; `MISSING` is recorded as None and settles nothing.
 
     It takes the model, a dict in either key style, or text for `parse_report`; OutputError for an invalid report.
     """
@@ -389,13 +392,13 @@ def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, 
     @handler(name=f"{name}-stash-report")
     async def stash(value: object, ctx: Context) -> ModeratorReport | None:
         def read() -> ModeratorReport:
-            if isinstance(value, str):  # of an application: it may have what no store takes, such as NUL
+            if isinstance(value, str):  # from an application: it may contain characters that stores reject, such as NUL
                 return parse_report(clean_text(str(value)))
             return as_model(value, ModeratorReport, block=moderator)
 
         report = None if value is MISSING else await accepted(read, ctx, returns=ModeratorReport, custom=custom)
         state = state_of(ctx, DeliberationState)
-        # also None for a lost report: the place in the list is the round, by which prompts and pages find it
+        # also None for a missing report, because prompts and pages find reports by round, their position in the list
         ctx.scope.handle.update(reports=[*state.reports, report])
         if report is not None:
             ctx.emit(ModeratorReported(block=moderator, round=state.round, report=report))

@@ -122,7 +122,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
         for persona in loop.roster
     }
     round_ = sequencer(name=f"{name}-debate-round").parallel(turns, finish=True).then(_record_round(loop))
-    pipeline = loop.opening().tap(round_).tap(loop.end_of_turns())  # the moderator's time is its own
+    pipeline = loop.opening().tap(round_).tap(loop.end_of_turns())  # the moderator has a separate time limit
     if not loop.has(MODERATOR):
         return loop.until_stopped(pipeline).then(build_output(loop))
     closing = loop.role(
@@ -157,7 +157,7 @@ def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[Deliberatio
         entries = _in_progress(loop, ctx)
         handle = ctx.scope.handles["transcript"]
         handle.set(handle.state.with_entry(*entries))
-        ctx.scope.handle.update(spoken={})  # or a later round that is cut short would show them again
+        ctx.scope.handle.update(spoken={})  # otherwise a later round that is cut short would show them again
         return entries
 
     return record
@@ -170,7 +170,7 @@ def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
     >>> stop_reason(DeliberationState(round=3), 3)
     'max_rounds'
     """
-    if state.is_settled:  # before the cap: what the last round settled did not end for want of rounds
+    if state.is_settled:  # before the cap: a topic settled in the last round did not run out of rounds
         return "settled"
     return "max_rounds" if state.round >= max_rounds else None
 
@@ -179,7 +179,7 @@ def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> De
     """Return the current raw output of the deliberation around a step, with the contributions of a round cut short."""
     state = state_of(ctx, DeliberationState)
     decision = None if state.report is None else state.report.decision
-    # what a moderator finds settled is decided: without a decision, its summary says on what they agree
+    # a settled topic is decided: without a decision, the summary describes the agreement
     if state.report is not None and decision is None and state.is_settled:
         decision = state.report.summary
     return DeliberationOutput(

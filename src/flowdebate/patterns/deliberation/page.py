@@ -35,11 +35,11 @@ _DEBATERS = (
         "system_prompt": "You are a skeptic. You want the careful answer, because you see what can go wrong.",
     },
 )
-"""Two debaters with different views of any topic."""
+"""Default debaters: two with different views of any topic."""
 
 
 _STATUSES: Mapping[ReportStatus, str] = {"SETTLED": "the matter is settled", "CONTINUE": "not settled yet"}
-"""A moderator's finding in words."""
+"""Statuses of a moderator's report, in words."""
 
 
 class DeliberationPlanOptions(PlanOptions):
@@ -80,7 +80,7 @@ class DeliberationDocument(RoundsDocument):
         return sum(entry.flag is None for entry in self.raw.history)
 
     def closing(self, number: int) -> Iterator[Section]:
-        for report in self.raw.reports[number - 1 : number]:  # none as yet where the run ended in the round
+        for report in self.raw.reports[number - 1 : number]:  # missing if the run ended within the round
             yield from report_groups(report)
 
     def result(self) -> Iterator[Section]:

@@ -1,12 +1,12 @@
-"""Text form of a moderator's report: written in one way, read in many.
+"""Text form of a moderator's report, strict in writing and lenient in reading.
 
-    SUMMARY: Where the deliberation stands.
+    SUMMARY: The state of the deliberation.
     STATUS: CONTINUE
     DECISION: What was decided, if anything was.
 
 `render_report` writes it so that nothing inside a part can pass for another part. `parse_report` reads this form back
-exactly, and makes the best of a model's free text: it never fails, and considers a matter settled only if the text says
-so clearly.
+exactly. It also reads the free text of models: it never fails, and considers a matter settled only if the text says so
+clearly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .schemas import ModeratorReport
 
 _RENDERED = re.compile(r"SUMMARY: (.*)\nSTATUS: (SETTLED|CONTINUE)(?:\nDECISION: (.*))?", re.DOTALL)
 
-# No letter and no sign of a quotation precedes a marker; these may: bullets, numbers, hashes, stars, emoji.
+# Bullets, numbers, hashes, stars and emoji may precede a marker, but letters and quotation marks may not.
 _BEFORE = r"(?:[^\w\n\"'\u2018-\u201f«»<>|\[\]()*`]|\*[ ]){0,12}"
 _MARKER = re.compile(
     rf"""
@@ -85,7 +85,7 @@ def parse_report(text: str) -> ModeratorReport:
     >>> parse_report("**Status:** not settled yet\n\n## Summary\nThey differ on the price.")
     ModeratorReport(summary='They differ on the price.', status='CONTINUE', decision=None)
     """
-    # half a surrogate pair has no form in UTF-8, in which a report is stored and sent
+    # half a surrogate pair cannot be encoded in UTF-8, as reports are stored and sent
     text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if (report := _read_rendered(text)) is not None:
         return report
@@ -130,7 +130,7 @@ def _bare(text: str) -> str:
 
 
 def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Split a report into parts with their texts, in order; text before the first is the part ""."""
+    """Split a report into parts with their texts, in order; text before the first part is the part ""."""
     part, marks, body, fenced = "", "", [""], False
     for line in lines:
         if _FENCE.match(line):
@@ -143,7 +143,7 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
         part = match["part"].casefold()
         opened = match["first"] or match["second"]
         marks = "" if match["inner"] or match["outer"] else opened
-        # without emphasis of the marker to close, stars behind the colon are the value's own
+        # if the marker opened no emphasis, stars after the colon belong to the value
         body = [line[match.end() if opened or not match["outer"] else match.start("outer") :]]
     yield part, _body(body, marks)
 

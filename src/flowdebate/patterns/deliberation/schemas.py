@@ -26,7 +26,7 @@ A condition is given as "predicate", or by its name.
 """
 
 ReportStatus = Literal["SETTLED", "CONTINUE"]
-"""A moderator's finding: the matter is settled, or it needs another round."""
+"""Status in a moderator's report: the matter is settled, or it needs another round."""
 
 _NOTHING = frozenset(
     {"", "n/a", "na", "nil", "no decision", "no decision yet", "none", "none yet", "not applicable", "not decided"}
@@ -34,7 +34,7 @@ _NOTHING = frozenset(
 )
 """Answers of models meaning that nothing was decided."""
 _LONGEST = max(map(len, _NOTHING))
-_MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # what models set around such an answer
+_MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # decoration that models put around such an answer
 
 
 def _something(decision: str | None) -> str | None:
@@ -127,15 +127,16 @@ class DeliberationOutput(PatternOutput):
     history: list[DeliberationEntry]
     """All contributions: round by round, in declared order within each."""
     summaries: list[str]
-    """The moderator's, one for each closed round; empty if its provider failed."""
+    """Summaries of the moderator, one for each closed round; empty if its provider failed."""
     final_decision: str | None
-    """Settled: the moderator's decision, or its summary where it made none. Not settled: the last report's decision,
-    or None.
+    """The moderator's decision, or its summary if a settled matter has no decision.
+
+    If it is not settled, the decision in the last report, or None.
     """
     is_settled: bool
-    """Flag of a matter found settled by the moderator."""
+    """True if the moderator found the matter settled."""
     reports: list[ModeratorReport | None] = Field(default_factory=list)
-    """The moderator's, one for each closed round; None if its provider failed."""
+    """Reports of the moderator, one for each closed round; None if its provider failed."""
     stop_reason: DeliberationStopReason | None = None
     """Reason for no further round; None if the rounds were cut short."""
     status: DebateStatus = "complete"

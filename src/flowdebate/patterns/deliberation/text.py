@@ -1,7 +1,7 @@
 """Text page of a deliberation, for people.
 
 Lines of the page itself (rules, headings, speakers, labels) differ from contributions in the first column of a line, or
-in their form; a line of somebody's text in the same form is set behind a bar. Terminal control characters are written
+in their form; a similar line in somebody's text is marked by a bar. Terminal control characters are written
 as `⟦U+001B⟧`.
 """
 
@@ -62,7 +62,7 @@ def render_deliberation(output: DeliberationOutput, *, title: str | None = None)
         lines += ["", *_heading(f"ROUND {number}", "-")]
         for entry in output.history:
             if entry.round == number:
-                # a name is on a line that ends with a square bracket: it can have neither a line's end nor a bracket
+                # a name is on a line that ends with a square bracket, so it must not contain line breaks or brackets
                 cells = (" ".join(quoted(part or "").replace(BAR, " ").split()) for part in (entry.name, entry.role))
                 speaker = "  —  ".join(filter(None, cells)).replace("[", "(").replace("]", ")")
                 lines += ["", f"{_INDENT}[{speaker}]", f"{_INDENT}{'.' * _DOTS}", "", *_text(entry.text)]
@@ -88,7 +88,7 @@ def _heading(text: str, rule: str) -> list[str]:
 
 
 def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]:
-    """Somebody's text, behind `label`, wrapped: its own line breaks stay, several blank lines become one."""
+    """Wrap somebody's text after `label`; line breaks stay, and several blank lines become one."""
     lines = [line.rstrip() for line in quoted(text.replace("\r\n", "\n")).replace(BAR, "\n").strip().split("\n")]
     first, *rest = [line for number, line in enumerate(lines) if line or not number or lines[number - 1]]
     for number, line in enumerate(wrap(label + first, _ROOM)):
@@ -99,7 +99,7 @@ def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]
 
 def _indent(line: str, indent: str) -> str:
     """Return `indent`, or a bar before a line resembling one of the page itself."""
-    # the beginning is enough of a line that may be as long as an argument; invisible characters and other forms of
-    # the same letters would hide the resemblance from the pattern alone
+    # only the beginning matters of a line that may be as long as an argument; normalized, because invisible characters
+    # and other forms of letters would hide the resemblance
     seen = "".join(c for c in normalize("NFKC", line.lstrip()[:200]) if category(c) not in {"Cf", "Mn", "Me"})
     return indent if _FORM.match(seen.lstrip().casefold()) is None else _BEHIND

@@ -1,7 +1,7 @@
-"""Answers of a handoff: offered in three forms, read leniently from any, and checked.
+"""Answers of a handoff: requested in one of three forms, read leniently from any form, and checked.
 
 A model answers by calling `handoff`, in JSON with the same fields, or in text ending in "Transition to NAME". The
-schema allows only the possible next speakers; any answer is read: a wrong name costs one more call, but no text is
+schema allows only the possible next speakers; but any answer is read: a wrong name costs one more call, and no text is
 lost.
 """
 
@@ -42,7 +42,7 @@ from .transition import read_transition
 
 
 _DECODER = JSONDecoder()
-_TRIES = 50  # braces that are looked at: each can cost as much time as the text is long
+_TRIES = 50  # maximum number of braces to examine: each can take time proportional to the length of the text
 
 
 class HandoffFields(BaseModel):
@@ -102,7 +102,7 @@ def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
     parameters = handoff_spec(other_names).parameters
 
     def as_told(schema: dict[str, Any]) -> None:
-        title = schema["title"]  # servers without schemas, but with tools, get it under this name
+        title = schema["title"]  # servers with tools but without schemas receive it under this name
         schema.clear()
         schema.update({"title": title, **parameters})
 
@@ -112,20 +112,20 @@ def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
 
 
 def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: Context) -> HandoffAnswer:  # noqa: ANN401 - by the form
-    """Read the answer from a model's output, in whichever form it was asked for."""
+    """Read the answer from a model's output, in any of the requested forms."""
     if isinstance(output, str):
         if response.finish != "length":
             return read_text(output, names)
         return read_text(trim_to_sentence(output), names).model_copy(update={"cut_off": True})
     answer: HandoffAnswer = output if isinstance(output, HandoffAnswer) else output.answer()
     if is_blank(answer.response) and response.tool_calls and not is_blank(response.text):
-        return answer.model_copy(update={"response": response.text})  # it spoke beside its call
+        return answer.model_copy(update={"response": response.text})  # text in addition to the call
     return answer
 
 
 def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
     """Read the answer from a model's text, with the fields or the call as JSON in it, if any."""
-    # without tools or schemas a model may write the call itself as text
+    # without tools or schemas, a model may write the call as text
     fields = _written_down(text) if '"response"' in text else None
     if fields is not None:
         return fields.answer()
@@ -142,9 +142,9 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
         cut_short = False
     except ValueError as error:
         cut_short = str(error).startswith(("EOF", "trailing characters"))
-    if not cut_short:  # what is broken within may be broken anywhere
+    if not cut_short:  # invalid JSON may be broken anywhere
         return HandoffAnswer(response="")
-    # the name is not taken from what was cut off: it could be the beginning of another one
+    # ignore a truncated name: it could be the beginning of another one
     if (text := _part(answer, partial=True)) is not None:
         return HandoffAnswer(response=clean_text(text))
     part = trim_to_sentence(_part(answer, partial="trailing-strings") or "")
@@ -152,14 +152,14 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def _written_down(text: str) -> HandoffFields | None:
-    """Read the fields of the first object of `text` with any words, or with words in a call."""
+    """Read the fields of the first object in `text` that contains words, possibly inside a call."""
     begin = text.find("{")
     for _ in range(_TRIES):
         if begin == -1:
             break
         try:
             value, end = _DECODER.raw_decode(text, begin)
-        except (ValueError, RecursionError):  # no object begins here, or one nested deeper than the decoder goes
+        except (ValueError, RecursionError):  # no object begins here, or it is nested too deeply for the decoder
             begin = text.find("{", begin + 1)
             continue
         if value.get("name") == "handoff" and isinstance(value.get("arguments"), dict):
@@ -197,9 +197,9 @@ class HandoffDecision:
     problem: str | None = None
     """The problem of the answer; None if there is none."""
     named: str | None = None
-    """Name given by the speaker, as written."""
+    """Name as written by the speaker."""
     cut_off: bool = False
-    """Flag of a truncated text."""
+    """True if the text is truncated."""
     speaker: Block[Any, Any] | None = field(default=None, repr=False, compare=False)
     """The block to ask once more; None for a block without a second call."""
 
@@ -240,12 +240,12 @@ def check_decision(
     """
     text, next_name = "" if is_blank(answer.response) else answer.response, answer.next_agent_name
     name = None if next_name is None or is_blank(next_name) else name_among(next_name, names)
-    problem: str | None = None  # a model that is asked once more is shown it
+    problem: str | None = None  # shown to a model that is asked once more
     if next_name is None or is_blank(next_name):
         problem = "nobody was named to speak next"
     elif name is None:
         problem = f"{shown(next_name)} is nobody in this debate"
-    elif name == agent_name:  # `names` has its own, so that this is told from a name that nobody has
+    elif name == agent_name:  # own name: a handoff to oneself is a different problem than an unknown name
         name, problem = None, f"{name!r} handed over to itself"
     if not text:
         problem = NOTHING if problem is None else f"{NOTHING}, and {problem}"
@@ -264,7 +264,7 @@ def _held(value: object, keys: Sequence[str]) -> object:
     """Return the value of the first of `keys` in `value`; None if there are none."""
     if isinstance(value, Mapping):
         return next((value[key] for key in keys if value.get(key) is not None), None)
-    if isinstance(value, str):  # whatever a subclass of str has besides
+    if isinstance(value, str):  # drop any extra attributes of a str subclass
         return None
     return next((field_value for key in keys if (field_value := getattr(value, key, None)) is not None), None)
 

@@ -126,7 +126,7 @@ class HandoffDocument(Document):
 
 
 def next_speaker(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:
-    """Show the next speaker, and how it was chosen; nothing if it was not decided."""
+    """Show the next speaker, and how it was chosen; empty if it was not decided."""
     problem = f"{turn.next_agent_name} ({turn.problem})"
     choice = {
         "speaker": ("Hands over to", str(turn.next_agent_name)),
@@ -149,9 +149,9 @@ class HandoffLive(Live):
     """
 
     _recorded = ""
-    """The text of the turn in progress."""
+    """Recorded text of the turn in progress."""
     _answer: HandoffAnswer | None = None
-    """The last answer of its speaker."""
+    """Last answer of the current speaker."""
     _shown = False
 
     own: ClassVar[OwnSections] = {HandoffMade: next_speaker}
@@ -174,7 +174,7 @@ class HandoffLive(Live):
                 self._answer = event.output
             case TurnFinished():
                 yield from self._said(self._recorded)
-            case HandoffMade():  # a speaker who said nothing may have said it when asked again
+            case HandoffMade():  # the text may come from the second answer
                 yield from self._said("" if self._answer is None else self._answer.response)
                 yield from next_speaker(event)
             case _:

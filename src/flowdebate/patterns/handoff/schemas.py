@@ -20,7 +20,7 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 TransitionForm = Literal["text", "tool", "structured"]
-"""Form of naming the next speaker: in the last line of its text, by calling `handoff`, in JSON."""
+"""Form in which a speaker names the next one: in the last line of its text, by calling `handoff`, or in JSON."""
 
 OnInvalid = Literal["retry", "random", "error"]
 """Reaction to an answer without a possible next speaker: ask once more and then draw at random, draw at once, or fail
@@ -30,7 +30,7 @@ HandoffStopReason = Literal["max_turns", "predicate"] | NamedStop
 """Reason for the end: the number of turns, or `terminate_when`: "predicate", or the name of the fulfilled condition."""
 
 ChosenBy = Literal["speaker", "retry", "random"]
-"""Source of the next speaker: the speaker at once, the speaker when asked again, or a random draw."""
+"""How the next speaker was chosen: by the speaker, by the speaker when asked again, or at random."""
 
 
 class HandoffInput(PatternInput):
@@ -62,7 +62,7 @@ class HandoffEntry(Contribution):
     chosen_by: ChosenBy | None = None
     """Source of the decision about the next speaker."""
     problem: str | None = None
-    """Reason why the speaker's first choice did not count; None if it did."""
+    """Reason why the speaker's first choice did not count; None if it counted."""
 
 
 HandoffTranscript: TypeAlias = "StateResource[TranscriptState[HandoffEntry]]"
@@ -105,5 +105,5 @@ class HandoffOutput(PatternOutput):
 
     @property
     def answer(self) -> None:
-        """Always None: a handoff ends without an answer of its own."""
+        """Always None: a handoff has no answer."""
         return None

@@ -49,7 +49,7 @@ def needs_another_word(value: object) -> bool:
 
 
 def draw_instead(error: Exception, value: HandoffDecision, ctx: Context) -> HandoffDecision:
-    """Go on with a speaker's first answer if its provider fails when it is asked once more."""
+    """Continue with a speaker's first answer if its provider fails when it is asked once more."""
     speaker = state_of(ctx, HandoffState).speaker
     record_failure(error, ctx, block=ctx.block, role="debater", name=speaker, instead="drawn")
     return value
@@ -70,7 +70,7 @@ def hand_over(
         decision = HandoffDecision(text="", problem="the turn was lost") if value is None else value
         if value is not None and on_invalid == "error":
             _refuse_problem(value, other_names, ctx)
-        next_name, by = decision.next_agent_name, decision.chosen_by  # an application's decision may lack either
+        next_name, by = decision.next_agent_name, decision.chosen_by  # a custom decision may lack either
         if next_name is None or by is None:
             next_name, by = ctx.random.choice(other_names), "random"
         if value is not None:

@@ -14,7 +14,7 @@ class Transition:
     """Result of `read_transition`."""
 
     text: str
-    """The answer without the marker; nothing else of it is changed."""
+    """The answer without the marker; otherwise unchanged."""
     name: str | None
     """The name in the roster's spelling, or as written if it is unknown; None without a marker."""
 

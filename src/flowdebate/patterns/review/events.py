@@ -44,6 +44,6 @@ class FindingsDecided(BaseEvent):
 
     kind: ClassVar[str] = "findings_decided"
     findings: list[Finding]
-    """All of them, the gravest first."""
+    """All findings, gravest first."""
     gate: GateResult | None = None
     """Result of the gate; None if there is none."""

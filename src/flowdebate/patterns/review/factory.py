@@ -204,7 +204,7 @@ def _voice(loop: Loop[ReviewOptions], member: Persona) -> Any:  # noqa: ANN401 -
 
 
 def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, focus: Mapping[str, str]) -> ReviewerTurn:
-    """Build the turn of a reviewer in one phase: its own block or the default one, then its fallback's."""
+    """Build the turn of a reviewer in one phase: a custom or the default block, then that of the fallback."""
     stand_in = loop.failures.stand_in
     options = loop.options_of(loop.spec.speaker, member)
     block_options = own_options(member.block)
@@ -234,7 +234,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
 
         if block_options is None:
             block = loop.own_speaker(member).in_role("reviewer")
-            # a person does not change its mind with the order of two words
+            # the order of two words does not influence a person
             speakers = [[block] * (1 if hasattr(member.block, "with_answer_schema") else len(times))]
         else:
             speakers = [make(None)]
@@ -257,7 +257,7 @@ def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> Re
         missing = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in reasons if names) or None
         rules = parse_gate(gate, location=loop.location, reviewers=len(loop.roster))
         result = hold_gate(gate, rules, findings, voices=state.voices, missing=missing)
-        if state.stop_reason is None:  # what nobody has examined yet is against no rule
+        if state.stop_reason is None:  # findings that nobody has examined break no rule
             result = GateResult(rule=gate, holds=None, why="the run ended early")
     return ReviewRawOutput(
         question=state.question,

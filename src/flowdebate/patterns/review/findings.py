@@ -1,4 +1,4 @@
-"""Findings as data: looked up in the material, merged, decided, and held against a gate; all of it pure functions."""
+"""Findings as data: located in the material, merged, decided, and checked against a gate; all by pure functions."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from .schemas import (
 )
 
 MOST_PAIRS = 40
-"""Maximum pairs of findings in a merger's question: it is asked twice, whatever the number of findings."""
+"""Maximum pairs of findings in a merger's question: the merger is asked only twice, even about many findings."""
 _NEAR = 5
-"""Maximum lines between two possibly identical findings: reviewers point at the cause or at the effect."""
+"""Maximum lines between findings that may be identical: one reviewer may cite the cause, and another the effect."""
 
 
 # Places
@@ -64,7 +64,7 @@ def locate(
     if has_quote:
         for names in [[name], [*files]] if name else [[*files]]:
             if spots := _spots(quote or "", names, sources):
-                # a line that still exists first, then the one nearest to the claimed line
+                # prefer a line that still exists, then the one nearest to the claimed line
                 spot = min(spots, key=lambda span: (not span[1], abs(span[1] - (line or 0))))
                 place = Place(file=spot[0], line=spot[1] or None, end_line=spot[2] or None, quote=quote, found=True)
                 moved = file is not None and names != [name]
@@ -82,7 +82,7 @@ def locate(
             note = f"the line exists, but {problem}" if problem else None
             return claimed.model_copy(update={"found": True, "note": note})
         problem = f"line {line} of which file?" if name is None else f"{name} has no line {wrong}"
-        if any(row.sign for row in rows):  # the file has more lines than those that its diff shows
+        if any(row.sign for row in rows):  # the file has more lines than its diff shows
             problem = f"line {wrong} of {name} is not in this change"
     return claimed.model_copy(update={"found": problem is None, "problem": problem})
 
@@ -90,7 +90,7 @@ def locate(
 def raise_again(draft: FindingDraft, sources: tuple[Source, ...]) -> Raised:
     """Raise a finding of an earlier review, with its current place.
 
-    Lines move, and only the quote counts. A file missing in the material says nothing about the place.
+    Lines move, so only the quote counts. If the file is not in the material, nothing is known about the place.
     """
     fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
     claimed = draft.model_dump(include={"file", "line", "end_line", "quote"})
@@ -111,7 +111,7 @@ def _files(sources: tuple[Source, ...]) -> dict[str, list[Line]]:
     return files
 
 
-# Line numbers that people and models write after a path, and words that they write before it.
+# Line numbers that people and models write after a path, and words before it.
 _AT_LINES = re.compile(
     r"(?:(?::|#)\s*L?(?P<line>\d+)(?:\s*[-\u2013]\s*L?(?P<end>\d+)|:\d+)?"
     r"|[\s,(]+(?:lines?|ll?\.)\s*(?P<first>\d+)(?:\s*(?:[-\u2013]|to|and)\s*(?P<last>\d+))?\)?)\s*\Z",
@@ -125,7 +125,7 @@ def _resolve(
 ) -> tuple[str | None, int | None, int | None]:
     """Resolve `file` to a file of the material, with the lines; the path may include them.
 
-    The path may come from another folder or system. It may be quoted, have a page, or look as in the prompt.
+    The path may come from another folder or system. It may be quoted, include a page, or have the form of the prompt.
     """
     files = _files(sources)
     if file is None:
@@ -192,7 +192,7 @@ def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> lis
 
 @lru_cache(maxsize=512)
 def _names_of(source: Source) -> frozenset[str]:
-    """Return a source's names for reviewers to use: its own, and the names of the files in a diff."""
+    """Return the names that reviewers can use for a source: its own, and those of the files in a diff."""
     return frozenset({source.name, *(line.file for line in number_lines(source))})
 
 
@@ -273,7 +273,7 @@ def _lines_under_review(source: Source) -> tuple[Line, ...]:
     lines = [line for line in number_lines(source) if line.text.strip()]
     if all(line.number is not None for line in lines):  # no diff
         return tuple(lines)
-    # the lines of its hunks are without their signs
+    # the lines of its hunks do not include their signs
     changed = (line for line in lines if source.text[line.start] in "+-")
     return tuple(line for line in changed if source.text.startswith(line.text, line.start + 1))
 
@@ -288,7 +288,7 @@ def _key(raised: Raised) -> tuple[object, ...]:
 
 
 def group(reported: Iterable[Raised]) -> list[list[Raised]]:
-    """Group the findings by place and title, in an order depending on their content alone; without empty ones."""
+    """Group the findings by place and title, in an order that depends only on their content; leave out empty ones."""
     groups: dict[object, list[Raised]] = defaultdict(list)
     for raised in sorted((item for item in reported if not item.is_empty), key=_key):
         place = raised.place
@@ -343,7 +343,7 @@ def _near_pairs(groups: Sequence[Sequence[Raised]], indexes: Sequence[int]) -> I
 
 
 def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) -> list[Finding]:
-    """Merge the `same` findings, without losing anything raised by a reviewer."""
+    """Merge the `same` findings, keeping everything that a reviewer raised."""
     into = list(range(len(groups)))
     for first, second in same:
         one, other = sorted((into[first], into[second]))
@@ -353,7 +353,7 @@ def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) ->
         joined[at] += raised
     findings = []
     for number, raised in enumerate(sorted(joined.values(), key=lambda entries: min(map(_key, entries))), start=1):
-        # a place in the material first: a wrong place from somebody else must not weaken the finding
+        # prefer a place in the material: another reviewer's wrong place must not weaken the finding
         lead = min(raised, key=lambda entry: ([True, None, False].index(entry.place.found), *_key(entry)))
         gravest = min(raised, key=lambda entry: SEVERITIES.index(entry.severity)).severity
         texts = lead.model_dump(include={"title", "claim", "suggestion"})
@@ -404,7 +404,7 @@ class Tally(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The counts in words, with a note where all support comes from one model."""
+        """The counts in words, with a note if all support comes from one model."""
         again = " again" if self.earlier else ""
         counts = [f"{self.raised} of {counted(self.reviewers, 'reviewer')} raised it{again}"]
         for count, verb in ((self.withdrawn, "withdrew"), (self.confirmed, "confirm"), (self.refuted, "refute")):
@@ -414,7 +414,7 @@ class Tally(NamedTuple):
 
 
 class StateRule(NamedTuple):
-    """One row of the table of states, the source of the documentation and of `Finding.why`."""
+    """Row of the table of states, from which the documentation and `Finding.why` are made."""
 
     state: FindingState
     condition: str
@@ -478,7 +478,7 @@ def decide(
     defences: Iterable[Defence],
     voices: Mapping[str, str],
 ) -> list[Finding]:
-    """Decide the state of each finding by `STATE_RULES`; the gravest first, then by support.
+    """Decide the state of each finding by `STATE_RULES`; sort them by severity, then by support.
 
     `voices` has the model of each reviewer who was heard.
     """
@@ -527,7 +527,7 @@ def _rule_for(tally: Tally) -> StateRule:
 
 
 class Rule(NamedTuple):
-    """One clause of a gate."""
+    """Clause of a gate."""
 
     most: int
     states: tuple[FindingState, ...]
@@ -576,10 +576,10 @@ def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ..
 def hold_gate(
     gate: str, rules: Iterable[Rule], findings: Sequence[Finding], *, voices: Mapping[str, str], missing: str | None
 ) -> GateResult:
-    """Hold the findings against the rules; `missing` is a reason not to decide when no finding breaks them.
+    """Check the findings against the rules; `missing` is a reason not to decide if no finding breaks them.
 
-    A finding whose place is not in the material breaks no rule. If it would break one with its place, the gate is
-    undecided. The place of a finding confirmed by an earlier review may be gone: its state shows the meaning of this.
+    A finding whose place is not in the material breaks no rule. If it would break one otherwise, the gate is undecided.
+    The place of a finding confirmed by an earlier review may be gone; its state says what that means.
     """
     states = {
         finding.id: finding.state

@@ -31,7 +31,7 @@ _REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|(?<![\w-])GH-(?=\d)", re.IGNORECASE)
 def findings_markdown(document: Document, *, room: int = _MOST_OF_COMMENT) -> str:
     """Render a comment for a pull request: confirmed findings first, the others folded; "" if nobody was heard.
 
-    `room` is the most characters.
+    `room` is the maximum number of characters.
     """
     raw: ReviewRawOutput = document.raw
     if not raw.reviewers:
@@ -73,7 +73,7 @@ def _finding_lines(finding: Finding) -> Iterable[str]:
     missing += f" ({plain(place.note)})" if place.note is not None else ""
     claim = f"**{plain(finding.title)}**. {plain(finding.claim)}"
     yield f"- **{finding.severity}** {finding.id}{location}{missing}: {claim}"
-    if (text := printable(finding.suggestion or "").strip()) and "\n" in text:  # code, so every blank counts
+    if (text := printable(finding.suggestion or "").strip()) and "\n" in text:  # code: every space matters
         fence = "`" * (max(map(len, ["``", *re.findall("`+", text)])) + 1)
         yield f"  - Suggestion:\n\n{indent(f'{fence}{chr(10)}{text}{chr(10)}{fence}', '    ')}"
     elif text:
@@ -87,7 +87,7 @@ def _finding_lines(finding: Finding) -> Iterable[str]:
 def plain(text: str) -> str:
     """Escape text for one line of Markdown, without mentions on GitHub.
 
-    GitHub looks for mentions after rendering Markdown, when backslashes are gone; a zero-width space breaks them.
+    GitHub looks for mentions after rendering Markdown, when backslashes are gone; a zero-width space prevents them.
     """
     return escaped(_REFERENCE.sub(lambda match: f"{match[0]}\u200b", " ".join(text.split())))
 
@@ -107,7 +107,7 @@ def remark_text(remark: Verdict | Defence) -> str:
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Mapping[Severity, str] = {"blocker": "error", "major": "warning", "minor": "note", "nit": "note"}
 _MOST_RESULTS = 5_000
-"""Most results in a file: GitHub shows so many, and rejects files with more than 25,000."""
+"""Maximum number of results in a file: GitHub shows no more, and rejects files with more than 25,000."""
 _MOST_OF_MESSAGE = 8_000
 """Maximum characters of one result's message."""
 
@@ -148,7 +148,7 @@ def findings_sarif(document: Document) -> str:
 
 
 def _location(finding: Finding, raw: ReviewRawOutput) -> dict[str, Any] | None:
-    """Locate a result: at its own place, or at the first line under review of its file or of the first file."""
+    """Return the location of a result: its place, or the first line under review in its file or in the first file."""
     place = finding.place
     files = {file.file: file for file in raw.coverage if file.left_out is None}
     first = next(iter(files.values()), None)
@@ -192,7 +192,7 @@ def _result(finding: Finding, location: Mapping[str, Any]) -> dict[str, Any]:
         "partialFingerprints": {"finding/v1": fingerprint},
         "properties": {"state": finding.state, "raisedBy": finding.raisers, "id": finding.id},
     }
-    if finding.state == "disputed":  # by the standard, a result for review has no level
+    if finding.state == "disputed":  # the standard requires results for review to have no level
         result |= {"kind": "review", "level": "none"}
     else:
         result |= {"kind": "fail", "level": _LEVELS[finding.severity]}
@@ -205,7 +205,7 @@ def _result(finding: Finding, location: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def findings_lines(document: Document) -> str:
-    """Render JSON Lines: each finding as the raw output has it; the last line has the gate and the coverage."""
+    """Render JSON Lines: each finding as in the raw output, then a line with the gate and the coverage."""
     raw: ReviewRawOutput = document.raw
     summary = raw.model_dump(mode="json", by_alias=True, include={"coverage", "gate", "empty"}, exclude_defaults=True)
     rows = [

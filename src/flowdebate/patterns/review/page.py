@@ -188,7 +188,7 @@ def finding_group(finding: Finding) -> Group:
     answers: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
     facts += [Fact(label=answer.agent_name, text=remark_text(answer), tone="plain") for answer in answers]
     facts.append(Fact(label=finding.state.capitalize(), text=finding.why, tone="dim"))
-    # a title of several lines could be taken for what the page says of it
+    # a title of several lines could look like text of the page
     return Group(label=f"{finding.id}, {finding.severity}", text=" ".join(finding.title.split()), facts=tuple(facts))
 
 
@@ -311,7 +311,7 @@ class ReviewPage(PatternPage):
     def check_models(self, plan: Plan) -> None:
         options: ReviewPlanOptions = plan.options
         resolver, people = ModelResolver(plan.models), options.humans or ()
-        with suppress(ModelUnavailable):  # the run says so itself
+        with suppress(ModelUnavailable):  # the run itself reports it
             check_makers(
                 {
                     speaker.name: resolver.resolve(speaker.model, (plan.first,)).name

@@ -76,7 +76,7 @@ class ReviewerTemplate(Template):
         "wrong or does not matter, confirm it if it is true and matters, and answer unsure if the material does not "
         "say. Neither answer is expected of you."
     )
-    """Task for findings of others, worded in the other order; an answer varying with the order does not count."""
+    """Task for findings of others, worded in the other order; an answer that depends on the order does not count."""
     defend: str = part(
         "You raised these findings, and other reviewers have refuted them for the reasons shown. Answer once for each "
         "finding: say whether it stands or you withdraw it, and why. Withdraw what you cannot show."
@@ -88,7 +88,7 @@ REVIEWER = ReviewerTemplate()
 """The full texts."""
 CONCISE_REVIEWER = ReviewerTemplate(
     find=(
-        # small models write lists without an end
+        # small models write endless lists
         "Question: {question}\n\nList what is wrong, the most serious problems first: at most five findings. For each, "
         "give a title, the claim ({length}), its severity (blocker, major, minor or nit), and its place: the file, the "
         "number of the line, and the words in question, exactly as they are written there. If nothing is wrong, return "
@@ -126,7 +126,7 @@ def create_reviewer(
 
     It reads the material and returns `Findings`, without seeing others'.
     """
-    del transcript  # of patterns whose speakers see it
+    del transcript  # in patterns whose speakers see it
 
     def find(texts: ReviewerTemplate, value: object, ctx: Context) -> str:
         task = filled(texts.find, question=quoted(question_of(value, ctx)), length=length_text(length or "short"))

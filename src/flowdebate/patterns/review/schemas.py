@@ -37,7 +37,7 @@ SEVERITY_WORDS: dict[str, Severity] = {
 }
 """Severities by the words of other tools."""
 FindingState = Literal["confirmed", "disputed", "refuted", "resolved"]
-"""State of a finding by all reviewers; "resolved" is for a finding of an earlier review that no longer holds."""
+"""State of a finding after all opinions; "resolved" is a finding of an earlier review that no longer applies."""
 STATES: tuple[FindingState, ...] = get_args(FindingState)
 StopReason = Literal["examined", "nothing_found"]
 """Reason for no further phase: all findings were examined, or nobody found anything."""
@@ -47,12 +47,12 @@ REVIEWERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
 QUESTION = "What is wrong with this change?"
 """Default question about material."""
 EARLIER = "the earlier review"
-"""Author's name for the findings raised again from an earlier review."""
+"""Name of the author of findings repeated from an earlier review."""
 MOST_FINDINGS = 50
 """Maximum number of findings of one reviewer."""
 _Text = Annotated[str, Field(max_length=4_000)]
 _Short = Annotated[str, Field(max_length=300)]
-# small models write its title there: a grammar holds them to the number, and who adds the brackets is understood
+# small models would write the title there; a grammar restricts them to the number, and brackets are accepted
 _Id = Annotated[
     str,
     Field(max_length=300, description="Its number", json_schema_extra={"pattern": "^F[0-9]{1,4}$"}),
@@ -83,9 +83,9 @@ class Place(WireModel):
     """The last line; None for one line."""
     quote: _Text | None = None
     found: bool | None = None
-    """Flag of a place found in the material; None if there is nothing to look up."""
+    """True if the place is in the material; None if there is nothing to look up."""
     problem: str | None = None
-    """Reason why it was not found."""
+    """Reason why the place was not found."""
     note: str | None = Field(default=None, exclude_if=is_none)
     """Difference between the found place and the place in the finding.
 
@@ -102,7 +102,7 @@ class Place(WireModel):
 class FindingDraft(WireModel):
     """One thing that is wrong, as a reviewer writes it."""
 
-    # models are told that it is not empty; one that is costs only itself, where asking again would lose the others too
+    # models are asked not to leave it empty; an empty one is dropped, because asking again could lose the others
     title: Annotated[_Short, Field(description="What is wrong, in a few words", json_schema_extra={"minLength": 1})]
     claim: Annotated[_Text, Field(description="Why it is wrong, and what follows from it")]
     severity: Annotated[Severity, Field(description="blocker, major, minor or nit")]
@@ -145,18 +145,18 @@ class Verdict(WireModel):
     reason: str
     quote: str | None = None
     quote_found: bool | None = None
-    """Flag of a quote found in the material; None if there is none."""
+    """True if the quote is in the material; None if there is no quote."""
     flipped: bool = False
-    """Flag of an answer varying with the order of the words; then it is "neither"."""
+    """True if the answer depended on the order of the words; it then counts as "neither"."""
 
 
 class Defence(WireModel):
-    """The answer of a finding's reviewer to objections."""
+    """Answer of a finding's author to objections."""
 
     finding: str
     agent_name: str
     stands: bool
-    """False: it is withdrawn."""
+    """False if the finding is withdrawn."""
     reason: str
 
 
@@ -171,13 +171,13 @@ class Finding(WireModel):
     place: Place
     suggestion: str | None = None
     raised: Annotated[list[Raised], Field(min_length=1)]
-    """Reports of the finding in the reviewers' own words, in the order of their names."""
+    """The finding in the words of each reviewer who raised it, by name."""
     verdicts: list[Verdict] = Field(default_factory=new_list)
     """Verdicts of the other reviewers, in the order of their names."""
     defences: list[Defence] = Field(default_factory=new_list)
     state: FindingState = "disputed"
     why: str = ""
-    """Reason for its state, in a sentence."""
+    """Reason for the state, in a sentence."""
 
     @property
     def raisers(self) -> list[str]:
@@ -186,7 +186,7 @@ class Finding(WireModel):
 
     @property
     def is_earlier(self) -> bool:
-        """True if an earlier review confirmed it."""
+        """True if an earlier review confirmed the finding."""
         return EARLIER in self.raisers
 
     @property
@@ -206,7 +206,7 @@ class GateResult(WireModel):
     holds: bool | None
     """Result of the gate; None if the run could not decide."""
     against: list[str] = Field(default_factory=new_list)
-    """The ids of the findings violating the rule."""
+    """Ids of the findings that break the rule."""
     why: str
 
     @property
@@ -222,11 +222,11 @@ class FileCoverage(WireModel):
     lines: int = 0
     """Lines under review: changed ones in a diff, otherwise all."""
     read: dict[str, int] = Field(default_factory=new_dict)
-    """Number of these lines in the prompts of each reviewer."""
+    """Number of these lines in each reviewer's prompts."""
     first_line: int | None = None
-    """Number of the first line under review still in existence."""
+    """Number of the first line under review that still exists."""
     left_out: str | None = None
-    """Reason for not showing the file to anybody."""
+    """Reason why no reviewer was shown the file."""
     unread: str | None = None
     """Parts of a document missing in its text, such as "2 pictures"."""
     excluded: bool = False
@@ -244,7 +244,7 @@ class FileCoverage(WireModel):
 
 
 def unread_files(coverage: Iterable[FileCoverage]) -> list[str]:
-    """List the files with unread parts, each with its gap, apart from files excluded by the user."""
+    """List the files with unread parts and their gaps, except for files excluded by the user."""
     return [f"{file.file} ({file.gap})" for file in coverage if not file.is_read and not file.excluded]
 
 
@@ -262,7 +262,7 @@ ReviewTranscript: TypeAlias = "StateResource[TranscriptState[ReviewReport]]"
 def create_review_transcript() -> ReviewTranscript:
     """Create a transcript to share between a review and custom blocks.
 
-    It stays empty until the end, since it has names.
+    It stays empty until the end, because it contains names.
     """
     return StateResource(key="transcript", initial=TranscriptState[ReviewReport])
 
@@ -273,11 +273,11 @@ class ReviewState(PatternState):
     found: dict[str, list[Raised]] = Field(default_factory=new_dict)
     """Reports by reviewer, in order of arrival."""
     voices: dict[str, str] = Field(default_factory=new_dict)
-    """The model of each reviewer; its own name where a block of the application's speaks."""
+    """Model of each reviewer; the reviewer's name for a custom block."""
     lines: dict[str, dict[str, int]] = Field(default_factory=new_dict)
     """Number of lines under review in the prompts, by reviewer and file."""
     findings: list[Finding] | None = None
-    """Once they are merged."""
+    """Findings, once they are merged."""
     left_apart: int = 0
     verdicts: dict[str, list[Verdict]] = Field(default_factory=new_dict)
     defences: dict[str, list[Defence]] = Field(default_factory=new_dict)
@@ -290,15 +290,15 @@ class ReviewRawOutput(PatternOutput):
 
     question: str
     findings: list[Finding] = Field(default_factory=new_list)
-    """The gravest first, then by support."""
+    """Findings by severity, then by support."""
     reviewers: dict[str, str] = Field(default_factory=new_dict)
-    """Reviewers with an answer, each with its model; a person or a custom block with its own name."""
+    """Model of each reviewer with an answer; the reviewer's name for a person or a custom block."""
     gate: GateResult | None = None
     """Result of the gate; None without a gate."""
     coverage: list[FileCoverage] = Field(default_factory=new_list)
     """Coverage of each file, in the order of the sources."""
     left_apart: int = 0
-    """Pairs of findings at one place, possibly identical but never put to the merger."""
+    """Number of pairs at one place that may be identical but were not shown to the merger."""
     empty: dict[str, int] = Field(default_factory=new_dict)
     """Number of findings dropped because of an empty title or claim, by reviewer."""
     transcript: list[ReviewReport] = Field(default_factory=new_list)
@@ -318,7 +318,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def answer(self) -> str | None:
-        """The result in a sentence: "2 confirmed (1 blocker, 1 minor), 1 refuted"; None if it has none."""
+        """The result in a sentence: "2 confirmed (1 blocker, 1 minor), 1 refuted"; None if there is none."""
         if self.stop_reason is None:
             return None
         parts = []
@@ -340,7 +340,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def coverage_note(self) -> str:
-        """Write a sentence to count the files read in full and name the others; "" without files."""
+        """Count the files read in full and name the others, in a sentence; "" without files."""
         if not self.coverage:
             return ""
         parts = [self._files_read]
@@ -361,7 +361,7 @@ class ReviewRawOutput(PatternOutput):
         return f"Places not in the material: {', '.join(unlocated)}" if unlocated else ""
 
     def find_repetitions(self) -> list[str]:
-        """Return nothing: reviewers writing the same agree, and their findings are merged."""
+        """Return no repetitions: reviewers who write the same agree, and their findings are merged."""
         return []
 
     @property
@@ -371,14 +371,14 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def empty_note(self) -> str:
-        """A sentence about the number of empty findings by reviewer; "" if there are none."""
+        """Describe the number of empty findings by reviewer; "" if there are none."""
         counts = ", ".join(f"{count} of {name}" for name, count in self.empty.items())
         return f"Findings left out, without a title or a claim: {counts}" if counts else ""
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return for each finding its supporters and opponents.
+        """Return for each finding who supports it and who opposes it.
 
-        Its author, at first and after a defence, and the others.
+        The author is included before and after a defence.
         """
         words: dict[str, str] = {"confirmed": "confirm", "refuted": "refute"}
         courses: list[tuple[dict[str, list[str | None]], str | None]] = []
@@ -400,7 +400,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def decision_word(self) -> str | None:
-        """The gate's result in a word; without a gate, whether anything is confirmed."""
+        """The result of the gate in a word; without a gate, it says if anything is confirmed."""
         if self.gate is not None:
             return None if self.gate.holds is None else self.gate.word
         return None if self.stop_reason is None else "confirmed" if self.in_state("confirmed") else "nothing confirmed"
@@ -411,7 +411,7 @@ class ReviewRawOutput(PatternOutput):
         return self.answer if self.gate is None or self.decision_word is None else f"gate {self.decision_word}"
 
 
-# What reviewers are asked
+# Questions to reviewers
 
 
 class Examined(WireModel):
@@ -494,11 +494,11 @@ class FindingsAsked:
     """
     question: str
     shown: str
-    """The findings, or the pairs of them, as text; without names."""
+    """The findings, or pairs of findings, as text without names."""
     turned: bool = False
-    """Flag of the second time, in the other order."""
+    """True for the second request, in the other order."""
     part: int = 0
-    """Number of the part of the sources with these findings, if one prompt is too short for all; 0 is the first."""
+    """Number of the part of the sources with these findings, if the sources exceed one prompt; 0 is the first."""
 
     @property
     def subject(self) -> str:

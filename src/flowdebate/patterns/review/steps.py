@@ -47,20 +47,20 @@ if TYPE_CHECKING:
 Parts: TypeAlias = "Sequence[Sequence[Passage] | None]"
 """Parts of the sources, each shown in full; None for all sources at once."""
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
-"""Replaces the names in a text by aliases."""
+"""Function that replaces names in a text by aliases."""
 GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
-"""Goals of a reviewer in each phase, by the phase's name; in order."""
+"""Goals of a reviewer by phase, in order."""
 _AT_ONCE = 100
-"""Findings rendered for a prompt before other tasks get a turn."""
+"""Number of findings to render for a prompt before other tasks may run."""
 _MANY = 200
-"""Most findings to compare on the event loop: they make at most 20,000 pairs."""
+"""Maximum number of findings to compare on the event loop: they make at most 20,000 pairs."""
 
 
 class ReviewerTurn(Block[Any, None]):
-    """The turn of one reviewer in one phase, under a task of the audit trail; none where there is nothing to ask it.
+    """Turn of a reviewer in one phase, recorded as a task of the audit trail; skipped if there is nothing to ask.
 
-    If its provider fails for good, the next of `speakers` answers; without one, the turn is skipped if the options
-    allow it.
+    If its provider fails for good, the next of `speakers` answers; without another one, the turn is skipped if the
+    options allow it.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class ReviewerTurn(Block[Any, None]):
         )
         rendered = []
         for number, finding in enumerate(state.findings or (), start=1):
-            if number % _AT_ONCE == 0:  # other tasks run meanwhile
+            if number % _AT_ONCE == 0:  # let other tasks run
                 await asyncio.sleep(0)
             against = [verdict.reason for verdict in refutations[finding.id]] if defends else []
             if (name in finding.raisers) == defends and bool(against) == defends:
@@ -158,7 +158,7 @@ class ReviewerTurn(Block[Any, None]):
         return rendered
 
     def _parts(self, voice: object, ctx: Context) -> Parts:
-        """Divide the sources into parts, one for each call; a person or a custom block gets all in one."""
+        """Divide the sources into parts, one for each call; a person or a custom block gets a single part."""
         material = self._loop.material
         if material is None or voice is None:
             return [None]
@@ -173,7 +173,7 @@ class ReviewerTurn(Block[Any, None]):
         texts = [text for _, text in rendered]
         kind: Any = self._phase
         question = self._hide(state.question, ctx) or ""
-        # the order of the findings is the other one as well: what is read first is believed more
+        # the findings are also in the other order, because models trust more what they read first
         ordered = "\n".join(reversed(texts) if turned else texts)
         return FindingsAsked(kind=kind, question=question, shown=ordered, turned=bool(turned), part=part or 0)
 
@@ -184,7 +184,7 @@ class ReviewerTurn(Block[Any, None]):
         findings_by_part: Sequence[Sequence[Finding]],
         sources: tuple[Source, ...],
     ) -> list[Raised | Verdict | Defence]:
-        """Parse the answers about all parts and look up the places; OutputError names the block of an invalid one."""
+        """Parse the answers about all parts and look up the places; raise OutputError for an invalid answer."""
         return [
             entry
             for answers, findings in zip(groups, findings_by_part, strict=True)
@@ -203,7 +203,7 @@ class ReviewerTurn(Block[Any, None]):
                 place = locate(sources, **{key: fields.pop(key) for key in ("file", "line", "end_line", "quote")})
                 raised.append(Raised(agent_name=name, place=place, **fields))
             return [*raised]
-        schema = answer_to(self._phase)  # of both orders: the words are the same
+        schema = answer_to(self._phase)  # for both orders, with the same wording
         read: list[Any] = [as_model(answer, schema, block=block) for answer in answers]
         if self._phase == "defend":
             answers_by_finding = {
@@ -260,13 +260,16 @@ class ReviewerTurn(Block[Any, None]):
 
 
 def _place(ctx: Context, turned: int, part: int = 0) -> Context:
-    """Return the context of one call of a turn, with its part and order in the path."""
+    """Return the context of a call in a turn, whose path contains the part and the order."""
     path = f"{ctx.path}/part-{part + 1}" if part else ctx.path
     return ctx.child(ctx.block, f"{path}/turned" if turned else path)
 
 
 def _index_parts(parts: Parts, sources: tuple[Source, ...]) -> dict[tuple[str | None, int | None], int]:
-    """Index the parts by file and line, and by file alone: the first part with it counts. Empty for one part."""
+    """Index the parts by file and line, and by file alone: the first part that contains it counts.
+
+    The index is empty for a single part.
+    """
     index: dict[tuple[str | None, int | None], int] = {}
     by_name = {source.name: source for source in sources}
     for number, part in enumerate(parts if len(parts) > 1 else ()):
@@ -299,7 +302,7 @@ class Merging(Wrapped):
         reports = [*state.found.values(), self._raised_again(ctx)]
         groups = group(raised for report in reports for raised in report)
         pairs, possible = await _find_pairs(groups) if self._asks else ([], 0)
-        ctx.scope.handle.deadline = None  # the time for finding is over
+        ctx.scope.handle.deadline = None  # the time for the first phase is over
         findings = join(groups, await self._compare(groups, pairs, ctx) if pairs else [])
         ctx.scope.handle.update(findings=findings, left_apart=possible - len(pairs))
         if any(set(state.found).difference(finding.raisers) for finding in findings):
@@ -314,7 +317,7 @@ class Merging(Wrapped):
     async def _compare(
         self, groups: Sequence[Sequence[Raised]], pairs: Sequence[tuple[int, int]], ctx: Context
     ) -> list[tuple[int, int]]:
-        """Return the pairs called the same by the merger in both orders; none without its answer."""
+        """Return the pairs that the merger considers identical in both orders; empty without an answer."""
 
         def render(at: int) -> str:
             [finding] = join([groups[at]], [])
@@ -343,7 +346,7 @@ class Merging(Wrapped):
 
 
 async def _find_pairs(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int, int]], int]:
-    """Find the pairs to ask about. Many findings make millions of pairs: they leave the event loop free."""
+    """Find the pairs to ask about, in a thread if there are many: thousands of findings make millions of pairs."""
     if len(groups) > _MANY:
         return await asyncio.to_thread(pairs_to_compare, groups)
     return pairs_to_compare(groups)
@@ -367,7 +370,7 @@ def reports_of(loop: Loop[ReviewOptions], state: ReviewState) -> list[ReviewRepo
 
 
 def verdicts_text(entries: Sequence[Any]) -> str:
-    """Write the verdicts or defences of a reviewer as text, one a line."""
+    """Write the verdicts or defences of a reviewer as text, one in each line."""
     lines = []
     for entry in entries:
         word = entry.verdict if isinstance(entry, Verdict) else "stands" if entry.stands else "withdrawn"
@@ -376,7 +379,7 @@ def verdicts_text(entries: Sequence[Any]) -> str:
 
 
 def report_of(findings: Sequence[Raised], *, brief: bool = False) -> str:
-    """Write the findings of a reviewer as text, one a line, and count the empty ones; without claims if `brief`."""
+    """Write a reviewer's findings as text, one in each line, and count empty ones; without claims if `brief`."""
     lines = [
         f"{f'{finding.place.text}: ' if finding.place.text else ''}{finding.title} ({finding.severity})"
         f"{'' if brief else f'. {finding.claim}'}"
@@ -402,7 +405,7 @@ def check_reviewers(
 
 
 def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
-    """Create a tap between examining and answering, each with a time limit of its own."""
+    """Create a tap between examining and answering, which have separate time limits."""
 
     @handler(name=f"{loop.name}-open-defence")
     def open_(_: object, ctx: Context) -> None:
@@ -415,7 +418,7 @@ def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
 
 
 def findings_of(state: ReviewState) -> list[Finding]:
-    """Decide the current findings by all answers so far."""
+    """Return the current findings, decided by all answers so far."""
 
     def flat(lists: Mapping[str, Sequence[Any]]) -> list[Any]:
         return [value for values in lists.values() for value in values]
@@ -433,7 +436,7 @@ def build_review(loop: Loop[ReviewOptions]) -> Handler[Any, Any]:
     def build(_: object, ctx: Context) -> object:
         state = state_of(ctx, ReviewState)
         ctx.scope.handle.deadline = None
-        transcript = ctx.scope.handles["transcript"]  # not before: a person who reviews is shown it, with names
+        transcript = ctx.scope.handles["transcript"]  # not earlier: a person who reviews would see the names
         transcript.set(transcript.state.with_entry(*reports_of(loop, state)))
         reason = "examined" if state.findings else "nothing_found"
         ctx.scope.handle.update(stop_reason=reason)

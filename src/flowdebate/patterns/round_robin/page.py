@@ -41,7 +41,7 @@ _DEBATERS = (
         "system_prompt": "You are a critic. You ask what can go wrong, who was forgotten, and what would be simpler.",
     },
 )
-"""Three debaters with different perspectives on any question."""
+"""Default debaters: three with different perspectives on any question."""
 
 
 class RoundRobinPlanOptions(OutputOptions):
@@ -70,7 +70,7 @@ class RoundRobinDocument(RoundsDocument):
     debaters: list[Speaker] = Field(default_factory=list)
     raw: RoundRobinOutput
     output: Any = None
-    """The synthesizer's, as plain JSON data; None if there is none."""
+    """Output of the synthesizer as plain JSON data; None if there is none."""
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
         for entry in self.raw.transcript:
@@ -139,7 +139,7 @@ class RoundRobinPage(PatternPage):
             max_rounds=plan.length,
             turn_order=options.turn_order or "declared",
             referee=options.referee,
-            synthesizer=None if options.synthesizes else False,  # None: the pattern's own one
+            synthesizer=None if options.synthesizes else False,  # None for the pattern's default
             output_schema=plan.schema,
             terminate_when=plan.terminate_when,
             **plan.keywords,

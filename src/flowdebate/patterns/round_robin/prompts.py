@@ -57,7 +57,7 @@ def render_contributions(
     [Ada, economist] It pays back.
     Referee: Give figures.
     """
-    by_round = {audit.round: audit for audit in audits}  # a round whose report was lost has none
+    by_round = {audit.round: audit for audit in audits}  # a round with a failed report has none
     return render_rounds(
         entries,
         lambda entry: f"[{speaker_tag(entry.agent_name, entry.role)}] {quoted(entry.text)}",
@@ -207,7 +207,7 @@ def render_debater_turn(
 
     The messages of two turns begin alike, up to the end of the shorter transcript.
     """
-    # {who} stands in sentences that begin "As ...": a name and a role together would not read well
+    # {who} is used in sentences that begin "As ...", where a name with a role would not read well
     who = _with_article(tag_text(me.role)) if me.role and me.role.strip() else tag_name(me.name)
     fields: dict[str, object] = {**me.about, "who": who, "round": round}
     last = [filled(template.turn, question=quoted(question), **fields)]

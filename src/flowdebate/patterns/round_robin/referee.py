@@ -114,7 +114,7 @@ def create_referee(
     The referee sees all contributions, with names and roles, and its own earlier audits. Its model's schema has
     `roster_names` as an enum. Its prompt states `max_rounds`, if set.
     """
-    # a str is a sequence of names of one letter each
+    # a str would be a sequence of one-letter names
     roster = list(roster_names) if not isinstance(roster_names, str) else []
     if not roster or not all(isinstance(entry, str) and not is_blank(entry) for entry in roster):
         raise ConfigurationError(f"referee {name!r}", "roster_names", roster_names, "the names of the debaters")
@@ -153,19 +153,19 @@ def create_referee(
     return RosterBlock(inner, roster)
 
 
-# what models write into a list that should be empty
+# entries that models write into a list that should be empty
 _NO_ISSUE = frozenset({"", "n/a", "no", "no issue", "no issues", "none", "nothing"})
 _ISSUES = 3  # how many issues a model may list for one debater: without a bound it could loop
 _LONGEST = 1_000  # characters of an issue and of the notes: they are part of each later prompt
 
 
-@lru_cache(maxsize=256)  # debates of the same members share it
+@lru_cache(maxsize=256)  # cached for debates of the same members
 def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
-    """Build the referee's answer.
+    """Build the referee's answer schema.
 
-    Issues before the score, and the notes last, since models commit to their first words. The roster is an enum, and
-    complete, for models with reliable schemas. For others neither is a reason to ask again: findings about an unknown
-    name are dropped.
+    Issues come before the score, and the notes last, because models commit to their first words. For models with
+    reliable schemas, the roster is an enum, and complete. For other models, neither is a reason to ask again:
+    assessments of unknown names are dropped.
     """
 
     def short(text: str) -> str:
@@ -193,7 +193,7 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
             list[assessment],
             Field(
                 max_length=len(roster),
-                json_schema_extra={"minItems": len(roster)},  # small models would leave some out
+                json_schema_extra={"minItems": len(roster)},  # small models would leave some debaters out
                 description="One assessment for each member",
             ),
         ),
@@ -204,7 +204,7 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
 def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> RefereeAudit:  # noqa: A002
     """Convert `report` to its record: the first assessment of each debater in `spoke`.
 
-    All others are dropped and listed. A name may be written in any case, and as prompts show it.
+    All others are dropped and listed. Names may be written in any case, and in the form shown in prompts.
 
     >>> from flowdebate.patterns.round_robin.schemas import Assessment
     >>> report = RefereeReport(notes="Thin.", assessments=[Assessment(agent_name="nobody", score=9)])
@@ -231,12 +231,12 @@ def stash_audit(
 ) -> Handler[object, RefereeAudit | None]:
     """Create a block to add the report of `referee` to the state; None for `MISSING`.
 
-    It takes the model, or a dict in either key style; OutputError for what does not validate.
+    It takes the model, or a dict in either key style; raise OutputError for an invalid report.
     """
 
     @handler(name=f"{name}-stash-audit", resources={"transcript": transcript})
     async def stash(value: object, ctx: Context) -> RefereeAudit | None:
-        if value is MISSING:  # none rather than an empty one: prompts show what was found
+        if value is MISSING:  # None instead of an empty audit, because prompts show audits
             return None
         read = partial(as_model, value, RefereeReport, block=referee)
         report = await accepted(read, ctx, returns=RefereeReport, custom=custom)

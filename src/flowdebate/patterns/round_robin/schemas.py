@@ -55,7 +55,7 @@ def create_round_robin_transcript() -> RoundRobinTranscript:
     return StateResource(key="transcript", initial=TranscriptState[RoundRobinEntry])
 
 
-# strict lists that take a tuple: pydantic would also read an iterator, which may be endless
+# strict lists that accept a tuple: otherwise pydantic would also read an iterator, which may be endless
 
 
 class Assessment(WireModel):
@@ -91,7 +91,7 @@ class RoundRobinState(PatternState):
     """The state of a round robin's sequencer, as `ctx.sequencer.state` shows it."""
 
     audits: list[RefereeAudit] = Field(default_factory=list)
-    """The referee's so far; empty if there is none."""
+    """Referee reports so far; empty without a referee."""
     stop_reason: RoundRobinStopReason | None = None
     """Reason for the end of the loop; None until then."""
 
