@@ -96,7 +96,7 @@ _IMPORT = re.compile(r"^(?:from|import) (flowdebate(?:\.\w+)*)", re.MULTILINE)
 
 def public_modules() -> list[str]:
     """The modules that users import from: those at the top that export names, and those that the pages import from."""
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.py")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
     named = {name for page in pages for name in _IMPORT.findall(page.read_text("utf-8"))}
     top = {info.name for info in pkgutil.iter_modules(flowdebate.__path__, "flowdebate.")} - PROGRAMS
     return sorted(name for name in named | top if exported(name))
@@ -138,7 +138,7 @@ def gather(target: Path) -> str:
     """Write all pages of the site into a new folder `target`; returns the index as it stands in docs/."""
     shutil.copytree(ROOT / "docs", target)
     index = (target / "index.md").read_text("utf-8")
-    for example in (ROOT / "examples").glob("*.py"):
+    for example in (ROOT / "examples").rglob("*.py"):
         page = target / "examples" / f"{example.stem}.md"
         page.parent.mkdir(exist_ok=True)
         page.write_text(f"# {example.name}\n\n```python\n{example.read_text('utf-8')}```\n", "utf-8")
@@ -204,7 +204,7 @@ def _in_both_colours(picture: re.Match[str]) -> str:
 def _inside(link: re.Match[str]) -> str:
     """A link out of docs/ as one inside of the site, or as a path where the site does not have the file."""
     words, path = link.groups()
-    example = re.fullmatch(r"examples/(\w+)\.py", path)
+    example = re.fullmatch(r"examples/(?:\w+/)?(\w+)\.py", path)
     return f"[{words}](examples/{example[1]}.md)" if example else f"{words} (`{path}`)"
 
 

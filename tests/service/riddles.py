@@ -1,24 +1,29 @@
-"""The pattern of docs/adding-a-pattern.md as a module: its data, roles, factory, page and entry."""
+"""The pattern of docs/adding-a-pattern.md, which is a module in examples/."""
 
 from __future__ import annotations
 
-import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
-PAGE = Path(__file__).parents[2] / "docs" / "adding-a-pattern.md"
-_PART = re.compile(r"^```python\n(# riddles\.py: .*?)^```$", re.MULTILINE | re.DOTALL)
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "adding-a-pattern.md"
+EXAMPLE = ROOT / "examples" / "pattern" / "riddles.py"
 _REGISTER = "register(INFO)\n"
 
 
 def read_riddles() -> str:
-    """The module that the page shows, part by part."""
-    return "\n\n".join(_PART.findall(PAGE.read_text("utf-8")))
+    """Return the source of the module."""
+    return EXAMPLE.read_text("utf-8")
 
 
 def load_riddles() -> ModuleType:
-    """That module; the caller registers its `INFO`, for as long as a test needs it."""
+    """Return the module; the caller registers its `INFO`, for as long as a test needs it."""
     text, module = read_riddles(), ModuleType("riddles")
     assert text.endswith(_REGISTER)
-    exec(compile(text.removesuffix(_REGISTER), str(PAGE), "exec", dont_inherit=True), vars(module))  # noqa: S102 - ours
+    sys.modules["riddles"] = module  # pydantic looks up annotations there
+    try:
+        exec(compile(text.removesuffix(_REGISTER), str(EXAMPLE), "exec", dont_inherit=True), vars(module))  # noqa: S102
+    finally:
+        del sys.modules["riddles"]
     return module

@@ -20,7 +20,7 @@ from flowdebate.events import event_schema
 from flowdebate.mcp import create_server
 from flowdebate.patterns import PATTERNS
 from flowdebate.service import Service
-from flowdebate.testing import FunctionModel
+from flowdebate.testing import FunctionModel, check_pattern
 from flowdebate.ui.live import Live
 from flowdebate.web.notebook import live_html, markdown_of
 from tests.cli.stage import Stage as ModelServer
@@ -29,7 +29,7 @@ from tests.server.agui_client import AgUiClient
 from tests.server.stage import HTTP_TIMEOUT, TOKEN, Gate, staged
 from tests.server.test_agui import hold, outcome_of
 
-from .riddles import PAGE, load_riddles, read_riddles
+from .riddles import EXAMPLE, PAGE, load_riddles, read_riddles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,10 +97,24 @@ def test_the_help_lists_it_and_has_its_options_and_examples() -> None:
     assert command("riddle", RIDDLE, "--solver", "=nobody").exit_code == 2
 
 
+def test_the_pattern_keeps_the_promises_of_all_patterns(riddles: ModuleType) -> None:
+    """It ends, is reproducible, and loses no more to a failed provider than it has to."""
+    check_pattern(riddles.riddle(name="keys", debaters=[{"name": "Ada"}, {"name": "Ben"}]), max_examples=5)
+
+
+def test_the_page_shows_parts_of_the_example() -> None:
+    """Each Python fence of the page is in the example, line by line."""
+    parts = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(parts) >= 4
+    for part in parts:
+        for piece in part.split("...\n"):
+            assert piece.strip() in read_riddles()
+
+
 def test_a_program_of_two_lines_is_the_command_line_with_it(tmp_path: Path) -> None:
     """In a process of its own, as the page says: all that the command builds when it is imported knows the pattern."""
     (tmp_path / "riddles.py").write_text(read_riddles())
-    (tmp_path / "solve.py").write_text("import riddles\nfrom flowdebate.cli import main\n\nmain()\n")
+    (tmp_path / "solve.py").write_text(EXAMPLE.with_name("solve.py").read_text("utf-8"))
     helped = subprocess.run(
         [sys.executable, "solve.py", "batch", "--help"],
         cwd=tmp_path,
