@@ -13,9 +13,9 @@ from flowdebate.evaluation.statistics import two_sided_z
 
 
 def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> float | None:
-    """Agreement of two raters of the same items beyond chance (Cohen 1960): 1 always, 0 as often as by chance.
+    """Compute the agreement of two raters beyond chance (Cohen 1960): 1 for full agreement, 0 for agreement by chance.
 
-    None where both always say the same one thing, and for no items: then there is no chance to be better than.
+    None without items, or if both raters always give the same rating, because chance then explains everything.
 
     >>> cohen_kappa("aabb", "aaba"), cohen_kappa("aa", "aa")
     (0.5, None)
@@ -34,10 +34,10 @@ def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> f
 
 
 def fleiss_kappa(counts: Sequence[Mapping[str, int]]) -> float | None:
-    """Agreement beyond chance of several raters of the same items (Fleiss 1971); for each item, how many said what.
+    """Compute the agreement of several raters beyond chance (Fleiss 1971), from the counts of ratings of each item.
 
-    Every item has the same number of ratings, two or more: `krippendorff_alpha` takes any. None where all ratings are
-    the same.
+    Every item has the same number of ratings, two or more; `krippendorff_alpha` accepts any numbers. None if all
+    ratings are the same.
 
     >>> fleiss_kappa([{"a": 3}, {"b": 3}, {"a": 1, "b": 2}])
     0.55
@@ -56,10 +56,10 @@ def fleiss_kappa(counts: Sequence[Mapping[str, int]]) -> float | None:
 
 
 def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | None:
-    """Agreement beyond chance of any number of raters, for names (Krippendorff 2011); None is a missing rating.
+    """Compute the agreement beyond chance of any number of raters, for nominal ratings (Krippendorff 2011).
 
-    `ratings` has a row for each rater, with one rating for each item. None where fewer than two ratings of one item can
-    be compared, or all are the same.
+    `ratings` has a row for each rater, with one rating for each item; None is a missing rating. Return None if no item
+    has two ratings, or if all ratings are the same.
 
     >>> round(krippendorff_alpha([["a", "a", "b", None], ["a", "b", "b", "a"]]), 3)
     0.444
@@ -68,7 +68,7 @@ def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | 
     if len(lengths) > 1:
         raise ConfigurationError("krippendorff_alpha()", "ratings", sorted(lengths), "as many ratings from each rater")
     items = [Counter(label for label in item if label is not None) for item in zip(*ratings, strict=True)]
-    items = [item for item in items if sum(item.values()) > 1]  # alone, a rating can be compared with nothing
+    items = [item for item in items if sum(item.values()) > 1]  # a single rating cannot be compared
     totals = sum(items, Counter[object]())
     n = sum(totals.values())
     if len(totals) < 2:  # noqa: PLR2004 - one name only
@@ -92,8 +92,8 @@ def corrected_rate(
     """Estimate the rate of a judge over all items, corrected by human labels of some of them (None: not labelled).
 
     The estimate is the judge's mean plus the mean difference between people and judge on the labelled items. It is
-    unbiased however the judge errs, if the labelled items were drawn at random (prediction-powered inference,
-    Angelopoulos et al. 2023, arXiv 2301.09633). The interval is too narrow for a few labels: take 20 or more.
+    unbiased whatever the judge's errors, if the labelled items were drawn at random (prediction-powered inference,
+    Angelopoulos et al. 2023, arXiv 2301.09633). The interval is too narrow for few labels: use 20 or more. Raise
     ConfigurationError for fewer than two labelled and two other items.
 
     >>> found = corrected_rate([1, 1, 1, 1] * 25, [1, 0, 1, 1] * 10 + [None] * 60)

@@ -34,7 +34,7 @@ PlaceKind = Literal["slot", "label", "turn"]
 
 
 class AuditItem(WireModel):
-    """One transcript with all its ballots: a line of a data set."""
+    """Transcript with all its ballots: a line of a data set."""
 
     id: str | None = None
     ballots: list[JudgeBallot]
@@ -74,15 +74,15 @@ class Places(WireModel):
     n: int
     """Verdicts for a side."""
     items: int
-    """Items with one or more of them. The verdicts of one item are not independent; items are."""
+    """Items with one or more of them. Items are independent, but verdicts of the same item are not."""
     leaning: int
     """Items in which the first and the last place won unequally often; of two places, only these count in the test."""
     first: int
     """Number of `leaning` items with more wins of the first place."""
     arrangements: int
-    """The number of orders of sides, or assignments of labels, in the sample; finding a bias takes two."""
+    """Number of orders of sides, or of assignments of labels, in the sample; a bias can only be found with two."""
     apart: bool = True
-    """True if labels moved independently of slots; else one bias may look like the other."""
+    """True if labels moved independently of slots; otherwise one bias may look like the other."""
     p: float | None = None
     """The p-value: the probability of results at least as uneven as these under a fair judge."""
     p_holm: float | None = None
@@ -105,20 +105,20 @@ class Places(WireModel):
 
 
 class LastWord(WireModel):
-    """Wins of the last speaker of the last round, whatever the number of sides."""
+    """Wins of the last speaker of the last round, for any number of sides."""
 
     wins: int
     n: int
     """Verdicts for a side."""
     rate: float
     even: float
-    """The rate of a judge unaffected by the last word: with two sides one half."""
+    """Rate of a judge unaffected by the last word: one half for two sides."""
     low: float | None = None
     high: float | None = None
     items: int
     """Items with one or more verdicts."""
     orders: int
-    """The number of speaking orders; finding a preference takes two."""
+    """Number of speaking orders; a preference can only be found with two."""
     p: float | None = None
     """The p-value; with two sides in all items, the p-value of their `turns`."""
     p_holm: float | None = None
@@ -141,7 +141,7 @@ class JudgeFigures(WireModel):
     unusable: int
     """Contradictory ballots: fewer than two sides, a side twice, or a winner or score for an unknown side."""
     undecided: int
-    """Ballots for no side."""
+    """Ballots without a winner."""
     slots: list[Places] = Field(default_factory=list)
     """A value for each number of sides."""
     labels: list[Places] = Field(default_factory=list)
@@ -151,11 +151,11 @@ class JudgeFigures(WireModel):
     last_word: LastWord | None = None
     """The last speaker of the last round; None if the speaking order is unknown, or there was none."""
     repetition_stability: Figure | None = None
-    """RS: the share of the most frequent verdict where one view was judged again, over such views."""
+    """RS: the share of the most frequent verdict, over views that were judged repeatedly."""
     position_consistency: Figure | None = None
     """PC: the share of items, judged in several orders, with the same verdict in all of them."""
     preference_fairness: Figure | None = None
-    """PF: from -1, where all verdicts went to the first slot (primacy), to +1, the last one (recency)."""
+    """PF: from -1, if all verdicts went to the first slot (primacy), to +1, if they went to the last slot (recency)."""
     flip_probability: Figure | None = None
     """The share of pairs of orders of one item with different verdicts."""
     saturation: Figure | None = None
@@ -187,7 +187,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     rho: Figure | None = None
     """The mean correlation of two models, over items; None for one model, or too few items."""
     rho_of: Literal["errors", "scores"] | None = None
-    """Basis of `rho`: errors if the truth is known; else scores, whose correlation also rises if one side is better."""
+    """Basis of `rho`: errors if the truth is known; otherwise scores, which also correlate if one side is better."""
     effective_n: float | None = None
     """The number of independent judges equivalent to the models: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None
@@ -200,7 +200,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
 
     @property
     def findings(self) -> list[str]:
-        """The audit in words, a sentence each; the last one names the limits of all audits.
+        """Findings of the audit in sentences; the last one names the limits of all audits.
 
         >>> from flowdebate.evaluation.judge_audit import audit
         >>> audited = audit([[JudgeBallot(order=["yes", "no"], winner="yes")], [JudgeBallot(order=["no", "yes"])]])
@@ -238,7 +238,7 @@ class ReaderAgreement(InNotebooks, WireModel):
     """Debates without a side preferred by the judge, or without a side with most of the votes."""
     votes: int
     same: int
-    """Votes in agreement with the judge: for its side, or for neither if it was for none."""
+    """Votes in agreement with the judge: for the same side, or for neither if the judge named no winner."""
 
     @classmethod
     def of(cls, debates: Iterable[tuple[str | None, Sequence[str | None]]]) -> ReaderAgreement | None:
@@ -254,7 +254,7 @@ class ReaderAgreement(InNotebooks, WireModel):
         majorities: list[tuple[str, str]] = []
         for winner, votes in read:
             (favourite, number), *runners_up = votes.most_common(2)
-            # neither (None) counts as a side here: readers who are mostly for neither are not against the judge
+            # neither (None) counts as a side here: readers who mostly vote for neither do not disagree with the judge
             if winner is not None and favourite is not None and not (runners_up and runners_up[0][1] == number):
                 majorities.append((winner, favourite))
         share = sum(winner == favourite for winner, favourite in majorities) / len(majorities) if majorities else 0.0
@@ -269,7 +269,7 @@ class ReaderAgreement(InNotebooks, WireModel):
 
     @property
     def findings(self) -> list[str]:
-        """The agreement in words, a sentence each."""
+        """Findings about the agreement in sentences."""
         sentences = []
         if (agreement := self.agreement) is not None:
             debates = f"{round(agreement.value * agreement.n)} of {counted(agreement.n, 'debate')}"
@@ -287,10 +287,10 @@ class ReaderAgreement(InNotebooks, WireModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAudit(InNotebooks):
-    """Judge audit of one run. One debate shows little; `flowdebate eval audit` covers many."""
+    """Judge audit of one run. A single debate shows little; `flowdebate eval audit` covers many."""
 
     judge: JudgeAudit
-    """The figures of its ballots; a custom judge leaves none."""
+    """Figures of the judge's ballots; None for a custom judge."""
     leaks: LeakReport | None = None
     """Names in arguments replaced by aliases; None if names were not hidden."""
     same_family: tuple[tuple[str, str], ...] = ()
@@ -298,7 +298,7 @@ class RunAudit(InNotebooks):
 
     @property
     def findings(self) -> list[str]:
-        """The audit in words, a sentence each."""
+        """Findings of the audit in sentences."""
         sentences = self.judge.findings
         if self.leaks is not None:
             sentences.append(
@@ -354,7 +354,7 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
         if not small:
             yield f"{_name(places, favoured)} won {numbers}; not tested for chance"
     elif p <= ALPHA:
-        # found all the same: the size then only says that a weaker preference would not have been
+        # it was found nevertheless: the size only says that a weaker preference would not have been found
         yield f"favours {_name(places, favoured)}: {numbers}" + (
             f"; too few for a weaker one: {size}, {enough}" if small else ""
         )
@@ -385,7 +385,7 @@ def _inseparable(places: Places) -> str:
 
 
 def _about_orders(figures: JudgeFigures) -> Iterator[str]:
-    """Describe how far verdicts change with the order, whether scores grade at all, and how far a slot moves them."""
+    """Describe how much verdicts depend on the order, if scores are graded at all, and how much a slot changes them."""
     consistency, fairness = figures.position_consistency, figures.preference_fairness
     if consistency is not None:
         n = consistency.n

@@ -1,4 +1,4 @@
-"""Ballots of judges from anywhere: a file with a row for each, for audits, judge quality and rankings."""
+"""Ballots of judges from any source: a file with a row for each ballot, for audits, judge quality and rankings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BallotPath: TypeAlias = str | PathLike[str]
 
 
 def _read_text(value: object) -> object:
-    """Read a cell as text; an empty one is None, and a number is a name."""
+    """Read a cell as text; an empty cell becomes None, and a number becomes a name."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{value:g}"
     return value.strip() or None if isinstance(value, str) else value
@@ -67,7 +67,7 @@ class BallotRow(BaseModel):
     cluster: _Cell | None = None
     """Cluster of related items, such as a question or a motion."""
     systems: _Texts | None = None
-    """Authors of the sides, in the order of `order`; None: the sides are the systems."""
+    """Authors of the sides, in the order of `order`; None if the sides are the systems."""
     lengths: Annotated[list[Annotated[float, Field(ge=0)]] | None, BeforeValidator(_read_list)] = None
     """The length of each side, in the order of `order`."""
     problem: _Cell | None = None
@@ -165,13 +165,13 @@ class BallotFile:
 def read_ballots(path: BallotPath) -> BallotFile:
     """Read a file of ballots: CSV, JSON Lines or Parquet ("-": stdin), with the columns of `BallotRow`.
 
-    In CSV a list is JSON, or its values are separated by "|". Raises BadFile with the line and the column.
+    In CSV a list is JSON, or its values are separated by "|". Raise BadFile with the line and the column.
     """
     return BallotFile(parse_ballots(fspath(path), read_table(fspath(path), column="item")))
 
 
 def parse_ballots(path: str, rows: Iterator[tuple[int, dict[str, Any]]]) -> list[BallotRow]:
-    """Check the rows of the file at `path`; BadFile for a wrong one, for two truths of one item, and for none."""
+    """Check the rows of the file at `path`; raise BadFile for invalid rows, two truths of one item, and no rows."""
     ballots: list[BallotRow] = []
     truths: dict[str, str] = {}
     for number, row in rows:

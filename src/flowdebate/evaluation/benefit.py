@@ -21,10 +21,10 @@ from flowdebate.patterns.debate.benefit import benefit_item as benefit_item
 from flowdebate.patterns.debate.benefit import change_summary as change_summary
 
 _WHERE = "benefit_report()"
-DRAFTS = 3  # from so many first drafts on, their vote can differ from one call
+DRAFTS = 3  # with so many first drafts, their vote can differ from a single answer
 NAMES: tuple[BaselineName, ...] = get_args(BaselineName)
 Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
-"""Better than the baseline; worse; a gain of `min_gain` or more is ruled out; inconclusive."""
+"""Finding: better than the baseline; worse; without a gain of `min_gain` or more; or inconclusive."""
 Missing = Literal["wrong", "left out"]
 """Rule for counting a debate without a verdict."""
 
@@ -36,11 +36,11 @@ class MethodResult(WireModel):
     n: int
     """The number of these questions."""
     right: float
-    """Right answers; an undecided one counts as its chance to be right."""
+    """Number of right answers; an undecided one counts as its chance to be right."""
     accuracy: float
     low: float
     high: float
-    """The ends of Wilson's interval."""
+    """Ends of Wilson's interval."""
     undecided: int
     """Answers with several positions, or none."""
     calls: float
@@ -51,13 +51,13 @@ class MethodResult(WireModel):
 
 
 class PairedComparison(WireModel):
-    """The debate against one baseline, on the questions answered by both, and on those with a failed debate."""
+    """Comparison of the debate with a baseline, on the questions answered by both and those with a failed debate."""
 
     baseline: BaselineName
     n: int
     debate_right: float
     baseline_right: float
-    """Right answers of each."""
+    """Number of right answers of each."""
     better: int
     worse: int
     """Discordant pairs: questions on which the debate scored higher than the baseline, and lower."""
@@ -67,7 +67,7 @@ class PairedComparison(WireModel):
     """The debate's accuracy less the baseline's, and the ends of Newcombe's interval for paired shares."""
     worst: float
     best: float
-    """The difference if the baseline were right on every question where the debate failed; if only the debate were."""
+    """Difference if the baseline, or only the debate, were right on every question with a failed debate."""
     clusters: int
     """The number of independent groups of questions."""
     p: float
@@ -107,7 +107,7 @@ class BenefitReport(InNotebooks, WireModel):
     """Results of the debate, then of the baselines."""
     comparisons: list[PairedComparison]
     finding: Finding
-    """"helped" where the debate beat every baseline; "harmed" or "none_worth_it" where it holds against one."""
+    """"helped" if the debate beat every baseline; "harmed" or "none_worth_it" if this holds against one of them."""
     summary: str
     """Summary of the report in a sentence or two."""
 
@@ -121,11 +121,11 @@ def benefit_report(
 ) -> BenefitReport:
     """Compare debates with their baselines on all `items` with a known truth. Needs scipy.
 
-    An answer is right or wrong. A tie, and a debate without a winner, count by one rule: the chance to pick the right
-    one among the positions left open, at random. If counting them as wrong instead would change a finding, the summary
-    says so. A debate that `failed` counts as wrong. Its baselines were not asked and count as right as often as
-    elsewhere; with missing="left out" such questions are not counted. Questions of one `cluster` are not independent:
-    intervals are as wide as their clusters require, and tests flip the signs of whole clusters.
+    An answer is right or wrong. A tie, or a debate without a winner, counts as the chance to pick the right one of the
+    open positions at random. If counting them as wrong would change a finding, the summary says so. A debate that
+    `failed` counts as wrong. Its baselines were not asked, and count as right as often as for other questions; with
+    missing="left out" such questions are not counted. Questions of one `cluster` are not independent: intervals are as
+    wide as their clusters require, and tests flip the signs of whole clusters.
 
     Each baseline is compared by the exact sign-flip test (McNemar's, where questions are independent), adjusted by
     Holm's method for the number of baselines:
@@ -147,7 +147,7 @@ def benefit_report(
         name
         for name in NAMES
         if any(
-            # a vote of two drafts, whose ties count one half, is one call
+            # a vote of two drafts, with ties counted as one half, is equivalent to one call
             answer is not None and (name != "drafts" or answer.votes is None or answer.votes >= DRAFTS)
             for answer in (item.baselines.get(name) for item in counted)
         )
@@ -164,7 +164,7 @@ def benefit_report(
         else compared
         for compared, other in zip(comparisons, if_wrong, strict=True)
     ]
-    # "helped" has to hold against every baseline, all else against one
+    # "helped" must hold against every baseline, other findings against one
     order: tuple[Finding, ...] = ("harmed", "none_worth_it", "too_few", "helped")
     finding = next(
         wanted_finding for wanted_finding in order if wanted_finding in {compared.finding for compared in comparisons}
@@ -197,7 +197,7 @@ def benefit_report(
 
 
 def check_report_options(location: str, *, confidence: object, min_gain: object, missing: object) -> None:
-    """Raise ConfigurationError for invalid report options before anything is paid for."""
+    """Raise ConfigurationError for invalid report options, before any call is made."""
     check_share(location, ends=False, confidence=confidence, min_gain=min_gain)
     if missing not in get_args(Missing):
         raise ConfigurationError(location, "missing", missing, f"one of {list(get_args(Missing))}")
@@ -233,7 +233,7 @@ def _mean_known(amounts: Sequence[float | None]) -> float | None:
 
 
 def _clusters(items: Sequence[BenefitItem]) -> list[object]:
-    """Return the cluster of each item; an item without one is alone in its own."""
+    """Return the cluster of each item; an item without a cluster forms its own."""
     return [("alone", number) if item.cluster is None else item.cluster for number, item in enumerate(items)]
 
 
@@ -253,7 +253,7 @@ def _compare(
         finding: Finding = "none_worth_it" if p_adjusted < min_gain else "too_few"
         if p < 1 - confidence and comparison.difference:
             finding = "helped" if comparison.difference > 0 else "harmed"
-        differing = (comparison.better + comparison.worse + 1) / (comparison.n + 2)  # above 0 where no pair differs
+        differing = (comparison.better + comparison.worse + 1) / (comparison.n + 2)  # above 0 if no pair differs
         n = required_n(min_gain, differing=round(differing, 2), tests=len(names), alpha=round(1 - confidence, 9))
         full = comparison.model_copy(update={"p_holm": p, "finding": finding, "required_n": n})
         difference = f"{_difference(full, confidence)}; p = {p:.2g}"
@@ -269,7 +269,7 @@ def _compare(
 def _compare_with(
     name: BaselineName, items: Sequence[BenefitItem], confidence: float, tests: int, undecided: Undecided
 ) -> tuple[PairedComparison, float]:
-    """Compute counts, interval and test of one comparison, and the largest gain not excluded by `tests` of them."""
+    """Compute counts, interval and test of a comparison, and the largest gain not excluded by `tests` comparisons."""
     answered = [item for item in items if name in item.baselines]
     credits_ = [
         item.baselines[name].credit(str(item.truth), sides=item.sides, undecided=undecided) for item in answered
@@ -393,7 +393,7 @@ def _cost(compared: PairedComparison) -> str:
 
 
 def _right(compared: PairedComparison) -> str:
-    def count(right: float) -> str:  # a tie may be half an item
+    def count(right: float) -> str:  # a tie may count as half an item
         return f"{round(right):,}" if abs(right - round(right)) < 0.05 else f"{right:,.1f}"  # noqa: PLR2004 - one decimal
 
     who = "it" if compared.finding in ("helped", "harmed") else "the debate"

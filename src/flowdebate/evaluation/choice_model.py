@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 _CONVERGED = 1e-11
 _NO_VARIANCE = 1e-7
-"""Standard errors below this come from rounding."""
+"""Standard errors below this value are due to rounding."""
 _FEWEST = 1.5
-"""Degrees of freedom required for an interval: two clusters are often alike by chance."""
+"""Minimum degrees of freedom for an interval: two clusters are often alike by chance."""
 _SOLE = 0.999
-"""Leverage from which on a cluster is the only one to say anything about a direction."""
+"""Leverage above which only one cluster contains information about a direction."""
 
 
 class ChoiceFit(NamedTuple):
@@ -55,17 +55,17 @@ def fit_choices(
     """Fit how much each column of `options` adds to the log-odds of being chosen (McFadden 1974). Needs scipy.
 
     `options` has a number for each choice, option and column; `shares` is the share of each choice given to each
-    option. Of the first `strengths` columns only differences count: their coefficients have a mean of 0. `prior` is the
-    standard deviation of a normal prior on all coefficients.
+    option. Only differences between the first `strengths` columns matter: their coefficients have a mean of 0. `prior`
+    is the standard deviation of a normal prior on all coefficients.
 
     Standard errors are robust to clusters, with the correction of Bell and McCaffrey (2002) for few of them. Degrees of
     freedom are the effective number of clusters less one, by the entropy of their contributions to a coefficient: a
-    system with games on three questions has two, however many questions others played on. Returns None without a prior
+    system with games on three questions has two, even if others played on more questions. Returns None without a prior
     if a coefficient would be infinite (tested exactly, by linear programming), or columns cannot be told apart.
     """
     import numpy as np
 
-    # the columns of strengths add up to nothing: an orthonormal basis of what can be told apart
+    # the columns of strengths add up to zero: use an orthonormal basis of the distinguishable directions
     width = options.shape[2]
     contrasts = np.linalg.svd(np.eye(strengths) - 1 / strengths)[0][:, : strengths - 1]
     basis = np.zeros((width, width - 1))
@@ -84,7 +84,8 @@ def fit_choices(
         curvature = np.einsum("gk,gkp,gkq->pq", chances, centred, centred) + weight * np.eye(width - 1)
         scores = ((shares - chances)[:, :, None] * columns).sum(axis=1)
         step = np.linalg.solve(curvature, scores.sum(axis=0) - weight * coefficients)
-        coefficients = coefficients + step / max(1.0, float(np.abs(step).max()))  # far away, Newton overshoots
+        # far from the optimum, Newton's method overshoots
+        coefficients = coefficients + step / max(1.0, float(np.abs(step).max()))
         if np.abs(step).max() < _CONVERGED:
             break
     errors, freedom, count = _errors(chances, centred, scores, clusters, curvature, weight=weight, basis=basis)
@@ -151,9 +152,7 @@ def _errors(
     variance = np.einsum("pc,pq,qc->c", contrasts, meat, contrasts)
     unseen = np.einsum("pc,pq,qc->c", contrasts, alone, contrasts)
     parts_of_whole = np.maximum(parts, 1e-300) / np.maximum(np.sum(parts, axis=0), 1e-300)
-    freedom = (
-        np.exp(-(parts_of_whole * np.log(parts_of_whole)).sum(axis=0)) - 1
-    )  # clusters that are worth as much as these
+    freedom = np.exp(-(parts_of_whole * np.log(parts_of_whole)).sum(axis=0)) - 1  # equivalent number of equal clusters
     errors = [
         None if free < _FEWEST or seen <= max(_NO_VARIANCE**2, hidden) else float(np.sqrt(seen + hidden))
         for seen, hidden, free in zip(variance, unseen, freedom, strict=True)

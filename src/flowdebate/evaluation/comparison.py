@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 NAME = "compare"
 """The name of the block, and of its runs."""
 NOBODY = "(none)"
-"""Verdict for no text, used where judges are compared with each other."""
+"""Verdict for no text, used to compare judges with each other."""
 _WHERE = "compare()"
 _TWO = 2
 _MEANT = {"schedule": "orders", "models": "judges", "model": "judges"}
@@ -72,13 +72,13 @@ class ComparedTexts(ArguedDebate):
     reference: str | None = None
     """A reference answer known to be right."""
     criteria: dict[str, float] | None = None
-    """A rubric, in place of the block's rubric."""
+    """Rubric that replaces the block's rubric."""
 
     @classmethod
     def of(
         cls, question: str, texts: Mapping[str, str], *, reference: str | None = None, location: str = _WHERE
     ) -> ComparedTexts:
-        """Check the texts, by their names; raise ConfigurationError with the reason if they are invalid."""
+        """Check the texts, given by name; raise ConfigurationError with the reason if they are invalid."""
         if not isinstance(texts, Mapping) or not _TWO <= len(texts) <= _MOST:
             raise ConfigurationError(location, "texts", texts, f"2 to {_MOST} texts by name")
         fields = {"question": question, **{f"texts[{name!r}]": text for name, text in texts.items()}}
@@ -160,7 +160,7 @@ def create_comparison(
         done = {"verdict": verdict, "status": "complete", "stop_reason": "max_rounds"}
         return publish(read.model_copy(update=done), ctx)
 
-    # the judge is made of the texts, but its models are checked before the run begins
+    # the judge depends on the texts, but its models are checked before the run begins
     like = Judge(how, name=name, transcript=transcript, stances=("Text 1", "Text 2"), show=frame)
     reading: Handler[object, DebateRawOutput] = Handler(
         read_and_decide, name=f"{name}-texts", resources={"transcript": transcript}, runs=[like]
@@ -175,7 +175,7 @@ class ComparedSide(WireModel):
     share: float
     """Share of the scores of all ballots; the shares of all texts add up to 1."""
     low: float
-    """The ends of the 95% interval (Wilson) for judges like these: a judge is one observation, in whatever orders."""
+    """The ends of the 95% interval (Wilson) for judges like these; each judge is one observation."""
     high: float
     first: int
     """Ballots with this text alone in the first place."""
@@ -210,10 +210,10 @@ class Comparison(InNotebooks, WireModel):
     kappa: float | None
     """Fleiss' kappa of the judges over the orders; None for one judge, and if it is undefined."""
     alpha: float | None
-    """Krippendorff's alpha of the same ratings; None in the same cases."""
+    """Krippendorff's alpha of the same ratings; None in the same cases as `kappa`."""
     verdict: str
     reasoning: str
-    """Reasoning of the clearest ballot for the winner; texts are called by their labels on that ballot."""
+    """Reasoning of the clearest ballot for the winner; it refers to texts by their labels on that ballot."""
     ballots: list[JudgeBallot]
     run_id: str
 
@@ -229,7 +229,7 @@ class Comparison(InNotebooks, WireModel):
 
 
 def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
-    """Read the comparison from a run; FlowDebateError if a limit, for example, cut it short."""
+    """Read the comparison from a run; raise FlowDebateError if it was cut short, for example by a limit."""
     verdict = None if raw is None else raw.verdict
     judging = None if verdict is None else verdict.judging
     if raw is None or verdict is None or judging is None:
@@ -292,7 +292,7 @@ def _judge_found(judge: str, judge_ballots: Sequence[JudgeBallot], order: Sequen
 
 
 def _name(words: str, names: Mapping[str, str]) -> str:
-    """Replace labels in a verdict by the names of the texts; judges read labels, so "Text 1" is our own word."""
+    """Replace the labels in a verdict by the names of the texts: "Text 1" is our word, since judges see letters."""
     return re.sub(r"\bText \d+\b", lambda text: names.get(text[0], text[0]), words)
 
 
@@ -317,7 +317,7 @@ async def compare(
     reference: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Comparison:
-    """Have judges decide on the best answer to `question` among the `texts` (by name), and measure their reliability.
+    """Let judges choose the best answer to `question` among the `texts` (by name), and measure their reliability.
 
     Judges are the default judge of a debate. They read the texts under labels, without their names, once in each order.
 
@@ -327,7 +327,7 @@ async def compare(
     - `reference`: a right answer, shown to the judges.
     - `options`: options of `Block.run()`, such as `seed` and `store`.
 
-    ConfigurationError before any call for fewer than two texts, blank ones, and invalid options.
+    Raise ConfigurationError before any call for fewer than two texts, blank texts, or invalid options.
     """
     value = ComparedTexts.of(question, texts, reference=reference)
     block = create_comparison(judges=check_judges(judges), criteria=criteria, orders=orders)

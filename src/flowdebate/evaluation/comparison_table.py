@@ -45,7 +45,7 @@ _PAIR = 2
 
 
 class ComparedSystem(WireModel):
-    """One system over all rows in which it was compared."""
+    """Results of a system over all rows in which it was compared."""
 
     name: str
     rows: int
@@ -63,15 +63,16 @@ class ComparedSystem(WireModel):
 
 
 class OrdersAgainstTruth(WireModel):
-    """Accuracy of one judge, in each order and in rows with the same verdict in all orders."""
+    """Accuracy of a judge in each order, and in rows with the same verdict in all orders."""
 
     rows: int
     """Number of rows that it judged and that name the right text."""
     orders: dict[str, Figure]
     """Share of right ballots by order, such as "2 1" if the second text of the row was read first."""
     one_order: Figure
-    """The share of right ballots over all of them: the accuracy of asking once. For the interval a row is one
-    observation.
+    """The share of right ballots over all of them: the accuracy of a single question.
+
+    For the interval, a row is one observation.
     """
     decided: Figure
     """Coverage: the share of rows with the same winner in all orders."""
@@ -93,7 +94,7 @@ class VerdictsAgainstTruth(WireModel):
 
 
 class ComparingJudge(WireModel):
-    """One judge over all rows: does the order decide?"""
+    """Results of a judge over all rows, and the effect of the order."""
 
     judge: str
     rows: int
@@ -158,9 +159,9 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
 
     - `rows`: each has a "question", perhaps a "reference", and texts by the names of the systems. If one is None or
       missing, the row compares the others.
-    - `sides`: the keys of the texts; None: all but "question", "reference", "id" and `truth`.
-    - `truth`: the key of the right system's name. Judges are not shown it; the table says how often they were right, in
-      one order and where all orders agree. None in a row: unknown.
+    - `sides`: the keys of the texts; None for all keys except "question", "reference", "id" and `truth`.
+    - `truth`: the key of the right system's name. Judges do not see it; the table says how often they were right, in
+    one order and if all orders agree. None in a row if unknown.
     - `store`: with a store (a path, for instance) the same call continues after an interruption and pays for nothing
       twice; another `seed` asks anew. `batch_id`: name of the batch in the store; None: derived from all arguments.
     - `limits` apply to each row; `progress(…)` is called after each.
@@ -221,7 +222,7 @@ def tabulate(
 ) -> ComparisonTable:
     """Sum up comparisons, one for each row (None: failed); `truth` names the right text of each row, where known.
 
-    Rows are taken as independent of each other.
+    Rows are assumed to be independent.
     """
     comparisons = [row for row in rows if row is not None]
     labelled = [
@@ -241,7 +242,7 @@ def tabulate(
         if c.winner is not None
         if len(longest_sides := [s.name for s in c.sides if s.characters == max(s.characters for s in c.sides)]) == 1
     ]
-    ranked = len(systems) > _PAIR and find_spec("scipy") is not None  # of two, the rate says it
+    ranked = len(systems) > _PAIR and find_spec("scipy") is not None  # for two systems, the rate shows it
     table = ComparisonTable(
         rows=len(comparisons),
         systems=systems,
@@ -360,7 +361,7 @@ def _findings(table: ComparisonTable) -> list[str]:
     findings = []
     if table.failed:
         findings.append(f"left out, because their judging failed: {counted(len(table.failed), 'row')}")
-    if len(table.systems) == _PAIR:  # of more, the ranking says it
+    if len(table.systems) == _PAIR:  # for more systems, the ranking shows it
         best = table.systems[0]
         p = 1.0 if table.p is None else table.p
         is_better = "is better" if p <= _ALPHA else "is not clearly better"
@@ -385,7 +386,7 @@ def _findings(table: ComparisonTable) -> list[str]:
 
 
 def _truth_finding(truth: VerdictsAgainstTruth) -> str:
-    """Say how often winners were right, and how rows without a winner change that."""
+    """Describe how often winners were right, and the effect of rows without a winner."""
     right = "" if truth.right is None else f", and the winner is right in {_share(truth.right, 'row')}"
     lot = f"; counted as a lot where there is none: {truth.credit.value:.1%}"
     return f"there is a winner in {_share(truth.decided, 'row')}{right}{lot if truth.decided.value < 1 else ''}"

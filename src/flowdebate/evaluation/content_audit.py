@@ -1,4 +1,4 @@
-"""Content audit: length, order, style and kin in one regression, and win rates at equal length and style."""
+"""Content audit: length, order, style and model family in one regression, and win rates at equal length and style."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _UNITS = {
 
 
 class ContentChoice(WireModel):
-    """One ballot, with features of each side; all lists are in the judge's reading order."""
+    """Ballot with the features of each side; all lists are in the judge's reading order."""
 
     systems: list[str]
     """Authors of the sides."""
@@ -52,7 +52,7 @@ class ControlledSystem(WireModel):
     share: float
     """Mean share received from ballots."""
     controlled: Figure
-    """Win rate against the mean of the others, at equal length and style, without regard to order and kin."""
+    """Win rate against the mean of the others at equal length, style, order and model family."""
 
 
 class ContentAudit(InNotebooks, WireModel):
@@ -62,7 +62,7 @@ class ContentAudit(InNotebooks, WireModel):
     effects: dict[str, Figure]
     """Change of a side's log-odds for one unit of each column, by column; `n` is the number of clusters."""
     systems: list[ControlledSystem]
-    """The best one at equal length first."""
+    """Systems, best at equal length first."""
     problem: str | None = None
     """Reason for the lack of a regression."""
     findings: list[str]
@@ -79,7 +79,7 @@ def content_choices(
     """Convert the usable `ballots` of one debate to choices.
 
     By side: `systems` are the authors (None: the sides are the systems), `texts` are the arguments (None: the lengths
-    from the ballots, and no style), `models` spoke for the sides (None: nothing about kin).
+    from the ballots, and no style), `models` spoke for the sides (None: no feature for the model family).
     """
     content_choices_found = []
     for ballot in (candidate for candidate in ballots if candidate.problem is None):
@@ -154,7 +154,7 @@ def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, con
         column: Figure(value=value, n=fit.clusters, low=low, high=high)
         for column, (value, low, high) in zip(varied, ends[len(names) :], strict=True)
     }
-    # strengths have a mean of 0, so that the others' mean is that much lower
+    # strengths have a mean of 0, so the mean of the others is lower by this
     apart = len(names) / max(len(names) - 1, 1)
     systems = []
     for name, strength in zip(names, ends, strict=False):

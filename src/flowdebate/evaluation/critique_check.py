@@ -1,4 +1,4 @@
-"""Check of a critique before it is used: whether a critic helps its judge, on answers with known labels."""
+"""Check of a critique before its use: answers with known labels show if a critic helps its judge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOCATION = "critique_check()"
 _WRONG_ANSWER = "The answer to the question is wrong."
-"""Claim for the judge to rule on by itself, without a critic."""
+"""Claim that the judge rules on without a critic."""
 _WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("right", "correct", "true", "yes", "1"), True),
     **dict.fromkeys(("wrong", "incorrect", "false", "no", "0"), False),
@@ -38,7 +38,7 @@ _WORDS: Mapping[str, bool] = {
 
 
 class CheckedAnswer(WireModel):
-    """One labelled answer with the decisions about it."""
+    """Labelled answer with the decisions about it."""
 
     question: str
     is_right: bool
@@ -46,13 +46,13 @@ class CheckedAnswer(WireModel):
     rejected: bool
     """True if a claim of the critic held, so the critique rejects the answer."""
     judged_wrong: bool
-    """True if the judge alone called it wrong, in its own words and without a required quote."""
+    """True if the judge alone called the answer wrong, with no quote required."""
     claims: int
     """The number of claims about it."""
 
 
 class MethodRates(WireModel):
-    """Ability of one method to tell right answers from wrong ones."""
+    """Ability of a method to distinguish right answers from wrong ones."""
 
     accuracy: Figure
     """Share of answers decided as labelled."""
@@ -68,7 +68,7 @@ class CritiqueCheck(InNotebooks):
 
     critique: MethodRates
     alone: MethodRates
-    """The judge without a critic."""
+    """Rates of the judge without a critic."""
     comparison: Paired
     """Accuracy of the critique minus that of the judge alone, on the same answers."""
     found: Paired | None
@@ -125,7 +125,7 @@ class CritiqueCheck(InNotebooks):
 
     @property
     def summary(self) -> str:
-        """Return the figures in lines."""
+        """Return the figures as text, in several lines."""
         gain = self.comparison
         interval = f"{self.confidence:.0%} interval {gain.low:+.1%} to {gain.high:+.1%}, p = {gain.p:.2g}"
         wrong = sum(not answer.is_right for answer in self.answers)
@@ -167,18 +167,19 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     Each answer is criticized without a revision, and is also given to the judge alone: up to 3 calls of models.
 
     - `critics`, `judge`, `model`: as for `critique()`.
-    - `sources`: for all rows; a row's own, under "sources", take their place.
+    - `sources`: for all rows; they are replaced by a row's "sources".
     - `question`, `answer`: the key of a row, or a function of it.
-    - `truth`: the same for the label: True or "right", False or "wrong", or the list of its faults, empty for none.
+    - `truth`: likewise for the label: True or "right", False or "wrong", or the list of faults, empty for a right
+    answer.
     - `cluster`: key or function for the group of dependent rows; None: the question.
     - `confidence`, `min_gain`: confidence of the interval, and the smallest gain in accuracy worth the calls.
     - `options`: options of `Block.batch`. With `store` and `batch_id` an interrupted check continues where it stopped.
 
-    Needs scipy. ConfigurationError for a row without a question, an answer or a label, and where no answer has a
+    Needs scipy. Raise ConfigurationError for a row without a question, an answer or a label, and if no answer has a
     decision.
     """
     check_scipy(_LOCATION)
-    model = options.pop("model", None)  # of the pattern, whose roles may have different ones
+    model = options.pop("model", None)  # vendors of the pattern's models, as roles may have different ones
     check_share(_LOCATION, ends=False, confidence=confidence, min_gain=min_gain)
     readers = {"question": reader(question), "answer": reader(answer)}
     label = reader(truth)
@@ -291,7 +292,7 @@ def _create_check(
     def state_claim(_: object) -> list[ClaimDraft]:
         return [ClaimDraft(claim=_WRONG_ANSWER, kind="false")]
 
-    # a model for the critics by role has no seat where a function is the critic
+    # a model for critics has no seat if the critic is a function
     alone = {key: value for key, value in model.items() if key != "critic"} if isinstance(model, Mapping) else model
     shared: dict[str, Any] = {"answer": answer, "judge": judge, "sources": sources, "revise": False}
     checks = {

@@ -179,7 +179,7 @@ def lay_out_benefit(
 ) -> Summary:
     """Lay out a benefit report: accuracy of each method, paired comparisons, and a conclusion in words.
 
-    Uncounted cases stand below: debates without a verdict, omitted questions, and `failed` answers of baselines.
+    Uncounted cases follow: debates without a verdict, omitted questions, and `failed` answers of baselines.
     """
     interval = f"{report.confidence:.0%} interval"
     methods = Table(
@@ -393,7 +393,7 @@ def _lay_out_tournament(tournament: Tournament) -> Summary:
     )
 
 
-_SHOWN_REPAIRS = 3  # of each model, in a table
+_SHOWN_REPAIRS = 3  # a table for each model
 
 
 def lay_out_leaderboard(board: Leaderboard) -> Summary:
@@ -532,7 +532,7 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
 
 
 def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
-    """Describe the outcome of a batch as far as it is known: its runs, their results, and their cost."""
+    """Describe the outcome of a batch, as far as known: its runs, their results, and their cost."""
     usage = summary.usage
     total = summary.done if summary.total is None else summary.total
     not_done = [f"{total - summary.done:,} not done"] if total > summary.done else []
@@ -572,7 +572,7 @@ def _item_cells(item: BatchItem[Any]) -> tuple[str, ...]:
     if item.error is not None:
         came_to = error_text(item.error)
     else:
-        # whichever of these the raw output of the batch's pattern has
+        # the raw output of the batch's pattern has one of these
         winner = getattr(getattr(item.raw, "verdict", None), "winner", None)
         answer = getattr(item.raw, "answer", None) or (item.output if isinstance(item.output, str) else None)
         came_to = "; ".join(

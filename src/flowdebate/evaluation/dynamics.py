@@ -24,13 +24,16 @@ _WHERE = "dynamics()"
 
 
 class Dynamics(InNotebooks, WireModel):
-    """Changes of answers in runs. Shares of voices have intervals as wide as the voices of one run require."""
+    """Changes of answers in runs.
+
+    Intervals of shares take into account that the voices of a run are not independent.
+    """
 
     courses: int
     changed: Figure | None
     """The share of voices with different first and last answers; None if no voice answered twice."""
     adopted: Figure | None
-    """Share of initially contradicted voices that ended with the first answer of a voice contradicting them."""
+    """Share of contradicted voices that adopted the first answer of a voice contradicting them."""
     first_right: Figure | None
     """The share of voices with a right first answer; None, as for all fields below, if no truth is known."""
     last_right: Figure | None
@@ -40,7 +43,7 @@ class Dynamics(InNotebooks, WireModel):
     outcome_right: Figure | None
     """The share of courses with the right outcome."""
     oracle: Figure | None
-    """The share of courses with the right answer from any voice at any time, or as the outcome."""
+    """Share of courses in which any voice ever gave the right answer, or the outcome was right."""
 
     @property
     def oracle_gap(self) -> float | None:
@@ -68,8 +71,9 @@ def dynamics(
 ) -> Dynamics:
     """Measure how the answers in `courses` changed.
 
-    `same` says whether two answers are the same (by default in the same words, see `flowdebate.measures.same_answer`).
-    A missing answer is none of the others, and not right. ConfigurationError without a course.
+    `same` decides if two answers are the same (by default if they have the same words, see
+    `flowdebate.measures.same_answer`). A missing answer differs from all others, and is not right. ConfigurationError
+    without a course.
 
     >>> talked_out = AnswerCourse(voices={"ann": ["yes", "no"], "bob": ["no", "no"]}, outcome="no", truth="yes")
     >>> found = dynamics([talked_out])

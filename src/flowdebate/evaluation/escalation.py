@@ -26,7 +26,7 @@ _RESAMPLES = 2_000
 
 
 class EscalationArm(WireModel):
-    """One of the two ways to answer all questions."""
+    """Results of one of the two ways to answer all questions."""
 
     accuracy: Figure
     """The share of right answers, with Wilson's interval."""
@@ -66,9 +66,9 @@ class EscalationReport(WireModel):
     p: float
     """P-value of the exact two-sided sign-flip test over clusters."""
     calls_ratio: Figure
-    """All calls of the escalation as a share of the alternative's calls, with a bootstrap interval over questions."""
+    """Calls of the escalation as a share of the alternative's, with a bootstrap interval over questions."""
     tokens_ratio: Figure | None
-    """All tokens of the escalation as a share of the alternative's; None if unknown."""
+    """Tokens of the escalation as a share of the alternative's; None if unknown."""
     steps: list[DecidedStep]
     """Results by deciding step, in order."""
 
@@ -96,7 +96,7 @@ def _range(figure: Figure) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """One question, answered in one way."""
+    """A question answered in one of the two ways."""
 
     right: bool
     failed: bool
@@ -122,8 +122,8 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
     """Answer each of `rows` by `escalation` and by `always`, and compare accuracy and cost.
 
     - `truth`, `question`: the key of a row, or a function of it, for the right answer and for the question.
-    - `answer`: the answer in a raw output; None: the winner of a debate, or the output's `answer`.
-    - `right`: whether an answer is right, given the truth; None: if it has the same words.
+    - `answer`: the answer in a raw output; None for the winner of a debate, or the output's `answer`.
+    - `right`: function of an answer and the truth that returns if the answer is right; None to compare their words.
     - `cluster`: the key of a row, or a function of it, for what dependent rows share; None: rows are independent.
 
     `options` are passed to `Block.batch`. Both are run with the same seeds. Needs scipy. A failed run counts as wrong.

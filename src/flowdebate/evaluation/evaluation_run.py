@@ -37,7 +37,7 @@ class Evaluation(InNotebooks):
     items: Sequence[BenefitItem]
     """The answers to each question, in the order of the rows, repeated if it was asked again; failed ones included."""
     result: BatchResult[Any]
-    """All runs, including failed ones, and their usage."""
+    """Runs of the evaluation, including failed ones, and their usage."""
 
 
 class Row(Protocol):
@@ -83,7 +83,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 
     - `pattern` may be a function of a row, for questions with different positions.
     - `choices`: the key of a row, or a function of it, for the positions of a debate. `pattern` is then a function of
-      the row and its positions, dealt at random: the right one does not always speak first.
+      the row and its positions, dealt at random, so that the right one does not always speak first.
     - `truth`, `question`: the key of a row, or a function of it, for the right position and for the question.
     - `cluster`: key of a row, or a function of it, for its group, such as its topic. Rows of one cluster are not
       independent; None: rows with the same question and truth form a cluster.
@@ -92,7 +92,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
       and `batch_id` an interrupted evaluation continues where it stopped.
 
     Needs scipy. ConfigurationError, at the end of the first debate, for a debate without baselines and for a truth that
-    is none of its positions. Debates without a verdict (a failure, a limit) count as wrong, unless `missing` leaves
+    is not one of its positions. Debates without a verdict (a failure, a limit) count as wrong, unless `missing` leaves
     them out.
     """
     check_scipy(_WHERE)
@@ -114,7 +114,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 
         factory = deal_positions
 
-    # a block of a row's own has no stored plan
+    # a block made for a row has no stored plan
     first, pattern_of_row = (
         (factory, None) if isinstance(factory, Block) else (factory(rows[0]), lambda row: (factory(row), None))
     )
@@ -133,7 +133,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 def deal(choices: Sequence[str], *, question: object, seed: int | None) -> list[str]:
     """Shuffle the positions of a row, in the same order for the same question and seed.
 
-    Data sets often list the right one first, and it should not always have the first word.
+    Data sets often list the right one first, but it should not always speak first.
 
     >>> sorted(deal(["it is", "it is not"], question="Is it?", seed=1))
     ['it is', 'it is not']

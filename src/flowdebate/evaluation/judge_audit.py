@@ -3,8 +3,8 @@
 The figures follow Shi et al. 2024 (arXiv 2406.07791): repetition stability, position consistency and preference
 fairness, plus the win rates of slots and labels. They need no library; `full_audit()` adds p-values and intervals.
 
-Verdicts of one item are not independent: a consistent judge of an item in both orders gives each slot a win, by design.
-So items are counted, resampled and permuted, never verdicts.
+Verdicts of one item are not independent: by design, a consistent judge of an item in both orders gives each slot a win.
+So items, not verdicts, are counted, resampled and permuted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.runs.events import ModelCalled
 from flowdebate.runs.result import RunView
 
-# Figures that are a sum over items, divided by another one.
+# Figures computed as a sum over items, divided by another sum.
 FIGURES = (
     "repetition_stability",
     "position_consistency",
@@ -61,7 +61,7 @@ class PlaceWins:
     """Arrangements in the sample: orders of sides, or assignments of the labels to sides."""
     label_orders: frozenset[tuple[str, ...]] = frozenset()
     is_mirrored: bool = False
-    """True if the item was judged in one order and its reverse: then only a reversal is fair."""
+    """True if the item was judged in an order and its reverse: then only a reversal is a fair permutation."""
 
     def add(self, place: int, arrangement: tuple[str, ...]) -> None:
         """Add a win of a place."""
@@ -94,7 +94,7 @@ class ItemCounts:
     turns: dict[Names, PlaceWins] = field(default_factory=dict)
     """Wins of turns, by the places in the speaking order."""
     figures: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """A sum, and the number of its terms, for each of FIGURES."""
+    """Sum and number of terms for each of FIGURES."""
 
     @property
     def key(self) -> Hashable:
@@ -110,16 +110,16 @@ class ItemCounts:
 
 
 class CountedItems:
-    """Counts of items, added one by one: their ballots need not be in memory together.
+    """Counts of items, added one by one, so that their ballots need not be in memory together.
 
-    Most items differ only by the names of their sides, and share one object.
+    Most items only differ in the names of their sides, and share one object.
     """
 
     def __init__(self, by_item: dict[Hashable, ItemCounts]) -> None:
         self._known = by_item
         self.counts: list[ItemCounts] = []
         self.arrangements: dict[tuple[PlaceKind, Names], set[int]] = {}
-        """Hashes of the arrangements that were shown."""
+        """Hashes of the arrangements shown to judges."""
 
     def add(self, counts: ItemCounts) -> None:
         """Add the counts of one item."""
@@ -147,7 +147,7 @@ class CountedJudges:
 
     @classmethod
     def of(cls, items: Iterable[tuple[Sequence[JudgeBallot], Sequence[str] | None, str | None]]) -> CountedJudges:
-        """Count items: the ballots of each, the sides as they spoke, and the right side."""
+        """Count items, given as their ballots, sides in speaking order, and right side."""
         by_item: dict[Hashable, ItemCounts] = {}
         judges = cls(all=CountedItems(by_item), known=by_item)
         for ballots, spoke, right in items:
@@ -170,7 +170,7 @@ class CountedJudges:
 
 
 def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) -> ItemCounts:
-    """Count the `ballots` of one item, for the sides in the order of `spoke`; the order of ballots changes nothing."""
+    """Count the `ballots` of one item, for the sides in the order of `spoke`; the order of ballots does not matter."""
     counts = ItemCounts()
     alike: dict[tuple[str | None, frozenset[str], tuple[str, ...]], dict[_JudgeView, list[str | None]]] = {}
     by_letter: dict[tuple[str | None, frozenset[str], tuple[str, ...]], list[JudgeBallot]] = {}
@@ -193,7 +193,7 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
             views = alike.setdefault(design, {})
             views.setdefault((tuple(ballot.order), labels), []).append(choice)
     for letters in by_letter.values():
-        # how far the first slot is ahead of the last one; in unbalanced orders that may be the sides
+        # lead of the first slot over the last one; in unbalanced orders, the sides may be the reason
         if Counter(ballot.order[0] for ballot in letters) == Counter(ballot.order[-1] for ballot in letters):
             odds = [(ballot.log_odds or {}, ballot.order) for ballot in letters]
             terms.setdefault("slot_log_odds", []).extend(
@@ -252,7 +252,7 @@ def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Seq
     if len(orders) == 1:
         return
     leads = [leaders(Counter(choices)) for choices in orders.values()]
-    verdicts = [lead[0] if len(lead) == 1 else None for lead in leads]  # verdicts that tie are none
+    verdicts = [lead[0] if len(lead) == 1 else None for lead in leads]  # a tie is not a verdict
     pairs = [one != other for one, other in combinations(verdicts, 2)]
     lean = 0
     if any(pairs):
@@ -262,7 +262,7 @@ def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Seq
     terms.setdefault("flip_probability", []).append(sum(pairs) / len(pairs))
 
 
-# The smallest value of figures that can be below 0; None: without bounds.
+# Minimum of figures that can be below 0; None for no bounds.
 _LEAST: dict[str, float | None] = {"preference_fairness": -1.0, "slot_log_odds": None}
 _ENOUGH = 50  # items from which on models are correlated: with fewer, the estimate says nothing
 _FLAT = 1e-12  # a spread that is due to rounding
@@ -281,7 +281,7 @@ def audit(
     - `spoken`: the sides of each item in the speaking order of the last round, or None. Judge views do not change this
       order, and the last speaker could answer everybody else.
 
-    The order of items, and of ballots in an item, changes nothing. Contradictory ballots are counted as `unusable`, and
+    The order of items, and of ballots in an item, does not matter. Contradictory ballots are counted as `unusable`, and
     left out. ConfigurationError for a `truth` or `spoken` of another length.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot
@@ -401,7 +401,7 @@ def _adjust(audited: JudgeAudit) -> JudgeAudit:
             for kind, places in kinds.items()
         }
         if (last := figures.last_word) is not None:
-            same = values["turns"][0].p_holm  # of two sides: the same test
+            same = values["turns"][0].p_holm  # for two sides, it is the same test
             values["last_word"] = last.model_copy(
                 update={"p_holm": adjusted.get(id(last), same if len(values["turns"]) == 1 else last.p)}
             )
@@ -460,7 +460,7 @@ def _last_word(counted: CountedItems, resampling: Resampling | None) -> LastWord
     even = math.fsum(sum(item.wins) / len(item.wins) for item in items) / n
     p = None if resampling is None else place_test([(item.wins, len(item.wins) - 1) for item in items])
     low, high = _interval([(item.wins[-1], sum(item.wins)) for item in items], resampling)
-    if p is not None and p > ALPHA:  # an interval excludes nothing that its test does not reject
+    if p is not None and p > ALPHA:  # an interval must include everything that its test does not reject
         low, high = low and min(low, even), high and max(high, even)
     return LastWord(
         wins=won,
@@ -492,7 +492,7 @@ def _places(
             "permutation",
             resampling.permutation_test([(item.wins, kind == "slot" and item.is_mirrored) for item in items]),
         )
-    if p is not None and p > ALPHA:  # an interval excludes nothing that its test does not reject
+    if p is not None and p > ALPHA:  # an interval must include everything that its test does not reject
         even = 1 / len(names)
         ends = [(low and min(low, even), high and max(high, even)) for low, high in ends]
     return Places(
@@ -540,7 +540,7 @@ def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, An
     if resampling is not None and resampling.resamples:
         low, high = _correlation_interval(pairs, at, resampling, centred=centred)
         low, high = min(low, value), max(high, value)
-    # the higher the correlation, the fewer they are worth: the upper end of the one is the lower end of the other
+    # a higher correlation means fewer effective models: the upper end of one is the lower end of the other
     worth = [None if rho is None else effective_n(count, min(max(rho, 0.0), 1.0)) for rho in (value, high, low)]
     return {
         "rho": Figure(value=value, n=len(at), low=low, high=high),
@@ -568,7 +568,7 @@ def _both(
         if one not in share or other not in share:
             continue
         right = truths[at]
-        if of == "scores":  # less 1 / the number of sides; the names of sides do not matter
+        if of == "scores":  # minus 1 / number of sides; the names of sides do not matter
             sides = sorted(share[one].keys() | share[other].keys())
             even = 1 / len(sides)
             points[at] = [(share[one].get(side, 0.0) - even, share[other].get(side, 0.0) - even) for side in sides]
@@ -578,7 +578,7 @@ def _both(
 
 
 def _sums(rows: Iterable[_Sums]) -> _Sums:
-    """Column by column, the same in whatever order."""
+    """Sum each column, independently of the order of rows."""
     n, x, y, xx, yy, xy = (math.fsum(column) for column in zip(*rows, strict=True))
     return n, x, y, xx, yy, xy
 
@@ -589,7 +589,7 @@ def _correlation_interval(
     """Compute the 95% interval of the mean correlation: percentiles of bootstrap samples of items."""
     import numpy as np
 
-    # items, not verdicts, are drawn: the verdicts of one item are not independent
+    # draw items, not verdicts, because verdicts of an item are not independent
     nothing = (0.0,) * 6
     rows = np.array(sorted([number for pair in pairs for number in pair.get(item, nothing)] for item in at))
     n, x, y, xx, yy, xy = np.moveaxis(resampling.sums(rows).reshape(-1, len(pairs), 6), -1, 0)
@@ -617,7 +617,7 @@ def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
 
 
 def _correlation(sums: _Sums, *, centred: bool) -> float | None:
-    """Pearson's correlation, about 0 where points are `centred`; None if one of the two is constant."""
+    """Compute Pearson's correlation, about 0 if points are `centred`; None if a variable is constant."""
     n, x, y, xx, yy, xy = sums
     mean_x, mean_y = (0.0, 0.0) if centred else (x / n, y / n)
     spread = math.sqrt(max(xx / n - mean_x**2, 0.0) * max(yy / n - mean_y**2, 0.0))

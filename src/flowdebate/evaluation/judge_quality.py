@@ -1,4 +1,4 @@
-"""Quality of a judge against known answers: accuracy, agreement, Brier score, calibration error, and a calibration."""
+"""Quality of a judge on known answers: accuracy, agreement, Brier score, calibration error, and a calibration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from flowdebate.evaluation.statistics import effective_size, share_interval
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
 
 _LEAST = 1e-6
-"""Share assigned to a side without any, so that its logarithm is finite."""
+"""Share assigned to a side with a share of zero, so that its logarithm is finite."""
 _FOLDS = 5
 _RESAMPLES = 1_000
 _STEEPEST = 100.0
@@ -36,7 +36,7 @@ class JudgedItem(WireModel):
 
     truth: str
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]]
-    """The share of each side: the judge's probability of its being right."""
+    """Share of each side: the judge's probability that it is right."""
     winner: str | None = None
     """The side of the judge's verdict; None if there is none."""
     human: str | None = None
@@ -46,12 +46,12 @@ class JudgedItem(WireModel):
 
     @property
     def credit(self) -> float:
-        """Credit for the verdict: 1 for the right winner, 0 for a wrong one; without a winner the chance of a lot."""
+        """Credit for the verdict: 1 for the right winner, 0 for a wrong one, and the chance of a draw without a winner."""
         return float(self.winner == self.truth) if self.winner is not None else 1 / len(self.shares)
 
 
 class ReliabilityBin(WireModel):
-    """Items about which the judge was about equally sure."""
+    """Items with similar confidence of the judge."""
 
     low: float
     high: float
@@ -66,14 +66,14 @@ class ReliabilityBin(WireModel):
 
 
 class Calibration(WireModel):
-    """A slope for the judge's log-odds, and whether it is worth having."""
+    """Slope for the judge's log-odds, and its effect on held-out items."""
 
     slope: float
     """Slope of the calibration. Below 1, the judge is surer than it should be; above 1, less sure."""
     loss: float
-    """The mean log-loss of the judge as it is."""
+    """Mean log-loss of the uncalibrated judge."""
     calibrated_loss: float
-    """Log-loss with slopes from cross-validation: no slope is tested on its own items."""
+    """Log-loss with slopes from cross-validation, each tested on held-out items."""
 
     @property
     def helps(self) -> bool:
@@ -95,7 +95,7 @@ class JudgeQuality(InNotebooks, WireModel):
 
     n: int
     undecided: int
-    """Items without a winner; they count with the chance of a lot."""
+    """Items without a winner; they count as a random draw."""
     accuracy: Figure
     kappa: Figure | None
     """Cohen's kappa of winners and truth, where there is a winner; None if it is not defined."""
@@ -106,15 +106,16 @@ class JudgeQuality(InNotebooks, WireModel):
     brier: Figure
     """The mean squared error of the shares: 0 for a sure and right judge, .25 for constant ignorance."""
     ece: Figure
-    """Expected calibration error: by how much the judge's sureness and its accuracy differ, in the mean. It has no
-    interval: chance only adds to it, so a resampled one would exclude a perfect judge.
+    """Expected calibration error: mean difference between the judge's confidence and its accuracy.
+
+    It has no interval: chance only increases it, so a resampled interval would exclude a perfect judge.
     """
     ece_calibrated: Figure
     """Calibration error of a perfectly calibrated judge with the same shares: its mean, and the range of its middle 95
     % (or other `confidence`).
     """
     ece_p: float
-    """Probability of an error as large as this one's, or larger, for a perfectly calibrated judge."""
+    """Probability that a perfectly calibrated judge has an error at least as large."""
     reliability: list[ReliabilityBin]
     calibration: Calibration
     findings: list[str]
@@ -145,9 +146,9 @@ def judge_quality(
     """Measure a judge on `items` with known answers; a path refers to a file of ballots. Needs scipy.
 
     Accuracy has Wilson's interval, other figures percentile intervals of 1,000 bootstrap samples of clusters, from
-    `seed`. The calibration error, of `bins` equal parts of the scale, stands beside the error of a perfectly calibrated
-    judge with the same shares, from as many draws of its outcomes; all items of one cluster have the same outcome.
-    ConfigurationError without items, and for a truth outside an item's sides.
+    `seed`. The calibration error, of `bins` equal parts of the scale, is compared with the error of a perfectly
+    calibrated judge with the same shares, from as many draws of its outcomes; all items of one cluster have the same
+    outcome. ConfigurationError without items, and for a truth outside an item's sides.
 
     >>> sure = [JudgedItem(truth="yes", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(8)]
     >>> wrong = [JudgedItem(truth="no", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(2)]
@@ -234,7 +235,7 @@ def _alpha(pairs: Sequence[_Pair]) -> float | None:
 
 
 def _squared_error(item: JudgedItem) -> float:
-    # half the sum over sides: of two sides it is the squared error of either
+    # half the sum over sides: for two sides, the squared error of either
     return fsum((share - (side == item.truth)) ** 2 for side, share in item.shares.items()) / 2
 
 
@@ -255,9 +256,9 @@ def _ece(placed: Sequence[tuple[int, float, float]]) -> float:
 def _calibrated_errors(
     items: Sequence[JudgedItem], groups: Sequence[Sequence[int]], bins: int, seed: int
 ) -> list[float]:
-    """Draw what would be right if the judge's shares were the probabilities; the calibration errors, sorted."""
+    """Draw outcomes with the judge's shares as their probabilities, and return the sorted calibration errors."""
     random = Random(seed)  # noqa: S311 - repeatable on purpose
-    # the surest side first, so that one draw turns out well, or badly, for a whole cluster
+    # most confident side first, so that one draw is good or bad for a whole cluster
     sides = [sorted(item.shares, key=item.shares.__getitem__, reverse=True) for item in items]
     ends = [[*accumulate(item.shares[side] for side in names)] for item, names in zip(items, sides, strict=True)]
     placed = [_placed(item, bins) for item in items]
@@ -266,7 +267,7 @@ def _calibrated_errors(
     for _ in range(_RESAMPLES):
         drawn: list[tuple[int, float, float]] = []
         for group in groups:
-            luck = random.random()  # of one cluster: what is alike turns out alike
+            luck = random.random()  # items of a cluster get the same draw
             for at in group:
                 place = bisect_right(ends[at], luck * ends[at][-1])
                 truth = sides[at][min(place, len(sides[at]) - 1)]
@@ -303,7 +304,7 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
 
 
 def _behind(shares: dict[str, float]) -> dict[str, float]:
-    """Return the distance of each side from the first, in logarithms: 0 or less."""
+    """Return the distance of each side from the leader in logarithms, 0 or less."""
     logs = {side: log(max(share, _LEAST)) for side, share in shares.items()}
     highest = max(logs.values())
     return {side: value - highest for side, value in logs.items()}

@@ -1,4 +1,4 @@
-"""Leaderboard of stored runs: models by the debates they won, judges by influences other than arguments.
+"""Leaderboard of stored runs: models by their wins in debates, judges by influences other than arguments.
 
 It also counts the repaired answers of all models.
 """
@@ -83,9 +83,9 @@ class Leaderboard(InNotebooks, WireModel):
     judges: list[RankedJudge]
     """Ranked judges, the most consistent first."""
     answers: list[AnsweringModel] = Field(default_factory=list)
-    """Models with unclean answers, the largest share of repairs first."""
+    """Models with repaired or odd answers, largest share of repairs first."""
     left_out: dict[str, int] = Field(default_factory=dict)
-    """Runs that say nothing about models, by reason."""
+    """Runs without information about models, by reason."""
     findings: list[str]
 
 
@@ -146,7 +146,7 @@ def _rank(
 ) -> Leaderboard:
     ranking = rank_games(games, prior=prior) if games else None
     if ranking is not None and ranking.problem is not None and not rank_games(games, order=False).problem:
-        ranking = rank_games(games, order=False)  # nothing can be said about the first place
+        ranking = rank_games(games, order=False)  # there is no information about the first place
     judged = audit_of(items)
     # a single model's figures are those of all ballots
     alone = {ballot.model or "(unknown)" for item in items.items for ballot in item.ballots}
@@ -185,7 +185,7 @@ def _games_of(run: StoredRun) -> list[Game] | str:
     speakers: dict[str, set[str]] = {}
     for entry in debate.transcript:
         speakers.setdefault(entry.stance, set()).update(models.get(entry.agent_name, ()))
-    # a side for which several models spoke is nobody's
+    # a side argued by several models belongs to none of them
     sides = {
         side: speakers_of_side.pop()
         for side in speaking_order(debate.transcript)
@@ -229,7 +229,7 @@ def _models(games: Sequence[Game], ranking: Ranking | None) -> list[RankedModel]
     return sorted(models, key=lambda row: (-(row.strength or 0), -row.wins / row.games))
 
 
-# Number of dropped items, before the name of the list.
+# Number of dropped items, followed by the name of the list.
 _COUNT = re.compile(r"\A\d+ of \d+ ")
 
 

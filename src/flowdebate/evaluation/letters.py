@@ -9,7 +9,7 @@ from statistics import fmean
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import Judging, LetterFit, balanced, leads_of
 
-_FEWEST_KNOWN, _FEWEST_EQUAL = 10, 20  # a quantile of 95 % needs as many
+_FEWEST_KNOWN, _FEWEST_EQUAL = 10, 20  # minimum for a quantile of 95 %
 _TWO = 2
 
 
@@ -18,10 +18,10 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
 
     Each verdict is `verdict.judging` with the stance of the side better by construction, or None for equally good
     sides. Length is fitted by least squares on all of them: the lead of the better side is a constant, the lead of an
-    equal one is 0, and each grows with the logarithm of the ratio of the sides' lengths. `min_log_odds` is a lead, less
-    the effect of lengths, exceeded by a further equal pair with a probability of 5 % at most: the ceil(.95 (n + 1))-th
-    smallest of n. ConfigurationError for fewer than 10 of the former and 20 of the latter, for sides of one length, and
-    for ballots of other forms.
+    equal one is 0, and each grows with the logarithm of the ratio of the sides' lengths. `min_log_odds` is a lead,
+    without the effect of lengths, that another equal pair exceeds with a probability of at most 5 %: the ceil(.95 (n +
+    1))-th smallest of n. Raise ConfigurationError for fewer than 10 pairs with a better side or 20 equal pairs, for
+    sides of equal length, and for other forms of ballots.
     """
     points: list[tuple[float, float]] = []
     equal: list[tuple[float, float]] = []
@@ -39,7 +39,7 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
         counts = f"{len(points)} and {len(equal)}"
         allowed = f"at least {_FEWEST_KNOWN} with a better side, of several lengths, and {_FEWEST_EQUAL} without"
         raise ConfigurationError("fit_letters()", "judged", counts, allowed)
-    means = [fmean(values) for values in zip(*points, strict=True)]  # equal sides could be told the other way round
+    means = [fmean(values) for values in zip(*points, strict=True)]  # for equal sides, the direction is arbitrary
     pairs = [(ratio - means[0], lead - means[1]) for ratio, lead in points] + equal
     slope = sum(ratio * lead for ratio, lead in pairs) / sum(ratio * ratio for ratio, _ in pairs)
     residuals = sorted(abs(lead - slope * ratio) for ratio, lead in equal)

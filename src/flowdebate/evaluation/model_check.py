@@ -1,7 +1,7 @@
 """`ModelCheck`: short calls to test a model's requests, answers and roles at its address.
 
-The check makes ordinary calls, one for each kind of request and each role, and reports everything learned, repaired and
-flagged by the model layer on the way.
+The check makes ordinary calls, one for each kind of request and each role, and reports everything that the model layer
+learned, repaired and flagged.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ USUAL_CALLS = 22
 
 Group: TypeAlias = Literal["request", "structured answers", "answers", "roles"]
 Outcome: TypeAlias = Literal["works", "differs", "refused", "fails"]
-"""Result of one row: as requested; usable, but repaired or in another form; refused by the server; unusable."""
+"""Result of a row: as requested; usable after a repair or in another form; refused by the server; or unusable."""
 Status: TypeAlias = Literal["running", "complete", "failed", "limit", "interrupted"]
 
 
@@ -76,7 +76,7 @@ class CheckRow:
 
 @dataclass(slots=True, kw_only=True)
 class _Call:
-    """One call of the check, with its answer or its error."""
+    """Call of the check, with its answer or its error."""
 
     place: str
     """Name of the probe, or pattern and role."""
@@ -283,7 +283,7 @@ class ModelCheck:
     async def run(self) -> AsyncIterator[str]:
         """Make the calls; yields the title of each step before it begins."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FlowDebateWarning)  # the rows say so
+            warnings.simplefilter("ignore", FlowDebateWarning)  # the rows show it
             try:
                 async for step in self._steps():
                     yield step
@@ -308,7 +308,7 @@ class ModelCheck:
         if first.error is not None and streamed.error is not None:
             self._fail(first.error)
             return
-        # few optional parts at once: an unclear refusal may cost a call all of them
+        # only a few optional parts at once, because an unclear refusal may remove all of them
         yield "a debate so far, with a temperature"
         await self._ask("history", _HISTORY, settings=replace(_SETTINGS, temperature=0.2))
         if getattr(self.model, "takes_effort", False):
@@ -384,7 +384,7 @@ class ModelCheck:
                 pass
             self._raw[name] = (await handle).raw
         except (ModelError, QuorumLost):
-            pass  # its calls say why
+            pass  # its calls contain the reason
         finally:
             self._budget.used += sum(len(call.attempts) for call in self._calls[sent:])
 
@@ -400,7 +400,7 @@ class ModelCheck:
         skipped_modes: int = 0,
         stream: bool = False,
     ) -> _Call:
-        """Make one call; a failure is a result as well."""
+        """Make one call; a failure is also a result."""
         request = ModelRequest(
             messages=list(messages),
             block=f"check {place}",
@@ -456,7 +456,7 @@ class ModelCheck:
         dropped = self._learned.dropped
         for part in _PARTS:
             if part.key == "stream_options" and "stream" in dropped:
-                continue  # it goes with the stream
+                continue  # part of streaming
             refused = [refuses for body, refuses in sent if part.is_in(body)]
             if part.key in dropped or (refused and all(refused)):
                 detail = self._refusal_of(part.is_in)
@@ -476,7 +476,7 @@ class ModelCheck:
         return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""
 
     def _refusal_of(self, is_in: Callable[[dict[str, Any]], bool]) -> str:
-        """Quote the first refusal of a request with a part."""
+        """Quote the first refusal of a request with the part."""
         for exchange in self._exchanges():
             if _refuses(exchange) and is_in(_body_of(exchange.sent)):
                 return f"{exchange.status}: {_words_of(exchange)}"
@@ -606,7 +606,7 @@ class ModelCheck:
             yield from call.exchanges
 
     def advice(self) -> list[str]:
-        """Return the settings for this model, one sentence each; empty if the defaults fit."""
+        """Recommend settings for this model, in one sentence each; empty if the defaults fit."""
         rows = {(row.group, row.name): row for row in self.rows()}
         outcomes = {place: row.outcome for place, row in rows.items()}
         advice = [part.advice for part in _PARTS if part.advice and outcomes.get(("request", part.title)) == "refused"]
@@ -690,7 +690,7 @@ _LONGEST_WORDS = 160
 
 
 def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
-    """Judge the answer about the author of the argument on noise."""
+    """Rate the answer about the author of the argument on noise."""
     data = None if response is None else response.data
     if response is None or not isinstance(data, _Choice):
         return "fails", "no data"

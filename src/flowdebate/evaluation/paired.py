@@ -1,4 +1,4 @@
-"""Comparison of two methods on the same questions: difference, interval, exact test, and a bet to be looked at."""
+"""Comparison of two methods on the same questions: difference, interval, exact test, and an e-value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import fmean
 from flowdebate._util.validation import check_count
 from flowdebate.evaluation.statistics import effective_size, newcombe, sign_flip_test
 
-_SURE = 1e-9  # credits of ties are floats: those that differ by less are the same
+_SURE = 1e-9  # credits of ties are floats: smaller differences are rounding errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +19,11 @@ class Paired:
 
     better: int
     worse: int
-    """Questions on which the one scored higher than the other, and lower."""
+    """Numbers of questions on which the first method scored higher, and lower."""
     difference: float
     low: float
     high: float
-    """The difference in accuracy, and the ends of Newcombe's interval for paired shares."""
+    """Difference in accuracy, with the ends of Newcombe's interval for paired shares."""
     most: float
     """The largest difference not excluded by several such comparisons (Bonferroni)."""
     clusters: int
@@ -34,7 +34,7 @@ class Paired:
     answered: float
     """The sum of the differences on the questions answered by both."""
     leads: tuple[int, int]
-    """Clusters in which the one was right more often than the other, and less often."""
+    """Numbers of clusters in which the first method was right more often, and less often."""
 
 
 def compare_credits(
@@ -76,18 +76,18 @@ def compare_credits(
 
 
 def e_value(ones: int, other_wins: int) -> float:
-    """Weigh the evidence that `ones` against `other_wins` wins are not a fair coin's; it is valid at any time.
+    """Compute the e-value of `ones` against `other_wins` wins under a fair coin, which is valid at any time.
 
-    The value is the capital of a bettor with one unit at the start and a bet on each win before it is known, by the
-    mixture of Krichevsky and Trofimov (1981). If both are equally good, it ever reaches 1 / alpha in at most a share
-    alpha of studies, however often one looks (Ville): stopping at 20 is wrong in at most 5 of 100. A fixed number of
-    questions needs fewer of them.
+    It is the capital of a bettor who starts with one unit and bets on each win in advance, by the mixture of Krichevsky
+    and Trofimov (1981). If both are equally good, it reaches 1 / alpha in at most a share alpha of studies, however
+    often one looks (Ville): stopping at 20 is wrong in at most 5 of 100. A test with a fixed number of questions needs
+    fewer of them.
 
     >>> [round(e_value(*wins), 2) for wins in ((0, 0), (5, 5), (10, 0), (15, 2))]
     [1.0, 0.25, 180.43, 52.21]
     """
     check_count("e_value()", minimum=0, ones=ones, others=other_wins)
     n = ones + other_wins
-    # of the ones, by Beta(1/2, 1/2) over their rate, to 1/2 for each
+    # likelihood with a Beta(1/2, 1/2) prior on the rate, relative to a rate of 1/2
     mixture = lgamma(ones + 0.5) + lgamma(other_wins + 0.5) - lgamma(n + 1) - 2 * lgamma(0.5)
     return exp(mixture + n * log(2))

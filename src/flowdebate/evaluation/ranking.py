@@ -22,13 +22,13 @@ _TIE = 0.5
 
 
 class Game(NamedTuple):
-    """One system against another."""
+    """Game between two systems."""
 
     one: str
     """System in the first place, if places matter."""
     other: str
     won: float
-    """Result: 1 if the one won, 0 if the other did, 0.5 for a tie."""
+    """Result: 1 1 if `one` won, 0 if the other did, 0.5 for a tie."""
     cluster: Hashable = None
     """Cluster of related games, such as a question; None: the game is independent of all others."""
     placed: bool = True
@@ -51,18 +51,18 @@ class RankedSystem(WireModel):
 
 
 class Ranking(InNotebooks, WireModel):
-    """Systems by strength, and what else decides games."""
+    """Systems by strength, and other influences on games."""
 
     games: int
     """The number of games between ranked systems."""
     systems: list[RankedSystem]
     """Ranked systems, the strongest first; empty without a ranking."""
     above: list[str] = Field(default_factory=list)
-    """Systems stronger by an unknown amount: they won against ranked ones, or others above, and never lost."""
+    """Systems stronger by an unknown amount: they beat ranked systems, or others above, and never lost to them."""
     below: list[str] = Field(default_factory=list)
-    """Systems weaker by an unknown amount: they lost to ranked ones, or others below, and never won."""
+    """Systems weaker by an unknown amount: they lost to ranked systems, or others below, and never beat them."""
     apart: list[str] = Field(default_factory=list)
-    """Systems that no chain of games connects with the ranked ones."""
+    """Systems without a chain of games to the ranked ones."""
     order: Figure | None = None
     """Value of the first place, in log-odds; None if it was left out."""
     ties: Figure | None = None
@@ -82,7 +82,7 @@ class Ranking(InNotebooks, WireModel):
 
     @property
     def findings(self) -> list[str]:
-        """Limits of the ranking, a sentence each."""
+        """Limits of the ranking, in sentences."""
         sentences = [sentence for sentence in (self.problem, self.without_interval) if sentence is not None]
         lacking = [system.name for system in self.systems if system.low is None]
         if lacking and self.without_interval is None:
@@ -143,7 +143,7 @@ def rank_games(
     ranking = _rank(games, _group(names, games, minimum=_TIE), order=order, confidence=confidence)
     if ranking.problem is None:
         return ranking
-    # where ties alone connect systems, their strengths may be infinite together with the parameter of ties
+    # if only ties connect systems, strengths may be infinite together with the parameter of ties
     return _rank(games, _group(names, games, minimum=1), order=order, confidence=confidence)
 
 

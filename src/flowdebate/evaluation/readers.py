@@ -22,7 +22,7 @@ _PREFIX = "votes/"
 _NOTE, _LONGEST_NOTE = "note", 2_000
 """The key of the document with the note on a run, and its characters."""
 _MOST = 10_000
-"""Votes on a run: a reader without an id is always another one."""
+"""Maximum number of votes on a run, because a reader without an id always counts as a new one."""
 
 
 class Vote(WireModel):
@@ -36,7 +36,7 @@ class Vote(WireModel):
     at: float
     """Time of the vote, in seconds since the epoch."""
     begun_at: float
-    """Time of the run's start: a later run with the same id does not have this vote."""
+    """Time of the run's start: another run with the same id does not have this vote."""
 
 
 class Votes(WireModel):
@@ -55,7 +55,7 @@ class Votes(WireModel):
 
     @property
     def leader(self) -> str | None:
-        """The side with the most votes; None if several have as many, also for neither.
+        """The side with the most votes; None for a tie, also with neither.
 
         >>> Votes(readers=3, sides={"yes": 2, "no": 1}, neither=0).leader
         'yes'
@@ -88,7 +88,7 @@ def votes_of(run: StoredRun, documents: Mapping[str, str]) -> dict[str, Vote]:
                 vote = Vote.model_validate_json(body)
             except ValidationError:
                 continue
-            if vote.begun_at == run.header.created_at:  # a deleted run's id may have been given again
+            if vote.begun_at == run.header.created_at:  # the id of a deleted run may have been reused
                 votes[key.removeprefix(_PREFIX)] = vote
     return votes
 
@@ -104,7 +104,7 @@ async def cast_vote(
 ) -> None:
     """Record the vote of a reader; only a first vote counts.
 
-    ConfigurationError for an unknown side; NotAwaited if the reader has voted already, or the run is no finished
+    ConfigurationError for an unknown side; NotAwaited if the reader has already voted, or if the run is not a finished
     debate.
     """
     run_id, sides = run.header.run_id, sides_of(run)
@@ -121,7 +121,7 @@ async def cast_vote(
     collection = documents_of(run_id)
     if len(await store.documents(collection)) >= _MOST:
         raise NotAwaited(store.name, run_id, f"has {_MOST:,} votes, as many as a run may have")
-    if await store.put(collection, key, body):  # which fails if it exists: of two votes at once one stands
+    if await store.put(collection, key, body):  # fails if it exists, so that only one of two simultaneous votes counts
         return
     # There is a document: a vote on an earlier run with this id, or its tombstone, may be replaced.
     before = (await store.documents(collection)).get(key, GONE)
@@ -130,10 +130,10 @@ async def cast_vote(
 
 
 Shown: TypeAlias = Literal["run", "vote"]
-"""Content of a public link: all arguments and the outcome; or the arguments without names, for a vote first."""
+"""Content of a public link: all arguments and the outcome, or the arguments without names until the reader votes."""
 
 _MOST_SHARES = 20
-"""Public links of a run at a time."""
+"""Maximum number of public links of a run at a time."""
 
 
 class Share(WireModel):
@@ -144,11 +144,11 @@ class Share(WireModel):
     expires_at: float
     """Time of expiry, in seconds since the epoch."""
     begun_at: float
-    """Time of the run's start: a later run with the same id does not have this link."""
+    """Time of the run's start: another run with the same id does not have this link."""
 
 
 def shares_in(run_id: str) -> str:
-    """Return the collection of a run's public links: unlike its other documents, no export has them.
+    """Return the collection of a run's public links, which are not exported, unlike other documents.
 
     >>> shares_in("rents")
     'shares/rents'
@@ -171,7 +171,7 @@ async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
 
 
 async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float) -> Share:
-    """Make a public link; raise NotAwaited for a vote on anything but a finished debate, and for one link too many."""
+    """Make a public link; raise NotAwaited for too many links, and for a vote on anything but a finished debate."""
     run_id = run.header.run_id
     if shows == "vote" and not sides_of(run):
         raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so nobody can vote on it")
@@ -186,7 +186,7 @@ async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float)
 
 
 async def end_shares(store: Store, run_id: str, share_id: str | None = None) -> bool:
-    """Revoke a public link of a run, or all of them; False where there is none."""
+    """Revoke a public link of a run, or all of them; return False if there is none."""
     shares = [
         (key, body)
         for key, body in (await store.documents(shares_in(run_id))).items()
@@ -256,13 +256,16 @@ class Readership:
         return {run_id: _read_note(bodies.get(documents_of(run_id), GONE)) for run_id in run_ids}
 
     async def write_note(self, run_id: str, note: str) -> None:
-        """Write a note on a run, also included in its export; "" deletes it. ConfigurationError for a long one."""
+        """Write a note on a run, also included in its export; "" deletes it.
+
+        Raise ConfigurationError if it is too long.
+        """
         await self.store.run(run_id)
         if len(note) > _LONGEST_NOTE:
             raise ConfigurationError("Service.write_note()", "note", note, f"at most {_LONGEST_NOTE:,} characters")
         store, collection, body = self.store, documents_of(run_id), json.dumps(note) if note.strip() else GONE
         while not await store.put(collection, _NOTE, body, expected=(await store.documents(collection)).get(_NOTE)):
-            pass  # somebody was quicker, and the last word stands
+            pass  # somebody else was faster; the last write wins
 
     async def share(self, run_id: str, shows: Shown, *, seconds: float = 86_400) -> Share:
         """Make a public, read-only link of a run: to all of its content ("run"), or for blind votes ("vote").

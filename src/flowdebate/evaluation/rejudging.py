@@ -1,4 +1,4 @@
-"""Rejudging: stored transcripts judged again, without arguing again."""
+"""Rejudging: stored transcripts are judged again, without new arguments."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ArguedDebate(DebateInput):
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Stances of the debate, in the order in which they first spoke."""
+        """Stances of the debate, in the order of their first arguments."""
         return tuple(dict.fromkeys(entry.stance for entry in self.transcript))
 
 
@@ -64,8 +64,8 @@ def create_rejudge(
     """Create a block for the default judge to decide between `stances`; its output has all ballots.
 
     `judge` configures the judge (None: `JudgeOptions(schedule="cyclic")`). Each view is judged `repeat` times; views
-    are drawn from `seed`, or else from the run's seed (set `seed` to repeat them). `anonymity` names the speakers to
-    replace by aliases (None: nobody). `options` are options of default blocks. ConfigurationError for a judge that
+    are drawn from `seed`, or otherwise from the run's seed (set `seed` to repeat them). `anonymity` names the speakers
+    to replace by aliases (None: nobody). `options` are options of default blocks. ConfigurationError for a judge that
     omits ballots or asks a person.
     """
     how = replace(JudgeOptions(schedule="cyclic") if judge is None else judge, quotes=False)
@@ -114,12 +114,13 @@ def judge_again_as(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> 
     """Build the options of the judge that cast the ballots of `judging`, with `changes`.
 
     Its form of answers, schedule, labels, rubric, decision rule and threshold come from the record; models and prompt
-    are not in it. A judge that only named a winner shows nothing of orders: it is asked for scores in cyclic ones.
+    are not in it. A judge that only named a winner is asked for scores in cyclic orders, because its record contains no
+    orders.
     """
     how: JudgeChanges = {"schedule": "cyclic"}
     if judging is not None and any(ballot.scores is not None for ballot in judging.ballots):
         answer = judging.answer or "scores"
-        if changes.get("answer_form", answer) != answer:  # labels and rule are of the other form
+        if changes.get("answer_form", answer) != answer:  # labels and rule belong to the other form
             how = {"schedule": judging.schedule, **changes}
             return JudgeOptions(**how)
         first, views = judging.ballots[0], {ballot.view for ballot in judging.ballots}
@@ -156,9 +157,9 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     """Judge each of `debates` again: a batch with the ballots as outputs.
 
     Each is a separate run, stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and `options` are as in
-    `create_rejudge`, `limits` apply to each run; `progress(…)` is called after each. `judge` may be one for each; None
-    judges each raw output as before (`judge_again_as`). ConfigurationError, before any call, for a transcript of fewer
-    than two sides and for no transcript.
+    `create_rejudge`, `limits` apply to each run; `progress(…)` is called after each. `judge` may be a list with one
+    judge for each debate; None judges each raw output as before (`judge_again_as`). ConfigurationError, before any
+    call, for a transcript of fewer than two sides and for no transcript.
     """
     rows: list[tuple[int, ArguedDebate]] = []
     judges = [] if judge is None or isinstance(judge, JudgeOptions) else list(judge)
@@ -166,7 +167,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
         judging = None
         if isinstance(debate, DebateRawOutput):
             argued = ArguedDebate(question=debate.question, transcript=debate.transcript)
-            verdict = debate.first_verdict or debate.verdict  # of a mirrored debate, that on this transcript
+            verdict = debate.first_verdict or debate.verdict  # of a mirrored debate, use the verdict on this transcript
             judging = None if verdict is None else verdict.judging
         else:
             argued = debate
@@ -182,7 +183,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
         raise ConfigurationError("rejudge()", "debates", rows, "at least one")
 
     def made(index: int, argued: ArguedDebate) -> Sequencer[ArguedDebate, AuditItem]:
-        # an item's own seed and anonymity: it is judged as if there were no other item
+        # an item's own seed and anonymity: it is judged independently of the other items
         item_seed, sides = seed_of_item(seed, index), argued.sides
         names = tuple(dict.fromkeys(entry.agent_name for entry in argued.transcript))
         anonymity = Anonymity(names=names, stances=sides, question=argued.question)

@@ -131,7 +131,7 @@ class PlantedFault(WireModel):
     kind: str
 
     def is_named(self, finding: ReportedFinding) -> bool:
-        """Say whether a finding is in the same file, within three lines, and of this kind."""
+        """Return whether a finding is in the same file, within three lines, and of this kind."""
         place = finding.place
         if place.file is None or place.line is None or place.found is False:
             return False
@@ -182,11 +182,11 @@ class ReviewBenchmark(InNotebooks, WireModel):
     """Number of changes that were reviewed to the end."""
     faults: int
     left_out: int = 0
-    """Changes without a complete review: they count nowhere."""
+    """Changes without a complete review, which are not counted."""
     raised: ReviewRates
     """Rates without cross-examination: every finding of a reviewer counts."""
     confirmed: ReviewRates
-    """Rates with cross-examination: confirmed findings alone count."""
+    """Rates with cross-examination: only confirmed findings count."""
     recall_by_kind: dict[str, tuple[int, int, int]]
     """Planted, raised and confirmed faults of each kind."""
 
@@ -221,7 +221,7 @@ def read_review_cases(path: str | PathLike[str]) -> list[ReviewCase]:
 def review_benchmark(outcomes: Iterable[Outcome], *, left_out: int = 0) -> ReviewBenchmark:
     """Compare the findings of complete reviews with the planted faults.
 
-    A finding that matches no planted fault is a false one, also if it is right about something else. Raises
+    A finding that matches no planted fault is a false one, even if it is right about something else. Raises
     `ConfigurationError` without outcomes.
     """
     pairs = list(outcomes)
@@ -260,9 +260,9 @@ def _rates(pairs: Sequence[Outcome], counts: Callable[[ReportedFinding], bool]) 
 
 
 def _mean(counts: Sequence[int]) -> Figure:
-    """Return the mean of counts with its normal interval, or with the exact one of a Poisson rate where all are 0.
+    """Return the mean of counts with its normal interval, or with the exact interval of a Poisson rate if all are 0.
 
-    The variance is at least that of a Poisson count: a few equal counts do not make a mean certain.
+    The variance is at least that of a Poisson count, because a few equal counts do not make a mean certain.
     """
     mean, n = fmean(counts), len(counts)
     if not any(counts):
@@ -273,7 +273,7 @@ def _mean(counts: Sequence[int]) -> Figure:
 
 
 def describe_benchmark(benchmark: ReviewBenchmark) -> str:
-    """Say in a line how much was reviewed."""
+    """Describe the reviewed changes in a line."""
     counts = f"{counted(benchmark.changes, 'change')}, {counted(benchmark.faults, 'planted fault')}"
     return (
         f"{counts}; {counted(benchmark.left_out, 'change')} without a complete review" if benchmark.left_out else counts

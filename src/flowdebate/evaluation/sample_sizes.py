@@ -27,7 +27,7 @@ NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
 
 
 def sought(sides: int) -> float:
-    """Return the win rate of one of `sides` places for an audit to detect: odds of 7 to 3 against each other.
+    """Return the win rate of a place that an audit should detect: odds of 7 to 3 against each other place.
 
     >>> [round(sought(sides), 2) for sides in (2, 3, 4)]
     [0.7, 0.54, 0.44]
@@ -41,7 +41,7 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
     """Compute the probability of detecting a place with win rate `rate` in `n` items.
 
     Two sides use the power of the exact two-sided binomial test against 1/2. More sides, with equal win rates of all
-    other places, use the power of the test against equal wins: wins of the one are binomial, the scatter of the others
+    other places, use the power of the test against equal wins: its wins are binomial, and the scatter of the others is
     chi-square. Needs scipy.
 
     >>> round(power(54, 0.7), 3)
@@ -53,10 +53,10 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
 
 
 def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> int:
-    """Find the number of items from which on, however many more, a win rate of `rate` is detected with this `power`.
+    """Find the number of items from which all larger numbers detect a win rate of `rate` with this `power`.
 
-    The exact test is a saw: some smaller numbers have the power too (49 items for .70), and larger ones (53) lose it
-    again. `rate` is at least .01 above even. Needs scipy.
+    The power of the exact test is a sawtooth: some smaller numbers have it, too (49 items for .70), and larger ones
+    (53) lose it again. `rate` is at least .01 above even. Needs scipy.
 
     >>> smallest_n(0.6), smallest_n(0.7), smallest_n(0.8)
     (210, 54, 23)
@@ -66,19 +66,19 @@ def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: floa
     if sides == _TWO:
         import numpy as np
 
-        while True:  # until none of the second half is short of it: one more than the last number that is
+        while True:  # doubled until all numbers of the second half suffice: one more than the last insufficient number
             short = _powers_of_two(np.arange(1, enough + 1), rate, alpha) < power
             if not short[enough // 2 :].any():
                 return int(np.flatnonzero(short)[-1]) + 2 if short.any() else 1
             enough *= 2
-    # for more sides the power grows with the number
+    # for more sides, the power grows with the number of items
     while _power(enough, rate, sides, alpha) < power:
         enough *= 2
     return 1 + bisect_left(range(1, enough), power, key=lambda n: _power(n, rate, sides, alpha))
 
 
 def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> float | None:
-    """Find the smallest win rate, in whole percents, for `n` items and this `power`; None: not even a rate of 1.
+    """Find the smallest win rate, in whole percents, for `n` items and this `power`; None if even 1 is too small.
 
     >>> smallest_rate(54), smallest_rate(5)
     (0.7, None)
@@ -92,8 +92,8 @@ def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float 
 def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = ALPHA) -> int:
     """Compute the number of items for a `gain` in accuracy with a power of 80%, if a share `differing` of pairs differ.
 
-    By the exact power of McNemar's exact test at `alpha` over `tests`; at least `gain` of the pairs differ. Needs
-    scipy.
+    It uses the exact power of McNemar's exact test at `alpha` / `tests`; at least a share `gain` of pairs differs.
+    Needs scipy.
 
     >>> required_n(0.1, differing=0.3), required_n(0.2, differing=0.3)
     (249, 61)
@@ -126,7 +126,7 @@ def _paired_power(n: int, gain: float, share: float, alpha: float) -> float:
     return float(stats.binom.pmf(differ, n, share) @ _powers_of_two(differ, rate, alpha))
 
 
-@lru_cache(maxsize=64)  # many audits have one size
+@lru_cache(maxsize=64)  # cached, because many audits have the same size
 def _smallest_rate(n: int, sides: int, power: float, alpha: float) -> float | None:
     rates = [percent / 100 for percent in range(100 // sides + 1, 101)]
     return next((rate for rate in rates if _power(n, rate, sides, alpha) >= power), None)
@@ -139,7 +139,8 @@ def _power(n: int, rate: float, sides: int, alpha: float) -> float:
     from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
     wins = np.arange(n + 1)
-    distance = (wins - n / sides) ** 2 * sides / (sides - 1)  # its part of the sum of squared distances from even
+    # its contribution to the sum of squared distances from even
+    distance = (wins - n / sides) ** 2 * sides / (sides - 1)
     remaining = stats.chi2.isf(alpha, sides - 1) * n / sides - distance
     tail = stats.chi2.sf(remaining * (sides - 1) / np.maximum(n - wins, 1e-9), sides - 2)
     return float(stats.binom.pmf(wins, n, rate) @ tail)
@@ -154,9 +155,9 @@ def _powers_of_two(n: int | Integers, rate: float, alpha: float) -> Floats:
 
 
 def _check(location: str, sides: int, rate: float | None = None, **shares: float) -> None:
-    """ConfigurationError for options out of range, and where scipy is missing."""
+    """Raise ConfigurationError for options out of range, and if scipy is missing."""
     check_count(location, minimum=2, sides=sides)
-    even = 1 / sides  # .01 above it takes some 20,000 items already
+    even = 1 / sides  # a rate .01 above even already requires some 20,000 items
     if rate is not None and (not isinstance(rate, (int, float)) or rate is True or not even + 0.0099 <= rate <= 1):
         raise ConfigurationError(location, "rate", rate, f"a number from {even + 0.01:.2f} to 1")
     check_share(location, ends=False, **shares)

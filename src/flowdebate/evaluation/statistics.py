@@ -21,20 +21,20 @@ if TYPE_CHECKING:  # numpy is an extra
     Floats: TypeAlias = NDArray[float64]
     Integers: TypeAlias = NDArray[int64]
 
-ALPHA = 0.05  # the level of a test: the share of fair judges that it may find biased
+ALPHA = 0.05  # level of a test: share of fair judges that it may call biased
 _ROUNDED = 1e-12
 _MANY = 5_000
 """Number of items above which the interval of a ratio is the normal one."""
-_GRID = 60  # the sign-flip test counts in sixtieths: exact for halves, thirds, quarters, fifths and sixths of a win
+_GRID = 60  # unit of the sign-flip test: a sixtieth is exact for halves, thirds, quarters, fifths and sixths of a win
 
 
 def check_scipy(location: str) -> None:
-    """ConfigurationError where scipy is missing."""
+    """Raise ConfigurationError if scipy is missing."""
     check_library(location, "scipy", library="scipy", extra="audit")
 
 
 def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval (1927) of a `share` of `n` items; neither needs to be a whole number of them.
+    """Compute Wilson's score interval (1927) of a `share` of `n` items, which need not be whole numbers.
 
     >>> tuple(round(end, 3) for end in share_interval(0.61, 100))
     (0.512, 0.7)
@@ -48,7 +48,7 @@ def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple
     half = z * math.sqrt(max(share * (1 - share), 0.0) / n + (z / (2 * n)) ** 2)
     denominator = 1 + z * z / n
     low, high = (middle - half) / denominator, (middle + half) / denominator
-    return max(min(low, share), 0.0), min(max(high, share), 1.0)  # at the ends rounding may leave the share outside
+    return max(min(low, share), 0.0), min(max(high, share), 1.0)  # at the ends, rounding may exclude the share itself
 
 
 def newcombe(
@@ -57,8 +57,8 @@ def newcombe(
     """Compute the interval of `mean(ones) - mean(others)`, for paired numbers from 0 to 1 of the same items.
 
     The method is Newcombe's method 10 (1998) for paired shares: Wilson's intervals, combined by the correlation of the
-    pairs. It has a width even if all items agree. `size` is the effective number of independent pairs
-    (`effective_size`); None: all of them.
+    pairs. The interval has a positive width even if all items agree. `size` is the effective number of independent
+    pairs (`effective_size`); None for all pairs.
 
     >>> tuple(round(end, 3) for end in newcombe([1] * 2 + [0] * 19, [1] + [0] + [1] * 7 + [0] * 12))
     (-0.507, -0.026)
@@ -102,14 +102,14 @@ def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -
     if len(groups) == n:
         return float(n)
     if len(groups) == 1:
-        return 1.0  # how much clusters differ from each other cannot be seen in one
+        return 1.0  # a single cluster shows no difference between clusters
     mean, sums = fmean(differences), dict.fromkeys(groups, 0.0)
     for difference, cluster in zip(differences, clusters, strict=True):
         sums[cluster] += difference - mean
     alone = math.fsum((difference - mean) ** 2 for difference in differences)
     count = len(groups)
     if not alone:
-        return float(count)  # nothing differs: each cluster is one observation
+        return float(count)  # without differences, each cluster is one observation
     together = math.fsum(sum_ * sum_ for sum_ in sums.values()) * count / (count - 1)
     student = float(stats.t.isf(ALPHA / 2, count - 1)) / two_sided_z(ALPHA)
     return min(n / (together / alone * student**2), float(n)) if together else float(n)
@@ -118,8 +118,8 @@ def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -
 def sign_flip_test(leans: Sequence[float]) -> float:
     """Compute the two-sided p-value of the sum of `leans`, under random signs of all of them. Needs scipy.
 
-    The test is the exact permutation test: the share of all assignments of signs with a sum as far from 0 as the
-    observed one, or farther. With leans of 1 and -1 it is the sign test, equal to McNemar's exact test of the differing
+    The test is the exact permutation test: the share of all assignments of signs with a sum at least as far from 0 as
+    the observed one. With leans of 1 and -1 it is the sign test, which equals McNemar's exact test of the differing
     pairs.
 
     >>> round(sign_flip_test([1] * 8 + [-1]), 4)
@@ -138,7 +138,7 @@ def sign_flip_test(leans: Sequence[float]) -> float:
     seen = abs(sum(units)) // unit
     sizes = Counter(sorted(abs(step) // unit for step in units if step))
     total = sum(size * times for size, times in sizes.items())
-    chances = np.ones(1)  # of each sum, from -total to total
+    chances = np.ones(1)  # for each sum, from -total to total
     for size, times in sorted(sizes.items()):
         coin = np.zeros(2 * size + 1)
         coin[[0, -1]] = 0.5
@@ -162,7 +162,7 @@ def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
     """Compute the two-sided p-value of the wins of one place, under random exchange of places. Needs scipy.
 
     Each of `items` has the wins of its places, and the index of the place. The test is the exact permutation test: the
-    share of all choices of a place in each item with wins as far from the mean as the observed ones, or farther. With
+    share of all choices of a place in each item with wins at least as far from the mean as the observed ones. With
     one win an item and two places it is the exact binomial test, with more places the binomial test with their chances.
 
     >>> round(place_test([((0, 1), 1)] * 6), 5), round(place_test([((0, 0, 1), 2)] * 4), 4)
@@ -172,7 +172,7 @@ def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
     import numpy as np
     from scipy import signal  # type: ignore[import-untyped,unused-ignore]
 
-    chances = np.ones(1)  # of each number of wins
+    chances = np.ones(1)  # for each number of wins
     mean = Fraction(0)
     for wins, times in sorted(Counter(tuple(sorted(wins)) for wins, _ in items).items()):
         chances = signal.convolve(chances, _power(np.bincount(np.asarray(wins)) / len(wins), times))
@@ -185,12 +185,12 @@ def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
 
 
 def _clip(chance: float) -> float:
-    """Take away what rounding, of Fourier transforms as well, has added to a chance of 0 or 1."""
+    """Remove rounding errors, including those of Fourier transforms, from chances of 0 or 1."""
     return 1.0 if chance > 1 - _ROUNDED else max(chance, 0.0)
 
 
 def _power(chances: Floats, times: int) -> Floats:
-    """Return the chances of the sum of so many draws."""
+    """Return the distribution of the sum of several draws."""
     import numpy as np
     from scipy import signal, stats
 
@@ -228,7 +228,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 class Resampling:
     """Bootstrap intervals and permutation tests by numpy and scipy, from one seed.
 
-    Each starts from the seed anew, independent of the presence of others.
+    Each one starts from the seed again, so it does not depend on the others.
     """
 
     seed: int
@@ -239,8 +239,8 @@ class Resampling:
 
         Clopper and Pearson's interval if each term is 0 or 1 of 1, and if terms do not differ, for a share between
         `minimum` and 1; otherwise, and for a number without bounds (`minimum` None), a bias-corrected and accelerated
-        (BCa) bootstrap over `terms`. More than 5,000 terms have the normal interval of their ratio, from which a
-        bootstrap differs by less than two bootstraps do from each other.
+        (BCa) bootstrap over `terms`. More than 5,000 terms have the normal interval of their ratio, which differs from
+        a bootstrap by less than two bootstraps differ from each other.
         """
         import numpy as np
         from scipy import stats  # type: ignore[import-untyped,unused-ignore]
@@ -256,7 +256,7 @@ class Resampling:
             spread = math.sqrt(float(((value - centre * n) ** 2).sum()) * len(n) / (len(n) - 1)) / float(n.sum())
             return centre - two_sided_z(ALPHA) * spread, centre + two_sided_z(ALPHA) * spread
         low, high = self._bootstrap(value, n, "BCa")
-        if math.isnan(low) or math.isnan(high):  # the ratio is at an end of its samples
+        if math.isnan(low) or math.isnan(high):  # the ratio is at the end of its samples
             low, high = self._bootstrap(value, n, "percentile")
         return min(low, centre), max(high, centre)
 
@@ -265,7 +265,7 @@ class Resampling:
         from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of degenerate samples, which are seen by their NaN
+            warnings.simplefilter("ignore")  # NaN marks degenerate samples
             interval = stats.bootstrap(
                 (value, n),
                 lambda value, n, axis: value.sum(axis=axis) / n.sum(axis=axis),
@@ -285,16 +285,16 @@ class Resampling:
 
         source, items = np.random.default_rng(self.seed), len(rows)
         even = np.full(items, 1 / items)
-        # a sample is a row with the number of times that each item was drawn; all of them at once may be gigabytes
+        # a sample is a row with the number of draws of each item; all samples at once could take gigabytes
         batch = max(1, 500_000 // items)
         sizes = [min(batch, self.resamples - start) for start in range(0, self.resamples, batch)]
         return np.concatenate([source.multinomial(items, even, size=size) @ rows for size in sizes])
 
     def permutation_test(self, items: Sequence[tuple[Sequence[int], bool]]) -> float:
-        """Compute the share of draws with places as uneven as observed, or more.
+        """Compute the share of draws with places at least as uneven as observed.
 
-        An item has the wins of its places. A draw rotates them by a random number of places, or reverses or leaves them
-        if the item is mirrored.
+        An item has the wins of its places. A draw rotates them by a random number of places; if the item is mirrored,
+        it may reverse them instead.
         """
         import numpy as np
 

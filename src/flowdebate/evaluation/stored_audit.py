@@ -58,7 +58,7 @@ async def audited_runs(store: Store, runs: AsyncIterable[StoredRun]) -> Items:
     async for run in runs:
         collector.add(run)
         verdict, sides = _verdict_of(run), sides_of(run)
-        # an import may have anything there
+        # an import may contain anything
         is_decided = isinstance(verdict, dict) and sides and verdict.get("winner") in (None, *sides)
         if isinstance(verdict, dict) and is_decided and (votes := await votes_in(store, run)):
             read.append((verdict.get("winner"), [vote.winner for vote in votes.values()]))
@@ -77,7 +77,7 @@ def audit_of(items: Items, *, seed: int = 0) -> JudgeAudit:
 
 
 def has_intervals() -> bool:
-    """Return whether audits have p-values and intervals here."""
+    """Return whether audits have p-values and intervals, which need scipy."""
     return find_spec("scipy") is not None  # without importing it, which takes longer than a small audit
 
 
@@ -86,7 +86,7 @@ class FigureRow:
     """A figure of one judge, for a table or a plot."""
 
     judge: str
-    """A model; "all" for all together."""
+    """Name of the model, or "all" for all together."""
     name: str
     value: float
     low: float | None = None
@@ -97,7 +97,7 @@ class FigureRow:
     n: int
     """The number of observations."""
     of: str
-    """Unit of `n` in words."""
+    """Unit of `n`, in words."""
     even: float | None = None
     """The value of a fair judge; None if there is no such one."""
 
@@ -107,7 +107,7 @@ class FigureRow:
 
     @property
     def interval(self) -> str:
-        """The interval as it is written; "" if there is none."""
+        """The interval as text; "" if there is none."""
         return "" if self.low is None or self.high is None else f"{self.low:{self.form}} to {self.high:{self.form}}"
 
 
@@ -147,7 +147,7 @@ _FIGURES = {
     "saturation": ("saturation of scores", "ballot"),
     "slot_log_odds": ("first slot ahead, log-odds", "ballot"),
 }
-"""Single figures by field: their names, and the unit of their count."""
+"""Single figures by field: name, and unit of the count."""
 
 
 def _figure_row(judge: str, name: str, figure: Figure, over: str) -> FigureRow:
@@ -192,7 +192,7 @@ class ItemCollector:
             return
         debate = argued(run)
         text = run.header.run_id if debate is None else json_text(debate.model_dump())
-        key = _digest(text)  # a transcript is long, and a store has many
+        key = _digest(text)  # transcripts are long, and a store has many
         packed, raw = self._items.get(key), (run.outcome or {}).get("raw")
         at_once = isinstance(raw, dict) and raw.get("turnOrder") == "simultaneous"
         ballots = [ballot.model_copy(update={"verdict": "", "reasoning": _words(ballot)}) for ballot in ballots]
@@ -215,7 +215,7 @@ class ItemCollector:
 
 
 class _PackedItems(Sequence[AuditItem]):
-    """Items unpacked one by one, without the judges' words."""
+    """Collection of items that unpacks them one by one, without the judges' words."""
 
     def __init__(self, packed: Sequence[bytes]) -> None:
         self._packed = packed
@@ -267,12 +267,12 @@ def argued(run: StoredRun) -> ArguedDebate | None:
     raw: Any = run.header.input if run.header.block == REJUDGE else (run.outcome or {}).get("raw")
     try:
         return ArguedDebate.model_validate({"question": raw["question"], "transcript": raw["transcript"]})
-    except (KeyError, TypeError, ValidationError):  # an application's block, or an import of anybody's
+    except (KeyError, TypeError, ValidationError):  # a custom block, or an imported run
         return None
 
 
 def judging_of(run: StoredRun) -> Judging | None:
-    """Return how the transcript of `run` was judged; None if the run does not say."""
+    """Return how the transcript of `run` was judged; None if the run does not record it."""
     raw: Any = (run.outcome or {}).get("raw")
     try:
         return Judging.model_validate((raw.get("firstVerdict") or raw["verdict"])["judging"])

@@ -40,16 +40,18 @@ if TYPE_CHECKING:
 
 
 NOISE = "noise"
-"""The control: the judge reads the arguments of another question, under the positions of this one."""
+"""Negative control: the judge reads the arguments of another question, under the positions of this one."""
 CONTROL, ALONE = "control", "alone"
-"""The positive control: the judge with what decides the question in hand; and the same judge without it. Neither reads
-a debate."""
+"""Positive control: the judge with the text that decides the question, and the same judge without it.
+
+Neither reads a debate.
+"""
 JUDGED = (NOISE, CONTROL, ALONE)
 """Methods in which the judge of the first design reads something other than its debate."""
 _OWN = (*JUDGED, *get_args(BaselineName))
 """Method names that designs cannot use."""
 _MOST_REPEATS = 1_000
-"""Cases are made in memory, and a model that answers alike a thousand times says nothing new."""
+"""Maximum number of repeats: cases are held in memory, and more identical answers of a model contain no information."""
 _NOTHING = ("nan", "NaT", "<NA>")
 """An empty cell in a data frame."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
@@ -58,7 +60,7 @@ _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
 
 
 class MethodPair(NamedTuple):
-    """Two methods: how much more often is the `one` right than the `other`?"""
+    """Pair of methods, compared by how much more often `one` is right than the `other`."""
 
     one: str
     other: str
@@ -66,7 +68,7 @@ class MethodPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question for one design."""
+    """A question for a design."""
 
     design: str
     item: str
@@ -77,7 +79,7 @@ class Case:
     choices: tuple[str, ...]
     """The positions, in the order of the data set."""
     truth: str
-    """The index of the right one, as text."""
+    """Index of the right position, as text."""
     cluster: str
     positions: tuple[str, ...]
     """Positions of the question, in the order dealt to the debaters."""
@@ -85,7 +87,7 @@ class Case:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Key of the one answer to this case."""
+        """Key of the answer to this case."""
         return self.design, self.item, self.repeat
 
 
@@ -103,8 +105,8 @@ class Study:
       positions of this one. `judge` is how it judges (None: with the orders and the form of answers of the debate).
     - `control` adds a positive control: the key of a row, or a function of it, with a text to decide its question, such
       as the debaters' private notes. Before the debates the judge of the first design decides all questions with the
-      text in hand ("control") and without it ("alone"). Unless it is right more often with it, by `control_gain` or
-      more, the study stops there: this judge could not show the effect of debates.
+      text ("control") and without it ("alone"). Unless it is right more often with it, by `control_gain` or more, the
+      study stops there: such a judge could not show the effect of debates.
     - `primary` is the main comparison of the study, ("design", "method"); None: the first design with
       "self_consistency", or its first baseline. It is tested by itself. `compare` lists the others, adjusted by Holm's
       method for their number; None: the first design with each other method, and each other design with the primary
@@ -184,7 +186,7 @@ class Study:
         object.__setattr__(self, "primary", primary)
         rest = dict.fromkeys(other for other in pairs if other != primary and other.one != other.other)
         object.__setattr__(self, "compare", tuple(rest))
-        _ = self.cases  # each row is checked
+        _ = self.cases  # check each row
 
     def _pair(self, name: str, pair: object) -> MethodPair:
         if not isinstance(pair, (tuple, list)) or not len(pair) == len({*pair} & {*self.methods}) == len(
@@ -205,7 +207,7 @@ class Study:
 
     @cached_property
     def cases(self) -> Sequence[Case]:
-        """Cases of the study, design by design, so each is a result by itself."""
+        """Cases of the study, design by design, so that each design is a result by itself."""
         rows = [self._read(index, row) for index, row in enumerate(self.rows)]
         firsts: dict[str, int] = {}
         for index, (item, question, *_) in enumerate(rows):
@@ -217,7 +219,7 @@ class Study:
         for design, repeat, (item, question, choices, truth, cluster) in product(
             self.designs, range(self.repeats), rows
         ):
-            # the same deal for all designs, so that they differ in nothing else
+            # deal the same positions in all designs, so that nothing else differs
             dealt = seed_of_item(self.seed, repeat)
             seed = int(digest([self.seed, design, item, repeat])[:13], 16)
             positions = tuple(deal(choices, question=question, seed=dealt))
@@ -250,14 +252,14 @@ class Study:
         return Counter(case.design for case in self.cases) + judged
 
     def design_of(self, method: str) -> str:
-        """Return the design that a method's answers come from; or the method, if its judge reads something else."""
+        """Return the design behind a method's answers; the method itself if its judge reads something else."""
         design = method.partition(":")[0]
         return design if design in self.designs or design in JUDGED else self.first
 
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
         """Select the `answers` to cases of the study, in the current clusters of its rows.
 
-        ConfigurationError for an answer from a time when another position of its row was right.
+        Raise ConfigurationError for an answer that was given when another position of its row was right.
         """
         known_answers = [answer for answer in answers if answer.key in self.keys]
         for answer in known_answers:
@@ -315,7 +317,7 @@ class Study:
         return Registration(at=time.time(), fixed=record, hash=digest(record))
 
     def register(self, path: str | PathLike[str], *, model: ModelChoice = None) -> Registration:
-        """Write the registration to a new file at `path`; FileExistsError if there is one: it is made once."""
+        """Write the registration to a new file at `path`; raise FileExistsError if it exists."""
         registration = self.registration(model=model)
         with Path(path).open("x", encoding="utf-8") as file:
             file.write(f"{registration.model_dump_json(by_alias=True, indent=2)}\n")
@@ -339,7 +341,7 @@ class Study:
         return {self._read(index, row)[0]: index for index, row in enumerate(self.rows)}
 
     def _read(self, index: int, row: Row) -> tuple[str, object, tuple[str, ...], str, str]:
-        """Id, question, choices, index of the truth and cluster of a row."""
+        """Read id, question, choices, index of the truth and cluster of a row."""
         question, choices = self._filled(index, row, "question"), self._choices(index, row)
         truth = self._column(index, row, "truth")
         if isinstance(truth, SupportsIndex) and not isinstance(truth, bool) and 0 <= index_of(truth) < len(choices):
@@ -358,7 +360,7 @@ class Study:
         choices_found = self._column(index, row, "choices")
         choices_found = (
             choices_found.tolist() if hasattr(choices_found, "tolist") else choices_found
-        )  # an array, as data frames have them
+        )  # an array, as in data frames
         values = choices_found if isinstance(choices_found, (list, tuple)) else ()
         texts = [text for text in values if isinstance(text, str) and text.strip()]
         if len(texts) < 2 or len(set(texts)) != len(values):  # noqa: PLR2004 - a choice takes two
@@ -397,7 +399,7 @@ class Registration(WireModel):
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Registration:
-        """Read a registration from a file; raise BadFile if it is invalid, or was changed since."""
+        """Read a registration from a file; raise BadFile if it is invalid or was changed."""
         try:
             registration = cls.model_validate_json(Path(path).read_bytes())
         except ValidationError as error:
@@ -411,7 +413,7 @@ class Registration(WireModel):
         return registration
 
     def differences(self, now: Registration) -> list[str]:
-        """List the differences from the registration, a sentence each."""
+        """List the differences from the registration, in sentences."""
         names = dict.fromkeys([*self.fixed, *now.fixed])
         return [
             _HASH.sub(r"\1", f"{name}: registered {shown(self.fixed.get(name))}, now {shown(now.fixed.get(name))}")
@@ -421,7 +423,7 @@ class Registration(WireModel):
 
 
 def _list_rows(rows: object, location: str) -> list[Any]:
-    # a data frame iterates over its columns
+    # iterating over a data frame yields its columns
     listed: list[Any] = list(rows) if hasattr(rows, "__iter__") and not hasattr(rows, "columns") else []
     if not listed:
         allowed = "at least one row, in a list; those of a data frame are frame.to_dict('records')"
@@ -435,7 +437,7 @@ def digest(value: object) -> str:
 
 
 def _source_digest() -> str:
-    """Compute the hash of this library's own code: prompts are part of it."""
+    """Compute the hash of this library's own code: it includes the prompts."""
     root = Path(flowdebate.__file__).parent
     source_hash = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

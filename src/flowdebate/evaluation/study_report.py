@@ -1,4 +1,4 @@
-"""The report of a study: accuracy and cost of each method, the primary comparison, the others, and both in words."""
+"""The report of a study: accuracy and cost of each method, the primary comparison and the others, also in words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""Share of answers with a known amount required for its mean."""
+"""Minimum share of answers with a known amount, for a mean."""
 
 
 class StudyMethod(WireModel):
@@ -45,7 +45,7 @@ class StudyMethod(WireModel):
     accuracy: float
     low: float
     high: float
-    """The ends of Wilson's interval, as wide as clusters and repeats ask for."""
+    """Ends of Wilson's interval, adjusted for clusters and repeats."""
     undecided: int
     """Answers with several positions, or none."""
     calls: float | None
@@ -67,7 +67,7 @@ class StudyComparison(WireModel):
     other_accuracy: float
     better: int
     worse: int
-    """Answers of the one method that score higher than the other's, and lower."""
+    """Numbers of answers on which `one` scores higher than the other, and lower."""
     difference: float
     low: float
     high: float
@@ -82,24 +82,24 @@ class StudyComparison(WireModel):
     """Evidence that may be inspected after every question, see `flowdebate.evaluation.e_value`."""
     tokens_ratio: float | None
     cost_ratio: float | None
-    """Tokens and cost of the one as multiples of the other's; None if unknown."""
+    """Tokens and cost of `one` as multiples of the other's; None if unknown."""
     required_n: int
     """The number of questions needed to show a gain of `min_gain` with a power of 80%."""
     early: bool
     """True while answers of either method are still missing."""
     finding: Finding
-    """Finding of the comparison. If it is early, "too_few" until the e-value shows a difference."""
+    """Finding of the comparison. "too_few" while it is early, until the e-value shows a difference."""
     summary: str
 
 
 class StudyControl(WireModel):
-    """The judge with what decides each question in hand, against the same judge without it."""
+    """Comparison of the judge with the deciding text of each question and the same judge without it."""
 
     n: int
     """Number of questions decided both ways."""
     control: float
     alone: float
-    """Accuracy with the deciding text, and without it."""
+    """Accuracy with and without the deciding text."""
     gain: float
     """The gain required by the study."""
     passed: bool | None
@@ -141,15 +141,18 @@ class StudyReport(InNotebooks, WireModel):
     registered: str | None
     """The hash of the registration; None if there is none."""
     differences: list[str]
-    """Differences from the registration, a sentence each."""
+    """Differences from the registration, in sentences."""
     summary: str
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
     """Accuracy of the first design's judge by its confidence; empty without its ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
     """Changes of answers: from one call to the debate of each design, and from the judge's first ballot to its last."""
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
-    """Share of verdicts for the first of two sides in the reading order, by design and for noise; half of the time, for
-    a judge without a preference for places. The mean over debates of the share of their ballots for one side.
+    """Share of verdicts for the first of two sides in the reading order, by design and for noise.
+
+    It is one half for a judge without a preference for places.
+
+    It is the mean, over debates, of the share of ballots for that side.
     """
 
     @property
@@ -159,7 +162,7 @@ class StudyReport(InNotebooks, WireModel):
 
     @property
     def frontier(self) -> list[StudyMethod]:
-        """Methods on the frontier: no other method is at least as accurate with fewer tokens; the cheapest first."""
+        """Methods for which no other method is at least as accurate with fewer tokens, cheapest first."""
         best: list[StudyMethod] = []
         priced = [(row.tokens, -row.accuracy, row) for row in self.methods if row.tokens is not None]
         for *_, priced_method in sorted(priced, key=lambda method: method[:2]):
@@ -169,7 +172,7 @@ class StudyReport(InNotebooks, WireModel):
 
     @property
     def primary(self) -> StudyComparison | None:
-        """The main comparison of the study; None while nothing was answered by both."""
+        """The main comparison of the study; None until both methods have answered a question."""
         return next((comparison for comparison in self.comparisons if comparison.primary), None)
 
     def to_html(self) -> str:
@@ -221,14 +224,14 @@ def study_report(
     registration: Registration | None = None,
     model: ModelChoice = None,
 ) -> StudyReport:
-    """Compare the methods of `study` on all existing `answers`; it may be looked at before all are there.
+    """Compare the methods of `study` on all existing `answers`; it may be called before the study is complete.
 
-    An undecided answer, a tie of votes or a debate without a winner, counts as a random draw among the positions left
-    open; if counting it as wrong would change a finding, the summary says so. A failed debate counts as wrong, and each
-    of its unasked baselines as right as often as elsewhere; with missing="left out" neither counts. `registration` is
-    checked against the study and `model`. Answers to cases outside the study, such as answers of a removed design, are
-    left out. ConfigurationError without a single one, or if another position is right now than at the time of the
-    answer.
+    An undecided answer, a tie of votes or a debate without a winner, counts as a random draw among the open positions;
+    if counting it as wrong would change a finding, the summary says so. A failed debate counts as wrong, and its
+    baselines, which were not asked, count as right as often as for other questions; with missing="left out" neither
+    counts. `registration` is checked against the study and `model`. Answers to cases outside the study, such as answers
+    of a removed design, are left out. Raise ConfigurationError without any answers, or if the right position has
+    changed since an answer.
     """
     answers = study.answered(answers)
     if not answers:
@@ -284,7 +287,7 @@ def study_report(
 
 
 def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | None:
-    """Compare the judge with the deciding text and the same judge alone; None without an answer of both."""
+    """Compare the judge with the deciding text and the same judge alone; None if both have no answers yet."""
     with_it, without = (_credits_of(method, study, answers) for method in (CONTROL, ALONE))
     keys = sorted(with_it.keys() & without.keys())
     if not keys:
@@ -318,7 +321,7 @@ def _compare_all(
         )
         for pair in possible
     ]
-    # all that are to be tested count, also those that have no answers yet
+    # all planned tests count, including those without answers so far
     ps = [comparison.p for comparison, _ in compared if not comparison.primary]
     adjusted = iter(holm([*ps, *[1.0] * (secondary - len(ps))]))
     return [
@@ -372,7 +375,7 @@ def _credits_of(
         elif answer.design == design and answer.problem is not None:
             lost.append((key, answer.cluster))
     if study.missing == "wrong" and (credits_by_key or method == design):
-        # a debate that failed is wrong; baselines were not asked then, and are not helped by it
+        # a failed debate counts as wrong; its baselines were not asked, and must not gain from it
         instead = 0.0 if method == design else fmean(credit.value for credit in credits_by_key.values())
         credits_by_key |= {key: _Credit(instead, cluster, None) for key, cluster in lost}
     return credits_by_key
@@ -399,16 +402,16 @@ def _method(method: str, study: Study, credits_by_key: Mapping[Key, _Credit]) ->
 
 def _mean(amounts: Sequence[float | None]) -> float | None:
     amounts_known = [amount for amount in amounts if amount is not None]
-    # a few that are unknown, such as those of a call that was cut off, hide no mean; that of a selection is none
+    # a few unknown amounts, as of interrupted calls, do not prevent a mean, but many would bias it
     return fmean(amounts_known) if amounts_known and len(amounts_known) >= _KNOWN * len(amounts) else None
 
 
 def _compare(
     compared: MethodPair, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int, early: bool
 ) -> tuple[StudyComparison, float]:
-    """Make one comparison without its finding, and the largest gain not excluded by `tests` of them."""
+    """Make one comparison without its finding, and the largest gain that `tests` comparisons do not exclude."""
     one, other = credits_[compared.one], credits_[compared.other]
-    # those that both answered come first
+    # questions answered by both come first
     keys = sorted(one.keys() & other.keys(), key=lambda key: one[key].answer is None or other[key].answer is None)
     answered = [key for key in keys if one[key].answer is not None and other[key].answer is not None]
     ones, other_values = [one[key].value for key in keys], [other[key].value for key in keys]
@@ -449,7 +452,7 @@ def _ratio(answers: Sequence[tuple[Any, Any]], of: Literal["tokens", "cost"]) ->
         return None
     return fsum(one for one, _ in complete) / fsum(
         other for _, other in complete
-    )  # in whatever order they were answered
+    )  # independent of the order of answers
 
 
 def _reliability(study: Study, answers: Sequence[StudyAnswer]) -> list[ReliabilityBin]:
@@ -493,7 +496,7 @@ def _dynamics(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Dynamic
         for name, voice in voices.items():
             course = AnswerCourse(voices=voice, outcome=end, truth=answer.truth, cluster=answer.cluster)
             courses.setdefault(name, []).append(course)
-    # positions are indexes here, which have no other words
+    # positions are indexes here, which have no synonyms
     measured = {name: dynamics(courses, same=eq, confidence=study.confidence) for name, courses in courses.items()}
     return {name: item_dynamics for name, item_dynamics in measured.items() if item_dynamics.changed is not None}
 
@@ -521,10 +524,10 @@ def _first_read(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Figur
 def _conclude(
     comparison: StudyComparison, minimum_gain: float, study: Study, *, p: float, tests: int
 ) -> StudyComparison:
-    """Conclude the comparison with its finding, and in words; before all is answered, only the e-value may decide."""
+    """Conclude the comparison; before the study is complete, only the e-value may decide."""
     alpha, early = 1 - study.confidence, comparison.early
     finding: Finding = "none_worth_it" if minimum_gain < study.min_gain and not early else "too_few"
-    # of several e-values, the smallest alpha by Bonferroni
+    # Bonferroni: smallest alpha for several e-values
     if comparison.difference and (comparison.e_value >= tests / alpha if early else p < alpha):
         finding = "helped" if comparison.difference > 0 else "harmed"
     differing = (comparison.better + comparison.worse + 1) / (comparison.n + 2)
@@ -550,7 +553,7 @@ def _conclude(
 
 
 def _state(primary: StudyComparison | None) -> str:
-    """Describe an unfinished study: its main question may be concluded already."""
+    """Describe an unfinished study, whose main comparison may already be conclusive."""
     concluded = primary is not None and (primary.finding != "too_few" or not primary.early)
     return "the rest is still missing" if concluded else "nothing is concluded yet"
 

@@ -1,4 +1,4 @@
-"""Running a study: each question asked once, each answer kept as numbers, after any kill from where it stopped."""
+"""Execution of a study: each question is asked once, answers are stored as numbers, and it resumes after a crash."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForbidden)
-"""Errors that show an invalid setup of the study: every other question would fail, too."""
+"""Errors that indicate an invalid setup of the study: every other question would fail, too."""
 
 
 def _missing_verdict(raw: DebateRawOutput) -> str:
@@ -72,16 +72,16 @@ class StudyAnswer(WireModel):
     item: str
     repeat: Annotated[int, Field(ge=0)]
     truth: str
-    """The index of the right position among the choices, as all positions here."""
+    """Index of the right position among the choices; all positions here are indexes."""
     cluster: str
     order: list[str]
     """The positions in the order dealt to the debaters."""
     answers: dict[str, MethodAnswer]
-    """Answers by method; without an entry for the design itself, its debate failed."""
+    """Answers by method; the entry for the design is missing if its debate failed."""
     ballots: list[JudgeBallot] = Field(default_factory=new_list)
     """Ballots of the judge."""
     characters: dict[str, int] = Field(default_factory=new_dict)
-    """The length of each side's arguments."""
+    """Length of each side's arguments, in characters."""
     partner: str | None = None
     """Question whose arguments the judge read, for noise."""
     problem: str | None = None
@@ -95,14 +95,14 @@ class StudyAnswer(WireModel):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Key of the answered case: the last answer to it in a file counts."""
+        """Key of the answered case: the last answer in a file counts."""
         return self.design, self.item, self.repeat
 
 
 class AnswersFile:
     """Answers of a study in a file of JSON Lines, written by one process at a time.
 
-    Invalid lines raise BadFile. A last line without its end, left by a kill, is cut off.
+    Invalid lines raise BadFile. An incomplete last line, left by a crash, is removed.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -137,7 +137,7 @@ class AnswersFile:
         self._lock.release()
 
     def add(self, answer: StudyAnswer) -> None:
-        """Write an answer; it is on the disk when this returns."""
+        """Write an answer; it is on disk when the method returns."""
         assert self._file is not None  # noqa: S101 - inside `with`
         self._file.write(answer.model_dump_json(by_alias=True, exclude_defaults=True).encode() + b"\n")
         self._file.flush()
@@ -161,7 +161,10 @@ class StudyProgress:
     usage: Usage
     """Usage of the finished debates of this call, including failed ones."""
     remaining: float | None
-    """Estimated seconds for the rest, from what answers of each design have taken; None while there is no answer."""
+    """Estimated seconds for the rest, from the duration of earlier answers of each design.
+
+    None until there is an answer.
+    """
 
 
 async def ask_study(  # noqa: PLR0913 - those of a batch
@@ -180,13 +183,13 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
 ) -> Sequence[StudyAnswer]:
     """Ask all questions without an answer in the file `answers`, and return all answers of the study.
 
-    Each answer is written at once, as numbers without texts: the file alone records the progress. With a `store` an
-    interrupted debate continues where it stopped. `maximum` bounds the debates of this call; after so many `seconds`,
-    or once `until(…)` is true of its progress, no further one is started. Noise for a question follows the debate of
-    the next one, or of a later one if that failed. A `control` of the study comes first, after one debate to learn how
-    its judge judges (none if the study has a `judge`); if it fails, nothing else is asked. Failed answers are asked
-    again by the next call. `limits` apply to each debate; `progress(…)` is called after each answer. Errors that would
-    affect every question are raised.
+    Each answer is written at once, as numbers without texts: only the file records the progress. With a `store` an
+    interrupted debate continues where it stopped. `maximum` bounds the debates of this call; after `seconds`, or once
+    `until(…)` is true for the progress, no further debate starts. Noise for a question follows the debate of the next
+    one, or of a later one if that failed. A `control` of the study comes first, after one debate to learn how its judge
+    judges (none if the study has a `judge`); if it fails, nothing else is asked. Failed answers are asked again by the
+    next call. `limits` apply to each debate; `progress(…)` is called after each answer. Errors that would affect every
+    question are raised.
     """
     check_count(f"{study.location}.run()", max_concurrency=max_concurrency)
     opened = open_store(store, location=f"{study.location}.run()")
@@ -205,7 +208,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
         )
         study.answered(file.answers.values())
         cases = [case for case in study.cases if asking.is_open(case.key)]
-        for case in cases:  # a row that is no debate is said before others are paid for
+        for case in cases:  # check that each row makes a debate before any call is paid for
             study.block(case)
         if study.control is not None and not await asking.control(cases, seconds=seconds):
             return study.answered(file.answers.values())
@@ -219,7 +222,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
 
 
 class _Spent(Observer):
-    """Sum of the usage of runs, including failed ones; another observer observes them."""
+    """Observer that sums up the usage of runs, including failed ones, and forwards to another observer."""
 
     def __init__(self, inner: Observer) -> None:
         self.usage, self._inner = Usage.none(), inner
@@ -235,7 +238,7 @@ class _Spent(Observer):
 
 @dataclass
 class _Asking:
-    """One call of a study."""
+    """Call of a study."""
 
     _study: Study
     _file: AnswersFile
@@ -259,7 +262,7 @@ class _Asking:
     async def all(
         self, cases: Sequence[Case], ask: Callable[[Case], Awaitable[Case]], *, seconds: float | None
     ) -> None:
-        """Ask about all `cases`, as many at once as may be."""
+        """Ask about all `cases`, as many at once as allowed."""
 
         async def jobs() -> AsyncGenerator[Case]:
             for case in cases:
@@ -295,7 +298,7 @@ class _Asking:
             took.setdefault(answer.design, []).append(answer.seconds)
         if not took:
             return None
-        usual = fmean(answer.seconds for answer in answers)  # of designs that have not started
+        usual = fmean(answer.seconds for answer in answers)  # for designs that have not started
         remaining = planned - Counter(answer.design for answer in answers)
         return sum(count * fmean(took.get(design, [usual])) for design, count in remaining.items()) / self._size
 
@@ -304,7 +307,7 @@ class _Asking:
         self._add(await self._debated(case))
         if self._study.noise and case.design == self._study.first:
             other_cases = self._others(case)
-            # of two neighbours, the one that is answered last sees both
+            # whichever of two neighbours is answered last sees both
             pairs = [(other_cases[-1], case), (case, other_cases[0])] if other_cases else []
             pairs_left = [one for one, after in pairs if not self.is_open(one.key) and not self.is_open(after.key)]
             for one in pairs_left:
@@ -360,9 +363,9 @@ class _Asking:
         )
 
     async def control(self, cases: Sequence[Case], *, seconds: float | None) -> bool:
-        """Ask the judge about all questions with what decides them, and without; is it right more often with it?
+        """Ask the judge about all questions with and without the deciding text; return whether the text helps enough.
 
-        False while an answer is missing, too.
+        Also return False while answers are missing.
         """
         from flowdebate.evaluation.study_report import control_of
 
@@ -383,7 +386,7 @@ class _Asking:
         return control_result is not None and control_result.passed is True
 
     async def _first_judge(self, cases: Sequence[Case], *, seconds: float | None) -> JudgeOptions | None:
-        """Judge as a debate of the first design was judged; one of `cases` is held if none is at hand."""
+        """Judge as a debate of the first design was judged; debate one of `cases` if there is none yet."""
         for case in self._study.cases:
             if case.design == self._study.first and (raw := await self._raw(case)) is not None:
                 return _judge_of(raw)
@@ -408,7 +411,7 @@ class _Asking:
     async def noise(self, case: Case) -> Case:
         """Add the noise answer from the arguments of the next successfully debated question.
 
-        It waits for that debate: its choice does not depend on the end of a call. None if they are lost.
+        It waits for that debate, so that the choice does not depend on timing. None if the arguments are lost.
         """
         for other in self._others(case):
             if other.key not in self._file.answers:
@@ -500,7 +503,7 @@ class _Asking:
         transcript: str = "",
     ) -> StudyAnswer:
         index = _indexes(case)
-        # sums of calls in the order in which they arrived differ in their last digits, also after a kill
+        # the last digits of sums depend on the order of arrival, which differs after a crash
         costs = {name: None if answer.cost is None else round(answer.cost, 12) for name, answer in answers.items()}
         return StudyAnswer(
             design=design,
@@ -522,7 +525,7 @@ class _Asking:
 
 
 def _judge_of(raw: DebateRawOutput) -> JudgeOptions:
-    """Judge as a debate was judged."""
+    """Return the judge options of a debate."""
     judging = None if raw.verdict is None else raw.verdict.judging
     scored = judging is not None and any(ballot.scores is not None for ballot in judging.ballots)
     return judge_again_as(judging) if scored else JudgeOptions()

@@ -1,4 +1,4 @@
-"""Tournaments: systems debate each other over questions, each pair from both seats, and are ranked."""
+"""Tournaments: each pair of systems debates each question from both seats, and systems are ranked."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Tournament(InNotebooks, WireModel):
     games: list[Game]
     """Games with `one` in the first seat; the cluster of each is the number of its row."""
     ranking: Ranking
-    """Ranking of the systems, without the term for the first seat if it won, or lost, everything."""
+    """Ranking of the systems; it omits the term for the first seat if that seat won or lost every game."""
     failed: dict[int, str]
-    """The error of each debate without a verdict, by its number; it is asked again by the next call."""
+    """Error of each debate without a verdict, by its number; the next call repeats the debate."""
 
     @property
     def points(self) -> dict[str, float]:
-        """Points by system, one for each won debate and half for a debate without a winner; the most first."""
+        """Points by system, one for each won debate and half for a debate without a winner; highest first."""
         totals: dict[str, float] = {}
         for game in self.games:
             totals[game.one] = totals.get(game.one, 0) + game.won
@@ -71,8 +71,8 @@ async def tournament(  # noqa: PLR0913 - those of a batch
 ) -> Tournament:
     """Let each pair of `systems` debate each of `rows` twice, once from each seat, and rank them. Needs scipy.
 
-    - `systems`: by name a model, for arguments in two rounds before `judge`, a model; or any input of `play`, called
-      with the row and two seats to make a debate: the first one argues the first position, and begins.
+    - `systems`: by name, models that argue in two rounds before `judge`, a model; or any values for `play`, which is
+    called with the row and two seats and returns a debate. The first seat argues the first position, and begins.
     - `question` and `choices` (two positions) are keys of a row, or functions of it.
     - `prior` is passed to `rank_games`: with one, systems with only wins or only losses are ranked, too.
     - `options` are passed to `Block.batch`: with `store` the same call continues after an interruption, and pays for
@@ -92,7 +92,7 @@ async def tournament(  # noqa: PLR0913 - those of a batch
     check_share(_WHERE, ends=False, confidence=confidence)
     read_question, positions = reader(question), reader(choices)
     _check(systems, rows, positions)
-    # row by row, so that a tournament that ends early has compared all systems on its first rows
+    # row by row, so that an interrupted tournament has compared all systems on its first rows
     plays = [
         (number, [Seat(name, position, systems[name]) for name, position in zip(pair, positions(row), strict=True)])
         for number, row in enumerate(rows)
@@ -132,7 +132,7 @@ async def tournament(  # noqa: PLR0913 - those of a batch
         problem = f"no ranking: no debate has a verdict; the first one: {failed[0]}"
         return Tournament(games=[], ranking=Ranking(games=0, systems=[], problem=problem), failed=failed)
     ranking = rank_games(games, confidence=confidence, prior=prior)
-    if ranking.problem is not None:  # perhaps of the first seat alone
+    if ranking.problem is not None:  # perhaps only the effect of the first seat
         ranking = rank_games(games, order=False, confidence=confidence, prior=prior)
     return Tournament(games=games, ranking=ranking, failed=failed)
 
@@ -154,7 +154,7 @@ def _debate(seats: Sequence[Seat[Any]], judge: Model | str | None) -> Block[Any,
     from flowdebate.patterns.debate.factory import debate
     from flowdebate.patterns.debate.judging.options import JudgeOptions
 
-    # the judge is not to know which system speaks
+    # the judge must not know which system speaks
     sides = [Debater(name, seat.position, model=seat.system) for name, seat in zip("ab", seats, strict=True)]
     judging = JudgeOptions(model=judge)
     return debate(name="tournament", debaters=sides, max_rounds=2, judge=judging, moderator=False, synthesizer=False)
