@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """One line of a drawing, with the lines below it."""
+    """Line of a drawing, with the lines below it."""
 
     text: str
     """The step: a block's name, or a verb and its object."""
@@ -153,14 +153,14 @@ _NONE: Mapping[str, Resource] = MappingProxyType({})  # frozen: all blocks witho
 
 
 class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
-    """One step of a debate: configuration only, so one block can serve a thousand runs at once.
+    """Step of a debate, which contains only configuration, so that one block can serve a thousand runs at once.
 
     Applications make blocks with `handler`, `generator`, `router` and `sequencer`, or pass plain functions; they do
     not need to inherit from anything.
     """
 
     keeps: str | None = None
-    """Part of the keys of steps reused by a fork regardless of their requests."""
+    """Part of the keys of steps that a fork reuses even if their requests differ."""
     lengthen: Callable[[GoesOn], Block[Any, Any]] | None = None
     """Function that turns a pattern into the one that continues a finished run; None if the pattern cannot be
     continued."""
@@ -176,11 +176,11 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
             raise ConfigurationError(type(self).__name__.lower(), "name", name, "a name that is not blank")
         self.name = name
         self.place: str = place_of(name)
-        """Its name as a part of paths."""
+        """Name of the block as a part of paths."""
         self.resources: Mapping[str, Resource] = _NONE if resources is None else resources
-        """The resources that it shares with the blocks around it, by key."""
+        """Resources shared with the blocks around it, by key."""
         self.hidden: Mapping[str, Resource] = _NONE if hidden is None else hidden
-        """Its private resources, by key; no other block may use another object under these keys."""
+        """Private resources by key; no other block may use another object under these keys."""
 
     role: str | None = None
     """Role in its pattern, such as "judge", set by the pattern that makes it; None outside of all roles."""
@@ -204,7 +204,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """List the seats for models inside the block; seats of blocks run by a function are unknown."""
         inner_seats: list[Seat] = []
         values: list[Any] = [*vars(self).values()]
-        for log in values:  # which grows
+        for log in values:  # the list grows
             kind: type = type(log)
             if _is_kind_of_block(kind):
                 inner_seats += log.seats(around)
@@ -219,11 +219,11 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         try:
             return await self.act(value, ctx)
         except Exception as error:
-            if isinstance(error, ReadOnly):  # raised by a resource, which may not know who asked
+            if isinstance(error, ReadOnly):  # raised by a resource, which may not know the caller
                 error.block = error.block or self.name
             notes = getattr(error, "__notes__", None)
             if not isinstance(notes, list) or not any(str(note).startswith("in block ") for note in notes):
-                add_note(error, f"in block {self.name!r} (at {ctx.path})")  # only the innermost block
+                add_note(error, f"in block {self.name!r} (at {ctx.path})")  # only the innermost block adds a note
             raise
 
     async def run(  # noqa: PLR0913 - keyword-only options with defaults
@@ -411,7 +411,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
 
 class Wrapped(Block[Any, Any]):
-    """Base of a block around `inner`, in its place: with its name, its resources and its outline."""
+    """Base of a block that replaces `inner`, with the same name, resources and outline."""
 
     def __init__(self, inner: Block[Any, Any]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -423,14 +423,14 @@ class Wrapped(Block[Any, Any]):
 
 
 class InRole(Wrapped):
-    """`inner` in `role`. A wrapper and no copy: a block of the application's may count its calls in an attribute."""
+    """`inner` in `role`: a wrapper instead of a copy, because a custom block may count its calls in an attribute."""
 
     def __init__(self, inner: Block[Any, Any], role: str) -> None:
         super().__init__(inner)
         self.role: str | None = role
 
     async def act(self, value: object, ctx: Context, /) -> object:
-        return await self._inner.act(value, ctx)  # no call: a judge who is put among the debaters debates
+        return await self._inner.act(value, ctx)  # no call: a judge used as a debater debates
 
 
 def merge_resources(
@@ -471,6 +471,6 @@ def merge_resources(
     return {key: resource for key, resource in shared.items() if resource not in owned}, hidden
 
 
-@lru_cache(maxsize=1024)  # `isinstance` of an abstract class is slow, and each run asks about hundreds of values
+@lru_cache(maxsize=1024)  # `isinstance` of an abstract class is slow, and each run checks hundreds of values
 def _is_kind_of_block(kind: type[object]) -> bool:
     return issubclass(kind, Block)

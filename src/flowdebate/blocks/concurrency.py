@@ -20,9 +20,9 @@ async def in_order(  # noqa: C901 - each way in which a call may end
 
     The first failure cancels the other calls and is raised as itself; when several fail at the same moment, the failure
     of the earliest call is raised, with a note for each other. Cancelling the caller cancels all of them and waits for
-    them; a call that cancels itself cancels the caller, since it has no result. If calls are suspended for humans
-    (`Suspended`), the others finish; then one `Suspended` with all the requests is raised. With `finish` the others
-    also finish when one fails.
+    them; a call that cancels itself also cancels the caller, because it has no result. If calls are suspended for
+    humans (`Suspended`), the others finish; then one `Suspended` with all the requests is raised. With `finish` the
+    others also finish when one fails.
     """
     if limit == 1 or len(calls) <= 1:
         return [await call() for call in calls]
@@ -44,7 +44,7 @@ async def in_order(  # noqa: C901 - each way in which a call may end
             suspended[index] = branch
         except asyncio.CancelledError:
             if not failures and caller is not None and not caller.cancelling():
-                raise _SelfCancelled from None  # it has cancelled itself, which a task group would ignore
+                raise _SelfCancelled from None  # a call that cancelled itself, which a task group would ignore
             raise
 
     try:
@@ -52,7 +52,7 @@ async def in_order(  # noqa: C901 - each way in which a call may end
             for index, call in enumerate(calls):
                 group.create_task(run_call(index, call))
     except BaseExceptionGroup as group_failure:
-        # callers catch what a call raises, and know of no group
+        # callers catch the errors of calls, not exception groups
         raise _pick_exception(group_failure, failures) from None
     if failures or suspended:
         raise _merge_failures(failures) if failures else merge_suspensions(suspended)
@@ -60,7 +60,7 @@ async def in_order(  # noqa: C901 - each way in which a call may end
 
 
 class _SelfCancelled(BaseException):
-    """A call has cancelled itself."""
+    """Raised if a call has cancelled itself."""
 
 
 def _pick_exception(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -> BaseException:
@@ -68,7 +68,7 @@ def _pick_exception(group_failure: BaseExceptionGroup, failures: dict[int, Excep
     other_failures = group_failure.split(_SelfCancelled)[1]
     if other_failures is None:
         return asyncio.CancelledError()
-    # a BaseException is never replaced by one of the failures
+    # a failure never replaces a BaseException
     return _merge_failures(failures) if other_failures.split(Exception)[1] is None else other_failures
 
 

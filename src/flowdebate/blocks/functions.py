@@ -41,7 +41,7 @@ def invocation(function: Function, *, location: str, field: str) -> Invocation:
     """
     if not callable(function) or isinstance(function, Block):
         raise ConfigurationError(location, field, function, "a function of (input) or (input, ctx)")
-    count = _plain_arguments(function)  # the usual case, without the signature, which takes a while
+    count = _plain_arguments(function)  # the usual case, without inspecting the signature, which is slow
     if count == 2:  # noqa: PLR2004 - input and ctx
         return function
     if count == 1:
@@ -82,7 +82,8 @@ def _of_value(function: Function) -> Invocation:
     def call(value: object, _: Context) -> object:
         return function(value)
 
-    call.__module__ = getattr(function, "__module__", None) or ""  # by which `decision` knows whose function it is
+    # by which `decision` recognizes the owner of the function
+    call.__module__ = getattr(function, "__module__", None) or ""
     return call
 
 
@@ -127,13 +128,16 @@ def takes(function: Callable[..., object], count: int) -> bool:
     return _fits(signature, count)
 
 
-@lru_cache(maxsize=256)  # a class of pydantic takes its time to say that it lacks an attribute
+@lru_cache(maxsize=256)  # pydantic classes are slow to report a missing attribute
 def _awaits(kind: Hashable) -> bool:
     return hasattr(kind, "__await__")
 
 
 async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the application's function
-    """Return `outcome`, awaited if its type is awaitable: attributes of values may be slow or wrong."""
+    """Return `outcome`, awaited if its type is awaitable.
+
+    Only the type is checked, because attributes of values may be slow or wrong.
+    """
     kind: type = type(outcome)
     return await outcome if _awaits(kind) else outcome
 
@@ -145,9 +149,9 @@ def function_name(function: Function) -> str:
 
 
 BlockLike: TypeAlias = Block[Any, Any] | Function
-"""A block, or a function of `(input, ctx)` or `(input)` to make one of."""
+"""A block, or a function of `(input, ctx)` or `(input)` that becomes one."""
 
-_LONG = 1.0  # seconds for which a function may block the event loop before that is logged
+_LONG = 1.0  # seconds that a function may block the event loop before a warning is logged
 _LOGGER = logging.getLogger("flowdebate")
 
 InT = TypeVar("InT")
@@ -156,7 +160,7 @@ OutT = TypeVar("OutT")
 
 
 class Handler(Block[InT, OutT]):
-    """A block that calls a function; `runs` lists blocks like the ones that the function runs, for `seats`."""
+    """A block that calls a function; `runs` lists blocks like those run by the function, for `seats`."""
 
     def __init__(
         self,
@@ -245,7 +249,7 @@ def handler(
 
 
 def as_block(value: BlockLike, *, name: str, location: str, field: str) -> Block[Any, Any]:
-    """Return `value` if it is a block, else a handler called `name` for the function `value`."""
+    """Return `value` if it is a block, and otherwise a handler called `name` for the function `value`."""
     if isinstance(value, Block):
         return value
     if callable(value) and not (isinstance(value, type) and issubclass(value, Block)):
@@ -308,7 +312,7 @@ class Tool:
         """Return the text for the model: the result, or the problems with its arguments.
 
         Arguments come from a model: if they do not fit the schema, the model gets the problems and nothing is called.
-        Exceptions of the tool itself are the application's, and are raised.
+        Exceptions of the tool itself are raised, because they belong to the application.
         """
         try:
             values = self._checked(arguments)
@@ -382,7 +386,7 @@ def as_tools(values: Sequence[ToolLike], uses: Sequence[Capability], *, location
 
 
 def check_uses(uses: object, *, location: str) -> None:
-    """ConfigurationError unless `uses` is a list of capabilities."""
+    """Raise ConfigurationError unless `uses` is a list of capabilities."""
     if not isinstance(uses, (list, tuple)) or not all(isinstance(capability, Capability) for capability in uses):
         raise ConfigurationError(location, "uses", uses, "a list of Capability")
 
@@ -415,7 +419,7 @@ def _function_tool(function: Function, location: str) -> Tool:
     if name == "<lambda>":
         raise ConfigurationError(location, "tools", function, "functions with a name, by which the model calls them")
     docs = docstring_parser.parse(inspect.getdoc(function) or "")
-    # line breaks in a description come from the line width of the source
+    # line breaks in a description are due to the line width of the source
     described = {item.arg_name: " ".join((item.description or "").split()) or None for item in docs.params}
     description = "\n".join(part for part in (docs.short_description, docs.long_description) if part)
     try:
@@ -435,7 +439,7 @@ def _function_tool(function: Function, location: str) -> Tool:
 
 
 def _arguments(function: Function, name: str, described: Mapping[str, str | None], location: str) -> type[BaseModel]:
-    """Create a model with the parameters' names as aliases of its fields, since not every name may be a field's."""
+    """Create a model with the names of parameters as aliases of its fields, because not every name can be a field."""
     fields: dict[str, Any] = {}
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
@@ -447,7 +451,7 @@ def _arguments(function: Function, name: str, described: Mapping[str, str | None
         default = ... if default is parameter.empty else default
         field = Field(default, alias=parameter.name, description=described.get(parameter.name))
         fields[f"argument_{index}"] = (annotation, field)
-    # annotations that are strings are resolved in the module of the function
+    # string annotations are resolved in the module of the function
     origin = inspect.unwrap(getattr(function, "func", function))
     model = create_model(name, __config__=ConfigDict(extra="forbid"), __module__=origin.__module__, **fields)
     model.model_rebuild(raise_errors=False, _types_namespace=getattr(origin, "__globals__", {}))
@@ -461,7 +465,7 @@ class _BlockArguments(BaseModel):
 
 
 def _spec(name: str, description: str, arguments: type[BaseModel], location: str) -> ToolSpec:
-    if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # what providers accept
+    if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # as accepted by providers
         raise ConfigurationError(location, "tools", name, "functions or blocks named in at most 64 of A-Z a-z 0-9 _ -")
     schema = inline_definitions(arguments.model_json_schema())
     schema.pop("title", None)

@@ -113,7 +113,7 @@ class Generator(Block[Any, OutT]):
             if self.output is None:
                 if self._reading is not None:
                     text = self._reading.read(response.text, messages, ctx)
-                    # one that is cut on purpose ends where it should
+                    # an intentionally cut text is complete
                     finish = "stop" if isinstance(text, Trimmed) else response.finish
                     response = response if text is response.text else replace(response, text=text, finish=finish)
                 output = CutOff(response.text) if response.finish == "length" else response.text
@@ -123,7 +123,7 @@ class Generator(Block[Any, OutT]):
                     with ctx.run.tracing.tool(call, inner.path):
                         output = await self.tools[call.name].value(call.arguments, inner)
                 except SchemaViolation as violation:
-                    violation.block = self.name  # a tool does not know which block offers it
+                    violation.block = self.name  # a tool does not know the block that offers it
                     raise
             if self._transform is not None:
                 output = await result_of(self._transform(output, response, ctx))
@@ -142,7 +142,7 @@ class Generator(Block[Any, OutT]):
 
     def with_transform(self, transform: Callable[[Any, ModelResponse, Context], Any]) -> Self:
         """Return the same block with another `transform`."""
-        changed = copy.copy(self)  # a judge makes one for each view, while others run
+        changed = copy.copy(self)  # a judge makes one for each view, concurrently
         changed._transform = transform  # noqa: SLF001 - its own class
         return changed
 
@@ -153,9 +153,9 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_user(self, user: Callable[[Any, Context], Any], deferred: Deferred | None = None) -> Self:
-        """Return this block with another message of the user: `user(input, ctx)`, or what it returns once awaited.
+        """Return this block with another user message: the result of `user(input, ctx)`, awaited if necessary.
 
-        A replay calls `deferred` instead, and writes the message only where somebody reads it.
+        A replay calls `deferred` instead, and writes the message only if somebody reads it.
         """
         changed = copy.copy(self)
         changed._user = user  # noqa: SLF001 - its own class
@@ -163,7 +163,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> Self:
-        """Return this block, whose structured answers may use `synonyms` for choices of the schema."""
+        """Return this block, with `synonyms` accepted for choices of the schema in structured answers."""
         changed = copy.copy(self)
         changed.output = None if self.output is None else self.output.with_synonyms(synonyms)
         return changed
@@ -175,7 +175,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_reading(self, reading: Reading) -> Self:
-        """Return this block with a `reading` of its text answers: only the text found by it counts."""
+        """Return this block with a `reading` of its text answers: only the text that it returns counts."""
         changed = copy.copy(self)
         changed._reading = reading  # noqa: SLF001 - its own class
         return changed
@@ -202,7 +202,7 @@ class Generator(Block[Any, OutT]):
             slot_messages = await result_of(slot(value, ctx))
             items: Sequence[Any] = (
                 [slot_messages] if isinstance(slot_messages, (str, Mapping)) else slot_messages or ()
-            )  # one, or several
+            )  # one or several
             messages += [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
         journal = ctx.run.journal
         if self._deferred and not self._revisers and journal is not None and journal.takes_any(ctx.path):
@@ -230,7 +230,7 @@ class Generator(Block[Any, OutT]):
             for number, call in enumerate(response.tool_calls, start=1):
                 if call.name == self.answer_tool:
                     return response, call
-                if turn < self._max_tool_rounds:  # nobody would read the results of the last round
+                if turn < self._max_tool_rounds:  # the results of the last round would not be read
                     messages.append(await self._tool_message(call, ctx, f"[{turn + 1}.{number}]"))
         raise ToolLoopExceeded(self._max_tool_rounds, block=self.name)
 
@@ -244,7 +244,7 @@ class Generator(Block[Any, OutT]):
         return tell if self._reading is None else self._reading.listen(tell)
 
     async def _tool_message(self, call: ToolCall, ctx: Context, place: str) -> Message:
-        """Return the message with the result of `call`; `place` counts the calls, since models choose their ids."""
+        """Return the message with the result of `call`; `place` numbers the calls, because models choose their ids."""
         tool = self.tools.get(call.name)
         if tool is None:
             result = f"Error: there is no tool {call.name!r}; available: {', '.join(self.tools) or 'none'}"
@@ -271,13 +271,13 @@ class Generator(Block[Any, OutT]):
 
 
 class Reading(Protocol):
-    """Finds what counts in the text answers of a block."""
+    """Protocol for selecting the text that counts in a block's answers."""
 
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
-        """Return what counts of `text`, the answer to `messages`, as `Trimmed` if it ends earlier."""
+        """Return the part of `text`, the answer to `messages`, that counts; as `Trimmed` if it ends earlier."""
 
     def listen(self, listener: Callable[[str], None]) -> Callable[[str], None]:
-        """Return a listener to a streamed answer that passes only the counted text on to `listener`."""
+        """Return a listener to a streamed answer that forwards only the counted text to `listener`."""
 
 
 class AnswerForm(TypedDict, total=False):

@@ -36,7 +36,7 @@ class Router(Block[Any, Any]):
         """Return the key of the chosen route; None for `otherwise`."""
         if isinstance(choice, str) and choice in self.routes:
             return choice
-        # by identity: a value of the application may claim to equal anything
+        # by identity, because a value of the application may equal anything
         keys = [key for key, route in self.routes.items() if route is choice]
         if keys:
             return keys[0]

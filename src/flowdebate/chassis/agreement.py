@@ -78,14 +78,14 @@ AGREEMENT = Profiles(full=AgreementTemplate(), concise=AgreementTemplate())
 class Agreement:
     """Decision whether two answers agree: `Agreement(model="openai/gpt-5-mini")`.
 
-    Answers with the same words agree without a call. All others are read by a judge in both orders, and agree if it
-    says so both times.
+    Answers with the same words agree without a call. A judge reads all others in both orders; they agree if it says so
+    both times.
     """
 
     model: Model | str | None = None
     """The judge's model; None for the model that synthesizes."""
     agree: Callable[..., Any] | None = None
-    """Function to decide in the judge's place, called with an `AnswerPair`, or with the pair and the context."""
+    """Function that replaces the judge, called with an `AnswerPair`, or with the pair and the context."""
 
     def __post_init__(self) -> None:
         check_model(self.model, location="Agreement")

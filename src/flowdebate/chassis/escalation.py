@@ -1,4 +1,7 @@
-"""Escalation: steps to answer a question, from the cheapest to the most thorough. The first to settle it decides."""
+"""Escalation: steps to answer a question, from the cheapest to the most thorough.
+
+The first step that settles it decides.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +126,7 @@ class EscalationOutput(PatternOutput):
         ]
 
     def find_repetitions(self) -> list[str]:
-        """Return no remarks: an escalation looks for steps with the same answer."""
+        """Return no remarks, because an escalation looks for equal answers."""
         return []
 
 
@@ -153,8 +156,8 @@ def escalate(
 
     A step is a pattern, or any block or function with the question as its input. `until` is the rule for all steps, or
     a dict with a rule for each step by name; a step without a rule never ends the escalation, and the last one always
-    does. A step whose provider fails is left out, unless `failures` says otherwise; if it was the last one, the answer
-    before it stands. `model` is the default for all blocks inside.
+    does. A step whose provider fails is skipped, unless `failures` decides otherwise; if it was the last one, the
+    previous answer counts. `model` is the default for all blocks inside.
 
     >>> from flowdebate import handler
     >>> steps = [handler(lambda question: "42", name=name) for name in ("first", "second", "third")]
@@ -311,26 +314,26 @@ class _Step(Block[Any, Any]):
                 raise
             self._lose(error, ctx, role="step", name=self.name)
             handle.derived[_RESULT] = before
-            if self._last:  # the answer before this step is the best there is
+            if self._last:  # the answer before this step is the best so far
                 last = earlier[-1].model_copy(update={"reason": "last answer"})
                 handle.update(steps=extend_frozen(earlier[:-1], last))
             return
         output = last_result(ctx).output
         answer = _answer_in(result if isinstance(result, str) else output)
         step = EscalationStep(name=self.name, answer=answer, **_cost(ctx, begin))
-        handle.update(steps=extend_frozen(earlier, step))  # already now: a limit may be reached in the check
+        handle.update(steps=extend_frozen(earlier, step))  # before the check, which may reach a limit
         begin, reason = len(ctx.run.records.events), "last step" if self._last else None
         if self._check is not None:
             reason = await self._decide(self._check, _Judged(output=output, step=step, earlier=earlier), ctx)
         if reason is None and outcome != "no_verdict" == ctx.run.outcome:
-            ctx.run.outcome = "degraded"  # of a debate that had no verdict, but there is another step
+            ctx.run.outcome = "degraded"  # a debate without a verdict, but with another step after it
         cost = {f"check_{key}": count for key, count in _cost(ctx, begin).items()}
         step = step.model_copy(update={"reason": reason, **cost})
         handle.update(steps=extend_frozen(earlier, step))
         ctx.emit(EscalationStepFinished(step=step))
 
     async def _run(self, value: object, ctx: Context) -> object:
-        """Run the step, and keep its output (a pattern's raw output), also if the run ends afterwards."""
+        """Run the step, and keep its output (a pattern's raw output) even if the run ends afterwards."""
         raw: object = None
         result: object = None
         with ctx.run.watch_raw_output(ctx.path) as raw_output:
@@ -343,7 +346,7 @@ class _Step(Block[Any, Any]):
         return result
 
     async def _decide(self, check: _Check, judged: _Judged, ctx: Context) -> str | None:
-        """Decide why the escalation ends with this step; None to continue, also without the judge's answer."""
+        """Return the reason to end the escalation with this step; None to continue, also without the judge's answer."""
         try:
             reason: str | None = await self._in_time(check(judged, ctx.below(check)), ctx, check)
         except Exception as error:
@@ -397,7 +400,7 @@ class _Judged:
 
 
 class _Check(Block[_Judged, "str | None"]):
-    """Decides by a rule whether a step ends the escalation: the reason, or None."""
+    """Check of a step by a rule: returns the reason to end the escalation, or None."""
 
     def __init__(self, rule: Rule) -> None:
         super().__init__("until")

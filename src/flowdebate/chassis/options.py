@@ -34,7 +34,7 @@ VisibilityLike: TypeAlias = "Visibility | Mapping[str, bool] | None"
 class PromptOptions:
     """Options of a pattern's prompts: `debate(prompts=PromptOptions(profile="concise"))`.
 
-    ConfigurationError for invalid options, and from a pattern without a use for an option.
+    Raise ConfigurationError for invalid options, and for options that a pattern does not use.
     """
 
     profile: Profile | None = None
@@ -45,8 +45,11 @@ class PromptOptions:
     template: Template | None = None
     """Texts of the speakers' prompts, in place of the profile's: a template of the pattern's own kind."""
     history: History = "all"
-    """Rounds of the transcript in prompts: "all", or `Window(rounds=2)` with a summary of what is older, so that a long
-    discussion ends by its rounds and not by a full context. The summary takes a call in each round."""
+    """Rounds of the transcript in prompts:
+
+    "all", or `Window(rounds=2)` with a summary of older rounds, so that a long discussion does not exceed the context
+    of a model. The summary takes a call in each round.
+    """
     hide_names: bool | None = None
     """Use of aliases for the names of speakers and of their models inside their contributions. None: True in a debate
     and in a council, the patterns with this option."""
@@ -90,9 +93,9 @@ class CommonOptions:
     """Speakers: the pattern's `debaters`, `agents`, `members` or `reviewers`."""
     max_rounds: int
     roles: Mapping[str, RoleChoice] = field(default_factory=dict)
-    """Choices for the roles beside the speakers, by the name of the role."""
+    """Choices for the roles besides the speakers, by role."""
     visibilities: Mapping[str, VisibilityLike] = field(default_factory=dict)
-    """Visibility of a role's default blocks, by the name of the role; None for the role's own."""
+    """Visibility of a role's default blocks, by role; None for the role's default."""
     turn_order: TurnOrder = "declared"
     terminate_when: StopWhen | None = None
     transcript: StateResource[Any] | None = None

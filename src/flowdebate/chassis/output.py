@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One contribution, independent of the pattern's names for its parts."""
+    """Contribution in terms common to all patterns."""
 
     round: int
     """The round, or the turn of a handoff, from 1; 0 for a consensus debate's first proposals."""
@@ -65,7 +65,7 @@ class PatternOutput(WireModel):
     subject_field: ClassVar[str] = "question"
     """Name of the field with the question, the topic, the proposition or the task."""
     early_reasons: ClassVar[frozenset[str]] = frozenset()
-    """The pattern's specific stop reasons, checked before the maximum: a last round may end with one as well."""
+    """Stop reasons of the pattern, checked before the maximum, because the last round may end with one of them."""
     transcript_field: ClassVar[str] = "transcript"
     """Name of the field with the transcript."""
 
@@ -89,7 +89,7 @@ class PatternOutput(WireModel):
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
     """The steps up to this one in a run with the depth "auto"; None (and omitted from JSON) in any other."""
 
-    # Declared for type checkers only: the outputs declare them as fields, in the order of their wire forms.
+    # Declared for type checkers only: outputs declare them as fields, in the order of their wire form.
     if TYPE_CHECKING:
 
         @property
@@ -140,12 +140,13 @@ class PatternOutput(WireModel):
 
     @property
     def decision_line(self) -> str | None:
-        """The decision in a line of a list: its word, or the beginning of the answer if the word would say nothing."""
+        """The decision in a line of a list: its word, or the beginning of the answer if the word is not informative."""
         return self.decision_word or brief(getattr(self, "answer", None))
 
     def find_repetitions(self) -> list[str]:
         """List remarks on identical contributions to the transcript, except short ones."""
-        transcript: Sequence[Any] = getattr(self, self.transcript_field, ())  # a revision that changes nothing is none
+        # a revision without changes is not a revision
+        transcript: Sequence[Any] = getattr(self, self.transcript_field, ())
         same: dict[str, list[Any]] = {}
         for entry in transcript:
             if len(words := " ".join(entry.text.split())) >= _LEAST_REPEATED:
@@ -159,9 +160,9 @@ class PatternOutput(WireModel):
         ]
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return each decision's courses: by voice its answers, first to last, and the outcome.
+        """Return the courses of each decision: the answers of each voice in order, and the outcome.
 
-        Empty for a pattern without short answers of its speakers. `flowdebate.evaluation.dynamics` measures it.
+        Empty for a pattern whose speakers give no short answers. `flowdebate.evaluation.dynamics` measures it.
         """
         return []
 
@@ -210,7 +211,7 @@ def stamp_subject(
 
     @handler(name=f"{name}-stamp-question")
     async def stamp(value: PatternInput, ctx: Context) -> None:
-        # first of all, so that a run that ends in its first turn has an output that says what was asked
+        # first, so that the output of a run that ends in its first turn contains the question
         ctx.scope.handle.update(question=value.subject)
         ctx.run.register_partial_output(ctx.sequencer.path, lambda status: make_output(ctx, status))
         if material is not None:
@@ -232,8 +233,8 @@ def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
 def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> OutputT:
     """Make `output` the raw output of the pattern at `path` (None: the pattern around the block): `result.raw`.
 
-    Every raw output passes through here. If it changes afterwards, because the synthesizer failed or baselines were
-    added, it is built again and published again.
+    All raw outputs pass through here. If one changes afterwards, because the synthesizer failed or baselines were
+    added, it is built and published again.
     """
     ctx.run.set_raw_output(ctx.sequencer.path if path is None else path, output)
     return output
@@ -276,7 +277,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
     validate = _validate_output(loop.name, block.name, schema)
     if not loop.policy_of(role).goes_on:
         return pipeline.then(validate)
-    # None stands for a synthesizer whose provider failed, which no schema has to allow
+    # None is the result of a failed provider, which schemas need not allow
     return pipeline.then_if(lambda value: value is not None, validate)
 
 
@@ -298,7 +299,7 @@ def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handl
 class Synthesis(Wrapped):
     """`inner` for raw outputs with a verdict.
 
-    It returns None for outputs without a verdict, since there is nothing to write about.
+    It returns None for outputs without a verdict, because there is nothing to write about.
     """
 
     def __init__(self, inner: Block[Any, Any], *, read_only: bool) -> None:
@@ -312,6 +313,6 @@ class Synthesis(Wrapped):
             entries: Sequence[Any] = getattr(value, value.transcript_field)
             new_entries = [entry for entry in entries if entry.round > value.older.rounds]
             value = value.model_copy(update={value.transcript_field: new_entries})
-        # a synthesizer of the application's could change what is the run's raw output already
+        # a custom synthesizer could change the published raw output
         output = await self._inner(freeze(value) if self._read_only else value, ctx)
         return mark_answer(output, value.losses)

@@ -1,4 +1,4 @@
-"""Own words of a speaker: its answer without its label, up to the beginning of somebody else's turn in it."""
+"""Own words of a speaker: its answer without a label, up to the first turn of somebody else in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Message
     from flowdebate.runs.context import Context
 
-# Instructions that ask for a label in words, such as "begin with your name".
+# Instructions that explicitly ask for a label, such as "begin with your name".
 _ASKS_FOR_LABEL = re.compile(
     r"\b(?:begin|start|open|prefix|sign|label|head)\w*\b[^.\n]{0,40}\b(?:your (?:own )?(?:name|tag|label)|labels?)\b",
     re.IGNORECASE,
@@ -42,7 +42,7 @@ class OwnWords:
     others: dict[str, str | None]
     """Stances of the other speakers, by name."""
     system_prompt: str | None = None
-    """Text of the application about the speaker; a label in it stays."""
+    """Text of the application about the speaker; a label that it asks for is kept."""
 
     @classmethod
     def of(cls, member: Debater | Persona, roster: Iterable[Debater | Persona]) -> OwnWords:
@@ -56,7 +56,7 @@ class OwnWords:
 
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
         """Return the own words in `text`, as `Trimmed` if it continued as somebody else; the state records it."""
-        if "[" not in text and ":" not in text:  # no label of anybody
+        if "[" not in text and ":" not in text:  # nobody's label
             return text
         system = str(messages[0]["content"]) if messages and messages[0]["role"] == "system" else ""
         return self.keep(text, ctx, instructions=system.partition(INSTRUCTIONS)[2])
@@ -66,7 +66,7 @@ class OwnWords:
         words, other = self.separate(text, instructions=instructions)
         if other is None:
             return words
-        if ctx.scope.sequencer is not None:  # a block that is used without its pattern has no state
+        if ctx.scope.sequencer is not None:  # a block used without its pattern has no state
             cut = CutAnswer(round=round_of(ctx), name=self.name, other=other, answer=text)
             ctx.scope.handle.update(cut_answers=[*pattern_state(ctx).cut_answers, cut])
         return Trimmed(words)
@@ -125,7 +125,7 @@ class OwnWords:
 
     @cached_property
     def _others(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
-        """The beginnings of a line that mark a turn of each other speaker."""
+        """Patterns of lines that begin a turn of another speaker, by name."""
         return tuple((name, re.compile(_turn_of(name, stance), re.MULTILINE)) for name, stance in self.others.items())
 
     def _find_other(self, text: str) -> tuple[int, str] | None:
@@ -138,12 +138,12 @@ class OwnWords:
             or not text[: other_line[0]].strip()
             or self._label.fullmatch(text[: other_line[0]].rstrip())
         ):
-            return None  # it does not begin with own words: it speaks about the others
+            return None  # without own words before it, it is about the others
         return other_line
 
 
 def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str] | None:
-    """Find the first line of a turn of `other`, outside of code and of lettered lists."""
+    """Find the first line of a turn of `other`, outside of code and lettered lists."""
     name, begins = other
     fences: list[int] | None = None
     item = _LETTERED.search(text) if len(name) == 1 else None
@@ -157,7 +157,7 @@ def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str
 
 
 class LabelFilter:
-    """Listener to pass a streamed answer on to `listener` without the speaker's label; only a possible label waits."""
+    """Listener that forwards a streamed answer without the speaker's label; it holds back only a possible label."""
 
     def __init__(self, words: OwnWords, listener: Callable[[str], None]) -> None:
         self._words = words
@@ -179,7 +179,7 @@ class LabelFilter:
             self.finish()
 
     def finish(self) -> None:
-        """Pass on the text held back, now that it is clear whether it is a label."""
+        """Forward the text held back, unless it is a label."""
         if not self._is_settled and (own_text := self._words.without_label(self._held)):
             self._listener(own_text)
         self._is_settled = True
@@ -194,7 +194,7 @@ def _label_of(name: str, stance: str | None) -> str:
 
 
 def _turn_of(name: str, stance: str | None) -> str:
-    """Write the pattern of the beginning of another's turn: its tag on a line, or its name behind a blank line."""
+    """Write the pattern of the beginning of another's turn: its tag on a line, or its name after a blank line."""
     tagged = rf"^[ \t]*(?:\#{{1,4}}[ \t]*)?[*_]{{0,3}}(?i:{_tag(name, stance)})"
     name_pattern = rf"[ \t]*[*_]{{0,3}}{re.escape(name)}(?:[ \t]*{_tag(name, stance)})?[*_]{{0,3}}[ \t]*:"
     return rf"{tagged}|\n[ \t\r]*\n{name_pattern}"

@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PatternInfo:
-    """One pattern as data. Import paths are written "module:name", and imported on demand."""
+    """Description of a pattern. Import paths have the form "module:name", and are imported on demand."""
 
     name: str
     """Name of the pattern, with one spelling in code, documents and plans."""
     factory: str
     """Import path of the pattern's function."""
     output: str
-    """Place of the class of its raw output."""
+    """Import path of the class of its raw output."""
     subject: str
     """Name of its input: "question", "topic", "proposition" or "task"."""
     page: str
-    """Place of its `Page`: options, document and sections, for every front end."""
+    """Import path of its `Page`: options, document and sections for all front ends."""
     help: str
     """Purpose, for lists and the help of its command; the first sentence fits on a line."""
     events: tuple[str, ...] = ()
     """Import paths of the event classes emitted only by this pattern; streams and pages pass these events on
     unchanged."""
     listed: bool = False
-    """Flag of a command with an entry of its own in the help, instead of a name among the other patterns."""
+    """True if the help lists the command in a separate entry, instead of among the other patterns."""
 
     @property
     def verb(self) -> str:
@@ -57,7 +57,7 @@ class PatternInfo:
         return load(self.page)
 
 
-# places are texts, so that who asks for a name or a command imports no pattern, and no page of a layer above
+# import paths are texts, so that looking up a name imports neither a pattern nor a page of a higher layer
 PATTERNS: dict[str, PatternInfo] = {}
 """Every pattern, by name, in the order shown to users."""
 
@@ -68,12 +68,12 @@ def register(info: PatternInfo) -> None:
 
 
 def load_patterns() -> Mapping[str, PatternInfo]:
-    """Return every pattern by name, the library's own included.
+    """Return all patterns by name, including built-in ones.
 
     >>> sorted(load_patterns())[:2]
     ['consensus', 'council']
     """
-    import_module("flowdebate.patterns")  # its entries register themselves: it stands above this package
+    import_module("flowdebate.patterns")  # it registers its entries itself, because it is a layer above this package
     return PATTERNS
 
 

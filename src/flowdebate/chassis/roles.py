@@ -58,7 +58,7 @@ SHOWN = Visibility()
 LENGTH = length_text("medium")
 """Default length of a turn in the full profile, as prompts state it."""
 NOT_KEPT = Visibility(history=False)
-"""Default of debaters, since the transcript already holds their arguments."""
+"""Default of debaters, because the transcript already contains their arguments."""
 
 
 class BlockOptions(TypedDict, total=False):
@@ -73,14 +73,16 @@ class BlockOptions(TypedDict, total=False):
     tools: Sequence[ToolLike]
     """Functions or blocks offered to the model as tools."""
     instructions: TextSlot | None
-    """The end of the system message. It outranks all rules. Keep it the same for all turns, or servers cannot reuse the
-    prompt."""
+    """End of the system message, which takes precedence over all rules.
+
+    Keep it the same for all turns; otherwise servers cannot reuse the prompt.
+    """
     visibility: Visibility | Mapping[str, bool] | None
     """Visibility of the block's items to the event stream's readers, and in the session's history."""
     settings: ModelSettings | None
     """Temperature, room for the answer, deadline."""
     profile: Profile | None
-    """Default prompts for small models ("concise") or for others ("full"); None: as the model asks for."""
+    """Default prompts for small models ("concise") or for others ("full"); None to let the model decide."""
     sources: SourcesLike | Material | None
     """Sources for speakers to quote: texts by name, or files and folders; prompts of other roles have none."""
 
@@ -95,7 +97,7 @@ class SpeakerOptions(BlockOptions, total=False):
 
 
 class FilledOptions(TypedDict):
-    """Options of the generator of a default block, with the role's own defaults where one was left open."""
+    """Options for the generator of a default block, completed by the role's defaults."""
 
     model: Model | str
     context: MessagesSlot
@@ -130,7 +132,10 @@ class PatternKeywords(CommonKeywords, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleOptions:
-    """Options of a role's default block, over the pattern's; None leaves one to the pattern. See `BlockOptions`."""
+    """Options of a role's default block, which override the pattern's; None for the pattern's value.
+
+    See `BlockOptions`.
+    """
 
     model: Model | str | None = None
     context: MessagesSlot | None = None
@@ -141,7 +146,7 @@ class RoleOptions:
     settings: ModelSettings | None = None
     profile: Profile | None = None
     template: Template | None = None
-    """The texts of its prompt: a template of the role's own kind. It takes the place of the profile's."""
+    """Texts of the prompt, a template for this role; it replaces the profile's template."""
 
     def __post_init__(self) -> None:
         check_profile(type(self).__name__, self.profile)
@@ -159,7 +164,7 @@ class RoleOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebaterOptions(RoleOptions):
-    """Options of one debater's default block, over the pattern's: `Debater(…, options=DebaterOptions(…))`."""
+    """Options of one debater's default block, which override the pattern's: `Debater(…, options=DebaterOptions(…))`."""
 
     length: Length | None = None
     """Length of its turns: "short", "medium", "long", or a number of words; None for the pattern's."""
@@ -170,15 +175,15 @@ class DebaterOptions(RoleOptions):
 
 
 class ModeratorOptions(RoleOptions):
-    """Options of the default moderator, over the pattern's: `debate(moderator=ModeratorOptions(…))`."""
+    """Options of the default moderator, which override the pattern's: `debate(moderator=ModeratorOptions(…))`."""
 
 
 class SynthesizerOptions(RoleOptions):
-    """Options of the default synthesizer, over the pattern's: `synthesizer=SynthesizerOptions(…)`."""
+    """Options of the default synthesizer, which override the pattern's: `synthesizer=SynthesizerOptions(…)`."""
 
 
 class RefereeOptions(RoleOptions):
-    """Options of the default referee, over the pattern's: `round_robin(referee=RefereeOptions(…))`."""
+    """Options of the default referee, which override the pattern's: `round_robin(referee=RefereeOptions(…))`."""
 
 
 def generator_options(
@@ -189,7 +194,7 @@ def generator_options(
     location: str,
     prompt: RolePrompt[Any] | None = None,
 ) -> FilledOptions:
-    """Return `options` for `generator`, with the role's own defaults where one was left open.
+    """Return `options` for `generator`, completed by the role's defaults.
 
     `prompt` belongs to a role with access to the sources.
     """
@@ -245,7 +250,7 @@ class Wording(NamedTuple, Generic[TemplateT]):
 class RolePrompt(Generic[TemplateT]):
     """Template and length of a role's prompts, chosen for the requested model when a prompt is made.
 
-    A `template` takes the place of the profile's, and the options' `profile` the place of the model's.
+    A `template` replaces the profile's template, and `profile` in the options replaces the model's profile.
     """
 
     def __init__(
@@ -268,7 +273,7 @@ class RolePrompt(Generic[TemplateT]):
         self._template = template
         self._length = length
         self._profile = options.get("profile")
-        # what a function returns is known in the run only: it counts as instructions
+        # the result of a function is only known in the run: assume that it returns instructions
         self._instructed = callable(instructions) or not is_blank(instructions or "")
         self.model: Model | str = intent if model is None else model
 
@@ -276,11 +281,11 @@ class RolePrompt(Generic[TemplateT]):
         return self.wording(ctx).template
 
     def length(self, ctx: Context) -> str:
-        """Return the length as written in the prompt: the default one yields to instructions."""
+        """Return the length as written in the prompt; instructions replace the default length."""
         return self.wording(ctx).length
 
     def room(self, _: object, ctx: Context) -> AnswerForm:
-        """Return the form of an answer of known length only."""
+        """Return the answer form with a limit on its length, if known."""
         return {"words": self.wording(ctx).words}
 
     def bounds(self, _: object, ctx: Context) -> AnswerForm:
@@ -305,7 +310,8 @@ class RolePrompt(Generic[TemplateT]):
         length = self._length or ("medium" if profile == "full" else "short")
         yields = self._length is None and self._instructed
         words = None if yields else words_of(length)
-        is_custom = self._template is not None and self._length is None  # it may ask for any number of sentences
+        # the template may ask for any number of sentences
+        is_custom = self._template is not None and self._length is None
         bounded = not is_custom and words is not None and words <= _SHORT_TURN and profile != "full"
         text = length_text(length)
         cached = wordings[self] = Wording(
@@ -423,9 +429,9 @@ FLAGGED: dict[str, Flag] = {
 
 
 def render_flag(flag: Flag | None) -> str:
-    """Render the line below a flagged contribution; no text can forge it, since it begins with no bar.
+    """Render the line below a faulty contribution; empty for no fault.
 
-    Empty for no flag.
+    It has no bar at its beginning, so texts cannot forge it.
     """
     return next((line for line, meant in FLAGGED.items() if meant == flag), "")
 
@@ -435,7 +441,7 @@ def render_rounds(
 ) -> str:
     """Render a transcript as text: under a heading for each round, a line for each entry, then the closing lines.
 
-    More entries only add to the end, and a server can reuse its cache from the turn before.
+    New entries are only added at the end, so a server can reuse its cache from the previous turn.
     """
     lines: list[str] = []
     for number, round_entries in groupby(entries, key=attrgetter("round")):
@@ -472,7 +478,7 @@ def speaker_tag(name: str, role: str | None, mark: str = "") -> str:
     return f"{tag_name(name)}{mark}, {tag_text(role)}" if role and role.strip() else f"{tag_name(name)}{mark}"
 
 
-@lru_cache(maxsize=64)  # every turn of a run asks for the same
+@lru_cache(maxsize=64)  # cached: every turn of a run needs the same text
 def fill_for_all(
     template: str, members: tuple[tuple[str, str | None], ...], max_rounds: int, length: str, **subject: str
 ) -> str:
@@ -484,7 +490,7 @@ def fill_for_all(
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """A persona as its prompts know it: the same in all its turns."""
+    """Description of a persona in its prompts, the same in all its turns."""
 
     name: str
     role: str | None = None
@@ -492,11 +498,11 @@ class Identity:
     """Names of all participants, this one included."""
     max_rounds: int
     system_prompt: str | None = None
-    """The application's own text about it."""
+    """Text of the application about the persona."""
 
     @property
     def about(self) -> dict[str, object]:
-        """Values for the parts of a turn's message."""
+        """Return values for the parts of a turn's message."""
         return {
             "name": tag_name(self.name),
             "speaker": speaker_tag(self.name, self.role),
@@ -504,10 +510,12 @@ class Identity:
         }
 
     def render_system(self, common: str, who: str, length: str = LENGTH, **subject: str) -> str:
-        """Render the role's system message: the part `common` to all.
+        """Render the role's system message.
 
-        The line `who` appears only above the application's text about the member. Without such a text all members share
-        the message, and a server can reuse its cache across them: each turn names its speaker.
+        It has the part `common` to all members, and the application's text about this one below the line `who`.
+
+        Without such a text all members share the message, so that a server can reuse its cache for all of them; each
+        turn names its speaker.
         """
         shared = fill_for_all(common, tuple(self.members.items()), self.max_rounds, length, **subject)
         if not self.system_prompt:
@@ -516,10 +524,10 @@ class Identity:
         return f"{shared}\n\n{filled(who, name=tag_name(self.name), speaker=speaker)}\n{self.system_prompt}"
 
     def remind(self, reminder: str, who: str) -> str:
-        """Remind a role at the end of a turn's message who it is: small models follow the last text."""
+        """Render the reminder of its role at the end of a turn's message, because small models follow the last text."""
         if reminder and self.system_prompt and len(self.system_prompt) <= _SHORT_PROMPT:
             return filled(reminder, who=quoted(self.system_prompt))
         return filled(who, **self.about)
 
 
-_SHORT_PROMPT = 500  # characters: a longer system prompt would cost its tokens in each turn once more
+_SHORT_PROMPT = 500  # maximum characters: repeating a longer system prompt in each turn would cost too many tokens

@@ -2,7 +2,7 @@
 
 The options of a default block come in layers, and the last layer with a value wins: the pattern's own facts (name,
 roster, transcript), the pattern's options for all roles, the role's options, and the options of the single member or
-role. `merge_options` alone decides this.
+role. Only `merge_options` decides this.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from flowdebate.runs.context import Context
 
 @dataclass(frozen=True, slots=True)
 class Debater:
-    """One side of a debate.
+    """A side of a debate.
 
     >>> Debater("advocate", "ship now").stance
     'ship now'
@@ -59,7 +59,7 @@ class Debater:
     model: Model | str | None = None
     """The debater's own model; None for the model of the debate. For the default block only."""
     options: DebaterOptions | None = None
-    """`DebaterOptions` of its own, over the debate's. For the default block only."""
+    """`DebaterOptions` of this debater, which override the debate's. For the default block only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Persona:
     name: str
     """Stable identifier; the assignee of its tasks in the audit trail."""
     role: str | None = None
-    """Role in a few words; others see it beside the name."""
+    """Role in a few words, shown to others beside the name."""
     system_prompt: str | None = None
     """Character and interests of the persona; only its own model sees them. For the default block only."""
     block: Any = None
@@ -81,7 +81,7 @@ class Persona:
     model: Model | str | None = None
     """The participant's own model; None for the pattern's model. For the default block only."""
     options: DebaterOptions | None = None
-    """`DebaterOptions` of its own, over the pattern's. For the default block only."""
+    """`DebaterOptions` of this participant, which override the pattern's. For the default block only."""
 
 
 MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
@@ -90,17 +90,17 @@ MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
 MEMBERS_VARIABLE = "FLOWDEBATE_MAX_MEMBERS"
 """Environment variable with the maximum number of members of a roster."""
 _MOST_MEMBERS = 100
-"""Default maximum of participants: building a pattern takes time in the square of it, before any limit applies."""
+"""Default maximum number of participants: the time to build a pattern grows with its square."""
 _LONGEST = {"name": 200, "stance": 10_000, "role": 10_000}
-"""Characters: every prompt has all names and stances, and every argument is searched for names."""
+"""Maximum characters: every prompt contains all names and stances, and every argument is searched for names."""
 MANY_MEMBERS = 10
-"""More debaters, personas, agents or members than this are warned of."""
+"""Number of debaters, personas, agents or members above which there is a warning."""
 
 MemberT = TypeVar("MemberT", bound=Debater | Persona)
 
 
 def max_members() -> int:
-    """Return the maximum number of members of a roster; ConfigurationError for an invalid environment variable."""
+    """Return the maximum number of members of a roster; raise ConfigurationError for an invalid variable."""
     text = os.environ.get(MEMBERS_VARIABLE, "").strip() or str(_MOST_MEMBERS)
     if not (text.isascii() and text.isdecimal() and int(text) > 1):
         raise ConfigurationError("environment", MEMBERS_VARIABLE, text, "a number, at least 2")
@@ -117,9 +117,9 @@ def check_roster(
     maximum: int | None = MANY_MEMBERS,
     stacklevel: int = 4,
 ) -> tuple[MemberT, ...]:
-    """Return `members` in declared order, each a `kind`; a ConfigurationError names the entry and the field.
+    """Return `members` in declared order, each a `kind`; raise ConfigurationError with the entry and the field.
 
-    A warning about too many points at the caller of the pattern's function, `stacklevel` frames up.
+    A warning about too many members points at the caller of the pattern's function, `stacklevel` frames up.
     """
     if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Sequence):
         raise ConfigurationError(location, field, members, f"a list of {kind.__name__} or dicts")
@@ -154,13 +154,13 @@ def check_roster(
 
 
 def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
-    """Return the models of a roster of nothing but models; no models for any other roster."""
+    """Return the models of a roster that consists of models; empty for other rosters."""
     listed: list[ModelSpec] = [entry for entry in roster if isinstance(entry, (str, Model))]
     return listed if len(listed) == len(roster) else []
 
 
 def _name_after_models(members: Sequence[object], location: str, field: str) -> Iterator[object]:
-    """Yield `members`; unnamed ones get the name of their model, and the second of one model "… (2)"."""
+    """Yield `members`; unnamed ones get the name of their model, with "(2)" for a second member of the same model."""
     count: dict[str, int] = {}
     for index, value in enumerate(members):
         member = full_name(value, location, f"{field}[{index}]") if isinstance(value, str) else value
@@ -180,8 +180,8 @@ _NOT_UNSEEN = ", and not by case or unseen characters alone"
 
 
 def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Find texts similar to an earlier one, by index, with the earlier one's index."""
-    # models and readers would take them for the same, whatever `==` says
+    """Find texts that look like an earlier one: their indexes, with the index of the earlier text."""
+    # models and readers cannot distinguish them, even if `==` can
     first: dict[str, int] = {}
     for index, text in enumerate(texts):
         same = first.setdefault(as_seen(text), index)
@@ -214,7 +214,7 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
         entry = kind(**entry)
     if not isinstance(entry, kind):
         raise ConfigurationError(location, place, entry, f"a {kind.__name__}, or a dict with {' and '.join(needed)}")
-    if isinstance(entry.name, Enum):  # a member's str() is another text than its value, which models would be shown
+    if isinstance(entry.name, Enum):  # models would see str() of an enum member, which differs from its value
         entry = replace(entry, name=entry.name.value)
     for name in needed:
         value = getattr(entry, name)
@@ -230,7 +230,7 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
     return entry
 
 
-# Checks of options that patterns share, made before anything is built
+# Checks of options common to patterns, before anything is built
 
 
 def check_name(value: object, *, location: str, field: str) -> None:
@@ -240,7 +240,7 @@ def check_name(value: object, *, location: str, field: str) -> None:
 
 
 def check_predicate(value: object, *, location: str) -> None:
-    """Check that `terminate_when` is a condition, or a function of the context alone, and no block."""
+    """Check that `terminate_when` is a condition, or a function of only the context, and not a block."""
     if value is None:
         return
     from flowdebate.stop import is_predicate  # most patterns have none
@@ -251,7 +251,7 @@ def check_predicate(value: object, *, location: str) -> None:
 
 
 def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, location: str) -> None:
-    """Check a transcript's origin, `maker`: other patterns have other entries."""
+    """Check that a transcript was made by `maker`, because entries differ between patterns."""
     if value is None:
         return
     kind = type(maker().initial())
@@ -273,7 +273,7 @@ def check_failure_policy(policy: object, *, location: str) -> None:
     check_seconds(location, **{name: value for name, value in timeouts.items() if value is not None})
 
 
-# Blocks that a pattern fills in
+# Blocks completed by a pattern
 
 
 P = ParamSpec("P")
@@ -296,7 +296,7 @@ class UnboundRole(Block[Any, Any]):
 
     @property
     def resources(self) -> Any:  # type: ignore[override]  # noqa: ANN401 - it is never given
-        """Always a ConfigurationError: the caller is about to use an incomplete block."""
+        """Raise ConfigurationError, because the block is incomplete."""
         raise self._refusal()
 
     hidden = resources
@@ -340,9 +340,9 @@ class Bindable(Generic[P, BlockT]):
     @overload
     def __call__(self, **options: Any) -> UnboundRole: ...  # noqa: ANN401 - checked when it is called
     def __call__(self, *args: Any, **options: Any) -> BlockT | UnboundRole:
-        """Create the block, or, if something of `needs` is missing, a template for a pattern to complete."""
+        """Create the block, or a template for a pattern to complete if any of `needs` is missing."""
         missing = tuple(need for need in self._needs if isinstance(options.get(need), NoneType))
-        for option in options:  # now, for a pattern may make the block later, far from the call that is wrong
+        for option in options:  # now, because a pattern may create the block later, far from the wrong call
             if option not in self._known:
                 raise unknown_option(self.name, option, self._known)
         if args or not missing:
@@ -359,14 +359,14 @@ class Bindable(Generic[P, BlockT]):
 def bindable(
     *needs: str, pattern: str, role: str, template: type[Template]
 ) -> Callable[[Callable[P, BlockT]], Bindable[P, BlockT]]:
-    """Let the `role` of `pattern`, with a `template` for its prompts, be made without `needs`."""
+    """Make a decorator for functions that create a `role` of `pattern`, to let callers omit the arguments `needs`."""
     return lambda create: Bindable(create, needs, pattern, role, template)
 
 
 def own_options(value: object) -> Mapping[str, object] | None:
-    """Return the options of a role over the pattern's; None for a custom block or function."""
+    """Return the options of a role, which override the pattern's; None for a custom block or function."""
     if value is None or isinstance(value, bool):
-        return {}  # the default block, as the pattern's options say
+        return {}  # the default block with the pattern's options
     if isinstance(value, RoleOptions):
         return value.for_block()
     return value.options if isinstance(value, UnboundRole) else None
@@ -378,13 +378,13 @@ def is_custom(value: RoleChoice) -> TypeGuard[BlockLike]:
 
 
 def is_own(value: object) -> bool:
-    """Check whether a role is taken by code of the application; models' and people's answers are recorded as such."""
+    """Check whether code of the application fills a role; answers of models and people are recorded anyway."""
     coded = (Handler, Router, Sequencer)
     return isinstance(value, coded) or (callable(value) and not isinstance(value, Block))
 
 
 def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[str, object]:
-    """Merge the options of a default block: an option of None in a layer leaves the choice to the layers before it.
+    """Merge the options of a default block: None in a layer keeps the value of earlier layers.
 
     >>> merge_options({"model": "a", "tools": ()}, RoleOptions(model="b"), {"model": None})
     {'model': 'b', 'tools': ()}
@@ -400,7 +400,7 @@ def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[st
 
 def speaker_options(*layers: BlockOptions | SpeakerOptions | RoleOptions | None) -> SpeakerOptions:
     """Merge the options of a default block, as `merge_options` does, without the facts only its pattern knows."""
-    return cast("SpeakerOptions", merge_options(*layers))  # of the same keys as the layers
+    return cast("SpeakerOptions", merge_options(*layers))  # with the same keys as the layers
 
 
 def make_default(
@@ -417,7 +417,7 @@ def make_default(
         maker = value.maker
     merged = merge_options(options, own_options(value))
     template = merged.get("template")
-    if not isinstance(template, (maker.template, NoneType)):  # of another role: it would lack parts in mid-run
+    if not isinstance(template, (maker.template, NoneType)):  # for another role: it would lack parts during the run
         raise ConfigurationError(location, f"template of {field}", template, f"a {maker.template.__name__}")
     return maker.create(**merged)
 
@@ -427,7 +427,7 @@ _ABSENT = {
     "if False": "None, which is the default block, False, which leaves it out,",
     "by default": "None or False, which leave it out, True, the default one,",
 }
-"""Substitutes for a block or a function in a role, by the time it is absent."""
+"""Substitutes for a custom block or function, by when it is absent."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -439,7 +439,7 @@ class Role:
     create: Sequence[Bindable[..., Any]]
     """Makers of default blocks; the first makes the default for None."""
     instead: Recovery = "skipped"
-    """Substitute for its answer if its provider fails and the failure policy continues."""
+    """Substitute for the answer if its provider fails and the failure policy continues."""
     absent: Literal["never", "if False", "by default"] = "never"
     """Condition for building a pattern without it."""
     visibility: Visibility = SHOWN
@@ -455,7 +455,7 @@ class Role:
         return self.instead in ("no_verdict", "no_output")
 
     def check(self, value: object, *, location: str) -> None:
-        """Return a ConfigurationError for a value unable to fill the role."""
+        """Return a ConfigurationError for a value that cannot fill the role."""
         if isinstance(value, bool) and self.absent != "never":
             return
         if value is not None and not isinstance(value, (Block, RoleOptions)) and not callable(value):
@@ -476,8 +476,8 @@ def with_answer_schema(
 ) -> Block[Any, Any]:
     """Give `block` the role's schema: a human without an output schema is asked for `schema()`.
 
-    `who` describes the role to the human, and the `material` is shown as well. Blocks of other kinds are returned as
-    they are.
+    `who` describes the role to the human, and the `material` is shown as well. Blocks of other kinds are returned
+    unchanged.
     """
     fitted: Callable[..., Block[Any, Any]] | None = getattr(block, "with_answer_schema", None)
     if fitted is None:

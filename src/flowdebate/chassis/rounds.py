@@ -1,4 +1,4 @@
-"""Rounds of a pattern: its input, the order of its turns, and the reason for which its rounds end."""
+"""Rounds of a pattern: its input, the order of its turns, and the reason for the end of its rounds."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 InputT = TypeVar("InputT", bound=PatternInput)
 Wave: TypeAlias = Mapping[str, Any]
-"""Speakers of one moment by name, each with the task of its turn, if the pattern gives one."""
+"""Simultaneous speakers by name, with the task of their turns, if the pattern gives one."""
 
 
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
-    """Return a function to make a pattern's input from a str, a dict of its fields or a `model`, none of them blank.
+    """Return a function that makes a pattern's input from a str, a dict of its fields or a `model`.
 
-    Else ConfigurationError. All fields but the first are optional texts. The input of another pattern will do as well,
-    so that a pattern can take a role in another.
+    It raises ConfigurationError for blank or other values. All fields except the first are optional texts. The input of
+    another pattern is accepted, too, so that a pattern can have a role in another one.
     """
     field, *optional = model.model_fields
 
@@ -81,7 +81,7 @@ class AnotherRound:
     quorum: int = 1
     voice_of: Callable[[Any], str] | None = None
     held: int = 0
-    """Rounds of a continued run: none of them is its last."""
+    """Number of rounds held before the continuation, of which none is the last."""
 
     async def __call__(self, _: object, ctx: Context) -> bool:
         end_turns(ctx, self.quorum, self.voice_of)
@@ -90,7 +90,7 @@ class AnotherRound:
             return True
         reason: str | None = self.stop_reason(state)
         if reason is None and self._asked is not None:
-            # a place of its own in each round, by which a resumed run finds what was answered there
+            # a separate path in each round, by which a resumed run finds the answer
             inside = ctx.child(self._asked.name, f"{ctx.path}/{self._asked.place}[{state.round}]")
             answer = await inside.decide(partial(self._asked, None, inside))
             reason = "predicate" if answer is True else answer or None
@@ -102,7 +102,7 @@ class AnotherRound:
 
     @cached_property
     def _asked(self) -> Handler[Any, bool | str] | None:
-        """`terminate_when` as a block; an unnamed function returns True or False."""
+        """Make a block of `terminate_when`; an unnamed function returns True or False."""
         if self.terminate_when is None:
             return None
         from flowdebate.stop import PATTERNS_OWN, as_condition
@@ -113,7 +113,7 @@ class AnotherRound:
         @handler(name="terminate_when")
         async def ask(_: object, ctx: Context) -> bool | str:
             reason = await condition.reason(ctx)
-            if reason in PATTERNS_OWN:  # of a class of the application's: functions are refused by their names
+            if reason in PATTERNS_OWN:  # of a class of the application; functions are rejected by name
                 raise OutputError("terminate_when", "no reason of a pattern's own", [("", f"got {shown(reason)}")])
             return reason is not None if plain else reason or False
 
@@ -145,7 +145,7 @@ def end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) 
 
 
 def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, block: str) -> None:
-    """QuorumLost if turns of this round were skipped and fewer voices than `quorum` were `heard` in it.
+    """Raise QuorumLost if turns of this round were skipped and fewer voices than `quorum` were `heard` in it.
 
     Voices are stances, or names in a pattern without stances. A round with fewer speakers needs all of them.
     """
@@ -175,7 +175,7 @@ def order_of_turns(speakers: Sequence[str], turn_order: TurnOrder, *, round: int
 
 
 def waves_of(speakers: Sequence[str]) -> list[list[str]]:
-    """Group `speakers` by moment: a name given twice speaks again after all of the first wave.
+    """Group `speakers` into waves: a repeated name speaks again after the first wave.
 
     >>> waves_of(["a", "b", "a", "c"])
     [['a', 'b', 'c'], ['a']]
@@ -192,8 +192,8 @@ def waves_of(speakers: Sequence[str]) -> list[list[str]]:
 class RoundOfTurns(Block[Any, None]):
     """The turns of a round, in `turn_order`.
 
-    Simultaneous speakers see the transcript as of the beginning of the round. All of them finish before a failure of
-    one is raised: the answers of the others are paid for, and a stored run records them.
+    Simultaneous speakers see the transcript as of the beginning of the round. All of them finish before a failure is
+    raised, because the answers of the others are paid for, and a stored run records them.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class RoundOfTurns(Block[Any, None]):
             self.open(wave, ctx)
             places = {
                 name: ctx.child(self.turns[name].name, f"{ctx.path}[{index}]/{self.turns[name].place}")
-                for index, name in enumerate(wave, start=first)  # a wave has no name twice
+                for index, name in enumerate(wave, start=first)  # a wave contains each name at most once
             }
             if len(places) > 1:
                 await self._at_once(places, ctx)
@@ -233,7 +233,7 @@ class RoundOfTurns(Block[Any, None]):
             first += len(wave)
 
     def plan(self, names: Sequence[str], ctx: Context) -> tuple[TurnOrder, list[Wave]]:
-        """Plan the order of the round's turns, and its speakers, by moment."""
+        """Plan the order of the round's turns, and its waves of speakers."""
         order = self.in_order(names, self.turn_order, ctx)
         waves = waves_of(order) if self.turn_order == "simultaneous" else [[name] for name in order]
         return self.turn_order, [dict.fromkeys(wave) for wave in waves]
@@ -243,7 +243,7 @@ class RoundOfTurns(Block[Any, None]):
 
     def in_order(self, names: Sequence[str], turn_order: TurnOrder, ctx: Context) -> list[str]:
         number = round_of(ctx)
-        # the mirror of a debate draws the same lot as the debate around it, or it would be no mirror
+        # a mirrored debate must draw the same order as the debate around it
         pattern = ctx.sequencer.path.rpartition("/")[0] if self._reverse else ctx.sequencer.path
         lot = Random(f"{ctx.seed}:{pattern}#turns[{number}]")  # noqa: S311 - repeatable on purpose
         order = order_of_turns(names, turn_order, round=number, random=lot)
@@ -255,12 +255,12 @@ class RoundOfTurns(Block[Any, None]):
         """Collect simultaneous turns, each at its position, and record them in this order."""
         transcript, heard = ctx.scope.handles["transcript"], len(entries_of(ctx))
         losses = len(pattern_state(ctx).losses)
-        now, scope = transcript.snapshot(), ctx.scope  # the transcript as it is now, which no longer changes
+        now, scope = transcript.snapshot(), ctx.scope  # the current transcript, which no longer changes
         opened = {resource: now if handle is transcript else handle for resource, handle in scope.opened.items()}
         seen = Scope({**scope.handles, "transcript": now}, opened, scope.sequencer, scope.models)
         try:
             await in_order([partial(self.turns[name], seen, place) for name, place in places.items()], finish=True)
-        finally:  # also where some were cut short: what the others said counts
+        finally:  # also if some were cut short, because the other contributions count
             rank = {name: number for number, name in enumerate(places)}
             entries = transcript.state.entries
             spoken = sorted(entries[heard:], key=lambda entry: rank[entry.speaker])

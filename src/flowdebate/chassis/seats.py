@@ -1,7 +1,7 @@
 """Seats: the model of each name and each role, assigned from a pattern's `model`.
 
-A mapping has one entry for all ("default"), for speakers ("chat") or all others ("synthesize"), for a role, and for a
-name; the most specific one counts. "each" as the default deals the configured models.
+A mapping may have entries for all ("default"), for speakers ("chat") or all others ("synthesize"), for a role, and for
+a name; the most specific entry counts. The default "each" deals the configured models.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GROUPS = (DEFAULT, "chat", "synthesize")
 
 @dataclass(frozen=True, kw_only=True)
 class Seats:
-    """A pattern's `model`, taken apart."""
+    """A pattern's `model`, split into assignments."""
 
     members: Mapping[str, ModelSpec] = field(default_factory=dict)
     """Models by name, for members with a model of their own."""
@@ -69,7 +69,7 @@ def seat_models(
     """Split `choice` into the models of a roster, by name, and the models of the other `roles`.
 
     `speaker` is the role of the roster's members; `check` raises for a non-model, and `find` returns the models dealt
-    by "each". ConfigurationError for an unknown or ambiguous key; ModelUnavailable where "each" finds no model.
+    by "each". ConfigurationError for an unknown or ambiguous key; ModelUnavailable if "each" finds no model.
     """
     if choice == EACH:
         choice = {DEFAULT: EACH}
@@ -177,7 +177,7 @@ def each_by_default(model: ModelChoice, *, location: str, without: Sequence[str]
     )
     if len(models) == 1:
         message = f"one vendor is set up, so all members are {models[0]}; see {cite(ONE_MODEL)}"
-    # four frames up is the caller of the pattern's function: that one, its wrapper and this one are between
+    # the caller of the pattern's function is four frames up: above this function, the factory and its wrapper
     warnings.warn(f"{location}: {message}", FlowDebateWarning, stacklevel=4)
     return EACH if len(models) > 1 else models[0] if without else None
 
@@ -200,6 +200,6 @@ def independent_by_default(model: ModelChoice, roles: Sequence[str], *, location
     message = f"no model is named, so models are: {listed}; name models, or set FLOWDEBATE_MODEL, to choose others"
     if len(found) == 1:
         message = f"one vendor is set up, so {', '.join(roles)} are all {found[0]}; see {cite(ONE_MODEL)}"
-    # four frames up is the caller of the pattern's function: that one, its wrapper and this one are between
+    # the caller of the pattern's function is four frames up: above this function, the factory and its wrapper
     warnings.warn(f"{location}: {message}", FlowDebateWarning, stacklevel=4)
     return models if len(found) > 1 else None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def whole_sentences(text: str, response: ModelResponse, _: Context) -> str:
-    """Cut `text` at its last full sentence if the answer ran out of room."""
+    """Cut `text` at its last full sentence if it is truncated."""
     return CutOff(trim_to_sentence(text)) if response.finish == "length" else text
 
 
@@ -22,14 +22,15 @@ _SENTENCE_END = (
     "|[\u3002\uff01\uff1f]+[\"'\u201d\u2019\u300d\u300f\uff09)\\]]*"
 )
 """Ends of sentences, in scripts with and without blanks."""
-# Full stops that do not end a sentence; one that is missing here makes a turn end a sentence early.
+# Full stops that do not end a sentence; a missing entry makes a turn end one sentence early.
 _ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))\.\Z"
 
 
 def first_sentences(text: str, maximum: int, *, begins: str = "", unfinished: bool = False) -> str:
     """Return the first `maximum` sentences of `text`, as `Trimmed` if it has more.
 
-    The last words of an `unfinished` text go if a whole sentence stands between `begins` and them; else it is `CutOff`.
+    The last words of an `unfinished` text are dropped if there is a whole sentence between `begins` and them; otherwise
+    the text is `CutOff`.
 
     >>> first_sentences("Cars are loud. They stink. They also po", 3, unfinished=True)
     'Cars are loud. They stink.'
@@ -38,9 +39,9 @@ def first_sentences(text: str, maximum: int, *, begins: str = "", unfinished: bo
     ends = [
         end.end()
         for end in re.finditer(_SENTENCE_END, full_text)
-        if not abbreviated.search(full_text, max(0, end.end() - 8), end.end())  # none of them is longer
+        if not abbreviated.search(full_text, max(0, end.end() - 8), end.end())  # none is longer
     ]
-    # the words that the model was made to begin with are not its own sentence
+    # the prescribed first words are not a sentence of the model
     ends = [end for end in ends if end > len(begins) or not full_text.startswith(begins)]
     if unfinished and not ends:
         return CutOff(trim_to_sentence(text))
@@ -50,7 +51,7 @@ def first_sentences(text: str, maximum: int, *, begins: str = "", unfinished: bo
 
 
 def trim_to_sentence(text: str) -> str:
-    """Return `text` up to the end of its last full sentence; all of it if it has none.
+    """Return `text` up to the end of its last full sentence, or all of it if there is none.
 
     >>> trim_to_sentence("Cars are loud. They also po")
     'Cars are loud.'

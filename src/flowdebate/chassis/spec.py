@@ -92,7 +92,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PatternSpec(Generic[OptionsT]):
-    """A pattern as it is declared: its roles, its data and its end; checks, blocks and steps are made of it."""
+    """Declaration of a pattern: its roles, its data and its end. Checks, blocks and steps are derived from it."""
 
     name: str
     """The function to build the pattern."""
@@ -105,41 +105,48 @@ class PatternSpec(Generic[OptionsT]):
     prompt_options: Sequence[str] = ("history",)
     """Options of `PromptOptions` specific to the pattern, besides the options of all patterns."""
     input_type: type[PatternInput]
-    """The pattern's input; each speaker is given one as well."""
+    """Type of the pattern's input, also given to each speaker."""
     new_state: Callable[[Loop[OptionsT]], PatternState]
     """Factory of the initial state for the pattern's sequencer."""
     make_output: Callable[[Loop[OptionsT], Context, RunStatus], PatternOutput]
     """Builds the raw output from the state, finished or cut short."""
     failures: FailurePolicy = FAIL
-    """Reaction to failing providers, where an application leaves it open."""
+    """Default reaction to failing providers."""
     create_transcript: Callable[[], StateResource[Any]] = lambda: StateResource(
         key="transcript", initial=TranscriptState
     )
     """Factory of the transcript; the default is for a pattern without one, and is never opened."""
     stop_reason: Callable[[Any, int], str | None] | None = None
-    """The pattern's own reason to end the rounds, by the state and the most rounds; None for the number alone."""
+    """Function of the state and the maximum that returns the pattern's reason to end the rounds.
+
+    None if only the number ends them.
+    """
     voice_of: Callable[[Any], str] | None = None
-    """The voice counted towards the quorum for an entry of the transcript; None for a pattern without a quorum."""
+    """Function that returns the voice of a transcript's entry, counted for the quorum.
+
+    None for a pattern without a quorum.
+    """
     roster: str = "debaters"
     member: type[Debater | Persona] = Persona
     least: int = 2
-    """The fewest on it."""
+    """Minimum number of speakers."""
     cap: str = "max_rounds"
     """The option with the maximum of rounds, and the stop reason for it."""
     round: str = "round"
-    """The word for a pass of the loop in the paths of blocks."""
+    """Word for a pass of the loop in the paths of blocks."""
     many_rounds: int | None = None
-    """More rounds than this are warned of."""
+    """Number of rounds above which there is a warning."""
     shares_sources: bool = False
-    """Flag to show speakers different passages of long sources, besides the best ones: together they read more. For
-    patterns without a contest between members over the same evidence.
+    """True to show speakers different passages of long sources besides the best ones, so that together they read more.
+
+    For patterns whose members do not compete over the same evidence.
     """
 
 
 EntryT = TypeVar("EntryT", bound=Contribution)
 
 MANY_ROUNDS = 4
-"""The measured bound of `many_rounds`: the debaters of a debate tend to agree after it."""
+"""Measured bound for `many_rounds`, after which debaters tend to agree."""
 
 
 def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[OptionsT]:
@@ -150,7 +157,7 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
     name, roster_field = options.name, spec.roster
     check_name(name, location=spec.name, field="name")
     location = f"{spec.name} {name!r}"
-    # five frames up is the caller of the pattern's function: that one, its wrapper and this one are between
+    # the caller of the pattern's function is five frames up: above this function, the factory and its wrapper
     roster = check_roster(
         options.roster, location=location, kind=spec.member, field=roster_field, minimum=spec.least, stacklevel=5
     )
@@ -222,9 +229,9 @@ class Loop(Generic[OptionsT]):
     name: str
     location: str
     options: OptionsT
-    """Options as passed by the application, except for `model`: the model of everybody without a specific one."""
+    """Options of the application; `model` is the model of all roles and speakers without a specific one."""
     roster: tuple[Any, ...]
-    """The `Debater`s or `Persona`s, each with its own model, if it has one."""
+    """The `Debater`s or `Persona`s, with their specific models."""
     models: Mapping[str, Model | str]
     """Models of roles with a specific model."""
     prompts: PromptOptions
@@ -235,7 +242,7 @@ class Loop(Generic[OptionsT]):
     failures: FailurePolicy
     """Reaction to a failure of a speaker's provider."""
     judge_failures: FailurePolicy
-    """Reaction to a failure of a judge's provider: without a policy, the run does not fail."""
+    """Reaction to a failure of a judge's provider: by default, the run does not fail."""
     material: Material | None
     """The sources; None if there are none."""
     window: Window | None
@@ -244,7 +251,7 @@ class Loop(Generic[OptionsT]):
     visibilities: Mapping[str, Visibility]
     """Visibilities of default blocks, by role."""
     reverse: bool = False
-    """Flag of rounds with turns in reverse order."""
+    """True to reverse the order of turns."""
     anonymity: Anonymity | None = None
     """Aliases of names in prompts; None where names are shown."""
     goes_on: GoesOn | None = None
@@ -296,7 +303,7 @@ class Loop(Generic[OptionsT]):
                 name=self.name,
                 state=lambda: start,
                 owns=owned,
-                # one that the application gave is as new in each run too, so that runs at once never mix in it
+                # a transcript of the application is also new in each run, so that concurrent runs never mix
                 isolates=() if self.owns_transcript else (self.transcript,),
                 accepts=input_validator(self.location, self.spec.input_type),
                 model=self.options.model,
@@ -325,7 +332,7 @@ class Loop(Generic[OptionsT]):
         speakers: Callable[[Context], Sequence[str]] | None = None,
     ) -> Sequencer[Any, Any]:
         """Add the `turns` of a round to `pipeline`: all (None), or those named by `speakers(ctx)`."""
-        if speakers is None and self.turn_order == "declared":  # nobody has to decide the order of these steps
+        if speakers is None and self.turn_order == "declared":  # the order of these steps does not matter
             for turn in reversed([*turns.values()]) if self.reverse else turns.values():
                 pipeline = pipeline.tap(turn)
             return pipeline
@@ -338,8 +345,8 @@ class Loop(Generic[OptionsT]):
     ) -> Sequencer[Any, Any]:
         """Repeat the rounds of `pipeline` until there is a reason to stop.
 
-        `ends` says what else than the number of rounds and `terminate_when` ends them, for the outline; `first` is the
-        end of the name of a round's first step.
+        `ends` describes, for the outline, what ends them besides the number of rounds and `terminate_when`; `first` is
+        the end of the name of a round's first step.
         """
         terminate_when, own_reason = self.options.terminate_when, self.spec.stop_reason
 
@@ -374,7 +381,7 @@ class Loop(Generic[OptionsT]):
     def collect_spoken(self, ctx: Context, *, round: int, make: Callable[..., EntryT]) -> list[EntryT]:  # noqa: A002 - the field's word for it
         """Collect a `round` of simultaneous contributions, in declared order: `make(name, role=, text=, flag=)`.
 
-        The order of arrival would differ from run to run; a resumed run has to show the same transcript.
+        The order of arrival would differ between runs, but a resumed run has to show the same transcript.
         """
         state: Any = pattern_state(ctx)
         flags = {loss.name: loss.instead for loss in state.losses if loss.round == round and loss.instead in FLAGS}
@@ -394,7 +401,7 @@ class Loop(Generic[OptionsT]):
     ) -> Turn:
         """Create a turn of `member`: its block (or a fallback, if its model fails) speaks, and `record(…)` records it.
 
-        `facts` are passed to its default block; `answer` is the schema of a human's answer in its place.
+        `facts` are passed to its default block; `answer` is the schema for a human who replaces it.
         """
         block, stand_in = self.speakers(member, answer=answer, **facts)
         return Turn(
@@ -425,7 +432,7 @@ class Loop(Generic[OptionsT]):
         makers = self.spec.speaker.create
         identity = {"name": self.name, "agent_name": member.name, "transcript": self.transcript}
         options = merge_options(identity, facts, self.options_of(self.spec.speaker, member))
-        # a stand-in takes the member's options, but for the model; a block of the application's own has none
+        # a fallback has the member's options except for the model; a custom block has no options
         field, model = f"block of {member.name!r}", self.failures.stand_in
         if is_custom(member.block):
             block = self.own_speaker(member, answer)
@@ -456,7 +463,7 @@ class Loop(Generic[OptionsT]):
         return with_answer_schema(block, answer, who=who, material=self.material).in_role("debater")
 
     def options_of(self, role: Role, member: Debater | Persona | None = None) -> SpeakerOptions:
-        """Return the options of the default blocks of `role`, and of one `member` in it, without those left open."""
+        """Return the options of the default blocks of `role`, and of one `member` in it, without unset ones."""
         layers: list[BlockOptions | SpeakerOptions | RoleOptions | None] = [
             self.options.for_blocks(),
             {"visibility": self.visibilities[role.name]},
@@ -483,9 +490,9 @@ class Loop(Generic[OptionsT]):
         answer: Callable[[], object] | None = None,
         **facts: object,
     ) -> Block[Any, Any]:
-        """Return the block of `role`: the default one with `facts`, or the application's own.
+        """Return the block of `role`: the default one with `facts`, or a custom one.
 
-        A human in the role is asked for `answer()`; None leaves it to the input.
+        A human in the role is asked for `answer()`; None to let the input decide.
         """
         choice = self.choice(role)
         block: Block[Any, Any]
@@ -497,7 +504,7 @@ class Loop(Generic[OptionsT]):
         else:
             options = merge_options({"name": self.name}, facts, self.options_of(role))
             block = make_default(choice, role.create, options, location=self.location, field=role.name)
-        # one that was made with other names would decide about people who are not here
+        # a block made with other names would decide about absent people
         names = facts.get("roster_names")
         if isinstance(block, RosterBlock) and isinstance(names, list) and sorted(block.roster_names) != sorted(names):
             allowed = f"made with the debaters' names, roster_names={names}"

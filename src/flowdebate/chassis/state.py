@@ -53,18 +53,21 @@ Recovery = Literal[
 ]
 """The recovery from a provider failure: the turn is skipped, another model argues, all debaters speak in declared
 order, there is no verdict, there is no output, the round has no report, the next speaker is drawn at random. An
-escalation takes its next step, or keeps the answer of an earlier one. It also names flaws otherwise hidden in a result:
-an argument is cut off; it is empty; nobody was asked to argue a stance; a winner is no stance, and does not count.
+escalation takes its next step, or keeps the answer of an earlier one. It also names flaws that a result would otherwise
+hide: an argument is truncated or empty; nobody was asked to argue a stance; the winner is not a stance, and does not
+count.
 """
 
 TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
-"""Order of the turns of a round: as declared (or as the moderator says), beginning with the next speaker each round,
-drawn at random each round, or all at once.
+"""Order of turns in a round.
+
+It is declared (or decided by the moderator), begins with the next speaker each round, is drawn at random each round, or
+lets all speak at once.
 """
 TURN_ORDERS: tuple[TurnOrder, ...] = get_args(TurnOrder)
 
 Flag = Literal["cut_off", "empty"]
-"""Flag of a faulty contribution: truncated, or empty."""
+"""Fault of a contribution: truncated, or empty."""
 FLAGS: tuple[Flag, ...] = get_args(Flag)
 
 NamedStop = Annotated[str, AfterValidator(_on_one_line)]
@@ -75,17 +78,17 @@ DebateStatus: TypeAlias = RunStatus
 
 
 def is_declared(turn_order: object) -> bool:
-    """Check whether it is the default, omitted from raw outputs."""
+    """Check whether the order is the default, which raw outputs omit."""
     return turn_order == "declared"
 
 
 class ProviderFailure(WireModel):
-    """A failure tolerated by the pattern: most often a missing answer of a provider."""
+    """Failure tolerated by the pattern, in most cases a missing answer of a provider."""
 
     round: int
     """The round of the failure; for judge and synthesizer the last."""
     role: Role
-    """Role with the failure."""
+    """Role that failed."""
     name: str
     """The debater's name; the block's for other roles."""
     stance: str | None = None
@@ -106,7 +109,7 @@ class ProviderFailure(WireModel):
 
 
 class CutAnswer(WireModel):
-    """An answer continued into the turn of somebody else; only its beginning is in the transcript."""
+    """Answer that continues with a turn of somebody else; the transcript only contains its beginning."""
 
     round: int
     """The round of the answer."""
@@ -137,20 +140,20 @@ class PatternInput(WireModel):
         return new_state
 
 
-@lru_cache(maxsize=64)  # every turn of a run asks for the same
+@lru_cache(maxsize=64)  # cached: every turn of a run needs the same value
 def _about(kind: type[InputT], subject: str) -> InputT:
     return kind(**{next(iter(kind.model_fields)): subject})
 
 
 class EscalationStep(WireModel):
-    """One step of an escalation: its answer, its cost, and why the escalation ended there or went on."""
+    """One step of an escalation: its answer, its cost, and why the escalation ended or continued."""
 
     name: str
     """The name of the step's block."""
     answer: str | None
     """The answer in words; None if there is none."""
     reason: str | None = None
-    """Reason why the escalation ended with this step, such as "agrees with first"; None if it went on."""
+    """Reason why the escalation ended with this step, such as "agrees with first"; None if it continued."""
     calls: int = 0
     """Calls of the step itself."""
     tokens: int | None = 0
@@ -162,7 +165,7 @@ class EscalationStep(WireModel):
 
 
 class Older(WireModel):
-    """A summary of the first rounds, used in prompts in place of their contributions."""
+    """Summary of the first rounds, which replaces their contributions in prompts."""
 
     rounds: int
     """The number of summarized rounds, from the first."""
@@ -195,7 +198,7 @@ class PatternState(WireModel):
         return None
 
     def texts_by_speaker(self, ctx: Context) -> dict[str, list[str]]:
-        """Return each speaker's texts so far, in order; without empty ones."""
+        """Return each speaker's texts so far, in order, without empty ones."""
         texts: dict[str, list[str]] = {}
         for entry in entries_of(ctx):
             if entry.flag != "empty":
@@ -222,7 +225,7 @@ EntryT = TypeVar("EntryT", bound=Contribution, default=Any)
 class TranscriptState(WireModel, Generic[EntryT]):
     """The transcript of a pattern: its entries, in order.
 
-    Give it its parameter when a transcript is made, not at import: pydantic builds a validator then.
+    Set its type parameter when a transcript is made, not at import, because pydantic then builds a validator.
     """
 
     entries: list[EntryT] = Field(default_factory=new_list)
@@ -242,14 +245,14 @@ StateT = TypeVar("StateT", bound=PatternState)
 
 
 def pattern_state(ctx: Context) -> PatternState:
-    """Return the state of the pattern around the block; a new one if a pattern's block is used by itself."""
-    handle = ctx.scope.sequencer  # not by way of `state_of`: it is asked for several times in each turn
+    """Return the state of the pattern around the block; a new one for a block used without its pattern."""
+    handle = ctx.scope.sequencer  # not through `state_of`, because it is needed several times in each turn
     return handle.state if handle is not None and isinstance(handle.state, PatternState) else PatternState()
 
 
 def state_of(ctx: Context, kind: type[StateT]) -> StateT:
     """Return the state of one kind of pattern around the block."""
-    handle = ctx.scope.sequencer  # of another kind where a block of one pattern is used in another
+    handle = ctx.scope.sequencer  # of another kind if a block of one pattern is used in another
     return handle.state if handle is not None and isinstance(handle.state, kind) else kind()
 
 
@@ -265,7 +268,7 @@ def entries_of(ctx: Context) -> Sequence[Any]:
 
 
 def recent_entries(ctx: Context) -> Sequence[Any]:
-    """Return the entries for prompts: all but the summarized ones."""
+    """Return the entries for prompts: all except the summarized ones."""
     older = pattern_state(ctx).older
     return entries_of(ctx) if older is None else [entry for entry in entries_of(ctx) if entry.round > older.rounds]
 
@@ -278,7 +281,7 @@ def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[A
     """
     transcript, handle = ctx.scope.handles["transcript"], ctx.scope.sequencer
     entries: Sequence[Any] = transcript.state.entries
-    if handle is None or not transcript.protected:  # then any block may have replaced it
+    if handle is None or not transcript.protected:  # any block may have replaced it
         return extend(start, entries, 0)
     progress: tuple[int, T] = handle.derived.get(key, (0, start))
     count, so_far = progress
@@ -294,7 +297,7 @@ def anything_heard(ctx: Context) -> bool:
 
 
 def question_of(value: object, ctx: Context) -> str:
-    """Return the pattern's subject, or the input without a pattern around."""
+    """Return the pattern's subject, or the input outside of patterns."""
     if question := pattern_state(ctx).question:
         return question
     return value.subject if isinstance(value, PatternInput) else str(value)
@@ -315,11 +318,11 @@ async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, cust
 def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
     """Convert the output of a block to `model`; an OutputError names the block and each invalid field.
 
-    The model itself, another model with the same fields, or a dict in either key style.
+    The output may be the model, another model with the same fields, or a dict in either key style.
     """
     try:
         data = value
-        if isinstance(value, model):  # it may never have been validated, and a subclass has more fields
+        if isinstance(value, model):  # it may not have been validated, and a subclass has more fields
             data = {name: getattr(value, name) for name in model.model_fields if hasattr(value, name)}
         elif isinstance(value, BaseModel):
             data = value.model_dump(warnings=False)
@@ -421,7 +424,7 @@ UNREADABLE = (SchemaViolation.__name__, MalformedResponse.__name__)
 
 
 def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None:
-    """Write the line about missing speakers, with the reasons; None if failures only flag contributions.
+    """Write the line about missing speakers with the reasons; None if all failures are faults of contributions.
 
     >>> lost = ProviderFailure(round=1, role="debater", name="Cleo", error="ModelNotFound: no", instead="skipped")
     >>> missing_line([lost, lost])
@@ -434,7 +437,7 @@ def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None
 def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[tuple[str, str]]:
     """Explain the failure of each missing speaker, with its reason.
 
-    Failures used only as flags of contributions are omitted.
+    Failures that are only faults of contributions are omitted.
 
     >>> unread = ProviderFailure(
     ...     round=1, role="judge", name="rent-judge", error="SchemaViolation: `winner` is missing", instead="no_verdict"
@@ -447,7 +450,7 @@ def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[t
         if failure.instead in FLAGS:
             continue
         who = f"the {failure.role}" if failure.name.endswith(f"-{failure.role}") else failure.name
-        if failure.role == "judge" and who == failure.name:  # one of a panel, by its model
+        if failure.role == "judge" and who == failure.name:  # a member of a panel, by its model
             who = f"judge {who}"
         kind, why = (
             (failure.error, failure.message) if isinstance(failure, RoleFailed) else (failure.error_type, failure.error)

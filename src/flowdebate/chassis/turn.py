@@ -1,4 +1,4 @@
-"""Turns: somebody speaks, the transcript and the audit trail record it, and a provider may fail for good."""
+"""Turns: a contribution, its record in the transcript and the audit trail, and failures of providers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class FailurePolicy:
     """Seconds for all turns of a round together; None for no limit."""
 
     def over(self, defaults: FailurePolicy) -> FailurePolicy:
-        """Return this policy with the `defaults` of a pattern in place of None."""
+        """Return this policy with the `defaults` of a pattern instead of None."""
         on_failure = defaults.on_failure if self.on_failure is None else self.on_failure
         quorum = defaults.quorum if self.quorum is None else self.quorum
         return replace(self, on_failure=on_failure, quorum=quorum)
@@ -121,9 +121,9 @@ MISSING: Final = _Missing.ANSWER
 
 
 def is_provider_failure(error: BaseException) -> bool:
-    """Say whether the provider is at fault; failures of the application's own code are never skipped.
+    """Return whether a provider caused the error; failures of the application's code are never skipped.
 
-    A rejected key counts: other members may have other models.
+    A rejected key also counts, because other members may have other models.
     """
     rejected = isinstance(error, AuthenticationFailed) and error.status is not None
     return rejected or (isinstance(error, ModelError) and error.providers_fault)
@@ -141,7 +141,7 @@ def record_failure(  # noqa: PLR0913 - the fields of a failure
     phase: str | None = None,
     target: str | None = None,
 ) -> None:
-    """Put a provider failure into the pattern's state and the run's status, and emit it."""
+    """Record a provider failure in the pattern's state and the run's status, and emit it."""
     loss = ProviderFailure(
         round=pattern_state(ctx).round,
         role=role,
@@ -152,7 +152,7 @@ def record_failure(  # noqa: PLR0913 - the fields of a failure
         phase=phase,
         target=target,
     )
-    if ctx.scope.sequencer is not None:  # a block that is used without its pattern has no state to put it into
+    if ctx.scope.sequencer is not None:  # a block used without its pattern has no state
         ctx.scope.handle.update(losses=[*pattern_state(ctx).losses, loss])
     log_failure(
         ctx.run,
@@ -180,13 +180,13 @@ def record_failure(  # noqa: PLR0913 - the fields of a failure
 
 
 def start_clock(failures: FailurePolicy, ctx: Context) -> None:
-    """Begin the common time of a round's turns, if it is limited."""
+    """Start the common time limit of a round's turns, if there is one."""
     if failures.round_timeout is not None:
         ctx.scope.handle.deadline = asyncio.get_running_loop().time() + failures.round_timeout
 
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
-    """Ask `block` about `value` below the place of `ctx`, within the time of a turn."""
+    """Ask `block` about `value`, below the path of `ctx`, within the time limit of a turn."""
     return await in_time(
         block(value, ctx.below(block)), ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates
     )
@@ -205,7 +205,7 @@ async def in_time(
 
     If `losses` accepts a failure, the caller continues without the answer, and a stored run records the failure: when
     the run is resumed, the call is not repeated, and fails in the same way. A closing role (`closes`) is asked again
-    instead, since its failure changes nothing in the debate.
+    instead, because its failure does not change the debate.
     """
     journal = ctx.run.journal
     if journal is None:
@@ -217,7 +217,7 @@ async def in_time(
     else:
         key, lost = _lost_key(ctx, block), recorded_failure(ctx, block=block)
     if lost is not None:
-        call.close()  # a coroutine that nobody awaits would warn
+        call.close()  # a coroutine that is never awaited would warn
         raise lost
     try:
         return await _within(call, ctx, block=block, timeout=timeout)
@@ -237,7 +237,7 @@ def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
 
 
 async def discard(ctx: Context, error: Exception, *, block: str) -> None:
-    """Record in the journal, if there is one, the missing answer of `block` in a continuing run."""
+    """Record in the journal, if there is one, that a run continues without the answer of `block`."""
     if ctx.run.journal is not None:
         await ctx.run.journal.record_failure(_lost_key(ctx, block), error)
 
@@ -254,13 +254,13 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
         seconds = remaining if seconds is None else min(remaining, seconds)
     if seconds is None:
         return await call
-    if seconds <= 0:  # a timer of zero seconds would let the call begin, and its request be paid for
+    if seconds <= 0:  # with a timer of zero seconds, the call would start and cost money
         call.close()
         raise ModelTimeout(seconds, block=block)
     try:
         return await within(seconds, call, latest=latest)
     except ModelTimeout as error:
-        error.block = error.block or block  # a timeout of the model itself names the block already
+        error.block = error.block or block  # a timeout of the model already names the block
         raise
 
 
@@ -350,8 +350,8 @@ AUDIT = "audit"
 class TurnTask:
     """Task of a turn in the audit trail: a context manager around the turn. The task ends in the same way as the turn.
 
-    Errored by an exception, cancelled by a limit of the run or with the turn, under review while a human has to answer.
-    Completing it is up to the turn.
+    It is errored by an exception, cancelled by a limit of the run or with the turn, and under review while a human has
+    to answer. The turn has to complete it.
     """
 
     __slots__ = ("_ctx", "_id", "_tasks")
@@ -362,7 +362,7 @@ class TurnTask:
         self._id = self._tasks.start_task(goal, by=agent_name, metadata=metadata).id
 
     def heard(self) -> None:
-        """Record the review that a human's answer has ended, if there was one."""
+        """Record the end of a review by a human's answer, if there was one."""
         if self._ctx.run.was_suspended(self._ctx.path):
             resume_task(self._tasks, self._id)
 
@@ -376,13 +376,13 @@ class TurnTask:
         if error is None or self._tasks.get(self._id).finished:  # a speaker may have ended it itself
             return
         match error:
-            case LimitReached():  # nobody failed: the run has to end here
+            case LimitReached():  # not a failure: the run has to end here
                 self._tasks.cancel(self._id, error_text(error))
             case Exception():
                 self._tasks.fail(self._id, error_text(error))
             case Suspended():
                 suspend_task(self._tasks, self._id, error)
-            case _:  # cancelled, or the process is told to end
+            case _:  # cancelled, or the process is being terminated
                 self._tasks.cancel(self._id, type(error).__name__)
 
 
@@ -413,7 +413,7 @@ async def take_turn(
                     if not failures.tolerates(error):
                         raise
                     lose(error, "stand_in")
-            else:  # for the last one nobody stands in: its failure skips the turn
+            else:  # the last one has no fallback: its failure skips the turn
                 answer = await speak(speakers[-1], task)
     except Exception as error:
         if not failures.tolerates(error):
@@ -461,10 +461,10 @@ class Turn(Block[Any, Any]):
         async def argue(debater: Block[Any, Any], task: TurnTask) -> object:
             transcript = seen.handles["transcript"]
             before = transcript.state
-            reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)  # the same place in the run
+            reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)  # the same path in the run
             subject = self._input_type.about(state.question) if turn is None else turn
             answer = await ask(debater, subject, reading, self._failures)
-            if transcript.state is not before:  # by a block that records, inside of the debater's
+            if transcript.state is not before:  # by a recording block inside the debater's block
                 raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
             task.heard()
             return await self._record(answer, ctx.below(self._record))
@@ -493,7 +493,7 @@ class Turn(Block[Any, Any]):
         return Outline(text=self.name, kind="sequencer", children=children)
 
 
-# The blocks that record
+# Recording blocks
 
 
 def audit_resources(transcript: StateResource[Any], collection_id: str) -> dict[str, Resource]:
@@ -562,7 +562,7 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
     """Complete the turn of `agent_name` in the audit trail; without a task there, it gets one."""
     audit: TaskCollection = ctx.scope.handles[AUDIT]
     turns = audit.list(status="in_progress", assignee=agent_name)
-    if audit.protected:  # a block may have started a task of its own for the same debater
+    if audit.protected:  # a block may have started another task for the same debater
         turns = [task for task in turns if task.id in audit.reserved]
     if not turns:  # `create_record_argument` in a pattern without the library's turns
         number = round_of(ctx)
@@ -624,7 +624,7 @@ def _text_of(value: object, agent_name: str, ctx: Context) -> str:
     if text is None:
         return ""
     if isinstance(text, str):
-        return text if type(text) is CutOff else str(text)  # another subclass may have any methods
+        return text if type(text) is CutOff else str(text)  # other subclasses may override methods
     try:
         coerced = str(value)
     except Exception as error:

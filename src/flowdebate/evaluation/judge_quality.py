@@ -46,7 +46,7 @@ class JudgedItem(WireModel):
 
     @property
     def credit(self) -> float:
-        """Credit for the verdict: 1 for the right winner, 0 for a wrong one, and the chance of a draw without a winner."""
+        """Credit for the verdict: 1 if the winner is right, 0 if it is wrong; the chance of a draw without a winner."""
         return float(self.winner == self.truth) if self.winner is not None else 1 / len(self.shares)
 
 

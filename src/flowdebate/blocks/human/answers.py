@@ -29,7 +29,7 @@ from flowdebate.store.open import StoreChoice, open_store
 
 
 def parse_text(answer: object, *, block: str) -> str:
-    """Free text: valid Unicode that is not blank, at most as long as an argument; else OutputError."""
+    """Check free text: valid Unicode, not blank, and at most as long as an argument; raise OutputError otherwise."""
     if not isinstance(answer, str):
         raise OutputError(block, "text", [("", f"got a {type(answer).__name__}")])
     text = clean_text(str(answer))
@@ -76,7 +76,7 @@ def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> ob
     return data
 
 
-@lru_cache(maxsize=32)  # checking a schema takes longer than many answers to it
+@lru_cache(maxsize=32)  # cached: checking a schema takes longer than checking many answers
 def _create_validator(schema: str, block: str) -> Any:  # noqa: ANN401 - jsonschema's own
     from flowdebate.models.output import validator_of
 
@@ -100,7 +100,7 @@ def _read(text: str, schema: Mapping[str, Any], block: str) -> object:
     only = only_field(schema)
     is_text = only is not None and _is_text(schema["properties"][only], schema.get("$defs", {}))
     try:
-        data = json.loads(text, parse_constant=_refuse_constant)  # NaN, which no journal could hold
+        data = json.loads(text, parse_constant=_refuse_constant)  # NaN, which journals cannot store
     except (ValueError, RecursionError):
         if is_text:
             return parse_text(text, block=block)
@@ -146,7 +146,7 @@ def _names(part: object) -> Iterator[str]:
 
 # Answers to suspended runs
 
-_TRIES, _PAUSE = 20, 0.05  # attempts to take a run that others answer at the same moment, and seconds between them
+_TRIES, _PAUSE = 20, 0.05  # attempts to take a run that others are answering, and seconds between them
 
 
 async def open_requests(store: StoreChoice, run_id: str, /) -> list[HumanRequest]:
@@ -173,7 +173,7 @@ def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
 
 
 def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tuple[HumanRequest, Any]]:
-    """List all requests among the steps of a run, each with its answer; None for an open one."""
+    """List all requests among the steps of a run with their answers; None for an open request."""
     return [
         (_request(store, run_id, row), None if row.body is None else read_answer(row.body)[0])
         for row in steps
@@ -182,7 +182,7 @@ def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tu
 
 
 def check_not_repeated(steps: Iterable[StepRow], run_id: str, answer: object, /, *, store: str) -> None:
-    """Raise NotAwaited if the waiting block was given this answer last: a request sent twice must not answer twice."""
+    """Raise NotAwaited for the last answer to the waiting block, because a repeated request must not count twice."""
     requests = asked_in(steps, run_id, store=store)
     waiting = {request.block: request.place for request, reply in requests if reply is None}
     for request, last_reply in [pair for pair in requests if pair[1] is not None][-1:]:
@@ -204,12 +204,12 @@ async def submit_answer(
     """Record a human's answer, so that `resume(run_id)` can continue the run; return the answered request.
 
     `answer` is text or, if the request has a schema, data or its JSON. If the run waits for several answers, `block` (a
-    name) or `place` selects one. The first answer stands. The journal says `by` whom it was given if not by a person.
+    name) or `place` selects one. The first answer counts. `by` is recorded as its author, if not a person.
     Errors: OutputError with the name of each invalid field; NotAwaited if the run waits for no such answer, or has it
     already; RunNotFound; RunConflict while another process runs it.
     """
     recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place, by))
-    cancelled = await wait_uncancelled(recording)  # else the run would stay taken as long as this process lives
+    cancelled = await wait_uncancelled(recording)  # otherwise the run would stay taken until this process ends
     if cancelled is not None and recording.exception() is None:
         raise cancelled
     return recording.result()
@@ -219,9 +219,9 @@ async def _record(
     store: Store, run_id: str, answer: object, block: str | None, place: str | None, by: str | None
 ) -> HumanRequest:
     pending = _find_request(store, run_id, await store.steps(run_id), block, place)
-    check_submission(pending, answer)  # before the run is touched
+    check_submission(pending, answer)  # before the run is changed
     for _ in range(_TRIES):
-        with suppress(RunConflict):  # others who answer own it only for a moment
+        with suppress(RunConflict):  # others who answer only own it for a moment
             stored = await store.take(run_id)
             break
         await asyncio.sleep(_PAUSE)
@@ -230,7 +230,8 @@ async def _record(
     after: StoredStatus = stored.status
     try:
         rows = await store.steps(run_id)
-        request = _find_request(store, run_id, rows, block, place)  # again: others may have answered in the meantime
+        # checked again: others may have answered in the meantime
+        request = _find_request(store, run_id, rows, block, place)
         data = check_submission(request, answer)
         await store.commit(run_id, request.place, "human", answer_text(data, suspended=True, by=by), time.time())
         if after in ("awaiting", "running"):

@@ -31,13 +31,13 @@ Ask = Callable[[HumanRequest], Any]
 
 @dataclass(frozen=True, slots=True)
 class NeedsStore:
-    """Resource of humans who answer later: a run without a store is refused before it begins."""
+    """Resource of humans who answer later: a run without a store is rejected before it begins."""
 
     key: str = "flowdebate.human"
     needs_store: bool = True
 
     def open(self, scope: ResourceScope, /) -> NeedsStore:
-        """Return itself: there is nothing to open."""
+        """Return the resource itself: there is nothing to open."""
         del scope
         return self
 
@@ -93,7 +93,7 @@ class Human(Block[Any, Any]):
     async def act(self, value: object, ctx: Context, /) -> object:
         spec = self.output
         if spec is None and callable(ask_for := getattr(value, "answer_schema", None)):
-            spec = ask_for()  # the input itself says which answer it needs, such as a ballot
+            spec = ask_for()  # the input determines the answer it needs, such as a ballot
         check = _Check(self.name, None if spec is None else OutputSchema.of(spec))
         request = await self._request(value, ctx, check)
         ctx.emit(HumanAsked(block=self.name, path=ctx.path))
@@ -102,7 +102,7 @@ class Human(Block[Any, Any]):
         return output
 
     async def _answer(self, request: HumanRequest, check: _Check, ctx: Context) -> object:
-        """Return the checked answer; if a submitted answer proves invalid, the human is asked again."""
+        """Return the checked answer; ask the human again if a submitted answer is invalid."""
         journal, number = ctx.run.journal, 1
         while journal is not None:
             place = f"{ctx.path}#human" if number == 1 else f"{ctx.path}#human#{number}"
@@ -127,7 +127,8 @@ class Human(Block[Any, Any]):
         return check(await result_of(self._ask(request)))
 
     async def _ask_and_record(self, request: HumanRequest, check: _Check, journal: Journal) -> object:
-        await journal.ask(request.place, request.text)  # before the human sees it: an answer needs its request
+        # recorded before the human sees it, because an answer needs its request
+        await journal.ask(request.place, request.text)
         if self._ask is None:
             raise Suspended([request])
         checked = check(await result_of(self._ask(request)))
@@ -138,7 +139,7 @@ class Human(Block[Any, Any]):
         transcript = ctx.scope.handles.get("transcript")
         schema = None if check.output is None else check.output.json_schema
         question = getattr(value, "task", None)
-        if not question:  # that of the surrounding pattern, or the input itself
+        if not question:  # the question of the surrounding pattern, or the input itself
             state = None if ctx.scope.sequencer is None else ctx.scope.sequencer.state
             question = getattr(state, "question", None) or getattr(value, "subject", value)
         render = partial(
@@ -150,7 +151,7 @@ class Human(Block[Any, Any]):
             task=render_task(value),
         )
         transcript_text = None
-        if transcript is not None and not getattr(value, "is_complete", False):  # its task shows all that it needs
+        if transcript is not None and not getattr(value, "is_complete", False):  # its task contains everything needed
             blind = self._blind
             transcript_text = (
                 render_said(transcript.state.entries) if blind is None else render_said(blind(ctx), names=False)
@@ -172,7 +173,7 @@ class Human(Block[Any, Any]):
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Turns an answer into its value; OutputError for an invalid one."""
+    """Validator that converts an answer to its value; raises OutputError for an invalid one."""
 
     block: str
     output: OutputSchema | None

@@ -1,7 +1,7 @@
 """Prompts for humans: their role, the question, the transcript so far, and the expected answer; also read back.
 
-As in the prompts of models, texts of others follow a tag or a label: none of them can pass for another's or for the
-request's own words, and none can move a terminal's cursor.
+As in the prompts of models, foreign texts follow a tag or a label: they can neither pass for another author's text nor
+for words of the request, nor move a terminal's cursor.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def render_who(name: str, *, stance: str | None = None, role: str | None = None)
 
 
 def _lines(text: str) -> str:
-    """Return the application's own `text`: all its lines, without control characters."""
+    """Return the lines of the application's `text`, without control characters."""
     return "\n".join(map(quoted, text.split("\n")))
 
 
@@ -82,7 +82,7 @@ def render_said(entries: Iterable[Any], *, names: bool = True) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A contribution, under the tag of its author."""
+    """Contribution with the tag of its author."""
 
     name: str
     about: str
@@ -92,10 +92,10 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A round of the transcript, or a paragraph of the request's own words."""
+    """Round of the transcript, or a paragraph of the request."""
 
     round: int | None
-    """Number of the round; None for the request's own words."""
+    """Number of the round; None for a paragraph of the request."""
     parts: tuple[Said | str, ...]
 
 
@@ -110,9 +110,9 @@ class RequestParts:
 
 
 def parse_request(text: str) -> RequestParts:
-    """Parse a request rendered by `render_request` into its parts; any other text is a line of its own words."""
+    """Parse a request rendered by `render_request` into its parts; any other text becomes a single paragraph."""
     who, question, sections = "", "", list[Section]()
-    first, *parts = text.split("\n\n")  # texts of others have no empty line: each of theirs begins with a bar
+    first, *parts = text.split("\n\n")  # foreign texts have no empty line, because each line begins with a bar
     if re.fullmatch("You are .+", first):
         who = unescaped(first)
     else:
@@ -178,7 +178,7 @@ def kind_of(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     """Describe the valid values of a field in words."""
     if "$ref" in part:
         name = part["$ref"].rpartition("/")[2]
-        # a kind that has parts of its own kind would have no end
+        # a recursive schema would never end
         return kind_of(
             definitions.get(name, {}), {key: definition for key, definition in definitions.items() if key != name}
         )

@@ -28,7 +28,7 @@ async def ask_in_terminal(request: HumanRequest) -> object:
     """Show `request` on the terminal (stderr), and return the typed answer: `human(name=…, ask=ask_in_terminal)`.
 
     Text ends with an empty line or the end of the input; fields take a line each. An invalid answer is asked for again,
-    with the reason. Interrupting (Ctrl-C) cancels the run. OutputError if the input ends before an answer.
+    with the reason. Ctrl-C cancels the run. OutputError if the input ends before an answer.
     """
     try:
         typed = sys.stdin.fileno()
@@ -40,7 +40,7 @@ async def ask_in_terminal(request: HumanRequest) -> object:
 
 
 class Terminal:
-    """Shows requests on the stream `shown`, and reads answers from the file descriptor `typed`."""
+    """Terminal that shows requests on the stream `shown`, and reads answers from the file descriptor `typed`."""
 
     def __init__(self, typed: int, output: TextIO) -> None:
         self._typed = typed
@@ -95,18 +95,18 @@ class Terminal:
         line: asyncio.Future[bytes] = loop.create_future()
 
         def give(typed: bytes) -> None:
-            if not line.done():  # nobody waits for it any more: the run was cancelled
+            if not line.done():  # the run was cancelled, and nobody waits anymore
                 line.set_result(typed)
 
         def read() -> None:
             typed = bytearray()
-            # byte by byte: nothing of the next line may be taken, which another reader may wait for
+            # byte by byte, because another reader may wait for the next line
             while len(typed) < _LINE and not typed.endswith(b"\n") and (byte := os.read(self._typed, 1)):
                 typed += byte
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits anymore
                 loop.call_soon_threadsafe(give, bytes(typed))
 
-        # a daemon thread of its own: a line that is never typed must not keep the process alive
+        # a daemon thread, so that a line that is never typed does not keep the process alive
         threading.Thread(target=read, name="flowdebate-terminal", daemon=True).start()
         typed = await line
         return typed.decode(errors="replace").rstrip("\r\n") if typed else None
@@ -117,7 +117,7 @@ def _ended(request: HumanRequest) -> OutputError:
 
 
 def value_typed(line: str, part: Mapping[str, Any], definitions: Mapping[str, Any]) -> object:
-    """Convert `line` to a field's value; text without such a value is returned unchanged, and the check refuses it.
+    """Convert `line` to a field's value; other text is returned unchanged, and rejected by the check.
 
     >>> value_typed("yes", {"type": "boolean"}, {}), value_typed("ann, bob", {"type": "array"}, {})
     (True, ['ann', 'bob'])
@@ -133,7 +133,7 @@ def value_typed(line: str, part: Mapping[str, Any], definitions: Mapping[str, An
         return _YES_NO.get(line.casefold(), line) if part.get("type") == "boolean" else line
     try:
         return json.loads(line)
-    except ValueError:  # people write lists with commas alone
+    except ValueError:  # people write lists with commas
         is_list = part.get("type") == "array"
         return [item.strip() for item in line.split(",") if item.strip()] if is_list else line
 

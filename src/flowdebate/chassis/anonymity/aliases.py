@@ -1,4 +1,4 @@
-"""Aliases for the names of debaters and models, one map for each run; and where names are left in arguments (leaks)."""
+"""Aliases for the names of debaters and models, one map for each run; and names left in arguments (leaks)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LeakKind = Literal["name", "model", "family"]
 """A debater, a model of the roster, or a model family or maker claimed by an author."""
-# words for anybody who speaks: none of them says what somebody stands for, or is a role of a debate (judge, moderator)
+# nouns for any speaker: none implies a position, or is a role of a debate (judge, moderator)
 _NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panelist")
 _MODEL_NOUNS = ("Model", "System", "Machine")
 _MAKER_NOUNS = ("Maker", "Company", "Vendor")
@@ -39,7 +39,7 @@ class Leak:
     start: int
     end: int
     meant: str
-    """The name or model as the roster writes it, or the family or maker."""
+    """Name or model as written in the roster, or the family or maker."""
     alias: str
 
 
@@ -51,16 +51,16 @@ class Hidden(NamedTuple):
 
 
 class Aliases:
-    """One alias for each name of a debate; made by `make_aliases`, and drawn when the first is needed."""
+    """Aliases for the names of a debate; made by `make_aliases`, and drawn when the first one is needed."""
 
     def __init__(self, hidden_names: Names, draw: Callable[[], Mapping[Meant, str]]) -> None:
         self._known = hidden_names
         self._draw = draw
-        self.hide: Callable[[str], Hidden] = cache(self._hide)  # the aliases end with the debate
-        """Replaces each name in a text by its alias; a text without names stays the same object.
+        self.hide: Callable[[str], Hidden] = cache(self._hide)  # the aliases live as long as the debate
+        """Function that replaces each name in a text by its alias; a text without names is returned as the same object.
 
-        Runs in time linear in the length of the text. Nothing outside the leaks changes, and what is hidden has no
-        leaks: `hide(hide(text).text) == (hide(text).text, ())`.
+        It takes time linear in the length of the text. Nothing outside the leaks changes, and the result has no leaks:
+        `hide(hide(text).text) == (hide(text).text, ())`.
         """
 
     @cached_property
@@ -71,7 +71,7 @@ class Aliases:
     def names(self) -> Mapping[str, str]:
         """The aliases by model and by debater's name."""
         drawn = self._aliases
-        # a debater who is called like a model comes last, and so is the one that is meant
+        # a debater with the name of a model comes last, and so takes precedence
         return {name: drawn[kind, name] for want in ("model", "name") for kind, name in drawn if kind == want}
 
     def of(self, name: str) -> str:
@@ -85,7 +85,7 @@ class Aliases:
     def _hide(self, text: str) -> Hidden:
         leaks = self._find_leaks(text)
         hidden, again = text, leaks
-        while again:  # a name may have hidden another one that overlapped it; each pass leaves fewer words of the text
+        while again:  # a name may have overlapped another one; each pass leaves fewer words of the text
             pieces, done = [], 0
             for leak in again:
                 pieces += [hidden[done : leak.start], leak.alias]
@@ -110,10 +110,10 @@ def make_aliases(
     used: Iterable[str] = (),
     random: Random,
 ) -> Aliases:
-    """Aliases for `names` and `models`, in whatever order; they are drawn from `random` when the first is needed.
+    """Make aliases for `names` and `models`, in any order; they are drawn from `random` when the first is needed.
 
     An alias shares no word with a name, a model, the question, a stance, or a text in `used`. A name in the question or
-    in a stance is hidden only where something marks it as a person's.
+    in a stance is hidden only if something marks it as the name of a person.
 
     >>> from random import Random
     >>> aliases = make_aliases(["Alice", "skeptic"], random=Random(7))
@@ -126,19 +126,19 @@ def make_aliases(
     return Aliases(pattern, lambda: _draw_aliases(people, machines, avoid, random))
 
 
-@lru_cache(maxsize=64)  # the same in all runs of a debate
+@lru_cache(maxsize=64)  # cached: the same in all runs of a debate
 def _compile(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
     """Compile the names, and collect the words forbidden in aliases."""
-    from .names import Names  # its patterns are compiled with it
+    from .names import Names  # its patterns are compiled together with it
 
     words = frozenset().union(*map(_words_of, (*people, *machines, question, *stances)))
     return Names(people, machines, question=question, stances=stances), words
 
 
 def _words_of(text: str) -> set[str]:
-    """Split `text` into words as readers see them: a raised digit stands apart, or is a part of its word."""
+    """Split `text` into words as readers see them: a raised digit is a separate word, or a part of its word."""
     from .names import plain_words
 
     return {*plain_words(text), *plain_words(normalize("NFKC", text))}
@@ -147,14 +147,15 @@ def _words_of(text: str) -> set[str]:
 def _draw_aliases(
     people: Sequence[str], machines: Sequence[str], avoid: frozenset[str], random: Random
 ) -> Mapping[Meant, str]:
-    """Draw a noun and a number for each name, and for families and makers; none of them is a word to `avoid`."""
-    count, low = len(people) + len(machines) + 2, 10  # a single digit is a turn, a round or a side in many arguments
+    """Draw a noun and a number for each name, and for families and makers; none of them may be a word to `avoid`."""
+    # in many arguments, a single digit means a turn, a round or a side
+    count, low = len(people) + len(machines) + 2, 10
     free: Sequence[int] = ()
     while len(free) < count:
         free, low = range(low, low * 10), low * 10
         if not avoid.isdisjoint(map(str, free)):
             free = [number for number in free if str(number) not in avoid]
-    # the numbers are drawn before the nouns, always: an order that changed would give a seed other aliases
+    # always draw numbers before nouns: another order would change the aliases of a seed
     numbers, nouns = random.sample(free, count), []
     for words in (_NOUNS, _MODEL_NOUNS, _MAKER_NOUNS):
         noun = next((word for word in words if word.lower() not in avoid), None)
@@ -170,11 +171,11 @@ def _draw_aliases(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Anonymity:
-    """Names to hide in a debate, by owner. The aliases follow from these, the run's seed and the debate's path."""
+    """Names to hide in a debate, by owner. Aliases are derived from them, the run's seed and the debate's path."""
 
     names: tuple[str, ...]
     models: tuple[str, ...] = ()
-    """Models by name, if they are known before a run."""
+    """Models by name, if known before a run."""
     stances: tuple[str, ...] = ()
     question: str | None = None
     """The question, for blocks outside of a debate."""
@@ -198,8 +199,8 @@ class Anonymity:
     def entries(self, ctx: Context) -> Sequence[Any]:
         """Return the transcript so far with aliases for names; an entry without names is the same object.
 
-        Each argument is looked through once in a debate: `derived` keeps the texts of earlier turns. The entries are of
-        the pattern's own type, as the entries of `entries_of`.
+        Each argument is searched once in a debate: `derived` keeps the texts of earlier turns. The entries have the
+        type of the pattern's entries, as in `entries_of`.
         """
         hide = self.aliases(ctx).hide
 
@@ -223,7 +224,7 @@ class Anonymity:
 
 
 def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object) -> tuple[str, ...]:
-    """List the models known to a pattern by name: its own, those of its `roster`, and `more_models`."""
+    """List the models that a pattern knows by name: its model, those of its `roster`, and `more_models`."""
     values = model.values() if isinstance(model, Mapping) else (model,)
     models = [*values, *(member.model for member in roster), *more_models]
     model_names = [name for name in models if isinstance(name, str) and "/" in name and not name.startswith("intent/")]
@@ -231,13 +232,13 @@ def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object
 
 
 _EXCERPT = 30
-"""The number of characters around a leak in its excerpt: a few words, enough to tell whether it is a name there."""
+"""Number of characters around a leak in its excerpt: enough words to tell if it is a name."""
 
 
 class Entry(Protocol):
     """An argument in a transcript of any pattern."""
 
-    # properties, for entries are frozen: a protocol's plain attribute would have to be writable
+    # properties, because entries are frozen, and plain attributes of a protocol would have to be writable
     @property
     def round(self) -> int:
         """The round of the argument."""
@@ -252,7 +253,7 @@ class Entry(Protocol):
 
 
 class LeakAt(WireModel):
-    """One name in one argument."""
+    """Name in an argument."""
 
     entry: Annotated[int, Field(ge=0)]
     """The index of the entry in the transcript."""
@@ -263,7 +264,7 @@ class LeakAt(WireModel):
     whose: Literal["own", "other", "model"]
     """The author's own name, another debater's, or the name of a model or its maker."""
     meant: str
-    """The name or model as the roster writes it, or the family or maker."""
+    """Name or model as written in the roster, or the family or maker."""
     text: str
     """The name as written."""
     start: Annotated[int, Field(ge=0)]
@@ -274,7 +275,7 @@ class LeakAt(WireModel):
 
 
 class LeakReport(WireModel):
-    """All names in a transcript's arguments."""
+    """Report on the names in a transcript's arguments."""
 
     entries: Annotated[int, Field(ge=0)]
     """The number of arguments."""
@@ -314,7 +315,7 @@ def leak_report(entries: Sequence[Entry], aliases: Aliases) -> LeakReport:
             first, last = max(0, leak.start - _EXCERPT), leak.end + _EXCERPT
             excerpt = " ".join(entry.text[first:last].split())
             leaks.append(
-                LeakAt.model_construct(  # validation would take most of the time of an argument full of names
+                LeakAt.model_construct(  # validation would take most of the time for an argument full of names
                     entry=place,
                     round=entry.round,
                     author=entry.agent_name,

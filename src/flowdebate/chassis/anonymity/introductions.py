@@ -1,7 +1,7 @@
 """Introductions of authors with their own model family or its maker: "I am Claude, made by Anthropic".
 
 The text is folded (`fold`): in lower case, without accents. Once an author is introduced, all families and makers up to
-the end of the introduction are its own: a maker behind a label would give away the hidden name.
+the end of the introduction belong to it: a maker after a label would reveal the hidden name.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ WELL_KNOWN = (
     *(" an ai ", "language model", "chatbot", "artificial intelligence"),
 )
 """Families and makers, without names containing another, and words for a model: every text introducing a model contains
-one of these. To look for them one by one takes a fifth of the patterns' time, and most arguments have none.
+one of these. Searching for them one by one takes a fifth of the time of the patterns, and most arguments contain none.
 """
 
 Own: TypeAlias = tuple[tuple[int, int], Literal["family", "maker"], str]
@@ -81,7 +81,7 @@ _VARIANT = r"(?:mini|nano|turbo|sonnet|opus|haiku|flash|pro|\d[\d.]*b?)\b"
 _VERSION = rf"(?:[\s-]?v?\d{{1,3}}(?:\.\d{{1,3}})?[a-z]{{0,2}})?(?:[\s-]{_VARIANT}){{0,3}}"
 _KIND = r"(?:model|assistant|ai|system|llm|chatbot)"
 _MADE = r"(?:made|built|trained|developed|created|designed|released|provided|powered|operated)"
-# Where an English introduction ends: at the sentence's end, or where a new clause begins.
+# The end of an English introduction: the end of the sentence, or the beginning of a new clause.
 _ENDS = re.compile(
     r"[!?;:\n]|\.(?=[\s*_\"')]|\Z)"
     r"|,? (?:and|but|so|yet|while|because|since|though|although) "
@@ -98,9 +98,9 @@ class _Patterns(NamedTuple):
     family: re.Pattern[str]
     maker: re.Pattern[str]
     names: re.Pattern[str]
-    """A maker is its second group."""
+    """Pattern of names; the second group is a maker."""
     unknown: re.Pattern[str]
-    """An unlisted family, and its maker, where an author says what it is."""
+    """Pattern of an unlisted family and its maker, in an author's introduction."""
 
 
 def _any_of(words: Iterator[str] | frozenset[str] | dict[str, str]) -> str:
@@ -115,7 +115,7 @@ def _patterns() -> _Patterns:
     mark = r"[*_\"'(]{0,3}"
     i_am = r"\b(?:i am|i'm|my name is|call me|i,|speaking as|this is|i go by|known as) "
     words = r"(?:(?!that\b|which\b|who\b)[\w'-]+ ){0,7}?"
-    # behind a name or not: "I am Claude, an assistant that was", "I'm a model, made by"
+    # with or without a name before it: "I am Claude, an assistant that was", "I'm a model, made by"
     parts = r"(?:(?!that\b|which\b|who\b)[\w'-]+,? ){0,9}?"
     of = r"(?:by|at|from|of) (?:the )?(?:(?:team|people|researchers|engineers|company|lab|folks|makers) (?:at |of )?)?"
     of_family = (
@@ -173,7 +173,7 @@ _OTHER_I_AM = {
     "hi": "मैं|मेरा नाम|मुझे",
 }
 _OTHER_AS = "als|en tant que|como|come|in quanto|jako|как|як|som|olarak|sebagai|voi|ως|بصفتي"
-# The same where no space stands between words; behind "as for me" of Japanese and Korean, a name needs a verb.
+# The same for scripts without spaces; after "as for me" in Japanese and Korean, a name needs a verb.
 _UNSPACED_I_AM = "我是|我叫|我的名字是|我的名字叫|本人是|我由|我被|作为|作為|身为|身為|ผมคือ|ฉันคือ|ดิฉันคือ|ผมชื่อ|ฉันชื่อ"
 _AS_FOR_ME = "私は|わたしは|僕は|ぼくは|私の名前は|저는|나는|제 이름은|내 이름은|저의 이름은"
 _INTRODUCES = re.compile(
@@ -181,7 +181,7 @@ _INTRODUCES = re.compile(
     rf"|(?:\A|(?<=[.!?\n,:] )|(?<=[\n。,]))(?P<role>{_OTHER_AS})(?![^\W_])"
     rf"|(?P<unspaced>{_UNSPACED_I_AM})|(?P<topic>{_AS_FOR_ME})"
 )
-# What may stand between these and a name: articles, words for a model, "called".
+# Words allowed between these and a name: articles, words for a model, "called".
 _BETWEEN = re.compile(
     r"[\s:,*_\"'«„“(—-]*(?:(?:d(?:er|ie|as|em|en|et|e|i|a|u)?|eine?|l[ea']|un[aeo]?|el|o|a|u[mn]a?|il|lo|het|een|e[tn]|ett"
     r"|the|an?|\u03bf|η|ενας|μια|namens|genannt\w*|appele\w*|nomme\w*|llamad\w*|chamad\w*|chiamat\w*|genaamd"
@@ -211,7 +211,7 @@ _SENTENCE = re.compile(r"(?:[^.!?。\n]|[.!?](?![\s*_\"')]|\Z))+")
 
 
 def find_own_names(low: str) -> Iterator[Own]:
-    """Find the authors' own families and makers in folded text."""
+    """Find the families and makers that authors claim for themselves, in folded text."""
     patterns = _patterns()
     for match in patterns.family.finditer(low):
         group = match.lastindex or 0
@@ -222,7 +222,7 @@ def find_own_names(low: str) -> Iterator[Own]:
     for match in patterns.maker.finditer(low):
         yield match.span(match.lastindex or 0), "maker", _letters_of(match[match.lastindex or 0])
         yield from _names_in(low, match.start(), match.start(match.lastindex or 0))
-    for match in patterns.unknown.finditer(low):  # an alias has a number, and is none
+    for match in patterns.unknown.finditer(low):  # a noun with a number is an alias, not a name
         yield match.span(1), "family", match[1]
         if match[2] is not None:
             yield match.span(2), "maker", _letters_of(match[2])
@@ -252,7 +252,7 @@ def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
             direct = direct and _BEHIND_TOPIC.match(low, name.end(), end) is not None
         elif kind == "role":
             direct = direct and low[name.end() : name.end() + 2].lstrip()[:1] in (",", "(")
-        # "as" introduces nobody by what comes behind a name
+        # "as" introduces nobody by words after a name
         states_maker = (
             _MADE_OTHERWISE.search(low, introduction.end(), name.start() if kind == "role" else end) is not None
         )

@@ -1,7 +1,7 @@
-"""Names in texts: spellings of debaters and models with their families, and when a spelling means one of them.
+"""Names in texts: spellings of debaters, models and their families, and rules for when a spelling is a name.
 
-The rules go by a writer's own marks (capitals and the words next to a name), not by lists of names and occupations. On
-the corpus of the tests they find 227 of 246 names, and change 25 of 179 turns without a name. With such lists (common
+The rules use the marks of writers (capitals and the words next to a name), not lists of names and occupations. On the
+corpus of the tests they find 227 of 246 names, and change 25 of 179 turns without a name. With such lists (common
 words, given names, endings such as -ist) it was 215 of 246, and 10 of 178: fewer arguments were changed, but more of
 them gave away their authors.
 """
@@ -34,7 +34,7 @@ def family_of(model: str) -> str:
 
 
 def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Pairs of a judge's model and the first debater's model of the same maker.
+    """Pair each judge's model with the first debater's model of the same maker.
 
     >>> kin_among(["openai/gpt-5-mini", "local"], ["anthropic/claude-5", "openai/gpt-6"])
     (('openai/gpt-5-mini', 'openai/gpt-6'),)
@@ -46,8 +46,8 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 
 def is_about_models(topic: Sequence[str]) -> bool:
-    """Say whether the debate is about models, in which case their names are part of the question."""
-    # where names of models were hidden all the same, 6 further turns of the corpus would be changed
+    """Return whether the debate is about models, so that their names belong to the question."""
+    # hiding model names there, too, would change 6 further turns of the corpus
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
     ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
     phrases = ("language model", "artificial intelligence")
@@ -58,7 +58,7 @@ def is_about_models(topic: Sequence[str]) -> bool:
     )
 
 
-_PLAIN_WORDS = {"cohere"}  # makers that are words of every subject
+_PLAIN_WORDS = {"cohere"}  # makers whose names are common words
 
 
 Level: TypeAlias = Literal["any", "capital", "sign"]
@@ -73,7 +73,7 @@ Meant: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
 
 
 class Found(NamedTuple):
-    """A name and its place in a text; see `Leak`."""
+    """Name and its position in a text; see `Leak`."""
 
     start: int
     end: int
@@ -82,22 +82,25 @@ class Found(NamedTuple):
     whose: Meant
 
 
-# The spellings of a name
+# Spellings of a name
 
 _SHORTEST = 3
-"""Number of letters from which a name counts without a sign: "a" and "B" are words, points and plans."""
+"""Minimum number of letters of a name that counts without a sign: "a" and "B" are words, points and plans."""
 _AT_SIGNS = frozenset(
     "pro con for against yes no first second can could may might must shall should will would".split()  # noqa: SIM905
 )
 """Common words of arguments, often at the beginning of a sentence: the sides' default names, and modal verbs. Without
 them 18 further turns of the corpus would be changed ("Will landlords leave?", "Pro tip")."""
 _ROLE = re.compile(r"judge|\w{3,}(?:er|or|ist|ian|ant|ent|ate|ive|ic|al|ee|man|men)")
-"""English words for persons, by their endings: economist, skeptic. A roster has these in lower case as it has "anna",
-but "any economist" is nobody: without this pattern 31 further turns of the corpus would be changed."""
+"""English words for persons, by their endings: economist, skeptic.
+
+A roster may contain them in lower case like "anna", but "any economist" is nobody: without this pattern 31 further
+turns of the corpus would be changed.
+"""
 _TITLES = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "lord", "captain", "madam"})
 _APART = r"[\s_\-—.*'~`>|/:]{0,12}"
 _PIECE = re.compile("\\d+|[^\\W\\d_](?:[^\\W\\d_]|(?![\\w\\s])[\u0300-\u1fff\U00010000-\U0001efff])*")
-"""Digits, or letters with the marks following them in some scripts; emoji are not marks."""
+"""Digits, or letters with combining marks of some scripts; emoji are not marks."""
 _JOINED = (
     (re.compile(r"[\u0621-\u064a]{3}"), "\u0648\u0628\u0644"),
     (re.compile(r"[\u05d0-\u05ea]{3}"), "\u05d5\u05d1\u05dc"),
@@ -114,8 +117,10 @@ _UNSPACED = (
     range(0xF900, 0xFB00),
     range(0x20000, 0x40000),
 )
-"""Scripts without spaces between words, and so without boundaries around names (4 of the corpus). A set so large takes
-`re` milliseconds to compile."""
+"""Scripts without spaces between words, and so without boundaries around names (4 of the corpus).
+
+Compiling such a large set takes `re` milliseconds.
+"""
 
 
 def plain_words(text: str) -> list[str]:
@@ -140,7 +145,7 @@ def _write_pattern(name: str) -> str:
     tail = re.sub(r"[\s'.]", "", low[low.rindex(pieces[-1]) + len(pieces[-1]) :])
     end = "" if _is_unspaced(pieces[-1][-1]) else r"(?![^\W_])"
     if _has_emoji(tail):
-        end = rf"(?:\s?{re.escape(tail)})?{end}"  # a writer may leave the emoji out
+        end = rf"(?:\s?{re.escape(tail)})?{end}"  # writers may leave out the emoji
     elif tail:
         end = re.escape(tail)  # C++ is not C
     pattern = _APART.join(re.sub(r"(?<=\w{3})s\Z", "'?s", piece) for piece in pieces) + end
@@ -179,7 +184,7 @@ def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
     """Spell a model such as `"openai/gpt-5-mini"`: whole, without its provider, and down to its number."""
     provider, _, _ = model.partition("/")
     if provider in {"local", "intent"}:
-        return  # settings, which tell nothing about a model
+        return  # settings, which do not identify a model
     part = re.sub(r"\.(?:gguf|safetensors|bin)\Z", "", model.rsplit("/", 1)[-1], flags=re.IGNORECASE)
     pieces = re.findall(r"\d+|[^\W\d_]+", fold(part))
     yield from ((name, "any") for name, tells in ((model, provider != model), (part, len(pieces) > 1)) if tells)
@@ -190,8 +195,8 @@ def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
         yield family, "sign"
 
 
-# The signs that a spelling means somebody. Each alone finds so many of the 246 names of the corpus: labels 8,
-# introductions 19, "as X," 6, what follows a name 19, signatures 1.
+# Signs that a spelling is a name. Of the 246 names in the corpus, each finds alone: labels 8, introductions 19, "as X,"
+# 6, words after a name 19, signatures 1.
 
 _AROUND = 48
 """Number of characters to search before a name: the longest introduction, "my esteemed counterpart, the", fits well."""
@@ -201,7 +206,7 @@ _INTRODUCED = re.compile(
     r"\b(?:i am|i'm|my name is|i,|(?:opponent|colleague|counterpart|friend|debater|speaker|panelist|participant),?"
     r"|according to|dear|unlike|(?:dis)?agree with|(?:speaking|my role) as)\s+(?:the\s+)?\Z"
 )
-# 3 of the names that introductions find are in lower case
+# 3 of the names found by introductions are in lower case
 _PHRASE_ENDS = re.compile(r"[*_]*(?:[.,;:!?)]|\s(?:i|that|who|on)\b|\Z)")
 """Words after a name in lower case: "unlike bear, I", and not "unlike bear markets"."""
 _AS = re.compile(r"\bas\s+(?:the\s+)?\Z")
@@ -240,13 +245,13 @@ def _is_name(level: Level, low: str, start: int, end: int, spelling: str, after:
 
 
 class _Known(NamedTuple):
-    """One spelling of a name."""
+    """Spelling of a name."""
 
     whose: Meant
     level: Level
     pattern: str
     needle: str
-    """A part of every match of the pattern: a search for it costs a tenth of one for the pattern."""
+    """A part of every match of the pattern: searching for it takes a tenth of the time of the pattern."""
 
 
 class Names:
@@ -269,12 +274,12 @@ class Names:
                 if whose[0] == "name" and any(re.search(pattern, text) for text in topic):
                     level = "sign"
                 first: str = [*_PIECE.findall(fold(spelling)), fold(spelling)][0]
-                entries[pattern] = _Known(whose, level, pattern, first.removesuffix("s"))  # it may be 's in a text
+                entries[pattern] = _Known(whose, level, pattern, first.removesuffix("s"))  # it may be followed by 's
 
         for name in names:
             for spelling, level in _spell_name(name, shared):
                 add(("name", name), spelling, level)
-        # where models are debated their names are words of the debate, except those that authors call themselves by
+        # in debates about models, their names are words of the debate, except in authors' introductions
         for model in () if is_about_models(topic) else models:
             for spelling, level in _spell_model(model):
                 add(("model", model), spelling, level)
@@ -311,7 +316,8 @@ class Names:
             entry = self._known[(match.lastindex or 1) - 1]
             start, end = match.span()
             first, last = (start, end) if places is None else (places[start], places[end - 1] + 1)
-            goes_on = category(low[end]) in {"Mn", "Mc"} if end < len(low) else False  # a vowel sign: another word
+            # a vowel sign makes it another word
+            goes_on = category(low[end]) in {"Mn", "Mc"} if end < len(low) else False
             is_name = not goes_on and _is_name(entry.level, low, start, end, text[first:last], text[last : last + 2])
             if is_name:
                 # an "@", or the article of a role, belongs to the name after it
