@@ -1,0 +1,17 @@
+"""Set-up of docs/http.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flowdebate.testing import FunctionModel, ModelRequest
+
+
+def answer(request: ModelRequest) -> str | dict[str, str | None]:
+    """Argue, or decide for nobody."""
+    return {"reasoning": "-", "winner": None, "verdict": "Wait."} if request.output_schema else "No."
+
+
+def model(page: dict[str, Any]) -> None:
+    """Replace the model of the page by one that answers any debate."""
+    page["model"] = FunctionModel(answer)
