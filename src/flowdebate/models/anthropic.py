@@ -34,7 +34,8 @@ _KEY_ENV = "ANTHROPIC_API_KEY"
 _URL_ENV = "ANTHROPIC_BASE_URL"
 _MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "md_json")
 _EFFORT = "output_config.effort"
-_ONCE = ("judge", "synthesizer", "chair")  # roles that read a transcript once: to write it into a cache costs more
+# roles that read a transcript only once, so that writing it into a cache would cost more
+_ONCE = ("judge", "synthesizer", "chair")
 _RETRY = Retry()
 
 
@@ -50,7 +51,7 @@ class AnthropicModel(PooledModel):
       `OpenAIModel`.
       `settings.effort` makes the model think; `max_tokens` is 8,192 where nobody sets it, and what the effort may take.
 
-    ConfigurationError where the SDK is not installed.
+    Raise ConfigurationError if the SDK is not installed.
 
     >>> AnthropicModel("claude-haiku-5-5", settings=ModelSettings(effort="low"))
     AnthropicModel('claude-haiku-5-5')
@@ -114,7 +115,7 @@ class AnthropicModel(PooledModel):
         return f"AnthropicModel({self._name!r}{location})"
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
-        if request.choices:  # it gives no log-probabilities
+        if request.choices:  # the API has no log-probabilities
             return ModelResponse(finish="stop", usage=Usage.none())
         endpoint = self._endpoint()
         effort = request.settings.effort or self._settings.effort
@@ -153,7 +154,7 @@ class AnthropicModel(PooledModel):
 
 
 def _by_budget(parameters: Parameters) -> Parameters:
-    """Let a model with an effort think by a budget of tokens."""
+    """Translate an effort into a budget of thinking tokens."""
     extra = parameters.get("extra_body", {})
     if "by_budget" in parameters or "thinking" in extra or "effort" not in extra.get("output_config", {}):
         return parameters
@@ -165,7 +166,7 @@ def _unmark(parameters: Parameters) -> Parameters:
     return {**parameters, "marks": None} if marked else parameters
 
 
-# Parts of a request that are left out where the server refuses them.
+# Parts of a request that are left out if the server rejects them.
 _PARTS = (
     STREAM,
     Part("cache_control", re.compile("cache", re.IGNORECASE), _unmark),
@@ -181,7 +182,7 @@ _PARTS = (
 def _connect(endpoint: Endpoint, options: dict[str, Any]) -> MessagesClient:
     from anthropic import AsyncAnthropic
 
-    # the SDK adds /v1 itself, and its own spans would stand beside those of the run
+    # the SDK adds /v1 itself, and its spans would duplicate those of the run
     base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
     return MessagesClient(AsyncAnthropic(**{**options, "base_url": base_url}, open_telemetry=False))
 
@@ -236,7 +237,7 @@ class MessagesClient:
         sent: Json = {"model": parameters["model"], "messages": messages, "extra_body": extra, **thinking}
         if (
             "temperature" in parameters
-        ):  # the SDK has no parameter for it any more; models that refuse it are asked without
+        ):  # the SDK no longer has a parameter for it; models that reject it are asked without
             extra["temperature"] = parameters["temperature"]
         if (form := parameters.get("response_format", {})).get("type") == "json_schema":
             from anthropic import transform_schema
@@ -256,7 +257,7 @@ class MessagesClient:
             sent["system"] = system
         if parameters["marks"] is not None:
             (system or tools or [{}])[-1].update(_MARK)
-            if tools and sent["tool_choice"]["type"] != "tool":  # the next request repeats all of it, with a result
+            if tools and sent["tool_choice"]["type"] != "tool":  # the next request repeats all of it and adds a result
                 messages[-1]["content"][-1].update(_MARK)
         return sent
 
@@ -273,7 +274,7 @@ class MessagesClient:
             if role == "tool":
                 answer = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
                 blocks = [{**answer, "content": str(content)} if content else answer]
-            # the API wants what was thought before a tool was called in front of the call
+            # the API requires the thinking before a tool call to precede the call
             blocks = [*map(_without_index, message.get(_THOUGHTS) or ()), *blocks]
             blocks += map(_tool_use, message.get("tool_calls") or ())
             role = "assistant" if role == "assistant" else "user"
@@ -281,7 +282,7 @@ class MessagesClient:
                 turns[-1]["content"] += blocks
             elif blocks:
                 turns.append({"role": role, "content": blocks})
-        if not turns:  # the API wants a turn
+        if not turns:  # the API requires at least one turn
             system, turns = [], [{"role": "user", "content": system}]
         last = turns[-1]["content"][-1]
         if rereads and last["type"] == "text":
@@ -293,7 +294,7 @@ class MessagesClient:
         return system, turns
 
     def completion(self, message: object) -> object:
-        """Translate an answer to a chat completion; what is none is passed on, and read as openai's would be."""
+        """Translate an answer to a chat completion; other values are passed on, and read like openai's."""
         content = getattr(message, "content", None)
         if not isinstance(content, list):
             return message if isinstance(message, str) else SimpleNamespace(error=getattr(message, "error", None))
@@ -327,7 +328,7 @@ class _MessageStream:
         await self._stream.close()
 
     def whole(self, body: bytes) -> object:
-        """Read the answer of a server that answers whole where a stream was asked for."""
+        """Read the answer of a server that does not stream although asked to."""
         from anthropic.types import Message as Whole
 
         value = json.loads(body)
@@ -353,7 +354,7 @@ class _MessageStream:
                 delta.refusal = _refusal(event.delta)
             chunk = SimpleNamespace(choices=[SimpleNamespace(index=0, delta=delta, finish_reason=reason)])
             chunk.model, chunk.id = getattr(message, "model", None), getattr(message, "id", None)
-            if kind == "message_delta":  # its counts are those of the whole message, as far as it has them
+            if kind == "message_delta":  # its counts cover the whole message, as far as known
                 chunk.usage = _usage(getattr(message, "usage", None), getattr(event, "usage", None))
             yield chunk
 
@@ -383,7 +384,7 @@ def _delta(index: object, delta: Any) -> SimpleNamespace:  # noqa: ANN401 - anth
     return SimpleNamespace()
 
 
-# Field of an assistant's message, and blocks of the API, in which thinking is sent back.
+# Field of an assistant's message, and blocks of the API, that return thinking to the server.
 _THOUGHTS = "thinking_blocks"
 _THINKING_BLOCKS = ("thinking", "redacted_thinking")
 
@@ -409,7 +410,7 @@ def _refusal(message: object) -> str | None:
 
 
 def _usage(*reported: object) -> object:
-    """Counts as openai has them: tokens read from or written to a cache are part of the prompt's."""
+    """Convert the counts to openai's: tokens read from or written to a cache are part of the prompt's."""
 
     def count(name: str) -> int | None:
         counts = [getattr(usage, name, None) for usage in reported]
@@ -450,7 +451,7 @@ def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | No
 
 
 def _blocks(content: object) -> list[Json]:
-    """Content as blocks; blank texts are left out, since the API refuses them."""
+    """Convert content to blocks; leave out blank texts, which the API rejects."""
     if isinstance(content, str):
         return [] if is_blank(content) else [{"type": "text", "text": content}]
     blocks: list[Json] = []
@@ -471,5 +472,6 @@ def _tool_use(call: Mapping[str, Any]) -> Json:
         arguments = json.loads(call["function"]["arguments"])
     except ValueError:
         arguments = {}
-    arguments = arguments if isinstance(arguments, dict) else {}  # the model's own mistake: the tool has said so
+    # invalid arguments of the model: the tool's result reports it
+    arguments = arguments if isinstance(arguments, dict) else {}
     return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flowdebate.models.thinking import AnswerStream
 
 IMAGE_TOKENS = 1_600
-"""Tokens of an image, roughly: the most that Anthropic counts for one; others count fewer."""
+"""Approximate tokens of an image: the maximum that Anthropic counts; others count fewer."""
 
 
 def estimate_tokens(characters: int) -> int:
@@ -91,14 +91,14 @@ class Usage:
         if not other.calls:
             return self
         parts = {}
-        for name in _PARTS:  # with each event: a function of it would cost more than the sum
+        for name in _PARTS:  # inline, as it runs for each event: a function call would cost more than the sum
             one, two = getattr(self, name), getattr(other, name)
             parts[name] = None if one is None or two is None else one + two
         return Usage(calls=self.calls + other.calls, **parts)
 
 
 _PARTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_written_tokens")
-_ALWAYS = 4  # counts that are shown also where they are unknown
+_ALWAYS = 4  # counts that are shown even if unknown
 
 # frozen, so that every call may share them
 _NONE = Usage(
@@ -113,18 +113,18 @@ LONGEST_REFUSED = 20_000
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """One request sent to a model, answered or not."""
+    """Request sent to a model, answered or not."""
 
     model: str
     """The model's name."""
     asked_as: str | None = None
-    """Structured mode of the request; None for text, and where the model does not say."""
+    """Structured mode of the request; None for text, and if the model does not report it."""
     waited: float = 0.0
     """Seconds of waiting before it was sent: for a retry, a rate limit, a concurrency limit."""
     seconds: float = 0.0
     """Seconds from sending to the end."""
     usage: Usage = _UNKNOWN
-    """One call, and its tokens if the server reports them."""
+    """Usage of the request: one call, and its tokens if the server reports them."""
     error: str | None = None
     """Class name of the error, "cancelled" for a cancelled request; None for an answer."""
     answer: str | None = None
@@ -164,11 +164,11 @@ class Attempts:
     ) -> None:
         self.made: list[Attempt] = []
         self.server: str | None = None
-        """Address that was asked last, without anything secret; None for a model that does not say."""
+        """Address asked last, without secrets; None if the model does not report it."""
         self.modes_left: int = 0
-        """Structured modes that the model asked last has left."""
+        """Structured modes that the last model has not tried yet."""
         self.room: int | None = None
-        """Limit of the answer's tokens in the last request; None if it had none, or the model does not say."""
+        """Limit of the answer's tokens in the last request; None if it had none, or if the model does not report it."""
         self.stream: AnswerStream | None = None
         """Stream of the answer to the call's listener, which begins anew with each request; None without a listener."""
         self._meter = meter
@@ -219,7 +219,7 @@ class Attempts:
 
     @property
     def random(self) -> Random:
-        """Source of jitter, seeded by the call's place in the run, so that it is repeatable."""
+        """Source of jitter, seeded by the call's path in the run to be reproducible."""
         if self._random is None:
             self._random = Random(None if self._seed is None else str(self._seed))  # noqa: S311 - jitter
         return self._random
@@ -232,7 +232,7 @@ class Attempts:
 class Sending:
     """Context manager around one request; yields its `Attempt`, whose `usage` the sender sets once it is known.
 
-    A class, since it is on the path of every call: `contextmanager` takes five times as long.
+    It is a class because every call uses it, and `contextmanager` takes five times as long.
     """
 
     __slots__ = ("_attempts", "_made_before", "_meter", "_request", "_reserved", "_since", "attempt")
@@ -259,7 +259,7 @@ class Sending:
         attempt = self.attempt
         attempt.seconds = time.perf_counter() - self._since
         if len(self._attempts.made) != self._made_before:
-            # it was sent through an application's own wrapper, whose inner model has recorded it already
+            # sent through a custom wrapper, whose inner model has already recorded it
             if self._meter is not None:
                 self._meter.release(self._reserved)
             return
@@ -279,7 +279,7 @@ class Sending:
 Message = dict[str, Any]
 """Chat message in the format of the chat completions API: `{"role": …, "content": …}`."""
 
-MOST_LOGPROB = 1e-3  # the most that the logarithm of a probability may be: servers round
+MOST_LOGPROB = 1e-3  # maximum logarithm of a probability: servers round
 
 Effort: TypeAlias = Literal["low", "medium", "high"]
 """Amount of thinking before an answer."""
@@ -303,11 +303,11 @@ Flag = Literal[
     "without_temperature",
     "without_tools",
 ]
-"""Oddities of a usable answer: invalid characters were replaced, the first of several answers was taken, another model
-answered, it was recorded for an earlier form of the request, the server counted far fewer tokens than it was sent,
+"""Oddity of a usable answer: invalid characters were replaced, the first of several answers was taken, another model
+answered, it was recorded for an earlier form of the request, the server counted far fewer tokens than it received,
 tokens of a chat template were removed from its end, thinking was removed from its text, that thinking had no opening
-tag, the finish reason is unknown, the server reported no tokens, the server refused an effort, a limit, a temperature
-or tools, and answered without.
+tag, the finish reason is unknown, the server reported no tokens, the server rejected an effort, a limit, a temperature
+or tools, and answered without it.
 """
 
 
@@ -345,7 +345,7 @@ class ToolSpec:
     """JSON Schema of the arguments: an object."""
 
     def to_openai(self) -> dict[str, Any]:
-        """Convert to the format of the chat completions API, without the titles of the schema: they say nothing more.
+        """Convert to the format of the chat completions API, without the schema's titles, which mean nothing.
 
         >>> spec = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object"})
         >>> spec.to_openai()["function"]["name"]
@@ -358,7 +358,7 @@ class ToolSpec:
 
 
 def arguments_text(arguments: str) -> str:
-    """Return the arguments of a tool call as JSON: models without arguments write nothing, or null."""
+    """Return the arguments of a tool call as JSON: models write nothing, or null, for a call without arguments."""
     return "{}" if arguments.strip() in ("", "null") else arguments
 
 
@@ -389,32 +389,37 @@ class ModelRequest:
     """Schema of the answer; None for text."""
     tools: Sequence[ToolSpec] = ()
     choices: Sequence[str] = ()
-    """Answers to choose from, each a single token such as "A"; the response has their `logprobs` where the model
-    gives any. Empty for any answer.
+    """Answers to choose from, each a single token such as "A".
+
+    The response has their `logprobs` if the model reports them.
+
+    Empty for any answer.
     """
     settings: ModelSettings = field(default_factory=ModelSettings)
     begins: str = ""
-    """Required first words of a text answer (a prefill). A model with support for it returns them in front of the rest;
-    all others answer without them.
+    """Required first words of a text answer (a prefill).
+
+    Models that support it return them before the rest; others answer without them.
     """
     sentences: int | None = None
     """Maximum number of sentences of a text answer, for models with such a bound; None for no bound."""
     on_text: Callable[[str], None] | None = None
-    """Callback for pieces of text as they arrive; None without a listener. One with the methods `begin` and `finish` is
-    told where an answer begins and ends.
+    """Callback for pieces of text as they arrive; None without a listener.
+
+    If it has the methods `begin` and `finish`, they are called at the beginning and the end of an answer.
     """
     attempts: Attempts = field(default_factory=Attempts)
     """Requests sent for this call so far; wrappers pass it on."""
     deadline: float | None = None
     """End of the whole call by the event loop's clock; None if there is none."""
     retried: bool = False
-    """True if an outer model retries this call already: only the outermost retry loop is active."""
+    """True if an outer model already retries this call, because only the outermost retry loop is active."""
     words: int | None = None
     """Maximum number of words requested by the prompt; None if it does not say. A model with a small context makes room
     for them.
     """
     skipped_modes: int = 0
-    """Structured modes to skip, since their answers did not fit the schema."""
+    """Structured modes to skip, because their answers did not fit the schema."""
 
     @property
     def characters(self) -> int:
@@ -435,7 +440,7 @@ class ModelRequest:
 
 
 class UnwrittenMessages(Sequence[Message]):
-    """The messages of a request whose answer is recorded: the last one is written once anybody reads them."""
+    """Messages of a request whose answer is recorded; the last message is only written when somebody reads them."""
 
     __slots__ = ("_before", "_messages", "_write", "recorded_characters")
 
@@ -444,7 +449,7 @@ class UnwrittenMessages(Sequence[Message]):
         self._write = write
         self._messages: Sequence[Message] | None = None
         self.recorded_characters: int | None = None
-        """Their length as it was recorded with the answer; None if it was not."""
+        """Length of the messages as recorded with the answer; None if it was not recorded."""
 
     def _written(self) -> Sequence[Message]:
         if self._messages is None:
@@ -471,21 +476,22 @@ class ModelResponse:
     """Structured answer: an instance validated by `output`, plain data, or None if `text` holds the JSON."""
     tool_calls: Sequence[ToolCall] = ()
     history: Message | None = None
-    """The message as it came, where it has more than its tool calls, such as signed thinking that the server wants back
-    with their results.
+    """The original message, if it has more than tool calls.
+
+    For example, servers require signed thinking together with the results of tools.
     """
     finish: FinishReason = "stop"
     usage: Usage = field(default_factory=Usage.unknown)
     model: str | None = None
     """Model name reported by the endpoint."""
     id: str | None = field(default=None, compare=False)
-    """Id of the answer in the endpoint's own records; no run stores it."""
+    """Id of the answer at the endpoint; runs do not store it."""
     asked_as: str | None = None
     """Structured mode used, for models with several."""
     logprobs: Mapping[str, float] | None = None
     """Log-probability of each of the request's `choices`; None if the model gives none."""
     flags: tuple[Flag, ...] = ()
-    """Oddities of an answer that is still usable."""
+    """Oddities of the answer, which is still usable."""
     repaired: tuple[str, ...] = ()
     """Repairs of a structured answer, in words such as "code fence"; empty without repairs."""
     validated: OutputSchema | None = field(default=None, repr=False, compare=False)
@@ -509,10 +515,10 @@ class Model(Protocol):
 
     An optional attribute `profile` chooses the default prompts: "concise" for a small model, "full" otherwise.
     `context_tokens` is the maximum number of tokens of a prompt and its answer, if known. A model without `logprobs`
-    has the attribute `gives_logprobs = False`, and one with eyes for images `takes_images = True`. `await
-    model.check_ready()`, if the model has it, is called before a run asks anybody, and raises the errors of a first
-    call for want of a key, a program or a login. Its exceptions reach the caller of the run: errors of
-    `flowdebate.errors` as such, all others as the application's own.
+    has the attribute `gives_logprobs = False`, and one that reads images has `takes_images = True`. `await
+    model.check_ready()`, if the model has it, is called before a run asks anybody, and raises the errors that a first
+    call would raise for a missing key, program or login. Its exceptions reach the caller of the run: errors of
+    `flowdebate.errors` as such, all others as errors of the application.
     """
 
     @property
@@ -526,7 +532,7 @@ class Model(Protocol):
 def profile_of(model: Model) -> Profile:
     """Profile of the default prompts for `model`: its attribute `profile`, or "full" without one.
 
-    A non-string attribute means something else to its owner; ConfigurationError for an unknown name.
+    A non-string attribute has another meaning and is ignored; raise ConfigurationError for an unknown name.
     """
     profile = getattr(model, "profile", None)
     if not isinstance(profile, str):
@@ -549,7 +555,7 @@ def without_images(content: object) -> object:
 
 
 async def check_ready(model: Model) -> None:
-    """Raise what the first call of `model` would raise for want of a key, a program or a login, if it can tell."""
+    """Raise what the first call of `model` would raise for a missing key, program or login, if it can tell."""
     check: Callable[[], Awaitable[None]] | None = getattr(model, "check_ready", None)
     if check is not None:
         await check()
@@ -606,7 +612,7 @@ class CallFellBack(BlockEvent):
 
 
 CircuitState: TypeAlias = Literal["closed", "open", "half_open"]
-"""Calls are made; no calls are made; a few trials are made."""
+"""State of a circuit: calls are made, no calls are made, or a few trials are made."""
 
 
 @dataclass(slots=True, kw_only=True)

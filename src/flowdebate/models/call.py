@@ -1,7 +1,7 @@
 """Call boundary of all models: deadline, retries, validation of answers, names in errors; a guard for tests.
 
-The retries of the SDKs are off: every attempt is counted, bounded and reported here. Where several nested models would
-retry a call, the outermost does.
+The retries of the SDKs are off: every attempt is counted, bounded and reported here. If several nested models would
+retry a call, only the outermost does.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class Retry:
     """Retry policy: number of attempts and backoff.
 
     Waits grow by a factor of two from `first_wait` to `longest_wait`, each drawn between half and all of it. An
-    endpoint's own `retry-after` is respected; if it is above `longest_wait`, the call is not retried. An answer against
-    the schema is requested again at once, with the reason. A call is not retried if its wait would pass its deadline.
+    endpoint's `retry-after` is respected; if it is above `longest_wait`, the call is not retried. An answer that
+    violates the schema is requested again at once, with the reason. A call is not retried if its wait would pass its
+    deadline.
 
     >>> Retry(attempts=5, first_wait=1).longest_wait
     60.0
@@ -78,7 +79,7 @@ class Retry:
     longest_wait: float = 60.0
     """Maximum seconds before a retry."""
     on: Callable[[ModelError], bool] | None = None
-    """Predicate of retried errors; None retries errors with a true `transient`."""
+    """Predicate of retried errors; None to retry errors whose `transient` is true."""
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)
     """Waiting function; tests pass their own."""
 
@@ -106,7 +107,7 @@ class Retry:
 async def call_with_retries(
     once: Callable[[ModelRequest], Awaitable[ModelResponse]], request: ModelRequest, retry: Retry
 ) -> ModelResponse:
-    """Call `once(request)` and retry it according to `retry`; raise the last error as it is."""
+    """Call `once(request)` and retry it according to `retry`; raise the last error unchanged."""
     request = replace(request, retried=True)
     seen: Counter[type[ModelError]] = Counter()
     number = 1
@@ -116,7 +117,7 @@ async def call_with_retries(
         except ModelError as error:
             seen[type(error)] += 1
             ignored = _ignores_mode(request, error, seen)
-            number += not ignored  # a step to the next mode is no attempt
+            number += not ignored  # a step to the next mode is not an attempt
             if isinstance(error, _ONCE) and seen[type(error)] > 1:
                 raise
             wait = retry.wait_before(number, error, random=request.attempts.random)
@@ -142,13 +143,13 @@ async def call_with_retries(
 
 
 def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> bool:
-    """Say whether a model with another mode answers without JSON again, after an invalid answer."""
+    """Return whether a model with another mode has answered without JSON after an invalid answer."""
     if not isinstance(error, SchemaViolation) or seen[SchemaViolation] < _IGNORED or not request.attempts.modes_left:
         return False
     return error.answer is not None and find_object(error.answer) is None
 
 
-_IGNORED = 2  # answers that do not fit: one may be the model's own fault
+_IGNORED = 2  # invalid answers; a single one may be the fault of the model
 
 
 def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelRequest:
@@ -168,20 +169,20 @@ def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelReq
 
 
 def _room_used(attempts: Attempts) -> int:
-    """Estimate the server's own limit, which an answer has reached."""
+    """Estimate the limit of the server that an answer has reached."""
     return max([_ROOM, *(attempt.usage.completion_tokens or 0 for attempt in attempts.made[-1:])])
 
 
-# What a model is told whose answer did not fit the schema.
+# Message to a model whose answer did not fit the schema.
 REASK = "Your answer could not be used: {problems}. Answer again with the corrected JSON and nothing else."
 
-# Failures of the answer, not of the endpoint, which needs no time to recover: retried without a wait.
+# Failures of the answer, not of the endpoint: retried without a wait, because nothing has to recover.
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
-# Retried once only: a model that is blank or cut off twice will not stop to be, and each answer is billed.
+# Retried only once: after two blank or truncated answers more would follow, and each is billed.
 _ONCE = (EmptyResponse, OutputTruncated)
-# Tokens that are doubled at least, where nobody set a limit.
+# Minimum number of tokens to double if no limit was set.
 _ROOM = 4_096
-# Characters of the rejected answer that the model is shown: an endless one would not fit its context again.
+# Maximum characters of the rejected answer in the retry: an endless one would not fit the context.
 _LONGEST_QUOTE = 20_000
 
 
@@ -191,9 +192,9 @@ T = TypeVar("T")
 async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest: float | None = None) -> T:
     """Await `call` and raise ModelTimeout after `seconds`; None for no deadline.
 
-    Time of a call spent `in_queue` does not count, but for the end at `latest`, by the loop's clock. The call is
-    started by hand, and the timer starts at its first wait: an immediate answer, from a cache or a script, needs none,
-    and `asyncio.timeout` takes longer than such an answer.
+    Time spent `in_queue` does not count, but the call ends at `latest`, by the loop's clock. The call is started
+    manually, and the timer only at its first wait: an immediate answer, from a cache or a script, needs no timer, and
+    `asyncio.timeout` takes longer than such an answer.
     """
     if seconds is None:
         return await call
@@ -211,12 +212,12 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
             async with timer:
                 answered = await _rest(call, waits, timer)
         except Exception as error:
-            # A call may turn its cancellation into an error of its own, and one that raises TimeoutError by itself may
-            # not pass for the deadline.
+            # A call may turn its cancellation into another error, and its own TimeoutError must not pass for the
+            # deadline.
             if timer.expired():
                 raise ModelTimeout(seconds) from error
             raise
-        if timer.expired():  # the call has caught its cancellation: an answer that is late is none
+        if timer.expired():  # the call has caught its cancellation, and a late answer does not count
             raise ModelTimeout(seconds)
         return answered
     finally:
@@ -248,17 +249,17 @@ class _Deadline:
             self._ends += now - self._since
         self._queues, self._since = self._queues + change, now
         if self.timer is not None:
-            with suppress(RuntimeError):  # it has expired, or its call or the loop is over
+            with suppress(RuntimeError):  # it has expired, or its call or the loop has ended
                 self.timer.reschedule(self.end)
 
 
-# Of the calls around this one, the outermost first: a turn's, a policy's, and its own.
+# Deadlines of the calls around this one, outermost first: of a turn, of a policy, and its own.
 _deadlines: ContextVar[tuple[_Deadline, ...]] = ContextVar("flowdebate_deadlines", default=())
 
 
 @contextmanager
 def in_queue(request: ModelRequest) -> Iterator[None]:
-    """Wait for a model that starts, or answers others first: no deadline but a round's and a run's goes on."""
+    """Mark time spent waiting for a model that starts or answers others, which only counts for rounds and runs."""
     outer_deadline, time = _deadlines.get(), asyncio.get_running_loop().time
     since = time()
     for deadline in outer_deadline:
@@ -273,12 +274,12 @@ def in_queue(request: ModelRequest) -> Iterator[None]:
             request.deadline += time() - since
 
 
-# Seconds that a call has to clean up once its deadline has cancelled it; after that it is closed where it waits.
+# Seconds for a call to clean up after its deadline has cancelled it; then it is closed.
 _CLEANING_UP = 1.0
 
 
 class _Insistence:
-    """Second cancellation, by its deadline, of a call ignoring the first one."""
+    """Second cancellation of a call that ignores the first one at its deadline."""
 
     __slots__ = ("_task", "_timer", "over")
 
@@ -301,15 +302,15 @@ class _Insistence:
 
 @coroutine
 def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -> Generator[object, Any, T]:
-    # what `await` does, for a call that has started already and waits for `waits`, until it has been late for too long
+    # like `await`, for a call that has started and waits for `waits`, until it has been late for too long
     insistence: _Insistence | None = None
     try:
         while True:
             try:
                 step = partial(call.send, (yield waits))
-            except BaseException as error:  # such as a cancellation: the call's to see
+            except BaseException as error:  # such as a cancellation, which the call has to see
                 if insistence is not None and insistence.over:
-                    with suppress(Exception):  # it may ignore this as well
+                    with suppress(Exception):  # it may ignore this, too
                         call.close()
                     raise
                 if insistence is None and timer.expired():
@@ -328,14 +329,15 @@ def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -
 async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     """Call `model` and return a validated answer.
 
-    The text is valid Unicode, at most `request.settings.max_chars` long and without thinking, on its way to
-    `request.on_text` as well; a text answer is not blank; `data` of a structured answer is the result of
-    `request.output.validate` (unless the model calls tools). Failed calls are retried according to the model's
-    `retry`, if it has one.
+    The text is valid Unicode, at most `request.settings.max_chars` long and without thinking, also in
+    `request.on_text`; a text answer is not blank; `data` of a structured answer is the result of
+    `request.output.validate` (unless the model calls tools). Failed calls are retried according to the model's `retry`,
+    if it has one.
 
     Errors: ModelTimeout after `request.settings.timeout`, even if the model ignores it; MalformedResponse,
     EmptyResponse, ResponseTooLarge, SchemaViolation, OutputTruncated and LostToThinking for unusable answers;
-    LimitReached from the run; exceptions of the model as they are, a ModelError with `model` and `block` filled in.
+    LimitReached from the run; exceptions of the model unchanged, except that `model` and `block` of a ModelError are
+    filled in.
     """
     timeout = request.settings.timeout
     if timeout is not None:
@@ -355,13 +357,13 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
             stream.finish()
         return response
     finally:
-        request.attempts.stream = None  # it refers to the attempts: a cycle would be freed late
+        request.attempts.stream = None  # it refers to the attempts, and a cycle would be freed late
 
 
 async def answer(model: Model, request: ModelRequest) -> ModelResponse:
-    """Call `model` within a call with a deadline of its own, as wrappers do with their inner model.
+    """Call `model` within another call, as wrappers call their inner model.
 
-    The model's own `timeout` bounds all attempts together.
+    The model's `timeout` limits all attempts together.
     """
     retry = getattr(model, "retry", None)
     if request.retried or not isinstance(retry, Retry):
@@ -379,7 +381,7 @@ async def answer(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 def timeout_of(settings: ModelSettings) -> float | None:
-    """Return the deadline in a model's own settings; None for the default, which leaves it to the request.
+    """Return the deadline in a model's settings; None for the default, which lets the request decide.
 
     >>> timeout_of(ModelSettings(timeout=20))
     20
@@ -413,7 +415,7 @@ def _complete(error: ModelError, model: Model, request: ModelRequest, *, before:
     error.model = error.model or model.name
     error.block = error.block or request.block
     attempts = request.attempts.made
-    # an attempt ends well, or as cancelled, before its answer is found to be unusable, or the call to be too late
+    # the attempt was recorded as successful or cancelled before its answer turned out to be unusable or late
     if len(attempts) > before and (
         attempts[-1].error is None or (attempts[-1].error == "cancelled" and isinstance(error, ModelTimeout))
     ):
@@ -421,18 +423,18 @@ def _complete(error: ModelError, model: Model, request: ModelRequest, *, before:
 
 
 def _refused_text(response: object, error: BadAnswer) -> str | None:
-    """Return the text of an unusable answer: it was paid for, and readers may want to see it."""
+    """Return the text of an unusable answer: which was paid for, and which readers may want to see."""
     text: object = getattr(error, "answer", None) or getattr(error, "reason", None)
     if isinstance(response, ModelResponse):
-        with suppress(ValueError, RecursionError):  # data without end
+        with suppress(ValueError, RecursionError):  # endless data
             data = None if response.data is None else json.dumps(response.data, ensure_ascii=False, default=str)
             text = data or response.text or text
-    # a proxy's refusal may quote the key that it got
+    # a proxy may quote the key in its refusal
     return without_keys(clean_text(text[:LONGEST_REFUSED])) if isinstance(text, str) and text.strip() else None
 
 
 def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """Return `response`, or a cleaned copy: a model may return the same object twice."""
+    """Return `response`, or a cleaned copy, because a model may return the same object twice."""
     if not isinstance(response, ModelResponse):
         raise _malformed("the answer", response, "a ModelResponse")
     text = _text_of(response, request.settings.max_chars)
@@ -465,21 +467,21 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
 
 
 def _is_cut(request: ModelRequest, usage: Usage) -> bool:
-    """Say whether a server has counted far fewer tokens than it was sent, cached ones included."""
-    if not isinstance(usage.prompt_tokens, int):  # an application's own model, which counts in its own way
+    """Return whether a server counted far fewer tokens than it received, including cached ones."""
+    if not isinstance(usage.prompt_tokens, int):  # a custom model may count differently
         return False
-    counted = usage.prompt_tokens + (usage.cached_tokens or 0)  # some servers leave out what they have cached
+    counted = usage.prompt_tokens + (usage.cached_tokens or 0)  # some servers do not count cached tokens
     sent = estimate_tokens(sum(len(str(without_images(message.get("content")) or "")) for message in request.messages))
     return sent > _LONG_PROMPT and counted < sent / 2
 
 
-_LONG_PROMPT = 1_500  # tokens; below, an estimate is too rough
+_LONG_PROMPT = 1_500  # minimum tokens: below, an estimate is too rough
 
 
 @lru_cache(maxsize=1_000)
 def _warn_of_cut(server: str | None, model: str | None) -> None:
-    """Warn once of each model at each address."""
-    del server  # it tells one model from another
+    """Warn once for each model at each address."""
+    del server  # identifies the model
     warnings.warn(
         f"model {model!r} counted far fewer tokens than it was sent: the server probably cut the prompt. Raise its "
         "context length, such as num_ctx of Ollama",
@@ -489,9 +491,9 @@ def _warn_of_cut(server: str | None, model: str | None) -> None:
 
 
 def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest) -> tuple[ModelResponse, str]:
-    """Take the thinking out of an answer, count it with its attempt, and remember how it was written.
+    """Remove the thinking from an answer, count it with its attempt, and remember its form.
 
-    LostToThinking for an answer of nothing else.
+    Raise LostToThinking for an answer of nothing else.
     """
     if not request.choices:
         response = without_thinking(replace(response, text=text))
@@ -522,7 +524,7 @@ def _text_of(response: ModelResponse, max_chars: int) -> str:
         raise _malformed("text", text, "a str")
     if len(text) > max_chars:
         raise ResponseTooLarge(max_chars, "characters")
-    # a subclass of str may format and compare itself in its own way: take its characters only
+    # a subclass of str may override formatting and comparison: use only its characters
     return clean_text(text if type(text) is str else "".join((text,)))  # noqa: FLY002
 
 
@@ -596,7 +598,7 @@ class _Rule(NamedTuple):
     local: bool
 
 
-# Of each `with` block; the innermost decides, in every thread and task: a test's server answers in a thread of its own.
+# One entry for each `with` block; the innermost decides in all threads and tasks, because test servers run in threads.
 _rules: list[_Rule] = []
 _lock = threading.Lock()
 
@@ -654,5 +656,5 @@ def _in_force(rule: _Rule) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            # by identity: blocks of different threads may end in another order than they began
+            # by identity: blocks of different threads may end in any order
             del _rules[max(index for index, other in enumerate(_rules) if other is rule)]

@@ -4,8 +4,8 @@
 - open becomes half_open after `cooldown` seconds;
 - half_open becomes closed after `successes` successful trials, and open again after one failure.
 
-Of eleven libraries none offers this for asyncio with a bound on concurrent trials, a monotonic clock, and no count of
-cancelled calls. The tests compare with the nearest one, `pyresilience`.
+None of eleven libraries offers this for asyncio with a limit on concurrent trials and a monotonic clock, and without
+counting cancelled calls. The tests compare with the most similar one, `pyresilience`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CircuitBreaker(Wrapper):
     retries it.
 
     - `clock`: monotonic seconds, for tests.
-    - `breaker`: a shared circuit, which brings its own options.
+    - `breaker`: a shared circuit with its own options.
 
     >>> CircuitBreaker("ollama/gemma3", failures=5).breaker.state
     'closed'
@@ -77,7 +77,7 @@ class CircuitBreaker(Wrapper):
             response = await self.ask(request)
             succeeded = True
         except ModelError as error:
-            # what a rejected request or an unusable answer says is nothing about the endpoint's health
+            # rejected requests and unusable answers say nothing about the endpoint's health
             failed = (
                 error.transient
                 if isinstance(error, ModelUnavailable)
@@ -86,7 +86,7 @@ class CircuitBreaker(Wrapper):
             succeeded = False if failed else None
             raise
         except asyncio.CancelledError:
-            # the call's own deadline arrives as a cancellation; a call that only queued until then is no failure
+            # the call's deadline arrives as a cancellation; a call that was only waiting in a queue has not failed
             late = request.deadline is not None and asyncio.get_running_loop().time() >= request.deadline
             if late and len(request.attempts.made) > sent:
                 succeeded = False
@@ -142,7 +142,7 @@ class Breaker:
         self._clock = clock
         self._lock = threading.Lock()
         self._state: CircuitState = "closed"
-        self._era = 0  # changes with the state: a result of an earlier era does not count
+        self._era = 0  # changes with the state: results of calls from before the change do not count
         self._opened = 0.0
         self._counted = 0
         self._trials = 0
@@ -168,7 +168,7 @@ class Breaker:
             return self._state == "closed" or self._trials < self._successes
 
     def admit(self) -> Step:
-        """Ask for permission to call; a ticket must be settled, however the call ends."""
+        """Ask for permission to call; the ticket must always be settled."""
         with self._lock:
             before = self._state
             self._let_time_pass()

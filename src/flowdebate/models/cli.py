@@ -40,7 +40,7 @@ from flowdebate.models.programs import PROGRAMS, SHARED_VARIABLES, Cloud, Progra
 
 
 def _is_worth_another(error: ModelError) -> bool:
-    """Say whether to start a program again: it has already retried what its vendor refused or failed to do."""
+    """Return whether to start a program again, which has already retried its vendor's failures."""
     return error.transient and isinstance(error, (ModelUnavailable, BadAnswer))
 
 
@@ -65,13 +65,14 @@ _SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|COO
 class CliModel:
     """An agent's command line as a model: the program named, or any `command` that reads a prompt and writes an answer.
 
-    - `program`: "claude", "codex", "gemini" or "opencode", the installed program, called so that it reads at most, asks
-      nobody and keeps no session; None with a `command`.
-    - `command`: the program and its options; it gets the prompt on its input, and all that it writes is the answer.
-    - `model`: the program's own name of a model; None for its default.
-    - `workdir`: a readable folder; None for an empty one, anew for each answer.
+    - `program`: "claude", "codex", "gemini" or "opencode", the installed program, called such that it can at most read,
+    asks no questions and keeps no session; None with a `command`.
+    - `command`: the program and its options; it gets the prompt on stdin, and its output is the answer.
+    - `model`: a model by the program's own name; None for its default.
+    - `workdir`: a folder that it may read; None for a new empty one for each answer.
     - `env`: names of further environment variables to pass on.
-    - `settings`: `timeout` bounds all attempts of an answer, and `effort` says how much to think; others do nothing.
+    - `settings`: `timeout` bounds all attempts of an answer, and `effort` sets the amount of thinking; other settings
+    have no effect.
     - `label`: the name in errors and events.
 
     Structured answers are requested in the prompt and validated. Of the environment the program gets its path, home,
@@ -125,14 +126,14 @@ class CliModel:
 
     @property
     def timeout(self) -> float | None:
-        """Deadline of its own, in seconds, for all attempts of a call; None to leave it to the request."""
+        """Deadline in seconds for all attempts of a call; None to let the request decide."""
         return timeout_of(self._settings)
 
     def __repr__(self) -> str:
         return f"CliModel({self._name!r})"
 
     async def check_ready(self) -> None:
-        """Warn once of what cannot be turned off, and raise AuthenticationFailed where nobody is signed in."""
+        """Warn once about features that cannot be turned off, and raise AuthenticationFailed if nobody is signed in."""
         program, environment = self._program, self._environment()
         _warn_once(program.describe_limits(self._kind))
         has_key = any(name.startswith(program.key_prefixes) and _SECRET.search(name) for name in environment)
@@ -149,15 +150,16 @@ class CliModel:
                     raise self._no_sign_in("")
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer once, by a process of its own."""
+        """Answer once, in a new process."""
         check_real_calls_allowed(self._name)
-        if request.choices:  # it gives no log-probabilities
+        if request.choices:  # programs report no log-probabilities
             return ModelResponse(finish="stop")
         if request.tools:
             tools = [tool.name for tool in request.tools]
             raise ConfigurationError(request.block, "tools", tools, f"left out for {self._name}, which has its own")
         command, prompt = self._command(request), await _prompt(request)
-        if prompt.startswith("/") and self._program.keeps:  # at the very beginning it would be a command of the program
+        # at the beginning of the prompt it would be a command of the program
+        if prompt.startswith("/") and self._program.keeps:
             prompt = f"\n{prompt}"
         with request.attempts.sending(self._name, request) as attempt:
             reply = await within(self.timeout, self._ask(command, prompt))
@@ -177,7 +179,8 @@ class CliModel:
         command = [self._path, *program.command[1:]]
         command += program.no_folder if self._workdir is None else program.folder or ()
         if self._model is not None:
-            command.append(f"{program.model}={self._model}")  # one word: no name becomes an option of its own
+            # one argument, so that a name cannot become another option
+            command.append(f"{program.model}={self._model}")
         return [*command, *(part.replace("{effort}", effort) for part in program.effort or () if effort)]
 
     async def _ask(self, command: Sequence[str], prompt: str) -> Reply:
@@ -188,7 +191,7 @@ class CliModel:
             reply = None
         if not code and reply is not None and not reply.error:
             return reply
-        # the cause stands at the end, behind warnings and traces; a key is masked before a cut could halve it
+        # the cause is at the end, after warnings and traces; keys are masked before cutting, which could halve them
         cause = (reply.error if reply is not None else "") or errors.strip() or output.strip()
         cause = one_line(without_keys(clean_text(_STYLES.sub("", cause)))[-_LONGEST_CAUSE:]) or "nothing was said"
         if reply is None and not code:
@@ -224,12 +227,12 @@ class CliModel:
         return AuthenticationFailed(f"{self._name} asks for a login: {advice}{f' ({cause})' if cause else ''}")
 
     async def _run(self, command: Sequence[str], prompt: str, *, folder: str | None = None) -> tuple[int, str, str]:
-        """Run the program in a folder of its own, with the user's sign-in and nothing else of the user's."""
+        """Run the program in a separate folder with the user's sign-in, but nothing else of the user's."""
         if self._program.models and not self._models:
             self._models = await self._list_models()
         with isolated(self._program.isolate, self._models) as (home, isolation):
             environment = {**self._environment(isolation.passed), **isolation.variables}
-            if self._program.keeps:  # reports of failures, with the whole prompt, go there
+            if self._program.keeps:  # the program writes failure reports with the whole prompt there
                 environment |= dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(home / "tmp"))
             return await run_program(command, prompt, cwd=folder or str(home / "work"), env=environment)
 

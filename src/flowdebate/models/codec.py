@@ -37,7 +37,7 @@ def json_text(value: object) -> str:
 
 
 def exact_json(value: object) -> str | None:
-    """Serialize `value` as JSON; None where reading it back would give another value."""
+    """Serialize `value` as JSON; None if reading it back would give another value."""
     try:
         text = json_text(value)
         same = _is_same(value, json.loads(text))
@@ -60,17 +60,20 @@ def _is_same(one: object, other: object) -> bool:
 _LONG = 16_384
 """Minimum length of a text that is hashed by itself."""
 _BEGINNINGS = 8
-"""Number of texts of one run growing side by side: the transcript as shown to debaters, moderator and judges."""
+"""Number of texts that grow in parallel in a run: the transcript as shown to debaters, moderator and judges."""
 
 
 class TextHasher:
-    """Hasher of the long texts of one run's requests. They begin alike: only the new part of each text is hashed."""
+    """Hasher of the long texts of one run's requests.
+
+    They share beginnings, so only the new part of each text is hashed.
+    """
 
     def __init__(self) -> None:
         self._beginnings: list[_Beginning] = []
 
     def hash(self, text: str) -> str:
-        """Return the hash of `text`, whatever was hashed before."""
+        """Return the hash of `text`, independently of earlier texts."""
         best, shared = None, _LONG - 1
         for beginning in self._beginnings:
             if (alike := beginning.shared_with(text)) > shared:
@@ -117,9 +120,9 @@ def _encoded(text: str) -> bytes:
 
 
 def digest_of(request: ModelRequest, texts: TextHasher | None = None) -> str:
-    """Hash everything that a model is given: requests of one block with equal hashes are the same request.
+    """Hash everything a model is given, so that requests of a block with equal hashes are the same.
 
-    `texts` has hashed the earlier requests of the run.
+    `texts` is the hasher of the run's earlier requests.
     """
     settings, texts = request.settings, texts or TextHasher()
     fields_sent: dict[str, Any] = {
@@ -147,7 +150,7 @@ AttemptRow: TypeAlias = (
     tuple[str, str | None, float, float, Tokens, str | None]
     | tuple[str, str | None, float, float, Tokens, str | None, str]
 )
-"""An `Attempt`: a tuple without names, since a long debate has thousands of them; at its end an answer of no use."""
+"""An `Attempt`: a tuple without names, because a long debate has thousands; the last item is an unusable answer."""
 
 
 class Recorded(BaseModel):
@@ -178,7 +181,7 @@ class Answer(Recorded):
         schema = None if self.tool_calls else output
         return ModelResponse(
             text=self.text,
-            # read as JSON: from Python values a strict schema takes no list for a tuple, and no text for a date
+            # read as JSON, because in Python mode a strict schema accepts neither lists for tuples nor texts for dates
             data=None if schema is None else schema.validate(json_text(self.data)),
             tool_calls=tuple(ToolCall(id=i, name=name, arguments=args) for i, name, args in self.tool_calls),
             history=self.history,
@@ -194,7 +197,7 @@ class Answer(Recorded):
 
 
 class StoredAnswer(Answer):
-    """An answer in a journal, where nothing is left to a default."""
+    """An answer in a journal, without default values."""
 
     text: str
     finish: FinishReason
@@ -204,7 +207,7 @@ class StoredAnswer(Answer):
     attempts: tuple[AttemptRow, ...]
     origin: Origin = "asked"
     prompt: int | None = None
-    """Characters of the request, where the server has reported no tokens."""
+    """Characters of the request, if the server reported no tokens."""
 
 
 class FailedCall(Recorded):
@@ -273,7 +276,7 @@ def call_row(
 ) -> dict[str, object]:
     """Format an answered call with all its attempts as JSON data: the record `Answer`.
 
-    Where the server has reported no tokens, the length of the request `request` is part of it.
+    If the server reported no tokens, the length of `request` is part of it.
     """
     recorded: dict[str, object] = {
         "text": response.text,
@@ -336,7 +339,7 @@ def reused_text(body: str) -> str:
 
 
 def edited_text(body: str, edit: object) -> str:
-    """Return `edit` in place of the answer of `call_row`; ValueError for an answer of another kind.
+    """Return `call_row` with its answer replaced by `edit`; raise ValueError for an answer of another kind.
 
     An answer with data takes JSON data or its text, any other one takes text.
     """
@@ -389,7 +392,7 @@ def failure_text(error: BaseException) -> str:
                 tuples.append(name)
     library_module = flowdebate.errors.__name__
     kind = next((base.__name__ for base in type(error).__mro__ if base.__module__ == library_module), "Exception")
-    name, message = type(error).__name__, error_text(error)  # an application's own __str__ may raise
+    name, message = type(error).__name__, error_text(error)  # a custom __str__ may raise
     message = "" if message == name else message.removeprefix(f"{name}: ")
     return json_text({"kind": kind, "name": name, "said": message, "facts": facts, "tuples": tuples})
 
@@ -407,7 +410,7 @@ def failure_of(body: str) -> Exception:
 
 
 def make_error(kind: type[ErrorT], message: str, facts: Mapping[str, Any]) -> ErrorT:
-    """Build an error past its own constructor, which would write another message."""
+    """Build an error without its constructor, which would write another message."""
     error = kind.__new__(kind)
     error.args = (message,)
     vars(error).update(facts)

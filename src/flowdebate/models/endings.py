@@ -1,7 +1,7 @@
-"""Reasons for which servers end an answer, in the words of all vendors.
+"""Finish reasons of answers, in the words of all vendors.
 
-No list of words is complete, so a reason is read by the words in it, in whatever case and spelling: `MAX_TOKENS`,
-`maxPredictedTokensReached` and `model_context_window_exceeded` all say that an answer ran out of room.
+No list of words is complete, so a reason is read by the words in it, in any case and spelling: `MAX_TOKENS`,
+`maxPredictedTokensReached` and `model_context_window_exceeded` all mean that an answer was truncated.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STOP = (
     r"|completed?|completion|done|final|finish(ed)?|success(ful(ly)?)?|succeed(ed)?|normal|natural|word|ok"
     r"|sequence|endof(text|turn|sequence)"
 )
-# In this order, the first that fits: an error may be a filter, and a limit one of the answer or of requests.
+# The first match counts: an error may be a filter, and a limit may concern the answer or requests.
 _MEANINGS: tuple[tuple[Ending, re.Pattern[str]], ...] = (
     ("missing", re.compile(r"\A(null|none|nil|undefined|unspecified|n a)?\Z")),
     ("filtered", re.compile(_FILTERED)),
@@ -87,7 +87,7 @@ def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
     Without a reason, or with an unknown one, an answer counts as truncated if it has `spent` its whole limit, and as
     complete otherwise.
 
-    Errors: ContentFiltered where a filter stopped it, ProviderFailed where the server broke off.
+    Errors: ContentFiltered if a filter stopped it, ProviderFailed if the server broke off.
     """
     ending = ending_of(reason)
     if ending == "filtered":
@@ -100,6 +100,6 @@ def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
 
 
 def _named(reason: object) -> str:
-    """Quote a reason with more than the protocol's own word."""
+    """Quote a reason that has more than the word of the protocol."""
     plain = isinstance(reason, str) and reason not in ("content_filter", "error")
     return f" ({one_line(str(reason)[:100])})" if plain else ""

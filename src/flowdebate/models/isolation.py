@@ -1,4 +1,4 @@
-"""Folders for agent CLIs in place of the user's: with the sign-in, without memory, skills, servers and sessions."""
+"""Folders for agent CLIs that replace the user's: with the sign-in, without memory, skills, servers and sessions."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """Contents and variables of a program's folder in place of the user's."""
+    """Contents and variables of a program's folder that replaces the user's."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that lead the program to the folder, or turn things off."""
+    """Environment variables that point the program to the folder, or turn features off."""
     sign_in: Mapping[str, Path] = field(default_factory=dict)
     """Files with the user's sign-in, by their paths in the folder."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Contents of further files, by their paths in the folder."""
     passed: tuple[str, ...] = ()
-    """Variables of the user's environment that the user's configuration names for signing in."""
+    """Variables for signing in, named by the user's configuration."""
 
 
 Isolate: TypeAlias = Callable[[Path, str], Isolation]
@@ -64,7 +64,7 @@ def isolated(isolate: Isolate | None, models: str) -> Iterator[tuple[Path, Isola
 
 
 def is_filled(folder: str) -> bool:
-    """Say whether a folder exists and has anything in it."""
+    """Return whether a folder exists and has anything in it."""
     with suppress(OSError):
         return any(Path(folder).iterdir())
     return False
@@ -85,7 +85,7 @@ def _put_back(renewed: Path, source: Path) -> None:
 def isolate_codex(home: Path, models: str) -> Isolation:
     """Give codex its sign-in and its provider, and models without tools.
 
-    The list of models decides which tools a model gets, whatever the options say.
+    The list of models decides which tools a model gets, regardless of options.
     """
     folder = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
     settings = _parse(folder / "config.toml", tomllib.loads)
@@ -114,7 +114,7 @@ def isolate_codex(home: Path, models: str) -> Isolation:
 def _codex_settings(settings: Mapping[str, Json]) -> list[str]:
     """Return the names of all settings that choose codex's model provider."""
     names = [name for name in _CODEX_PROVIDER if name in settings]
-    if "model_provider" in names and "model" in settings:  # another provider may lack the default model
+    if "model_provider" in names and "model" in settings:  # another provider may not have the default model
         names.append("model")
     return names
 
@@ -161,7 +161,7 @@ def isolate_gemini(home: Path, models: str) -> Isolation:
     del models
     folder = gemini_folder()
     settings = {**_GEMINI, "security": {"auth": _gemini_auth()}}
-    # The first such file on the way up from the working folder counts: with this one, no other is read.
+    # The first such file in the working folder or above it counts; with this one, no other is read.
     keys = "".join(f"{name}={json.dumps(value)}\n" for name, value in gemini_keys().items())
     return Isolation(
         variables={"GEMINI_CLI_HOME": str(home)},
@@ -196,7 +196,7 @@ def gemini_folder() -> Path:
 
 
 def has_gemini_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
-    """Say whether gemini's variables or files name a way to sign in."""
+    """Return whether gemini's variables or files name a way to sign in."""
     del model
     if any(environment.get(name) for name in _GEMINI_KEYS) or any(map(is_filled, GEMINI_MANAGED)) or gemini_keys():
         return True
@@ -240,7 +240,7 @@ def isolate_opencode(home: Path, models: str) -> Isolation:
             **folders,
             "HOME": str(home),  # its folder .opencode counts, too
             "USERPROFILE": str(home),
-            "XDG_CACHE_HOME": cache,  # packages of providers, which are not loaded again for each call
+            "XDG_CACHE_HOME": cache,  # packages of providers, to avoid loading them for each call
             "OPENCODE_CONFIG_CONTENT": json.dumps(configuration),
             **dict.fromkeys(_OPENCODE_OFF, "1"),
         },
@@ -256,7 +256,7 @@ _OPENCODE_OFF = (
 
 
 def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
-    """Say whether opencode has a provider: signed in, configured, or its own with a free model that somebody named."""
+    """Return whether opencode has a provider: signed in, configured, or its own with a named free model."""
     configuration = opencode_providers()
     chosen_model = model or configuration.get("model")
     return (
@@ -278,7 +278,7 @@ def opencode_sign_in() -> Path:
 
 
 def opencode_providers() -> dict[str, Json]:
-    """Return what the user's configuration of opencode says of providers and the default model."""
+    """Return the providers and the default model in the user's configuration of opencode."""
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
     files = [folder / name for name in ("config.json", "opencode.json", "opencode.jsonc")]
     files += [Path(name) for name in [os.environ.get("OPENCODE_CONFIG")] if name]
@@ -290,7 +290,7 @@ def opencode_providers() -> dict[str, Json]:
 
 
 def _parse(path: Path, parse: Callable[[str], dict[str, Json]]) -> dict[str, Json]:
-    """Parse a file of the user's; return nothing for a missing or broken file, which the program itself reports."""
+    """Parse a file of the user; return nothing for a missing or broken file, which the program itself reports."""
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):
@@ -303,7 +303,7 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|,(?=\s*[\]}])', r
 def _jsonc(text: str) -> dict[str, Json]:
     """Parse JSON with comments and trailing commas."""
     without_comments = _COMMENT.sub(lambda match: match[1] or "", text)
-    # once more for a comma that a comment separated from its bracket
+    # again, for a comma separated from its bracket by a comment
     value: Json = json.loads(_COMMENT.sub(lambda match: match[1] or "", without_comments))
     if not isinstance(value, dict):
         raise TypeError(text)

@@ -16,19 +16,18 @@ if TYPE_CHECKING:
     from referencing import Registry
 
 MOST_STEPS = 1_000_000
-"""Maximum steps of one validation. Each takes a microsecond or two, in total a second during which nobody else is
-served."""
+"""Maximum steps of one validation. Each takes a microsecond or two, in total a second that blocks everybody else."""
 _HEAVIEST = 10_000
-"""States of a pattern."""
+"""Maximum number of states of a pattern."""
 _STEPS_A_KEYWORD = 10
 _STATES_A_STEP = 100
-"""States that the engine of patterns goes through in the time of a step."""
+"""Number of states that the pattern engine processes in the time of a step."""
 
 LINEAR = "a pattern that is matched in linear time: without look-around and back-references, and with few repetitions"
 
 
 class _TooLong(Exception):
-    """The data make too much work."""
+    """Raised for data that take too many steps."""
 
 
 class Pattern(NamedTuple):
@@ -108,7 +107,7 @@ def find_errors(validator: Validator, value: object) -> list[ValidationError]:
         _LEFT.reset(token)
 
 
-@lru_cache(maxsize=16)  # as many as there are drafts
+@lru_cache(maxsize=16)  # one for each draft
 def bounded(kind: type[Validator]) -> type[Validator]:
     """Extend the validator class `kind` to count its steps, for `find_errors`."""
     from jsonschema import validators
@@ -123,7 +122,7 @@ def bounded(kind: type[Validator]) -> type[Validator]:
 
 def _counted(keyword: Callable[..., Iterator[ValidationError] | None]) -> Callable[..., Iterator[ValidationError]]:
     def check(validator: Validator, value: object, instance: object, schema: object) -> Iterator[ValidationError]:
-        # a keyword goes through its own value: the properties of a schema, the choices of an `enum`
+        # a keyword iterates over its value: the properties of a schema, the choices of an `enum`
         _spend(_STEPS_A_KEYWORD + (len(value) if isinstance(value, (dict, list)) else 0))
         yield from keyword(validator, value, instance, schema) or ()
 

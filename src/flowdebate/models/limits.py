@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LOGGER = logging.getLogger("flowdebate")
 _LONGEST_PAUSE = 3600.0
-"""Maximum pause in seconds: an endpoint may say what it likes."""
+"""Maximum pause in seconds, because an endpoint may request anything."""
 
 
 class PerLoop(Generic[T]):
-    """One object for each event loop, created by `make`; objects of closed loops are dropped.
+    """Holder of one object for each event loop, created by `make`; objects of closed loops are dropped.
 
     >>> locks = PerLoop(asyncio.Lock)
     >>> async def same():
@@ -37,7 +37,7 @@ class PerLoop(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        # strong references: objects with waiters refer to their loop, so weak keys would never be freed
+        # strong references, because objects with waiters refer to their loop, and weak keys would never be freed
         self._made: dict[asyncio.AbstractEventLoop, T] = {}
         self._lock = threading.Lock()
 
@@ -197,7 +197,7 @@ class _Gate:
         self._waiting = 0
 
     async def enter(self, request: ModelRequest) -> None:
-        if not self._waiting and self._seconds(0) <= 0:  # nobody may pass those that wait already
+        if not self._waiting and self._seconds(0) <= 0:  # nobody may overtake waiting requests
             self._take()
             return
         _check_in_time(self._seconds(self._waiting), request)
@@ -274,7 +274,7 @@ class SharedRateLimit(_Metered):
         try:
             return await super().request(request)
         except (RateLimited, ProviderFailed) as error:
-            if error.retry_after and error.status is not None:  # else the endpoint has not been asked
+            if error.retry_after and error.status is not None:  # otherwise the endpoint has not been asked
                 behind_burst = min(error.retry_after, _LONGEST_PAUSE) + self._burst - self._each
                 await self._try(self._counter().pause(self.key, behind_burst), "its pause could not be shared")
             raise
@@ -306,7 +306,7 @@ class SharedRateLimit(_Metered):
     async def _try(self, writing: Coroutine[Any, Any, None], problem: str) -> None:
         try:
             await writing
-        except StoreError as error:  # the answer is there and paid for: it must not get lost
+        except StoreError as error:  # the answer has arrived and was paid for, so it must not be lost
             _LOGGER.warning("model %s: %s: %s", self.name, problem, error)
 
     def _counter(self) -> PostgresCounter:

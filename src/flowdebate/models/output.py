@@ -53,7 +53,7 @@ class OutputSchema:
     def __init__(self, model: type[BaseModel], *, unwrap: str | None = None) -> None:
         self.model = model
         self.synonyms: Mapping[str, str] = {}
-        """Choices of the schema by other words that answers may use for them."""
+        """Choices of the schema, by synonyms that answers may use."""
         self._unwrap = unwrap
 
     @classmethod
@@ -117,9 +117,9 @@ def _schema_of_model(model: type[BaseModel]) -> OutputSchema:
 
 
 def _refuse_infinity(text: str | bytes) -> None:
-    """SchemaViolation if JSON `text` contains NaN or Infinity, which are no JSON, but pass a float of pydantic."""
+    """Raise SchemaViolation if `text` contains NaN or Infinity, which pydantic accepts as floats."""
     if (b"NaN" in text or b"Infinity" in text) if isinstance(text, bytes) else ("NaN" in text or "Infinity" in text):
-        with suppress(ValueError):  # pydantic describes any other problem
+        with suppress(ValueError):  # pydantic reports any other problem
             from_json(text, allow_inf_nan=True)
             try:
                 from_json(text, allow_inf_nan=False)
@@ -131,7 +131,7 @@ def _refuse_infinity(text: str | bytes) -> None:
 def _schema_of_type(spec: Any, location: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
     from pydantic import (
         RootModel,
-    )  # here, since its import builds a validator, for which pydantic searches all packages
+    )  # imported here, because its import builds a validator, for which pydantic searches all packages
 
     allowed = "a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
     if isroutine(spec) or isinstance(spec, str):  # pydantic would call the former, and evaluate the latter
@@ -155,7 +155,7 @@ class _ObjectOnTop:
 
 
 def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace a `schema` that only refers to a definition by the definition: servers want an object."""
+    """Replace a `schema` that only refers to a definition by the definition: servers require an object."""
     reference = schema.get("$ref")
     definitions = dict(schema.get("$defs", {}))
     name = str(reference).removeprefix("#/$defs/")
@@ -195,7 +195,7 @@ def _model_of_json_schema(json_schema: Mapping[str, Any], location: str, field: 
 
 
 def _requirement(problem: jsonschema.ValidationError) -> str:
-    if not problem.validator:  # of a schema that is `false`, or of too much work
+    if not problem.validator:  # for a schema that is `false`, or for too much work
         return problem.message
     return f"must satisfy {problem.validator} {shown(problem.validator_value)}"
 
@@ -212,12 +212,12 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
     from referencing.jsonschema import DRAFT202012
 
     default = jsonschema.Draft202012Validator
-    has_dialect = isinstance(schema.get("$schema", ""), str)  # else it cannot be looked up
+    has_dialect = isinstance(schema.get("$schema", ""), str)  # otherwise it cannot be looked up
     kind = jsonschema.validators.validator_for(schema, default=default) if has_dialect else default
     got: Mapping[str, Any] = schema
     ends = f"a JSON Schema of at most {_DEEPEST} levels that does not refer to itself without an end"
     root = dict(schema)
-    if is_deeper(root, 4 * _DEEPEST):  # a level takes two; constants and examples may be deeper
+    if is_deeper(root, 4 * _DEEPEST):  # a level takes two frames; constants and examples may be deeper
         raise ConfigurationError(location, field, root, ends)
     try:
         root = deepcopy(root)
@@ -237,14 +237,14 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
     except jsonschema.ValidationError as error:
         place = ".".join(map(str, error.absolute_path)) or "the top level"
         raise ConfigurationError(location, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
-    except RecursionError:  # no answer would fit, and each of them would be paid for
+    except RecursionError:  # no answer would be valid, and each would cost money
         raise ConfigurationError(location, field, got, ends) from None
     except (Unresolvable, ValueError):
         allowed = "a JSON Schema that refers to nothing outside of itself"
         raise ConfigurationError(location, field, got, allowed) from None
     _check_linear(parts, location, field)
     for part in parts:
-        part.pop("$schema", None)  # it would choose an unbounded validator
+        part.pop("$schema", None)  # it would select an unbounded validator
     return bounded(kind)(root, registry=registry)
 
 
@@ -253,13 +253,13 @@ def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str)
     if (pattern := find_unbounded_pattern(parts)) is not None:
         raise ConfigurationError(location, field, pattern, LINEAR)
     words = {word for part in parts for word in part}
-    if {"patternProperties", "unevaluatedProperties"} <= words:  # the latter matches by itself, and goes back
+    if {"patternProperties", "unevaluatedProperties"} <= words:  # the latter matches by itself, with backtracking
         allowed = "a JSON Schema without `unevaluatedProperties`, or without `patternProperties`"
         raise ConfigurationError(location, field, parts[0], allowed)
 
 
 def _parts_of(schema: object) -> Iterator[object]:
-    """Yield the parts of `schema` that may be schemas: not its constants and examples, which may look like schemas."""
+    """Yield the parts of `schema` that may be schemas: except constants and examples, which may look like schemas."""
     if isinstance(schema, list):
         yield from schema
     elif isinstance(schema, dict):
@@ -318,8 +318,8 @@ def _height(part: object, resolver: Resolver[Any], heights: dict[int, int | None
 
 
 _DEEPEST = 50
-"""Levels of a schema: who follows them, here and in jsonschema, needs several of Python's for each."""
-# Keywords whose schemas apply to the very value that the schema around them applies to.
+"""Maximum levels of a schema: each takes several levels of Python's stack, here and in jsonschema."""
+# Keywords whose schemas apply to the same value as the surrounding schema.
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 _PREFIX = "#/$defs/"
 # Keywords whose values are schemas by name: a field may be called "title" or "$ref".
@@ -399,7 +399,7 @@ def _referenced(schema: dict[str, Any], definitions: dict[str, Any]) -> str | No
     return name if name in definitions else None
 
 
-_LONGEST = 1_500  # characters of a string: llama.cpp refuses grammars with 2,000 or more repetitions
+_LONGEST = 1_500  # maximum characters of a string: llama.cpp refuses grammars with 2,000 or more repetitions
 
 
 def bound_strings(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool

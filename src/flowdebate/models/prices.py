@@ -10,15 +10,15 @@ from importlib.util import find_spec
 from flowdebate.models.base import Usage
 from flowdebate.models.providers import PROVIDERS
 
-_VENDORS = {"gemini": "google", "xai": "x-ai"}  # others are called the same there
+_VENDORS = {"gemini": "google", "xai": "x-ai"}  # other names are the same there
 HOW = 'pip install "flowdebate[prices]"'
 GIVEN = "by given prices"
-"""Currency label of a cost by the application's own prices: nobody has told the currency."""
+"""Currency label of a cost by prices of the application, whose currency is unknown."""
 
 
 @lru_cache(maxsize=1)
 def prices_known() -> bool:
-    """Return whether there are known prices at all: whether `genai-prices` is installed."""
+    """Return whether prices are known, because `genai-prices` is installed."""
     return find_spec("genai_prices") is not None
 
 
@@ -33,7 +33,7 @@ def prices_source() -> str | None:
     from genai_prices.data_snapshot import get_snapshot
 
     snapshot, today = get_snapshot(), datetime.now(UTC).date()
-    # a single price has always been in force; of those in a list some have dates
+    # a single price is always in force; prices in a list may have dates
     lists = (model.prices for source in snapshot.providers for model in source.models if isinstance(model.prices, list))
     dates = (getattr(price.constraint, "start_date", None) for prices in lists for price in prices)
     days = [day for day in dates if day is not None and day <= today]
@@ -44,8 +44,8 @@ def prices_source() -> str | None:
 def known_price(model: str, usage: Usage) -> float | None:
     """Return the cost of `usage` of a model in US dollars, as of today; None if no price is known.
 
-    Tokens read from a cache, or written into one, have the provider's prices for caching; thinking has the answer's
-    price. Models of this machine are free. The first call imports the prices and takes half a second.
+    Tokens read from a cache, or written into one, have the provider's prices for caching; thinking costs the same as
+    the answer. Models of this machine are free. The first call imports the prices and takes half a second.
     """
     provider, _, name = model.partition("/")
     preset = PROVIDERS.get(provider)

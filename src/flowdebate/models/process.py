@@ -1,4 +1,4 @@
-"""One run of a program: its prompt on its input, its output within a bound, and nothing that outlives the call."""
+"""Execution of a program: prompt on stdin, bounded output, and no process that outlives the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGEST = 16_000_000  # bytes of output
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """Output of a program until it ends; processes that it leaves behind may hold its pipes open for longer."""
+    """Output of a program until it ends; processes that it started may keep its pipes open for longer."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -33,7 +33,7 @@ class _Output(asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Note the end of one stream."""
-        del exc  # a program may end before it has read all
+        del exc  # a program may end before it has read everything
         self._open.discard(fd)
         if not self._open:
             self.closed.set()
@@ -66,7 +66,7 @@ async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dic
         stdin = transport.get_pipe_transport(0)
         if isinstance(stdin, asyncio.WriteTransport):
             stdin.write(prompt.encode(errors="replace"))
-            stdin.close()  # once all is written
+            stdin.close()  # once everything is written
         await output.ended
         with suppress(TimeoutError):
             await asyncio.wait_for(output.closed.wait(), _DRAIN)
@@ -74,7 +74,7 @@ async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dic
     finally:
         try:
             if transport.get_returncode() is None:
-                _signal(transport, signal.SIGTERM)  # lets it remove what it keeps of the call
+                _signal(transport, signal.SIGTERM)  # lets it remove files of the call
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.shield(_exit_of(transport)), _GRACE)
         finally:

@@ -1,4 +1,4 @@
-"""Agent CLIs known by name: how each is called without tools, how its output is read, and what it may see."""
+"""Agent CLIs known by name: commands without tools, readers of their output, and limits on what they may see."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Reply:
     error: str = ""
     """Cause of a failure, in the program's words; empty for an answer."""
     status: int | None = None
-    """HTTP status of the vendor's refusal; None if the program names none."""
+    """HTTP status of the vendor's refusal; None if the program does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +51,14 @@ class Cloud:
     """Prefix of its models' names."""
 
     def is_used(self, model: str | None) -> bool:
-        """Say whether the environment or the model's name selects this cloud."""
+        """Return whether the environment or the model's name selects this cloud."""
         by_name = self.models is not None and (model or "").startswith(self.models)
         return by_name or os.environ.get(self.switch or "", "").strip().lower() not in ("", "0", "false")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One agent CLI."""
+    """An agent CLI."""
 
     command: Sequence[str]
     """Name and options for an answer to the prompt on its input, without tools and without questions."""
@@ -67,7 +67,7 @@ class Program:
     model: str | None = None
     """Option that names a model."""
     effort: Sequence[str] | None = None
-    """Options that say how much to think, with `{effort}`; None if there are none."""
+    """Options for the amount of thinking, with `{effort}`; None if there are none."""
     folder: Sequence[str] | None = None
     """Further options for reading its working folder; None for a program that cannot be confined to a folder."""
     no_folder: Sequence[str] = ()
@@ -89,14 +89,14 @@ class Program:
     is_signed_in: Callable[[Mapping[str, str], str | None], bool] | None = None
     """Function from the program's environment and model to whether its files or variables have a sign-in."""
     environment: Mapping[str, str] | None = None
-    """Environment variables that turn things off."""
+    """Environment variables that turn features off."""
     keeps: tuple[str, ...] = ()
-    """Properties that nothing turns off; empty for a command called as it is."""
+    """Features that cannot be turned off; empty for a custom command."""
     managed: tuple[str, ...] = ()
-    """Folders with settings of the machine's administrator, which nothing overrides."""
+    """Folders with settings of the machine's administrator, which cannot be overridden."""
 
     def describe_limits(self, name: str) -> str:
-        """Say what of the program `name` cannot be turned off on this machine.
+        """Describe the features of the program `name` that cannot be turned off on this machine.
 
         >>> print(Program(command=["my-agent"], read=lambda output: Reply(text=output)).describe_limits("cli/my-agent"))
         cli/my-agent is called as it is, with the rights of your user: its tools, servers, memory and sessions stay on
@@ -111,7 +111,7 @@ class Program:
 
 
 def is_model_name(name: str) -> bool:
-    """Say whether a program can be told `name` as a model: it is not blank, and no program takes it for an option."""
+    """Return whether a program can be told `name` as a model: it is neither blank nor looks like an option."""
     return bool(name.strip()) and not name.lstrip().startswith("-")
 
 
@@ -122,7 +122,7 @@ def _count(counts: object, *names: str) -> int | None:
 
 
 def _objects(output: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of an output with one in a line; other lines are chatter."""
+    """Yield the JSON objects in the lines of an output; other lines are ignored."""
     for line in output.splitlines():
         try:
             value = json.loads(line)
@@ -176,7 +176,7 @@ def _read_codex(output: str) -> Reply:
 
 
 def _read_gemini(output: str) -> Reply:
-    # Beside an error it writes warnings and a stack trace: of the lines at which an object begins, the first whole one.
+    # Besides an error it writes warnings and a stack trace, so take the first line with a whole object.
     result: Any = None
     for line in re.finditer(r"^\s*\{", output, re.MULTILINE):
         with suppress(ValueError, RecursionError):
@@ -242,12 +242,12 @@ def _opencode_usage(counts: object) -> Usage:
     )
 
 
-# Variables that every program gets beside its own.
+# Variables passed to every program in addition to its own.
 SHARED_VARIABLES: tuple[str, ...] = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "LANGUAGE", "LC_*", "TMPDIR", "TMP", "TEMP"),
     *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"),
     "DBUS_SESSION_BUS_ADDRESS",
-    # of Windows
+    # on Windows
     *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA"),
     *("USERNAME", "USERPROFILE", "HOMEDRIVE", "HOMEPATH", "PROGRAMFILES", "PROGRAMFILES(X86)"),
     "NUMBER_OF_PROCESSORS",
@@ -299,7 +299,7 @@ PROGRAMS: Mapping[str, Program] = {
         keeps=_INSTRUCTIONS,
         managed=("/etc/claude-code", "/Library/Application Support/ClaudeCode", "C:/Program Files/ClaudeCode"),
         environment={
-            "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",  # "@path" in a quoted text would put that file into the prompt
+            "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",  # "@path" in a quoted text would insert that file into the prompt
             "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
             "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
             "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
@@ -321,7 +321,7 @@ PROGRAMS: Mapping[str, Program] = {
         ),
         isolate=isolate_codex,
         models=("debug", "models", "--bundled"),
-        key_prefixes=("CODEX_",),  # version 0.169 asks nobody with a key of OpenAI alone
+        key_prefixes=("CODEX_",),  # version 0.169 does not ask for a login with only an OpenAI key
         status=("login", "status"),
         login="run `codex login`, or set CODEX_API_KEY",
         keeps=_INSTRUCTIONS,

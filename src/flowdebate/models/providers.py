@@ -1,4 +1,4 @@
-"""Providers of models: where they are, how their keys are called, and what their servers can do."""
+"""Providers of models: their addresses, the names of their keys, and the abilities of their servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Provider:
     key_env: str | None
     """Environment variable of the key; None for servers without one."""
     default: str | None
-    """Default model: a current and inexpensive one; None for a server's first."""
+    """Default model: a current and inexpensive one; None for the first one of the server."""
     _: KW_ONLY
     structured: StructuredMode = "json_schema"
     tools_with_schema: bool = True
@@ -37,7 +37,7 @@ class Provider:
 
 
 def _local_server(port: int, *, effort: str = "reasoning_effort") -> Provider:
-    """Describe a server on this machine: no key, and tools or a schema, not both, since a schema is a grammar."""
+    """Describe a server on this machine: no key, and either tools or a schema, because a schema becomes a grammar."""
     return Provider(f"http://127.0.0.1:{port}/v1", None, None, tools_with_schema=False, effort=effort)
 
 

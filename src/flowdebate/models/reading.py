@@ -1,8 +1,8 @@
-"""Reading of structured answers: repair of broken JSON, and values that are written in another form.
+"""Reading of structured answers: repair of broken JSON, and of values in another form.
 
-An answer accepted by its schema is never touched. Any other is repaired by fixed rules, functions of its text and the
-schema, and validated again. No rule compares by similarity: an answer is requested again unless it is an unambiguous
-form of a valid one.
+An answer accepted by its schema is never changed. Other answers are repaired by fixed rules that depend on text and
+schema, and validated again. No rule compares by similarity: unless an answer is an unambiguous form of a valid one, it
+is requested again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def repair_answer(answer: object, output: OutputSchema, violation: SchemaViolati
 
 
 def has_answer(text: str, output: OutputSchema) -> bool:
-    """Return whether `text` has JSON data, or words that `output` can be read from."""
+    """Return whether `text` has JSON data, or words that can be read as `output`."""
     try:
         if parse_json(text) is not None:
             return True
@@ -75,9 +75,9 @@ def has_answer(text: str, output: OutputSchema) -> bool:
 def _checked(value: object, output: OutputSchema) -> object:
     try:
         text = json.dumps(value)
-    except (TypeError, ValueError):  # data of an adapter that is not plain
+    except (TypeError, ValueError):  # non-plain data of an adapter
         return output.validate(value)
-    return output.validate(text)  # strict schemas take a list for a tuple only in JSON
+    return output.validate(text)  # strict schemas accept a list for a tuple only in JSON
 
 
 # Syntax
@@ -103,7 +103,8 @@ def parse_json(text: str) -> Parsed | None:
         if isinstance(value, (dict, list)):
             return Parsed(value, repairs)
     spans = _spans(text)
-    if spans is not None and not text[: spans[0][0]].rstrip().endswith(("[", ":")):  # else a part of a broken answer
+    # otherwise a part of a broken answer
+    if spans is not None and not text[: spans[0][0]].rstrip().endswith(("[", ":")):
         value, between = spans[0][2], "".join(_gaps(text, spans))
         if any(other != value for _, _, other in spans):
             return None
@@ -117,7 +118,7 @@ def parse_json(text: str) -> Parsed | None:
 
 
 def find_object(text: str) -> str | None:
-    """Find the only valid JSON object in `text`, as it is written there; None if there is none, or more than one.
+    """Find the only valid JSON object in `text`, as written there; None if there is none, or more than one.
 
     Parts of a broken object do not count, nor does an object with a repeated field.
 
@@ -154,7 +155,7 @@ def _spans(text: str) -> list[tuple[int, int, object]] | None:
 
 
 def _gaps(text: str, spans: Sequence[tuple[int, int, object]]) -> Iterator[str]:
-    """Yield what stands before, between and after the spans."""
+    """Yield the text before, between and after the spans."""
     end = 0
     for begin, after, _ in spans:
         yield text[end:begin]
@@ -163,7 +164,7 @@ def _gaps(text: str, spans: Sequence[tuple[int, int, object]]) -> Iterator[str]:
 
 
 def repeats_key(text: str) -> bool:
-    """Say whether `text` is valid JSON with a repeated key in an object: nobody knows which value is meant.
+    """Return whether `text` is valid JSON with a repeated key in an object, so that its value is ambiguous.
 
     >>> repeats_key('{"winner": "for", "winner": "against"}'), repeats_key('{"winner": "for"}')
     (True, False)
@@ -192,7 +193,7 @@ _strict = json.JSONDecoder(object_pairs_hook=_once_each)
 _OPENING = ("{", "[", '"')
 # The beginning of an object, whole or broken; other braces belong to prose.
 _OBJECT = re.compile("\\{\\s*[\"'“\u2018]")
-# Braces that are tried: each can cost time in proportion to the text, and a model can write any number of them.
+# Maximum number of braces to try: each can take time proportional to the text, and a model can write any number.
 _TRIES = 200
 _FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 
@@ -204,7 +205,7 @@ def _parts(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
         yield ("double encoding",), re.sub(r"\\(.)", r"\1", text)
     fences = [part.strip() for part in _FENCE.findall(text)]
     if fences:
-        # one inside of an object is a part of a string
+        # a fence inside an object is part of a string
         if len(set(fences)) == 1 and not _OBJECT.search(_FENCE.sub("", text)):
             yield ("code fence",), fences[0]
     elif opened := re.match(r"```[\w+-]*\s*", text):  # never closed
@@ -216,13 +217,13 @@ def _parts(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
         if before.endswith("["):
             first = len(before) - 1
         part = text[first : max(text.rfind("}"), text.rfind("]")) + 1]
-        if _missing(part):  # what follows the last bracket belongs to it
+        if _missing(part):  # text after the last bracket belongs to it
             part = text[first:]
         if part != text:
             yield ("text around the JSON",), part
 
 
-# Characters of a broken text: the repair can take time in proportion to their square.
+# Maximum characters of a broken text: the repair can take time proportional to their square.
 _LONGEST = 50_000
 _STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 _COMMENT = re.compile(r"(\"(?:\\.|[^\"\\])*\")|(?<![^\s,{}\[\]])(?://[^\n]*|/\*.{0,500}?\*/|#[^\n]*)", re.DOTALL)
@@ -230,7 +231,7 @@ _ENDS = re.compile(r"(?:[\"}\]]|\b(?:true|false|null|True|False|None))\Z")
 
 
 def _repair(text: str) -> Parsed | None:
-    """Repair the syntax of one object or list; None where that loses or invents anything but syntax."""
+    """Repair the syntax of one object or list; None if that would lose or invent more than syntax."""
     if text[:1] not in ("{", "[") or len(text) > _LONGEST:
         return None
     try:
@@ -246,7 +247,7 @@ def _repair(text: str) -> Parsed | None:
 
 
 def _repair_syntax(text: str) -> dict[str, object] | list[object] | None:
-    from json_repair import repair_json  # here, since its import takes as long as that of half this library
+    from json_repair import repair_json  # imported here, because it takes as long as half of this library
 
     outside = _STRING.sub('""', text)
     if _missing(text) and (outside.count('"') % 2 or not _ENDS.search(text)):
@@ -304,8 +305,8 @@ def _flat(value: object) -> str:
 def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] = MappingProxyType({})) -> str | None:
     """Find the choice among `choices` with `text` as a form of it; None if there is none or several.
 
-    First as it is, then in any case and Unicode form, then without brackets, quotes, emphasis, a label or a full stop
-    around it; at last as one of the `synonyms`.
+    Try it unchanged, then in any case and Unicode form, then without brackets, quotes, emphasis, a label or a full stop
+    around it, and finally as one of the `synonyms`.
 
     >>> find_choice("**Position:** [Cap Rents].", ["cap rents", "free rents"])
     'cap rents'
@@ -339,7 +340,7 @@ def find_name(text: str, names: Sequence[str]) -> str | None:
         return choice
     written = {name: _joined(answer_words(name)) for name in names}
     words = answer_words(unescaped(text))
-    for left_out in range(len(words)):  # from all of its words to fewer, without those at the edges that say nothing
+    for left_out in range(len(words)):  # from all words to fewer, dropping meaningless words at the edges
         forms: set[str] = set()
         for start in range(left_out + 1):
             end = len(words) - left_out + start
@@ -364,7 +365,7 @@ _ABOUT_NAMES = frozenset(
 
 
 def is_none(text: str) -> bool:
-    """Return whether `text` says that there is no value.
+    """Return whether `text` means that there is no value.
 
     >>> is_none("Tie."), is_none("neither of them"), is_none("")
     (True, False, True)
@@ -384,12 +385,12 @@ _SIGNS = str.maketrans(dict.fromkeys("\u2018\u2019\u201a", "'") | dict.fromkeys(
 _SIGNS |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-")
 
 
-# Characters of a choice, a number or a short list: a model can write any number of brackets around one.
+# Maximum characters of a choice, a number or a short list: a model can write any number of brackets around one.
 _LONGEST_WORDS = 4_000
 
 
 def _plain(text: str) -> str:
-    """Return `text` in one case, one Unicode form, and with single blanks; a long text as it is."""
+    """Return `text` in one case, one Unicode form, and with single blanks; a long text is unchanged."""
     if len(text) > _LONGEST_WORDS:
         return text
     return as_seen(unescaped(text)).translate(_SIGNS)
@@ -414,7 +415,7 @@ def _bare(text: str) -> str:
 # Values
 
 _Schema = Mapping[str, Any]
-# Names of an object around the answer that say nothing about it: one called "rejected" would.
+# Neutral names of an object around the answer; "rejected", for example, would have a meaning.
 _WRAPPERS = frozenset(
     {"answer", "response", "result", "output", "data", "json", "object", "value", "content", "final", "finalanswer"}
     | {"finalresponse", "arguments", "parameters", "properties", "input"}
@@ -432,7 +433,7 @@ _LINE = re.compile(r"(?:lines?|ln?\.?|#)?\s*(\d{1,9})")
 _LINES = re.compile(r"(?:lines?|ln?\.?|#)?\s*(\d{1,9})\s*(?:-|to|\.\.)\s*(?:ln?\.?|#)?\s*(\d{1,9})")
 _ITEM = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+", re.MULTILINE)
 _YES = {"true": True, "yes": True, "false": False, "no": False}
-_LARGEST_SCALE = 10  # a number up to it may be one of five or ten, so that it is no percentage
+_LARGEST_SCALE = 10  # a number up to it may be out of five or ten, so it is not a percentage
 
 
 @dataclass
@@ -447,7 +448,7 @@ class _Fitting:
         self._synonyms = self.output.synonyms
 
     def fit(self, value: object, schema: object) -> Any:  # noqa: ANN401, PLR0911 - JSON data; one return for each type
-        """Convert `value` to `schema`, as far as one of its forms is meant unambiguously."""
+        """Convert `value` to `schema`, if it is unambiguously one of its forms."""
         schema, nullable = self._resolve(schema)
         if value is None and nullable:
             return None
@@ -468,7 +469,7 @@ class _Fitting:
         return value
 
     def drop_items(self, value: object, violation: SchemaViolation) -> tuple[object, list[str]]:
-        """Copy `value` without the invalid items of its lists of objects, and say how many; no list is left empty."""
+        """Copy `value` without invalid items of lists of objects, and count them; a list never becomes empty."""
         counts: list[str] = []
         if not isinstance(value, dict):
             return value, counts
@@ -492,7 +493,7 @@ class _Fitting:
     def _resolve(self, schema: object) -> tuple[_Schema, bool]:
         """Return the schema that a reference, or a union with null, stands for, and whether null is allowed."""
         nullable = False
-        for _ in range(50):  # references may lead in a circle
+        for _ in range(50):  # references may be circular
             if not isinstance(schema, Mapping):
                 return {}, nullable
             reference, branches = schema.get("$ref"), schema.get("anyOf", schema.get("oneOf"))
@@ -550,7 +551,7 @@ class _Fitting:
         return self._fit_fields(value, schema)
 
     def _fit_only(self, value: object, name: str, schema: _Schema) -> object:
-        """Convert a value without the only key that is required; unchanged if it is not what belongs there."""
+        """Wrap a value without its only required key; return it unchanged if it does not fit there."""
         inner, _ = self._resolve(schema["properties"][name])
         if inner.get("type") != "array" and "enum" not in inner:
             return value
@@ -585,7 +586,7 @@ class _Fitting:
         titles = {_key(str(schema.get("title", ""))), _key(self.output.name)}
         inner = value.get("properties")
         if isinstance(inner, dict) and "properties" not in properties and value.keys() - properties.keys() <= _FRAME:
-            # the values in the frame of their schema, or each in that of its own
+            # the values in the structure of their schema, or each in that of its own schema
             values = {name: part["value"] for name, part in inner.items() if isinstance(part, dict) and "value" in part}
             value = {"properties": values if len(values) == len(inner) else inner}
         if len(value) == 2 and {_key(str(value.get("name", "")))} <= titles:  # noqa: PLR2004 - name and arguments
@@ -613,14 +614,14 @@ class _Fitting:
                 else:
                     self._note("unknown key", None)
                 continue
-            if name != key and not (key.islower() and name == to_camel(key)):  # both styles are read
+            if name != key and not (key.islower() and name == to_camel(key)):  # both key styles are accepted
                 self._note("spelling of a key", None)
-            if name in fields or (name != key and name in value):  # two answers to one question
+            if name in fields or (name != key and name in value):  # two answers to the same question
                 if fields.get(name, value.get(name)) != part:
                     return value
                 continue
             fields[name] = part
-        if value and not fields:  # an answer of which nothing is left answers nothing
+        if value and not fields:  # an empty result is not an answer
             return value
         self._fit_lines(fields, properties)
         fitted: dict[str, object] = {}
@@ -633,7 +634,7 @@ class _Fitting:
         return fitted
 
     def _fit_lines(self, fields: dict[str, object], properties: Mapping[str, Any]) -> None:
-        """Read "12-14" in a field such as `line` as its first and its last line, where there is an `endLine`."""
+        """Read "12-14" in a field such as `line` as its first and last line, if there is an `endLine`."""
         for name in properties:
             end, part = f"end{name[:1].upper()}{name[1:]}", fields.get(name)
             if end in properties and isinstance(part, str) and (lines := _LINES.fullmatch(_bare(part))):
@@ -689,7 +690,10 @@ class _Fitting:
 
 
 def _number(value: str | float, *, low: float | None, high: float | None) -> Fraction | None:
-    """Read a number, a percentage or a share such as "8/10" on the scale from `low` to `high`; None if it is none."""
+    """Read a number, a percentage or a share such as "8/10" on the scale from `low` to `high`.
+
+    None if it is not a number.
+    """
     match = _NUMBER.fullmatch(_bare(value) if isinstance(value, str) else repr(value))
     if match is None:
         return None

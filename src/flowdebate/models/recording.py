@@ -2,8 +2,8 @@
 
 A cassette has a header and one line of JSON for each call: the request and its hash, its number among equal requests,
 and the answer, in the form of a journal's row (`codec.call_row`), or the error. With `exchanges`, it also has the HTTP
-requests and responses of the call. All of it is data, and is validated on reading: people edit cassettes, so an invalid
-line is BadFile, with its number and field.
+requests and responses of the call. Everything is validated on reading, because people edit cassettes: an invalid line
+raises BadFile, with its number and field.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from flowdebate.models.reading import find_object
 from flowdebate.models.wrapper import Wrapper
 from flowdebate.prompts import Profile
 
-# Bytes of a file: one that somebody sent must not fill the memory.
+# Maximum bytes of a file, so that a foreign file cannot fill the memory.
 _LARGEST = 100_000_000
 
 # Lines of a cassette
@@ -77,7 +77,7 @@ def _without_keys(value: object) -> object:
 
 
 Redacted = Annotated[str, BeforeValidator(_without_keys)]
-"""Text without anything that looks like a key: an application's own model may put one into its errors."""
+"""Text without keys, because a custom model may include one in its errors."""
 
 
 class Header(Recorded):
@@ -87,7 +87,7 @@ class Header(Recorded):
     version: Literal[1] = 1
     model: str
     profile: Profile = Field(default="full", exclude_if=lambda profile: profile == "full")
-    """Profile of the recorded model's default prompts, without which its requests would not be found again."""
+    """Profile of the recorded model's default prompts, needed to make the same requests again."""
 
 
 CLASSES: dict[str, type[ModelError]] = {
@@ -95,7 +95,7 @@ CLASSES: dict[str, type[ModelError]] = {
     for name, error_class in vars(errors).items()
     if name in errors.__all__ and isinstance(error_class, type) and issubclass(error_class, ModelError)
 }
-"""Classes allowed for a recorded error: a file from somebody else builds nothing else."""
+"""Classes allowed for a recorded error, because a foreign file must not create other objects."""
 
 
 class Failure(Recorded):
@@ -133,12 +133,12 @@ class Failure(Recorded):
 
     @classmethod
     def of(cls, error: ModelError) -> Failure:
-        """Convert `error`; a class of the application becomes the library's class that it is derived from."""
+        """Convert `error`; a class of the application becomes the library's base class."""
         kind = next(base.__name__ for base in type(error).__mro__ if CLASSES.get(base.__name__) is base)
         try:
             facts = {name: getattr(error, name, None) for name in (*_COMMON, *FACTS[kind])}
             return cls.model_validate({"kind": kind, **facts})
-        except ValidationError:  # an application's own, with facts of other types
+        except ValidationError:  # a custom error, with attributes of other types
             return cls(kind="ModelError", message=error_text(error), transient=bool(error.transient))
 
     def error(self) -> ModelError:
@@ -159,7 +159,7 @@ FACTS = {
 }
 """Facts of each class besides those of `ModelError`, and whether they are required."""
 
-# What a run's readers may get during a call; a replayed call tells them the same.
+# Events for a run's readers during a call, which a replayed call repeats.
 _EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
 
 
@@ -184,7 +184,7 @@ class Notice(Recorded):
 
 
 class HttpExchange(Recorded):
-    """Request over HTTP and its response, without headers."""
+    """HTTP request and response, without headers."""
 
     sent: dict[str, JsonValue]
     status: int = Field(ge=100, le=599)
@@ -200,12 +200,12 @@ class HttpExchange(Recorded):
 
     @property
     def refuses(self) -> bool:
-        """Say whether the response refuses the request."""
+        """Return whether the response refuses the request."""
         return is_refusal(self.status, self.body)
 
 
 class Call(Recorded):
-    """Line after the first: one call with its answer or error."""
+    """Line of a call, after the header, with its answer or error."""
 
     block: str
     sha256: str
@@ -233,7 +233,7 @@ class Call(Recorded):
 
 
 def _response_of(answer: Answer, output: OutputSchema | None) -> ModelResponse:
-    """Build the response; without data, `output` reads the data from the text, as that of any model."""
+    """Build the response; without data, `output` reads them from the text, as for any model."""
     return answer.response(None if answer.data is None else output)
 
 
@@ -241,8 +241,8 @@ def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
     """Return the parts of `request` that an answer may depend on, as JSON.
 
     They are messages, tools, output schema, choices, form and settings. Not among them: the deadline, the largest
-    answer, listeners, and the descriptions of tools. A journal hashes more (`codec.digest_of`): a step is found by its
-    place there, and its hash only says whether it has changed; here a request is found by its hash alone.
+    answer, listeners, and the descriptions of tools. A journal hashes more (`codec.digest_of`): it finds a step by its
+    path, and the hash only shows changes; here, a request is found by its hash alone.
     """
     request_settings = request.settings
     settings = {
@@ -312,7 +312,7 @@ class RecordingModel(Wrapper):
         parts = describe_request(request)
         block = clean_text(request.block)
         sha256 = hash_request(block, parts)
-        # counted now, not when it is answered: of equal calls at once, the first gets the first answer again
+        # counted now, not when answered, so that replayed concurrent equal calls get the same answers
         with self._counting:
             self._asked[sha256] += 1
             opening = {"block": block, "sha256": sha256, "occurrence": self._asked[sha256], "request": parts}
@@ -332,7 +332,7 @@ class RecordingModel(Wrapper):
                         exchanges=exchanges if self._exchanges else None,
                         host=_host_of(request.attempts.server),
                     )
-                except (ValueError, TypeError) as error:  # an answer with tokens that are no int, or the like
+                except (ValueError, TypeError) as error:  # an answer with non-integer tokens, or the like
                     raise MalformedResponse(f"the answer cannot be recorded: {one_line(str(error))}") from None
                 await load(self._write, _as_line(call))
 
@@ -349,12 +349,12 @@ class RecordingModel(Wrapper):
         return response
 
     def _write(self, line: bytes) -> None:
-        """Append `line`, whole or not at all: a full disk must not leave half a line in front of the next one."""
+        """Append `line` completely or not at all: a full disk must not leave half a line before the next one."""
         try:
             with (
                 self._writing,
                 self.path.open("r+b", buffering=0) as file,
-            ):  # "r+b": a file that is gone is not started anew
+            ):  # "r+b": a deleted file is not created again
                 end = file.seek(0, os.SEEK_END)
                 rest = memoryview(line)
                 try:
@@ -368,11 +368,11 @@ class RecordingModel(Wrapper):
 
 
 def _is_out_of_time(request: ModelRequest, started: float) -> bool:
-    """Return whether a call was cancelled at its own deadline, not at one that a policy has set around it."""
+    """Return whether a call was cancelled at its own deadline, not at the deadline of a surrounding policy."""
     deadline, timeout = request.deadline, request.settings.timeout
     if deadline is None or timeout is None or asyncio.get_running_loop().time() < deadline:
         return False
-    return deadline - started > 0.99 * timeout  # a policy's deadline is nearer than the whole timeout
+    return deadline - started > 0.99 * timeout  # a policy's deadline is earlier than the whole timeout
 
 
 def _new_call(
@@ -390,7 +390,7 @@ def _new_call(
     With `exchanges`, the line never contains `host`.
     """
     line: dict[str, Any] = {**opening, "notices": []}
-    # without times, so that a recording of the same answers is the same file
+    # without times, so that recording the same answers gives the same file
     new_attempts = [replace(attempt, waited=0.0, seconds=0.0) for attempt in attempts]
     if isinstance(outcome, ModelError):
         line |= {"error": Failure.of(outcome).model_dump(), "attempts": attempts_row(new_attempts)}
@@ -401,7 +401,7 @@ def _new_call(
     for event in events:
         if isinstance(event, (CallRetried, CallFellBack, CircuitChanged)):
             facts = {name: _without_keys(value) for name, value in asdict(event).items()}
-            with suppress(ValidationError):  # an application's error with a message that is no text
+            with suppress(ValidationError):  # an application's error with a non-text message
                 line["notices"].append(Notice.model_validate({"kind": event.kind, "facts": facts}).model_dump())
     if exchanges is not None:
         line["exchanges"] = [HttpExchange.of(exchange).model_dump() for exchange in exchanges]
@@ -427,7 +427,7 @@ _ADDRESSES = re.compile(
     r"""|\b(?:org|proj|acct|account|user|team)[-_][A-Za-z0-9]{8,}""",
     re.IGNORECASE,
 )
-# Home directories, in which servers keep their models.
+# Home directories, where servers keep their models.
 _HOME = re.compile(r"((?:/home/|/Users/|[A-Za-z]:(?:\\)+Users(?:\\)+))[^/\\\s\"']+")
 
 
@@ -450,12 +450,12 @@ def _anonymous(value: Any, host: str = "", secrets: Iterable[str] = ()) -> Any: 
 
 
 def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
-    """Data for `output` to read the answer's data from; None if the answer's text serves for it."""
-    with suppress(Exception):  # an application's own validators and comparisons
+    """Return data from which `output` can read the answer; None if its text is sufficient."""
+    with suppress(Exception):  # custom validators and comparisons
         read = output.validate(response.text)
         if type(read) is type(response.data) and read == response.data:
             return None
-    with suppress(Exception):  # an application's own serializers and validators
+    with suppress(Exception):  # custom serializers and validators
         data: JsonValue = clean_data(output.dump(response.data, fallback=str))
         output.validate(json_text(data))
         return data
@@ -477,15 +477,15 @@ def _unwritable(path: Path, error: Exception) -> BadFile:
 
 
 class ReplayModel:
-    """Replay the cassette that `RecordingModel` wrote to `path`: the same answers and errors, at once and for free.
+    """Replay the cassette that `RecordingModel` wrote to `path`: the same answers and errors, immediately and for free.
 
     Calls are matched by their request: concurrent calls may come in any order, and equal ones are replayed in the order
     of recording. A call missing in the cassette is CassetteMismatch, with the difference to the nearest one. Each
     recorded call is replayed once; with `strict` False the last of equal calls is replayed again and again, so one
     cassette serves any number of runs.
 
-    A debate with the recorded seed has the same output and the same events, but for times and the run's id. An answer's
-    text is streamed in one piece.
+    A debate with the recorded seed has the same output and the same events, except for times and the run's id. An
+    answer's text is streamed in one piece.
 
     BadFile for any other file. The file is read once, and never written.
     """
@@ -498,7 +498,7 @@ class ReplayModel:
         header, self._calls = _read_cassette(self.path)
         self.name: str = header.model
         self.profile = header.profile
-        """Profile of the recorded model's default prompts, without which they would not be found again."""
+        """Profile of the recorded model's default prompts, needed to make the same requests again."""
         self._strict = strict
         self._left: defaultdict[str, deque[int]] = defaultdict(deque)
         for index in sorted(range(len(self._calls)), key=lambda index: self._calls[index].occurrence):
@@ -514,14 +514,14 @@ class ReplayModel:
         """Return the recorded answer, or raise the recorded error."""
         calls_left = self._left.get(hash_request(clean_text(request.block), describe_request(request)))
         if not calls_left:
-            # as if it were sent: a run that has reached its limit ends with LimitReached, as when it was recorded
+            # counted as sent: a run that reaches its limit ends with LimitReached, as in the recording
             with request.attempts.sending(self.name, request):
                 raise self._mismatch(request)
         index = calls_left[0] if len(calls_left) == 1 and not self._strict else calls_left.popleft()
         self._given.add(index)
         call = self._calls[index]
         for sent in attempts_of(call.attempts if call.answer is None else call.answer.attempts):
-            # LimitReached where the run may not send that many
+            # LimitReached if the run may not send that many
             with request.attempts.sending(sent.model, request, asked_as=sent.asked_as) as attempt:
                 attempt.usage, attempt.error, attempt.answer = sent.usage, sent.error, sent.answer
         for notice in call.notices:
@@ -534,7 +534,7 @@ class ReplayModel:
         return _response_of(call.answer, request.output)
 
     def assert_complete(self) -> None:
-        """Raise CassetteMismatch while recorded calls were not replayed."""
+        """Raise CassetteMismatch unless all recorded calls were replayed."""
         unused = [index for index in range(len(self._calls)) if index not in self._given]
         if unused:
             description = ", ".join(f"{self._calls[index].block!r} (line {index + 2})" for index in unused[:_NAMED])
@@ -566,13 +566,13 @@ class ReplayModel:
         )
 
 
-# Calls that `assert_complete` names.
+# Maximum number of calls named by `assert_complete`.
 _NAMED = 5
-# Lines of a difference, which stands in an error message.
+# Maximum lines of a difference in an error message.
 _SHOWN = 16
-# Calls of the block that are compared.
+# Maximum number of calls of the block to compare.
 _COMPARED = 50
-# Lines of a request that are compared, and characters of one: difflib takes the square of them at worst.
+# Maximum lines of a request to compare, and characters of a line: difflib takes quadratic time.
 _LINES, _WIDTH = 2_000, 100
 
 
@@ -640,7 +640,7 @@ def _bad_line(path: str, number: int, problem: str, hint: str = "") -> BadFile:
 
 
 class PlayedModel(ReplayModel):
-    """Play a cassette for readers: answers in the order in which each block got them, streamed at `words` a second.
+    """Play a cassette for readers: answers in the recorded order for each block, streamed at `words` a second.
 
     Requests are not compared with the recorded ones: it still plays after a change of prompts. A block's request beyond
     its end is CassetteMismatch.
@@ -651,7 +651,7 @@ class PlayedModel(ReplayModel):
         self._words = words
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Return the next answer of the block, word by word where somebody listens."""
+        """Return the next answer of the block, word by word if there is a listener."""
         candidates = (
             at for at, call in enumerate(self._calls) if at not in self._given and call.block == request.block
         )

@@ -50,7 +50,7 @@ EACH = "each"
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """The `model` of a run in which it replaces every other one, as `run(override_model=…)` makes it."""
+    """The `model` of a run that replaces all others, made by `run(override_model=…)`."""
 
     spec: ModelSpec
 
@@ -77,10 +77,10 @@ def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelC
 
 
 class ModelResolver:
-    """Models of one run: one object for each name, so that its connections are shared.
+    """Models of a run: one object for each name, to share its connections.
 
-    `choice` is the `model` of the run, which blocks with a model of their own do not ask; `environment` replaces the
-    environment in a resumed run.
+    `choice` is the `model` of the run, used by blocks without a specific model; `environment` replaces the environment
+    in a resumed run.
     """
 
     __slots__ = ("_by_intent", "_environment", "_known", "_one", "_only", "_overrides")
@@ -91,7 +91,7 @@ class ModelResolver:
         self._one: ModelSpec | None = None if isinstance(one, Mapping) else one
         """Model for all intents; None if there is none."""
         self._only: Model | None = None
-        """The same, once it is resolved: each call asks for it several times."""
+        """Resolved model for all intents, cached because each call needs it several times."""
         self._by_intent: Mapping[str, ModelSpec] = one if isinstance(one, Mapping) else {}
         self._environment = environment
         self._known: dict[str, Model] = {}
@@ -100,7 +100,7 @@ class ModelResolver:
         """Return the model for a block that names `spec` (None: "intent/chat").
 
         `defaults` are the models of the patterns around the block, the nearest first.
-        Errors: ConfigurationError for an invalid name, ModelUnavailable where no model is set up.
+        Errors: ConfigurationError for an invalid name, ModelUnavailable if no model is set up.
         """
         if spec is None:
             spec = "intent/chat"
@@ -173,7 +173,7 @@ def check_model(choice: ModelChoice, *, location: str, field: str = "model") -> 
     elif choice.startswith(_PREFIX):
         _check_intent(choice, location, field)
     elif choice.startswith(_CLI):
-        _check_program(choice, field, location)  # whether it is installed, the environment says
+        _check_program(choice, field, location)  # the environment decides if it is installed
     else:
         _named(full_name(choice, location, field), field, location)
 
@@ -189,7 +189,7 @@ def environment_choice() -> tuple[str, str] | None:
 
 
 def _found_models() -> Iterator[tuple[str, str]]:
-    """Yield the available models, the first choice first, with the reason; servers are asked at their turn."""
+    """Yield the available models in order of preference, with the reason; servers are only asked when needed."""
     from flowdebate.models.openai.endpoint import address_of
 
     configured = model_of_environment()
@@ -214,9 +214,9 @@ def _found_models() -> Iterator[tuple[str, str]]:
 
 
 def no_model() -> ModelUnavailable:
-    """Return the error where no model is set up."""
+    """Return the error for a missing model."""
     error = ModelUnavailable(f"no model is set up: {nothing_found()}; or pass model=…")
-    error.providers_fault = False  # no fallback or quorum hides it
+    error.providers_fault = False  # not hidden by a fallback or a quorum
     return error
 
 
@@ -230,7 +230,7 @@ def vendor_of(model: ModelSpec) -> str:
 
 
 def maker_of(model: ModelSpec) -> str:
-    """Return the vendor that made a model, whichever server has it; the name of a vendor stays as it is.
+    """Return the vendor that made a model, on any server; the name of a vendor is returned unchanged.
 
     >>> maker_of("openrouter/anthropic/claude-sonnet-4.5"), maker_of("groq/openai/gpt-oss-120b"), maker_of("cli/codex")
     ('anthropic', 'openai', 'openai')
@@ -245,7 +245,7 @@ def maker_of(model: ModelSpec) -> str:
 
 
 def check_vendor(vendor: str, *, location: str, field: str) -> None:
-    """Raise ConfigurationError for a name that looks like a misspelt vendor: it would exclude nothing."""
+    """Raise ConfigurationError for a name that looks like a misspelt vendor, which would exclude nothing."""
     vendors = {*PROVIDERS, *_WORDS.values(), *_ALIASES}
     hint = did_you_mean(maker_of(vendor), vendors, cutoff=0.75)
     if hint and maker_of(vendor) not in vendors:
@@ -267,7 +267,7 @@ def found_models(*, without: Collection[str] = ()) -> list[str]:
 
 
 def nothing_found() -> str:
-    """Say what was looked for in vain, and what can be done."""
+    """Explain where models were searched for, and what to do."""
     from flowdebate.models.local.gguf import WAYS_OUT
 
     empty = "".join(f" ({name} answers, but has none)" for name in running_servers())
@@ -308,7 +308,7 @@ def running_servers() -> Mapping[str, str | None]:
 
 
 def models_at(base_url: str) -> tuple[str, ...]:
-    """Ask the server at `base_url` for its models, if it is on this machine; empty where it does not say."""
+    """Ask the server at `base_url` for its models, if it is on this machine; empty if it does not list them."""
     from http.client import HTTPException
 
     if not is_loopback(base_url):
@@ -338,7 +338,7 @@ def _servers() -> Mapping[str, _Server]:
     for name, address in servers.items():
         with suppress(RealModelForbidden):
             check_real_calls_allowed(name, base_url=address)
-            # daemons: one that dribbles on does not keep the process alive
+            # daemon threads, so that a slow server does not keep the process alive
             looking.append(threading.Thread(target=look, args=(name, address), daemon=True))
     for thread in looking:
         thread.start()
@@ -431,7 +431,7 @@ def _address(provider: str) -> str | None:
     address, variable = PROVIDERS[provider].address(provider), address_variable(provider)
     if address == PROVIDERS[provider].base_url:
         return address
-    if provider == "anthropic":  # its API is another one than that of the compatible endpoint
+    if provider == "anthropic":  # its API differs from that of the compatible endpoint
         hint = 'pip install "flowdebate[anthropic]", or unset it'
         raise ConfigurationError("environment", variable, address_of(str(address)), "unset without the SDK", hint=hint)
     check_address("environment", variable, address)
@@ -451,7 +451,7 @@ def _check_program(spec: str, field: str, location: str) -> str:
 
 @lru_cache(maxsize=1)
 def _recommend_sdk() -> None:
-    """Say once what models of Anthropic lack without its SDK."""
+    """Recommend Anthropic's SDK once."""
     message = (
         "models of Anthropic are asked through its OpenAI-compatible endpoint, which has no prompt caching: "
         'pip install "flowdebate[anthropic]" to pay less for what each turn reads again'
@@ -465,7 +465,7 @@ def _recommend_sdk() -> None:
 _ALLOWED = (
     f'"local", "intent/chat", "intent/synthesize", "cli/program" or "provider/model" with one of {", ".join(PROVIDERS)}'
 )
-# Makers by the names of models that nobody else serves: no server has to be asked whether it has them.
+# Makers by names of models that nobody else serves, so that no local server has to be asked.
 _MAKERS: Mapping[str, re.Pattern[str]] = {
     "openai": re.compile(r"(ft:)?(gpt-\d|chatgpt-).*|o\d+(-.+)?|codex-.+", re.IGNORECASE),
     "anthropic": re.compile(r"claude-.+", re.IGNORECASE),
@@ -476,7 +476,7 @@ _MAKERS: Mapping[str, re.Pattern[str]] = {
     ),
     "deepseek": re.compile(r"deepseek-(chat|reasoner|flash)", re.IGNORECASE),
 }
-# Makers by the names of models whose weights are public, so that a server on this machine may have them as well.
+# Makers by names of models with public weights, which a server on this machine may have, too.
 _PUBLISHERS: Mapping[str, re.Pattern[str]] = {
     "mistral": re.compile(
         r"(open-)?(mistral|ministral|mixtral|magistral|codestral|devstral|pixtral)(-[^:]+)?", re.IGNORECASE
@@ -491,17 +491,17 @@ _WORDS: Mapping[str, str] = {
 _ALIASES: Mapping[str, str] = {
     "google": "gemini", "mistralai": "mistral", "x-ai": "xai", "deepseek-ai": "deepseek", "codex": "openai",
 }  # fmt: skip
-"""Vendors by other names that hosts have for them."""
+"""Vendors by the names that hosts use for them."""
 _HOSTS = ("cerebras", "fireworks", "groq", "openrouter", "together")
 """Providers of models by many makers."""
 _TAG = re.compile(r"[^/:\s]+:([\d.]+[bmk]|latest|[^:]*q\d)[^/:\s]*", re.IGNORECASE)
-"""A name with its tag, as Ollama has it."""
+"""Name with a tag, as in Ollama."""
 _LISTED = re.compile(r"\w[\w./:-]*\w")
 """A name that a server may list."""
 
 
 def with_maker(name: str) -> str:
-    """Put the maker in front of `name` if the name alone identifies it; return any other name unchanged.
+    """Put the maker before `name` if the name identifies it; return other names unchanged.
 
     >>> with_maker("gpt-5-mini"), with_maker("claude-sonnet-4-5"), with_maker("gpt-oss-120b")
     ('openai/gpt-5-mini', 'anthropic/claude-sonnet-4-5', 'gpt-oss-120b')
@@ -537,7 +537,7 @@ def full_name(spec: str, location: str = "model", field: str = "model") -> str:
 
 
 def _named_so(name: str, models: Sequence[str]) -> list[str]:
-    """Find the model `name` of a server, or else all models that differ only in their tags."""
+    """Find the model `name` of a server, or otherwise all models that only differ in their tags."""
     exact = [model for model in models if model in (name, f"{name}:latest")]
     return exact[:1] or [model for model in models if model.partition(":")[0] == name]
 

@@ -1,8 +1,8 @@
 """Thinking and template tokens in the text of an answer: what they look like, and how they are removed.
 
 Servers without a reasoning parser send a model's thinking as a part of its text: in tags (`<think>…</think>`), before a
-closing tag whose opening tag stands in the prompt's template, or in the channels of Harmony. The call boundary removes
-it from whole answers by `without_thinking`, and from answers on their way to a listener by an `AnswerStream`.
+closing tag whose opening tag is in the prompt's template, or in the channels of Harmony. The call boundary removes it
+from whole answers by `without_thinking`, and from answers on their way to a listener by an `AnswerStream`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TEMPLATE_TOKENS: tuple[str, ...] = (
 
 _NAMES: tuple[str, ...] = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
 _NAMES += ("inner_monologue", "antthinking")
-# What models put around their answer behind a thought.
+# Tags that models put around their answer after thinking.
 _WRAPPERS = ("answer", "output", "response", "final", "final_answer", "solution")
 _HARMONY = ("<|channel|>", "<|start|>assistant", "<|message|>", "<|constrain|>")
 _SLASHES = ("", "/")
@@ -67,7 +67,7 @@ _SIGNS = "<[\u25c1"
 # A tag may have a prefix: `<seed:think>`.
 _PREFIXED = re.compile(r"</?\w{1,12}(?::\w{0,16})?\Z")
 
-# Code is only passed over: a tag in it is mentioned, not used.
+# Code is skipped: a tag in it is mentioned, not used.
 _MARK = re.compile(
     r"^[ \t]*```(?![^\n]*```)|`[^`\n]+`"
     rf"|<(?P<slash>/?)(?P<name>(?:\w{{1,12}}:)?(?:{'|'.join(_NAMES)}))[ \t]{{0,3}}>"
@@ -85,7 +85,7 @@ _SPACE = re.compile(r"\s*")
 _REST_OF_LINE = re.compile(r"[ \t\r]*(?:\n|(\Z))")
 # "<think> and </think> are tags" is a sentence about tags
 _BETWEEN_MENTIONS = re.compile(r"\s*(?:and|or|,|/)\s*")
-# A tag inside of a line counts behind these: it would be a part of a word, or code, behind others.
+# A tag inside a line only counts after these characters; elsewhere it is part of a word or of code.
 _BEFORE_INLINE = frozenset(" \t\n\r.!?…\"'”’)*_")
 _CHANNEL = re.compile(
     r"(?:<\|start\|>\w*)?<\|channel\|>[ \t]*(\w+)"
@@ -104,7 +104,7 @@ class SeparatedText:
     thought: int = 0
     """Characters of thinking that were removed."""
     unannounced: bool = False
-    """True if the thinking had no opening tag: nobody could recognize it before its end."""
+    """True if the thinking had no opening tag, and could only be recognized at its end."""
     tokens: bool = False
     """True if template tokens were removed."""
     thinks: bool = False
@@ -114,12 +114,12 @@ class SeparatedText:
 
 
 def may_have_tags(text: str) -> bool:
-    """Say whether `text` contains the first character of a tag or token."""
+    """Return whether `text` contains the first character of a tag or token."""
     return "<" in text or "[" in text or "\u25c1" in text
 
 
 def separate_thinking(text: str) -> SeparatedText:
-    r"""Separate the thinking and the template tokens at the end from `text`; a text without any is returned as it is.
+    r"""Separate the thinking and the template tokens at the end from `text`; other texts are returned unchanged.
 
     >>> separate_thinking("<think>They will say x.</think>\nRents rise.<|im_end|>").text
     'Rents rise.'
@@ -138,14 +138,14 @@ def separate_thinking(text: str) -> SeparatedText:
         tokens = tokens or len(spoken) < len(part.text.rstrip())
         if spoken == rest:
             return SeparatedText(rest, thought, unannounced, tokens)
-        rest = spoken  # what stood behind a thought may be another one
+        rest = spoken  # another thought may follow
 
 
 def separate_beginning(text: str) -> SeparatedText:
-    """Separate the thinking from the beginning of an answer; what may turn out to be no speech is held back."""
+    """Separate the thinking from the beginning of an answer; ambiguous text is held back."""
     part = _separate(text, ended=False)
     end = _end_of_speech(part.text)
-    spoken = part.text[:end] if part.text[:end].strip() else ""  # white space at first may stand before a thought
+    spoken = part.text[:end] if part.text[:end].strip() else ""  # leading white space may precede a thought
     return replace(part, text=spoken, open=part.thinks or part.open or end < len(part.text) or not spoken)
 
 
@@ -158,7 +158,7 @@ def _separate(text: str, *, ended: bool) -> SeparatedText:
 
 
 def _separate_channels(text: str, channels: list[re.Match[str]]) -> SeparatedText:
-    """Separate what Harmony's final channel says from the other channels."""
+    """Separate the text of Harmony's final channel from the other channels."""
     if not channels:
         return SeparatedText("", 1, thinks=True)
     before = text[: channels[0].start()]
@@ -175,7 +175,7 @@ def _separate_channels(text: str, channels: list[re.Match[str]]) -> SeparatedTex
 
 
 def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
-    """Separate blocks in tags: at the beginning, at the start of a line, and inside of lines behind another block."""
+    """Separate blocks in tags: at the beginning, at the start of a line, and inside lines after another block."""
     blocks = _Blocks(text)
     for mark in _MARK.finditer(text):
         name, closes = _read_tag(mark)
@@ -197,7 +197,7 @@ def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
         return blocks.cut(opening.start(), thinks=True)
     if not blocks.thought:
         return SeparatedText(text)
-    return blocks.cut(len(text), open=blocks.start == len(text))  # white space behind a thought goes as well
+    return blocks.cut(len(text), open=blocks.start == len(text))  # also drop white space after a thought
 
 
 def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
@@ -251,18 +251,18 @@ class _Blocks:
         self.opening = None
 
     def close_unopened(self, tag: re.Match[str]) -> None:
-        """Take all that was said before `tag` for a thought."""
+        """Treat all text before `tag` as a thought."""
         before = sum(map(len, self.said)) + tag.start() - self.start
         self.said, self.start = [], _end_of_space(self.text, tag.end())
         self.thought, self.unannounced = self.thought + max(before, 1), True
 
     def is_thought_to_the_end(self, opening: re.Match[str]) -> bool:
-        """Tell whether an unclosed tag opens a thought: a mere mention of it is never the beginning."""
+        """Tell whether an unclosed tag opens a thought: a mention of the tag is never at the beginning."""
         is_first = not any(map(str.strip, self.said)) and not self.text[self.start : opening.start()].strip()
         return is_first or self.thought > 0 or _REST_OF_LINE.match(self.text, opening.end()) is not None
 
     def cut(self, end: int, *, thinks: bool = False, open: bool = False) -> SeparatedText:  # noqa: A002 - the field
-        """Return what is said up to `end`."""
+        """Return the text up to `end`."""
         spoken = "".join((*self.said, self.text[self.start : end]))
         if self.thought and not (self.said and self.said[0].strip()):
             spoken = _unwrap(spoken.lstrip())
@@ -322,7 +322,7 @@ def _end_before_tokens(text: str, end: int) -> int:
 
 
 def _end_of_speech(text: str) -> int:
-    """Return the end of what is surely said: before template tokens, and the beginning of any tag."""
+    """Return the end of the unambiguous text, before template tokens and the beginning of any tag."""
     end = len(text)
     begin = max(text.rfind(sign, max(end - _LONGEST_TAG, 0)) for sign in _SIGNS)
     if begin != -1:
@@ -359,7 +359,7 @@ def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
     return replace(usage, reasoning_tokens=tokens)
 
 
-# What this process knows of models that think without an opening tag, by address and name.
+# Models that think without an opening tag, as seen by this process, by address and name.
 _unannounced: OrderedDict[tuple[str | None, str], bool] = OrderedDict()
 _REMEMBERED = 1_000
 # Families whose templates open the thought in the prompt.
@@ -389,13 +389,13 @@ class AnswerStream:
     """Text of an answer on its way to `listener`, without thinking and template tokens.
 
     An opening tag holds the text back until the thought is closed. If text turns out to be thinking only at its end, it
-    is withdrawn by a `TextWithdrawn`; the next texts of such models are held back. All text received by the listener
-    since is, but for white space at the end, the text of the whole answer.
+    is withdrawn by a `TextWithdrawn`; the next texts of such models are held back. The text that the listener received
+    since then is the text of the whole answer, except for trailing white space.
     """
 
     def __init__(self, listener: Callable[[str], None], attempts: Attempts, *, block: str) -> None:
         self._listener = listener
-        # one that holds text back itself has to know where an answer begins and ends
+        # a listener that holds back text has to know where an answer begins and ends
         self._begin: Callable[[], None] | None = getattr(listener, "begin", None)
         self._finish: Callable[[], None] | None = getattr(listener, "finish", None)
         self._attempts = attempts
@@ -440,7 +440,7 @@ class AnswerStream:
         self._flows = not part.open and not self._holds_all
 
     def finish(self) -> None:
-        """Pass on what was held back and is speech: the answer is complete."""
+        """Forward the rest of the text at the end of the answer."""
         if self._tagged:
             separated = separate_thinking("".join(self._pieces))
             if self._holds_all:
@@ -450,7 +450,7 @@ class AnswerStream:
             self._finish()
 
     def _say_all(self, text: str) -> None:
-        """Let the listener have heard `text`, and nothing else."""
+        """Make sure that the listener has received `text`, and nothing else."""
         heard = "".join(self._heard)
         if heard.startswith(text) and not heard[len(text) :].strip():
             return

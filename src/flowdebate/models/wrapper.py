@@ -1,4 +1,4 @@
-"""Models around models: `Wrapper`, the base of all policies, and the policies of retry, fallback and deadline."""
+"""Models that wrap models: `Wrapper`, the base of all policies, and policies for retries, fallbacks and deadlines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Wrapper:
     """
 
     tells_attempts = True
-    """Tells the call boundary that inner models record the attempts."""
+    """True, to tell the call boundary that inner models record the attempts."""
 
     def __init__(self, inner: Model | str) -> None:
         self.inner: Model = inner_model(inner, location=type(self).__name__)
@@ -78,7 +78,7 @@ class Wrapper:
         return all(map(has_eyes, self.models()))
 
     async def check_ready(self) -> None:
-        """Check that the inner model can be asked; others may never be."""
+        """Check that the inner model can be asked; further ones may never be needed."""
         await check_ready(self.inner)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -90,7 +90,7 @@ class Wrapper:
         return await answer(self.inner, request)
 
     def models(self) -> tuple[Model, ...]:
-        """Return the models that it may ask."""
+        """Return the models that the wrapper may ask."""
         return (self.inner,)
 
     @asynccontextmanager
@@ -117,7 +117,7 @@ def inner_model(spec: Model | str, *, location: str) -> Model:
 
 
 class PerRequestWrapper(Wrapper):
-    """Wrapper whose `request` goes around each single request of `inner`, retries included.
+    """Wrapper whose `request` wraps each single request of `inner`, including retries.
 
     >>> from flowdebate.models import OpenAIModel, Retry
     >>> PerRequestWrapper(OpenAIModel("gemma3", retry=Retry(attempts=5))).retry.attempts
@@ -136,9 +136,9 @@ class PerRequestWrapper(Wrapper):
 
 
 class Thinking(PerRequestWrapper):
-    """Tell `inner` how much to think, where a request leaves that open.
+    """Set the amount of thinking of `inner` for requests that do not set it.
 
-    ConfigurationError for a model that cannot be told.
+    Raise ConfigurationError for a model without such a setting.
 
     >>> Thinking("openai/gpt-5-mini", "high").name
     'openai/gpt-5-mini'
@@ -231,8 +231,8 @@ class Timeout(PerRequestWrapper):
       either, text is streamed even without a listener; a model that cannot stream has to finish within `first_text`.
       They apply to text only: structured answers, and requests with tools, have `seconds` alone.
 
-    A later answer raises ModelTimeout. Where `inner` retries failed calls, each request has the deadline anew; the
-    call's own, `ModelSettings.timeout`, covers all of them and the waits between.
+    A later answer raises ModelTimeout. If `inner` retries failed calls, the deadline applies to each request; the
+    deadline of the call, `ModelSettings.timeout`, covers all of them and the waits between.
 
     >>> Timeout("ollama/gemma3", 60, first_text=20, between=5).name
     'ollama/gemma3'
@@ -284,7 +284,7 @@ class Timeout(PerRequestWrapper):
             async with silence:
                 return await self.ask(replace(request, on_text=heard))
         except Exception as error:
-            # as with every deadline: the model's own TimeoutError must not pass for it
+            # the model's own TimeoutError must not pass for this deadline
             if silence.expired() and allowed is not None:
                 raise ModelTimeout(allowed, what="text") from error
             raise

@@ -28,8 +28,8 @@ class Config(TypedDict):
 
 
 def main() -> None:
-    """Serve until standard input ends: the parent has closed it, or has died."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the application, which then closes the input
+    """Serve until standard input ends, because the parent has closed it or died."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the application handles Ctrl-C, and then closes the input
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     config: Config = json.loads(sys.stdin.buffer.readline())
@@ -42,7 +42,7 @@ def main() -> None:
     output.flush()
     if "address" in report:
         sys.stdin.buffer.read()
-    os._exit(0)  # nothing to save, and freeing two gigabytes in order takes time
+    os._exit(0)  # there is nothing to save, and freeing two gigabytes takes time
 
 
 def _serve(config: Config) -> Any:  # noqa: ANN401 - xllamacpp has no types
@@ -57,7 +57,7 @@ def _serve(config: Config) -> Any:  # noqa: ANN401 - xllamacpp has no types
     params.n_parallel = 1  # slots share neither the context nor the cached prefix
     params.n_batch = 512  # tokens of a prompt between two checks for a cancelled call
     params.n_gpu_layers = 0
-    params.fit_params = False  # it would load the vocabulary once more, to choose what is chosen here
+    params.fit_params = False  # it would load the vocabulary again for a choice that is made here
     params.cpuparams.n_threads = config["threads"]
     params.hostnames = ["127.0.0.1"]
     params.port = 0

@@ -19,14 +19,14 @@ WAYS_OUT = (
     "ANTHROPIC_API_KEY and others: `flowdebate models` lists them), or start Ollama, LM Studio, vLLM or llama-server, "
     "or name a model and give the base_url of its server"
 )
-"""Advice where there is no local model."""
+"""Advice if there is no local model."""
 
 _ENV = "FLOWDEBATE_LOCAL_MODEL"
 
 _TITLE = "Qwen2.5-Coder-1.5B-Instruct"
 _PARTS = 22
 _BYTES = 1_117_320_768
-# Published by Qwen for its own file; the packages' publisher is unknown.
+# Hash published by Qwen; the publisher of the packages is unknown.
 _SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 _FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
@@ -37,7 +37,7 @@ _joining = threading.Lock()
 
 
 def local_model_title() -> str:
-    """Return the display name of the model "local": the file name in FLOWDEBATE_LOCAL_MODEL, or its own."""
+    """Return the display name of the model "local": the file name in FLOWDEBATE_LOCAL_MODEL, or its default name."""
     configured = os.environ.get(_ENV)
     return Path(configured).stem if configured else _TITLE
 
@@ -46,7 +46,7 @@ def find_local_model() -> Path:
     """Return the GGUF file of the model "local", joining it from its packages at first use (seconds, 1.1 GB).
 
     The hash of the joined file is verified; a file with another hash is joined again. A file from
-    FLOWDEBATE_LOCAL_MODEL is the user's, and only its format is checked. Raises ModelUnavailable, with advice.
+    FLOWDEBATE_LOCAL_MODEL belongs to the user, and only its format is checked. Raises ModelUnavailable, with advice.
     """
     configured = os.environ.get(_ENV)
     if configured:
@@ -103,7 +103,7 @@ def local_model_state() -> dict[str, Any]:
 def is_verified(path: Path, *, sha256: str) -> bool:
     """Return whether the file has this hash, which is computed only if size or times have changed since the last time.
 
-    A small file beside it notes them.
+    A small file beside it stores them.
     """
     state = ""
     with contextlib.suppress(OSError, ValueError):
@@ -130,7 +130,7 @@ def _mark_of(path: Path) -> Path:
 
 
 def _mark(path: Path, state: str) -> None:
-    with contextlib.suppress(OSError):  # it is verified again next time
+    with contextlib.suppress(OSError):  # it will be verified again next time
         _mark_of(path).write_text(state)
 
 
@@ -144,7 +144,7 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as file:
             part = Path(file.name)
-            digest = hashlib.sha256()  # in the one pass that copies: it takes seconds
+            digest = hashlib.sha256()  # hashed while copying, because a pass takes seconds
             for path in parts:
                 with path.open("rb") as packed:
                     while block := packed.read(_BLOCK):
@@ -164,7 +164,7 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
 
 
 def _parts() -> list[Path]:
-    """Find the parts in their packages without importing those: their publisher is unknown."""
+    """Find the parts in their packages without importing these, because their publisher is unknown."""
     parts = []
     for number in range(1, _PARTS + 1):
         spec = importlib.util.find_spec(_package(number))

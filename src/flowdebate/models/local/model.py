@@ -19,8 +19,8 @@ from flowdebate.models.output import bound_strings
 from flowdebate.prompts import Profile, without_control_tokens
 
 _SAMPLING = {"top_p": 0.9, "min_p": 0.1}
-# Of a text. A small model repeats the other side word for word; DRY makes each further token of a repeated run of more
-# than four less likely.
+# Sampling of texts. A small model repeats the other side word for word; DRY makes each further token of a repeated run
+# of more than four less likely.
 _TEXT = {
     **_SAMPLING,
     "repeat_penalty": 1.1,
@@ -29,7 +29,7 @@ _TEXT = {
     "dry_allowed_length": 4,
     "dry_penalty_last_n": 2048,
 }
-# Of a structured answer, which has to name what it read.
+# Sampling of structured answers, which have to repeat names.
 _STRUCTURED = {**_SAMPLING, "repeat_penalty": 1.0}
 _TEMPERATURE = 0.5
 
@@ -55,9 +55,9 @@ class LocalModel(PooledModel):
     """
 
     base_url = "http://127.0.0.1"
-    """The engine listens on the loopback only."""
+    """Address of the engine, which listens on the loopback only."""
     profile: Profile = "concise"
-    """Profile of the default prompts: models that fit on a laptop follow short ones best."""
+    """Profile of the default prompts: models that fit on a laptop follow short prompts best."""
     context_tokens = CONTEXT
     """Maximum tokens of a prompt and its answer."""
 
@@ -86,7 +86,7 @@ class LocalModel(PooledModel):
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         response = await self._ask(request)
-        # the engine reports the path of its file, which is nobody's business in a recording or a stored run
+        # the engine reports the path of its file, which must not appear in recordings or stored runs
         return response if response.model is None else replace(response, model=Path(response.model).name)
 
     async def _ask(self, request: ModelRequest) -> ModelResponse:
@@ -102,13 +102,13 @@ class LocalModel(PooledModel):
                     first = await chat.answer(request)
                     if request.output is None or first.finish != "length":
                         return first
-                    # a structured answer that was cut off is of no use: once more, with more room
+                    # a truncated structured answer is useless: try again with more room
                     room = _MORE * (request.settings.max_tokens or dialect.settings.max_tokens or _ANSWER)
                     roomier = replace(request.settings, max_tokens=room)
                     second = await chat.answer(replace(request, settings=roomier))
                     return replace(second, usage=first.usage + second.usage)
                 except ModelUnavailable:
-                    # on the loopback this means a dead engine, whose process may still look alive for a moment
+                    # on the loopback, this means a dead engine, whose process may look alive for another moment
                     await load(server.stop)
                     raise
 
@@ -116,7 +116,7 @@ class LocalModel(PooledModel):
 async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
     """Ask for the rest of an answer that begins with `request.begins`: llama.cpp continues an assistant's last message.
 
-    The opening words are streamed with the first piece. Where nothing follows them, the answer is empty.
+    The opening words are streamed with the first piece. If nothing follows them, the answer is empty.
     """
     begins = request.begins.rstrip()
     front = begins
@@ -129,7 +129,7 @@ async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
             request.on_text(piece)
 
     messages = [*request.messages, {"role": "assistant", "content": begins}]
-    # always streamed: an answer that the engine sends whole has the opening words in front, as the prompt has them
+    # always streamed: an answer sent whole would begin with the opening words
     rest = await chat.answer(replace(request, messages=messages, on_text=listen))
     return rest if is_blank(rest.text) else replace(rest, text=_join(begins, rest.text))
 
@@ -140,9 +140,9 @@ def _join(begins: str, rest: str) -> str:
 
 
 def sentences_grammar(maximum: int) -> str:
-    """Build a grammar (GBNF) of one paragraph of one to `maximum` sentences: a short turn then ends by itself.
+    """Build a grammar (GBNF) of one paragraph of one to `maximum` sentences: short turns then end by themselves.
 
-    The dot of a number or an abbreviation ends no sentence.
+    The dot of a number or an abbreviation does not end a sentence.
     """
     short = " | ".join(f'"{word}"' for word in _ABBREVIATIONS)
     return (
@@ -160,7 +160,7 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
     room: int = _ANSWER
     sampling: dict[str, Any] = dict(_STRUCTURED)
     if request.output is None:
-        # sampling would only distort probabilities, and so does what the engine has computed for an earlier prompt
+        # sampling would distort probabilities, and so would cached results of an earlier prompt
         room, sampling = _TURN, {"cache_prompt": False} if request.choices else dict(_TEXT)
         if request.sentences is not None and not request.tools:
             room = _SENTENCE * request.sentences
@@ -176,10 +176,10 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
     return Dialect(
         model="local",
         label="local",
-        echoes_name=False,  # the engine answers under the name of the file
+        echoes_name=False,  # the engine reports the file as its model
         settings=preset,
         structured=("json_schema",),
-        tools_with_schema=False,  # a schema is a grammar, and a grammar leaves no room for a tool call
+        tools_with_schema=False,  # a schema becomes a grammar, which does not allow tool calls
         amend=_amend,
         reread=with_tool_calls,
     )
@@ -188,8 +188,8 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
 def _amend(parameters: dict[str, Any]) -> dict[str, Any]:
     """Escape control tokens in messages, and bound the strings of the schema.
 
-    llama.cpp obeys control tokens anywhere: a tool's result or an old message could end its message and
-    begin a system message. A user message was rendered here: arguments in it are escaped, and material is unchanged.
+    llama.cpp obeys control tokens anywhere, so a tool's result or an old message could end its message and begin a
+    system message. User messages were rendered here, with escaped arguments and unchanged material.
     """
     messages = [
         {**message, "content": without_control_tokens(message["content"], listed=message.get("role") == "user")}

@@ -34,7 +34,7 @@ CONTEXT = 8192  # tokens of prompt and answer together: a length that models of 
 _START = 300.0  # seconds until it listens: joining its file, verifying it and loading it, on a slow disk
 _PATIENCE = 5.0  # seconds that an engine has to exit by itself
 
-# Engines by process, so that a fork neither uses nor stops its parent's, and by file; None for the model "local".
+# Engines by file (None for the model "local") and by process, so that a fork neither uses nor stops its parent's.
 _servers: dict[tuple[int, Path | None], LocalServer] = {}
 _lock = threading.Lock()
 
@@ -67,7 +67,7 @@ def stop_local_servers() -> None:
 
 
 class LocalServer:
-    """One engine, started at once by a thread: no event loop waits."""
+    """Engine that is started immediately in a thread, so that no event loop waits."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -76,7 +76,7 @@ class LocalServer:
         self._lock = threading.Lock()
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._ready: Future[Endpoint] = Future()
-        self._ready.set_running_or_notify_cancel()  # a waiter that is cancelled must not cancel it for the others
+        self._ready.set_running_or_notify_cancel()  # a cancelled waiter must not cancel it for the others
         threading.Thread(target=self._start, name="flowdebate-local-model", daemon=True).start()
 
     async def endpoint(self) -> Endpoint:
@@ -85,14 +85,14 @@ class LocalServer:
 
     @property
     def is_starting(self) -> bool:
-        """True if it neither listens nor has failed as yet."""
+        """True until it listens or has failed."""
         return not self._ready.done()
 
     @asynccontextmanager
     async def turn(self, request: ModelRequest) -> AsyncIterator[Endpoint]:
-        """Take the engine for one call: it has one slot; waiting calls are served in order and may be cancelled.
+        """Reserve the engine for one call, because it has one slot.
 
-        ModelUnavailable if it did not start.
+        Waiting calls are served in order and may be cancelled. Raise ModelUnavailable if it did not start.
         """
         lock = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         with in_queue(request):
@@ -117,7 +117,7 @@ class LocalServer:
             process = self._process
         if process is None:
             return
-        with contextlib.suppress(OSError):  # buffered input has no reader any more
+        with contextlib.suppress(OSError):  # buffered input no longer has a reader
             _input(process).close()
         try:
             process.wait(_PATIENCE)
@@ -164,7 +164,7 @@ class LocalServer:
             _input(process).write(json.dumps(config).encode() + b"\n")
             _input(process).flush()
         except OSError:
-            line = b""  # it has died already, which is reported below
+            line = b""  # it has already died, which is reported below
         else:
             line = _output(process).readline()
         _output(process).close()
@@ -178,7 +178,7 @@ class LocalServer:
 
 
 def _usable_cores() -> int:
-    """Count the cores that this process may use: fewer than exist in containers and under taskset."""
+    """Count the cores that this process may use, which can be fewer than exist."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

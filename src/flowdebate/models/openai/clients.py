@@ -37,7 +37,7 @@ Transport = Literal["aiohttp", "openai"]
 
 @dataclass(slots=True, eq=False)
 class _Shared:
-    """A client, and how many models use it."""
+    """A client, and the number of models that use it."""
 
     client: Any
     closing: AsyncExitStack
@@ -46,7 +46,7 @@ class _Shared:
 
 @dataclass(slots=True, eq=False)
 class _Pool:
-    """Open clients of one event loop; unused ones stay open while there are `keepers`."""
+    """Open clients of an event loop; unused ones stay open while there are `keepers`."""
 
     keepers: int = 0
     clients: dict[object, _Shared] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class _Pool:
             for key, shared in list(self.clients.items()):
                 if not (shared.users or self.keepers):
                     del self.clients[key]
-                    # a client closes its sockets before its first await, and a cancellation closes the others as well
+                    # a client closes its sockets before its first await, so a cancellation does not leave others open
                     closing.push_async_callback(shared.closing.aclose)
             with _lock:
                 if not (self.clients or self.keepers):
@@ -79,7 +79,7 @@ async def keep_connections() -> AsyncIterator[None]:
     """Keep connections to providers open from one run to the next, in this event loop and until the block ends.
 
     A run closes its connections when it ends, unless another one in the loop uses them or it runs in such a block.
-    Servers, batches and MCP have one around all their runs; `async with model:` does so for one model.
+    Servers, batches and MCP use such a block around all their runs; `async with model:` does so for one model.
 
     >>> async def debates(pattern, questions):
     ...     async with keep_connections():
@@ -96,7 +96,7 @@ async def keep_connections() -> AsyncIterator[None]:
 
 @dataclass(slots=True, eq=False)
 class _LoopClients:
-    """A model's clients in one event loop (a second one if the endpoint has moved), and how many use them."""
+    """A model's clients in one event loop (a second one if the endpoint has moved), and the number of users."""
 
     users: int = 0
     clients: dict[Endpoint, _Shared] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Clients:
     """The clients of one model.
 
     `keep_open` keeps connections open inside its block, where `client` returns the running loop's client. Models of one
-    endpoint share it; event loops, and so threads, do not. Clients belong to the library `sdk` and are made by
+    endpoint share it; event loops, and therefore threads, do not. Clients belong to the library `sdk` and are made by
     `connect`, openai's by default.
     """
 
@@ -164,7 +164,7 @@ class Clients:
                 await load(warm_up, library)
             if endpoint.base_url.startswith("https"):
                 await load(_trusted, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
-            clients = _pool().clients  # another one may have been made meanwhile
+            clients = _pool().clients  # another one may have been made in the meantime
             if key not in clients:
                 connection = self._connect(endpoint)
                 closing = AsyncExitStack()
@@ -193,7 +193,7 @@ class Clients:
         return self._connect_sdk(endpoint, options_of(endpoint, names=self._sdk != "openai", context=context))
 
     def _needs_sdk(self, endpoint: Endpoint) -> bool:
-        """Return whether an SDK's client is requested, or needed: aiohttp alone supports too few kinds of proxies."""
+        """Return whether an SDK's client is requested, or needed because aiohttp does not support the proxy."""
         if self._sdk != "openai" or self._transport != "aiohttp":
             return True
         from urllib.request import getproxies
@@ -220,9 +220,9 @@ def _check_proxies() -> None:
 
 @lru_cache(maxsize=8)
 def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Load the trusted certificates named by the environment. It takes a while.
+    """Load the trusted certificates named by the environment, which is slow.
 
-    Raises ConfigurationError, with the name of the variable, for unreadable certificates.
+    Raise ConfigurationError, with the variable, for unreadable certificates.
     """
     import httpcore2
 
@@ -232,7 +232,7 @@ def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
         raise ConfigurationError("environment", "SSL_CERT_DIR", folder, "a folder of certificates that can be read")
     try:
         return httpcore2.default_ssl_context()
-    except OSError as error:  # no certificates in it; the library does not say in which file
+    except OSError as error:  # no certificates in it; the library does not report the file
         reason = f"a file of certificates in PEM format ({error_text(error)})"
         raise ConfigurationError("environment", "SSL_CERT_FILE", file, reason) from None
 
@@ -244,7 +244,7 @@ def _connect_openai(_: Endpoint, options: dict[str, Any]) -> AsyncOpenAI:
 
 
 def warm_up(library: str = "aiohttp") -> None:
-    """Import the modules for the first call by `library`. It is slow: servers do so before anybody waits."""
+    """Import the modules for the first call by `library`, which is slow, before anybody waits for it."""
     if library == "aiohttp":
         import flowdebate.models.openai.http
     else:
@@ -262,7 +262,7 @@ class PooledModel:
     """Base class of models with `Clients`: runs keep the connections open, `async with model:` does so for longer."""
 
     tells_attempts = True
-    """Tells the call boundary that the model records its attempts."""
+    """True, to tell the call boundary that the model records its attempts."""
     takes_effort: bool = False
     """True if the amount of thinking can be set."""
     _name: str
@@ -300,7 +300,7 @@ class PooledModel:
 
     @property
     def learned(self) -> Learned:
-        """Refusals of the model at its address, as this process has learned them."""
+        """Refusals of the model at its address that this process has learned."""
         return learned_of(self.base_url, self._name)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -313,7 +313,7 @@ class PooledModel:
         return response
 
     async def check_ready(self) -> None:
-        """Raise what the first call would raise for want of a key, or where real models are forbidden."""
+        """Raise what the first call would raise for a missing key, or if real models are forbidden."""
         check_real_calls_allowed(self.name, base_url=self.base_url)
         self._endpoint()
 
@@ -331,7 +331,7 @@ class PooledModel:
         await self._clients.release()
 
 
-# Loggers of openai and what is below it, which may show a key in headers, addresses and tracebacks.
+# Loggers of openai and the libraries below it, which may show a key in headers, addresses and tracebacks.
 _LOGGERS = (
     "aiohttp.client",
     "anthropic",
@@ -349,7 +349,7 @@ _LOGGERS = (
 
 
 class _Redacting(logging.Filter):
-    """Log filter that redacts `secrets`; each is active as often as it was added."""
+    """Log filter that redacts `secrets`; a secret stays until it was removed as often as added."""
 
     def __init__(self) -> None:
         super().__init__()

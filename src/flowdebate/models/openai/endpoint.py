@@ -1,4 +1,4 @@
-"""Endpoints: the address, key and headers of a server, the secrets in them, which are shown nowhere, and exchanges."""
+"""Endpoints: the address, key and headers of a server, the secrets in them, which are never shown, and exchanges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlencod
 from flowdebate._text import hide_credentials
 from flowdebate.errors import AuthenticationFailed, ConfigurationError
 
-NO_KEY = "no-key"  # for servers that want none: the header must not be empty
+NO_KEY = "no-key"  # for servers without keys: the header must not be empty
 
 ADDRESS = "an address that begins with http:// or https:// and names a server"
 
@@ -23,12 +23,12 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A server, as `Endpoint.of` reads it from an address: user and password become a header, the query is apart."""
+    """A server, read from an address by `Endpoint.of`: user and password become a header, and the query is separate."""
 
     base_url: str
     api_key: str = field(repr=False)
     query: str = field(default="", repr=False)
-    """Sent with each request."""
+    """Query sent with each request."""
     headers: Headers = field(default=(), repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
     """Texts that must never be shown."""
@@ -44,7 +44,7 @@ class Endpoint:
             headers = (("Authorization", basic), *headers)
         headers = tuple({_canonical(name): (_canonical(name), value) for name, value in headers}.values())
         values = dict.fromkeys((api_key, *_secrets_of(parts, headers)))
-        # the longest first: a part of it that was redacted before it would leave the rest to be read
+        # longest first: if a part of a secret were redacted first, the rest would stay readable
         secrets = sorted((secret for secret in values if secret and secret != NO_KEY), key=len, reverse=True)
         return cls(
             base_url=address_of(base_url),
@@ -57,14 +57,14 @@ class Endpoint:
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """A request over HTTP and its response, both without headers."""
+    """HTTP request and response, both without headers."""
 
     sent: bytes
     status: int
     kind: str
     """Content type of the response."""
     received: bytearray = field(default_factory=bytearray)
-    """Body of the response, as far as it was read."""
+    """Body of the response, as far as read."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Texts of the endpoint that errors and logs never show."""
 
@@ -78,7 +78,7 @@ _ERROR = re.compile(r"\s*(?:event: *error\s+)?(?:data: *)?\[?\{\s*(?:\"type\"\s*
 
 
 def is_refusal(status: int, body: str) -> bool:
-    """Say whether a response refuses its request, by its status or in its body, as some servers do.
+    """Return whether a response refuses its request, by its status or, on some servers, in its body.
 
     >>> is_refusal(400, ""), is_refusal(200, '{"error": "Unexpected endpoint"}'), is_refusal(200, '{"choices": []}')
     (True, True, False)
@@ -114,7 +114,7 @@ def note_exchange(sent: bytes, status: int, headers: Mapping[str, str], *, secre
 
 
 def _canonical(name: str) -> str:
-    """Spell a header as openai does where it would otherwise send it twice."""
+    """Spell a header as openai does if it would otherwise be sent twice."""
     return "Authorization" if name.lower() == "authorization" else name
 
 
@@ -129,14 +129,14 @@ def _secrets_of(parts: SplitResult, headers: Headers) -> Iterator[str]:
             yield from (value, unquote_plus(value))
     for name, value in headers:
         if _is_secret(name, value):
-            yield from (value, value.rpartition(" ")[2])  # a scheme such as Bearer is none
+            yield from (value, value.rpartition(" ")[2])  # a scheme such as Bearer is not a secret
         yield from (part for part in re.split(r"[\s;,=]+", value) if _RANDOM.search(part))
 
 
-# What names of headers and parameters with a secret end in; `_SHORT` are whole words, since "zipcode" is none.
+# Endings of names of headers and parameters with secrets; `_SHORT` are whole words, because "zipcode" is harmless.
 _SECRETS = ("key", "token", "secret", "auth", "authorization", "password", "signature", "credential", "cookie")
 _SHORT = frozenset({"sig", "code", "pwd", "pass"})
-# Letters and digits mixed, 12 or more of them: keys look like that, and no ordinary word does.
+# Mixed letters and digits, 12 or more: typical of keys, and not of words.
 _RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{12,}")
 
 
@@ -166,7 +166,7 @@ def clean_key(key: str | None, source: str) -> str | None:
 
 
 def check_address(location: str, name: str, address: object) -> None:
-    """Raise ConfigurationError unless `address` is one of an endpoint; the error shows no password and no query."""
+    """Raise ConfigurationError unless `address` is valid; the error shows neither password nor query."""
     if not isinstance(address, str):
         raise ConfigurationError(location, name, type(address), "an address as a str")
     if _parts(address) is None:
@@ -198,7 +198,7 @@ def address_of(address: str) -> str:
     parts = _parts(address)
     if parts is not None:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    return hide_credentials(address)  # what the parts of another address are, nobody knows
+    return hide_credentials(address)  # the parts of other addresses are unknown
 
 
 def check_headers(location: str, headers: object) -> Headers:

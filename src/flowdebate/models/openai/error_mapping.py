@@ -1,7 +1,7 @@
 """Error mapping: exceptions of openai, aiohttp and httpx2 as errors of flowdebate.
 
 The most specific class comes first. Anything else was raised while an answer was being read (openai lets TypeError,
-IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it becomes a MalformedResponse: no
+IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it becomes a MalformedResponse, and no
 exception of a library leaves this package.
 """
 
@@ -39,7 +39,7 @@ from flowdebate.errors import (
 )
 from flowdebate.models.openai.endpoint import address_of
 
-# Seconds; a longer `retry-after` is garbage, such as 1e308, and counts as none.
+# Seconds; a longer `retry-after`, such as 1e308, is garbage and ignored.
 _LONGEST_WAIT = 7 * 24 * 3600.0
 
 _OVERLOADED = frozenset({429, 529})  # 529 is Anthropic's "overloaded"
@@ -56,11 +56,11 @@ _CODES: Mapping[int, tuple[str, ...]] = {
     429: ("insufficient_quota", "rate_limit_exceeded", "rate_limit_error", "too_many_requests", "resource_exhausted"),
     529: ("overloaded_error",),
 }
-# Statuses that endpoints mean by these codes and types of errors: proxies send them inside a 200 or a stream.
+# Statuses for codes and types of errors that proxies send inside a 200 or a stream.
 _STATUSES = {code: status for status, codes in _CODES.items() for code in codes}
 
-# Words of refusals about the account, the prompt or the model, which no other form of the request would change. What
-# none of them fits is tried in other forms (`optional.py`), so a word that is missing here costs requests, no answer.
+# Words of refusals about the account, the prompt or the model, which no other form of the request would change. Other
+# requests are tried in other forms (`optional.py`), so a missing word costs requests, not answers.
 _MONEY = re.compile(
     r"insufficient[ _](quota|credit|balance|funds)|credit balance|billing_|out of credits|payment required"
     r"|(key|spend(ing)?|total|usage) limit (exceeded|reached)"
@@ -83,7 +83,7 @@ _KEY = re.compile(
     r"(key|token)|(api|access|auth)[ _-]?(key|token)\b.{0,40}(invalid|not valid|incorrect|expired|missing|revoked)"
     r"|unauthori[sz]ed|unauthenticated|authentication|invalid credentials"
 )
-# A 403 may be about anything; it is about the key where it says so.
+# A 403 can have many reasons; these words say that it is the key.
 _DENIED = re.compile(
     r"\bkeys?\b|api_?key|\bauth|credential|permission|access[ _]denied|\btoken (is|has|was)\b|country|\bregion\b"
     r"|territor|account|subscription"
@@ -108,7 +108,7 @@ _NO_PATH = re.compile(
     r"|no (route|handler)|(path|url|endpoint|route|resource)\b.{0,80}not (found|exist|known|supported)"
     r"|unknown (path|url)|^(404 )?not found\.?$"
 )
-# Of a 5xx: the template of the prompt, or a parameter, does not know something that the request has.
+# Words of a 5xx: the prompt template or a parameter does not support a part of the request.
 _TEMPLATE = re.compile(
     r"jinja|chat.?template|roles? must|must alternate|system (role|message)"
     r"|(not|n't|un) ?(yet )?(support|implement|recogni[sz]e)\w*.{0,60}"
@@ -126,10 +126,10 @@ _UNITS = {
 _PART = rf"(\d{{1,9}}(?:\.\d{{1,9}})?) ?({'|'.join(_UNITS)})s?(?![a-z])"
 _TIME = re.compile(_PART)
 _TRY_AGAIN = re.compile(rf"\b(?:try again|retry|wait)(?: in| after| for)? ((?:{_PART} ?)+)")
-# Seconds; a shorter wait is no sign of a quota that is used up.
+# Seconds; a shorter wait does not indicate an exhausted quota.
 _SHORT_WAIT = 300.0
 
-# Headers of the last response in this task: where an error is inside a 200, openai does not pass them on.
+# Headers of the last response in this task: for an error inside a 200, openai does not pass them on.
 answered: ContextVar[Mapping[str, str]] = ContextVar("flowdebate_answered", default=MappingProxyType({}))
 
 
@@ -138,16 +138,16 @@ def map_error(
 ) -> FlowDebateError:
     """Map `error` to one of the library's own, with `error` as its cause unless that could show one of `secrets`.
 
-    `during` is the exception in the application's handling at the time of the call: Python chains it to `error`, and it
-    explains nothing. Raise the result outside the `except` block of `error`, or Python chains the two.
+    `during` is the exception in the application's handling at the time of the call: Python chains it to `error`,
+    although it is unrelated. Raise the result outside the `except` block of `error`, or Python chains the two.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, FlowDebateError):
         cause = cause.__cause__
-    if cause is not None:  # raised by a hook of ours, and wrapped by openai
+    if cause is not None:  # raised by one of our hooks, and wrapped by openai
         return cause
     links = tuple(_chain(error, during))
-    # an SDK that was not imported has raised nothing
+    # an SDK that is not imported cannot have raised it
     sdks: list[Any] = [sdk for name in ("openai", "anthropic") if (sdk := sys.modules.get(name)) is not None]
     by_sdk = [sdk_error for sdk in sdks if (sdk_error := _of_sdk(sdk, error, links, base_url, secrets)) is not None]
     mapped = by_sdk[0] if by_sdk else _transport(links, base_url, secrets)
@@ -178,16 +178,16 @@ def find_unsendable(
     except (TypeError, ValueError, RecursionError) as reason:
         rejected = RequestRejected(f"the request was not sent: {problem.format(one_line(_safe_str(reason)))}")
         rejected.certain = True
-        rejected.providers_fault = False  # no fallback and no policy hides a mistake of this process
+        rejected.providers_fault = False  # fallbacks and policies must not hide a mistake of this process
         return rejected
     return None
 
 
 def inner_error(error: object, *, secrets: Sequence[str] = (), base_url: str = "") -> ModelError:
-    """Map an `error` inside a stream or a 200, whose code may be a status or a word; without one it is a 500."""
+    """Map an `error` inside a stream or a 200 by its code, a status or a word; without a code, it is a 500."""
     codes = [error.get(key) for key in ("code", "type", "status")] if isinstance(error, dict) else [error]
     code_text, status = "with an error", 500
-    for code in reversed(codes):  # the first that is known counts
+    for code in reversed(codes):  # the first known one counts
         word = str(code).strip().lower()
         if word.isdecimal() and len(word) == 3 and word[0] in "345":  # noqa: PLR2004 - a status as a text
             code_text, status = str(code), int(word)
@@ -209,7 +209,7 @@ def status_error(
 ) -> ModelError:
     """Map an HTTP `status` with its decoded `body` to an error; `x-should-retry` decides whether it is transient.
 
-    `code_text` is what the endpoint sent in place of the status.
+    `code_text` is the code that the endpoint sent instead of the status.
     """
     reason = _Reason.of(body, secrets)
     wait = retry_after(headers)
@@ -262,7 +262,7 @@ def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: 
 
 
 def _uncertain(status: int, text: str, words: str, wait: float | None, base_url: str) -> ModelError:
-    """Map a refusal by its status alone: another form of the request may be accepted."""
+    """Map a refusal only by its status: another form of the request may be accepted."""
     if status in _TRANSIENT or (status >= 500 and status != 501 and not _TEMPLATE.search(words)):  # noqa: PLR2004
         return ProviderFailed(text, status=status, retry_after=wait)
     error = RequestRejected(text, status=status)
@@ -313,7 +313,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         from email.utils import parsedate_to_datetime
 
-        with suppress(TypeError, ValueError, OverflowError):  # HTTP allows a date, too
+        with suppress(TypeError, ValueError, OverflowError):  # HTTP also allows a date
             wait = parsedate_to_datetime(seconds or "").timestamp() - time.time()
     return wait if math.isfinite(wait) and 0 <= wait <= _LONGEST_WAIT else None
 
@@ -347,12 +347,12 @@ def _of_sdk(  # noqa: PLR0911 - a table
 def _transport(  # noqa: PLR0911 - a table
     links: Sequence[BaseException], base_url: str, secrets: Sequence[str]
 ) -> ModelError | None:
-    """Map connection errors; the transport below httpx2 is aiohttp, whose own errors are more exact."""
+    """Map connection errors; the errors of aiohttp, the transport below httpx2, are more precise."""
     import ssl
 
     import aiohttp
 
-    def httpx2(*names: str) -> tuple[type[BaseException], ...]:  # one that was not imported has raised nothing
+    def httpx2(*names: str) -> tuple[type[BaseException], ...]:  # a library that is not imported cannot have raised it
         library = sys.modules.get("httpx2")
         return () if library is None else tuple(getattr(library, name) for name in names)
 
@@ -365,7 +365,7 @@ def _transport(  # noqa: PLR0911 - a table
         hint = "is the proxy running? HTTPS_PROXY, HTTP_PROXY and ALL_PROXY name it, NO_PROXY the hosts without one"
         return ModelUnavailable(f"{message}: {hint}", transient=True)
     connecting = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, *httpx2("ConnectError"))
-    # the aiohttp transport says ConnectTimeout for every broken connection, too
+    # the aiohttp transport raises ConnectTimeout also for broken connections
     timed_out = _any(links, *httpx2("ConnectTimeout")) and not _any(links, aiohttp.ClientError)
     if timed_out or _any(links, *connecting, ConnectionRefusedError):
         # an unsupported TLS version stays unsupported; a broken handshake may succeed later
@@ -387,7 +387,7 @@ def _transport(  # noqa: PLR0911 - a table
     return None
 
 
-# httpx2's words for a connection that was closed too early, which it reports as a protocol error.
+# httpx2's protocol error for a connection that was closed early.
 _ENDED = re.compile("disconnected without|closed connection without")
 
 
@@ -409,15 +409,15 @@ class _Reason:
     """Reason for a refusal, from its body."""
 
     message: str
-    """Message of the endpoint, then that of the endpoint behind it, on one line."""
+    """Message of the endpoint, followed by that of the endpoint behind it, on one line."""
     words: str
-    """All texts of the body in lower case, codes and parameters included."""
+    """Texts of the body in lower case, including codes and parameters."""
     wait: float | None
     """Seconds to wait, from a sentence or a field of the body."""
 
     @classmethod
     def of(cls, body: object, secrets: Sequence[str]) -> _Reason:
-        """Read the body of a refusal; every provider nests its reason in its own way."""
+        """Read the body of a refusal; providers nest the reason in different ways."""
         fields = list(islice(_fields(body), _MOST_FIELDS))
         message = _message(body)
         behind = [text for name, text in fields if name in _SENTENCES and " " in text and text not in message]
@@ -437,7 +437,7 @@ class _Reason:
 _MOST_FIELDS = 200
 _LONGEST = 20_000  # characters
 _DEEPEST = 8
-# Names of fields in which one endpoint passes on what another one has said.
+# Fields in which an endpoint forwards the message of another one.
 _SENTENCES = frozenset({"message", "detail", "error", "raw", "reason", "msg"})
 _WAITS = frozenset({"retrydelay", "retry_delay", "retryafter", "retry_after", "retry_after_seconds"})
 

@@ -1,6 +1,6 @@
-"""Messages that call tools, as they came: servers want reasoning, signatures and the like back with the results.
+"""Original messages with tool calls: servers require reasoning, signatures and the like together with the results.
 
-Nobody can list the fields in which servers put these, so a message is kept whole, and its pieces are put together.
+The fields differ between servers, so messages are kept whole, and streamed pieces are merged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Json = Any  # an object that a client constructed from a server's JSON without v
 _PLAIN_FIELDS = frozenset({"role", "content", "tool_calls"})
 _PLAIN_CALL = frozenset({"id", "type", "function", "index"})
 _ONE_WORD = frozenset({"role", "id", "type", "name", "format", "index"})
-_LONGEST = 1_000_000  # characters of a message, which each further request repeats
+_LONGEST = 1_000_000  # maximum characters of a message, which each further request repeats
 
 
 def fields_of(message: Json) -> Mapping[str, Json]:
-    """Return the fields of a message, whichever client read it."""
+    """Return the fields of a message read by any client."""
     if isinstance(message, dict):
         return message
     if message is None:
@@ -71,7 +71,7 @@ def _plain(value: Json, clean: Callable[[str], str] = str) -> Json:
 
 
 def history_of(fields: Mapping[str, Json], calls: Sequence[ToolCall], secrets: Sequence[str]) -> Message | None:
-    """Return the unchanged message with the `calls`; None if it adds nothing to them."""
+    """Return the unchanged message with the `calls`; None if it contains nothing else."""
     try:
         plain_message: Message = _plain(dict(fields), lambda text: redact(clean_text(text), secrets))
         message = {name: value for name, value in plain_message.items() if value not in (None, "", [], {})}

@@ -1,4 +1,4 @@
-"""`HttpClient`: chat completions over aiohttp, in the place of openai's client, whose import takes a second.
+"""`HttpClient`: chat completions over aiohttp, which replaces openai's client, whose import takes a second.
 
 It has the part of this client's interface used by `Chat`, and answers in its form: objects with fields as attributes.
 """
@@ -37,7 +37,7 @@ _WHOLE = 1_000_000  # bytes of a request above which aiohttp wants a file to rea
 
 
 class _Fields(dict[str, Any]):
-    """JSON object with fields as attributes, too; missing ones are None."""
+    """JSON object whose fields are also attributes; missing ones are None."""
 
     __getattr__ = dict.get
 
@@ -59,7 +59,7 @@ class HttpClient:
         self._headers = CIMultiDict(
             {
                 "Accept": "application/json",
-                # packed bodies cost time, and could unpack to more than the memory holds
+                # compressed bodies take time, and could unpack to more than the memory
                 "Accept-Encoding": "identity",
                 "Authorization": f"Bearer {endpoint.api_key}",
                 "Content-Type": "application/json",
@@ -125,7 +125,7 @@ class _Chunks:
         self._response = response
         self._endpoint = endpoint
         self.ended = False
-        """Whether the server has said that the stream ends."""
+        """True once the server has ended the stream."""
         self.response: Any = SimpleNamespace(headers=response.headers, aread=lambda: _read(response))
 
     async def close(self) -> None:
@@ -169,7 +169,7 @@ def _parts(response: aiohttp.ClientResponse, *, events: bool = False) -> AsyncIt
 
 
 def _completion(body: bytes, response: aiohttp.ClientResponse) -> object:
-    """Read a completion; a body that is neither JSON nor said to be is its text."""
+    """Read a completion; a body that neither is JSON nor claims to be is its text."""
     try:
         return json.loads(body, object_hook=_Fields)
     except (ValueError, RecursionError):

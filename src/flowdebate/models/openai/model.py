@@ -51,7 +51,7 @@ _OPENAI = "https://api.openai.com"
 _KEY_ENV = "OPENAI_API_KEY"
 _URL_ENV = "OPENAI_BASE_URL"
 
-# Names of models that are shown no images, of those that are often asked; of others the server says so.
+# Frequently used models that cannot read images; for others, the server reports it.
 _BLIND = re.compile(
     r"gpt-(3|4(-\d{4})?$|oss)|o[13]-mini|deepseek|codestral|devstral|mistral-(7b|nemo)|llama-?3([.:]|$)|glm-\d[^v]*$",
     re.IGNORECASE,
@@ -64,12 +64,12 @@ class OpenAIModel(PooledModel):
     """The model `name` on an OpenAI-compatible server.
 
     - `base_url`: the endpoint, up to and with `/v1`; None reads OPENAI_BASE_URL, then means OpenAI itself. User and
-      password in it are sent as basic authentication, its query with each request. All three are shown nowhere.
-    - `api_key`: None reads the environment variable `api_key_env` at each call. It is shown nowhere. A variable of one
-      provider is not read for the address of another one, whose own is read instead.
-    - `default_headers`: additional headers of each request. Keys and tokens in them are shown nowhere.
-    - `settings`: defaults where a request leaves the choice open; of two deadlines the shorter one counts, and a
-      timeout that is left at its default is none.
+      password in it are sent as basic authentication, its query with each request. All three are never shown.
+    - `api_key`: None reads the environment variable `api_key_env` at each call. It is never shown. For the address of
+    another provider, the variable of that provider is read instead.
+    - `default_headers`: additional headers of each request. Keys and tokens in them are never shown.
+    - `settings`: defaults where a request leaves the choice open; of two deadlines the shorter one counts, and an unset
+    timeout does not count.
     - `structured`: the first structured mode; "json_schema" constrains the model on capable servers. If the server
       refuses a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
       `asked_as` names the mode. A refused or ignored mode comes last in all later calls of this process to the same
@@ -78,17 +78,18 @@ class OpenAIModel(PooledModel):
       tools are offered first, and once the model calls none of them it is asked again for the structured answer.
     - `effort`: the parameter for the amount of thinking, as "reasoning_effort" or "reasoning.effort"; None for servers
       without one.
-    - `images`: whether it can be shown images; None for yes, unless it is known by its name that it cannot.
+    - `images`: whether it can read images; None for yes, unless its name is known to be of a model that cannot.
     - `logprobs`: False for servers without log-probabilities; `JudgeOptions(answer_form="letter")` needs them.
     - `retry`: the retry policy; None for no retries.
     - `transport`: "aiohttp" alone, for a start one second faster; or "openai", the SDK over it, always used behind
       proxies.
     - `client`: an `AsyncOpenAI` of your own, such as `AsyncAzureOpenAI`, with its own address, key, headers and
-      connections; you close it. Its retries are off here: `retry` counts them. It does not bound bodies.
-    - `strict`: True raises the server's refusal of a temperature, a limit, an effort or tools, which are otherwise left
-      out, and the answer marked with a flag such as `without_temperature`.
-    - `strict_model`: True rejects the answer of a model by another name (MalformedResponse), which is otherwise marked
-      with the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and "gpt-4o-2024-08-06".
+      connections; you close it. Its retries are turned off, because `retry` counts them. It does not limit the size of
+      bodies.
+    - `strict`: True to raise an error if the server refuses a temperature, a limit, an effort or tools. Otherwise they
+    are left out, and the answer has a flag such as `without_temperature`.
+    - `strict_model`: True to reject the answer of a model by another name (MalformedResponse), which otherwise has the
+    flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and "gpt-4o-2024-08-06".
     - `label`: the model's name in errors and events; None for `name`.
 
     Connections stay open inside `open_connections()`, which a run enters for its models; `async with model:` keeps them
@@ -218,7 +219,7 @@ _HOSTED = {
 
 
 def _with_cache_key(parameters: Parameters) -> Parameters:
-    """Let OpenAI ask the machine with the prompt's beginning in its cache, for all requests with one system message."""
+    """Let OpenAI route requests with the same system message to the machine that has it in its cache."""
     first = parameters["messages"][0] if parameters["messages"] else {}
     if first.get("role") != "system" or "prompt_cache_key" in parameters.get("extra_body", ()):
         return parameters
@@ -243,7 +244,7 @@ def _check_client(client: object, **options: object) -> None:
 
 # Chat completions
 
-TOP_LOGPROBS = 20  # tokens whose log-probabilities are requested: the most that OpenAI allows
+TOP_LOGPROBS = 20  # number of tokens with log-probabilities: the maximum that OpenAI allows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +258,7 @@ class Dialect:
     """True if the server answers under the requested model name."""
     settings: ModelSettings
     structured: Sequence[StructuredMode]
-    """Structured modes in order: the next one is used where one is refused or yields no fitting answer."""
+    """Structured modes in order: the next one is used if one is refused or yields no valid answer."""
     tools_with_schema: bool
     room: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """Name of the parameter that limits an answer's length."""
@@ -271,7 +272,7 @@ class Dialect:
     parts: Sequence[Part] = PARTS
     """Optional parts of a request, left out if the server refuses them."""
     strict: bool = False
-    """True to raise the refusal of a user's setting instead."""
+    """True to raise an error if the server refuses a setting of the user."""
     strict_model: bool = False
     """True if the answer of a model by another name is rejected."""
     amend: Callable[[Parameters], Parameters] | None = None
@@ -290,7 +291,7 @@ class Chat:
     endpoint: Endpoint
 
     async def answer(self, request: ModelRequest) -> ModelResponse:
-        """Answer a request; a structured answer is JSON in `text`, cut off where `finish` is "length"."""
+        """Answer a request; a structured answer is JSON in `text`, truncated if `finish` is "length"."""
         if request.choices:
             return await self._choice(request)
         if request.output is None:
@@ -338,7 +339,7 @@ class Chat:
         _, _, response = await self._ask(lambda _: parameters, request)
         if self.dialect.reread is not None:
             response = self.dialect.reread(response, request)
-        if response.tool_calls and not request.tools:  # models call tools that they were never offered
+        if response.tool_calls and not request.tools:  # models sometimes call tools that were never offered
             if is_blank(response.text):
                 raise MalformedResponse("a tool was called, and none was offered")
             return replace(response, tool_calls=(), finish="stop")
@@ -356,7 +357,7 @@ class Chat:
         modes = learned.order(self.dialect.structured, request)
         form, _, response = await self._ask(write, request, modes=modes)
         mode = form.mode or "md_json"
-        request.attempts.modes_left -= modes.index(mode)  # those before it were refused
+        request.attempts.modes_left -= modes.index(mode)  # earlier modes were refused
         try:
             answered = read(response, output, mode=mode, offered=bool(tools))
         except SchemaViolation as error:
@@ -365,7 +366,7 @@ class Chat:
             raise
         if answered.finish == "stop":
             learned.prose[mode] = 0
-            # a call tries each mode after its first one once only, so that one answer without JSON says enough
+            # a call tries each further mode only once, so a single answer without JSON is conclusive
             skipped = min(request.skipped_modes, len(modes) - 1)
             for other in reversed(modes[len(modes) - skipped : -1]):
                 if learned.prose[other]:
@@ -451,10 +452,10 @@ class Chat:
             if listen is not None and response.text:  # the server does not stream
                 listen(response.text)
             return completion, response
-        raise failure  # out here, since Python would chain it to `error`, which may show a key
+        raise failure  # raised here, because Python would otherwise chain it to `error`, which may show a key
 
     def _check_room(self, response: ModelResponse, parameters: Parameters) -> None:
-        """Raise LostToThinking for an answer of nothing but thought."""
+        """Raise LostToThinking for an answer that only consists of thinking."""
         is_thought = response.finish == "length" or "thought_aloud" in response.flags
         if is_thought and is_blank(response.text) and not response.tool_calls:
             thought, stopped = response.usage.reasoning_tokens, response.finish != "length"
@@ -462,10 +463,10 @@ class Chat:
 
     def _read(self, completion: object, request: ModelRequest, parameters: Parameters) -> ModelResponse:
         response = self._reader(request, parameters).completion(completion)
-        max_chars = request.settings.max_chars  # checked here as well, before the answer is validated
+        max_chars = request.settings.max_chars  # also checked here, before the answer is validated
         if len(response.text) > max_chars or any(len(call.arguments) > max_chars for call in response.tool_calls):
             raise ResponseTooLarge(max_chars, "characters")
-        if not request.choices:  # for which one token is enough
+        if not request.choices:  # one token is enough for it
             self._check_room(response, parameters)
         return response
 
@@ -493,7 +494,7 @@ class Chat:
                 max_chars=request.settings.max_chars,
             )
         except RequestRejected as error:
-            error.certain = error.certain or heard  # what was heard cannot be taken back
+            error.certain = error.certain or heard  # streamed text cannot be withdrawn
             raise
         except _Whole as complete:
             completion = complete.completion
@@ -506,7 +507,7 @@ class Chat:
     async def _chunks(self, parameters: Parameters, ends: list[bool]) -> AsyncIterator[Any]:
         """Yield the chunks of a streamed answer; append to `ends` whether the server has ended it.
 
-        The connection is released however the iteration ends.
+        The connection is always released at the end of the iteration.
         """
         stream: Any = None
         during = sys.exception()
@@ -553,7 +554,7 @@ class Chat:
 
 
 class _Whole(Exception):
-    """Carries a whole answer to the reader of a stream."""
+    """Raised to pass a whole answer to the reader of a stream."""
 
     def __init__(self, completion: object) -> None:
         self.completion = completion

@@ -1,7 +1,7 @@
-"""Optional parts of a request, refused by servers in words of their own, and facts learned about each server.
+"""Optional parts of a request, which servers refuse in different words, and facts learned about each server.
 
-A refused request is sent again without one of its optional parts, until the server answers. Nobody can list the words
-of all refusals: they only decide the first part to leave out.
+A refused request is sent again without one of its optional parts, until the server answers. The words of refusals
+cannot be listed completely; they only decide which part to leave out first.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Part:
 
     name: str
     hint: re.Pattern[str]
-    """Words in a refusal, for which this part is left out first."""
+    """Words in a refusal that suggest to leave out this part first."""
     drop: Callable[[Parameters], Parameters]
     """Function that removes or rewrites the part; it returns a request without it unchanged."""
     flag: Flag | None = None
     """Flag of an answer without a setting of the user; None for parts from the library."""
     vague: bool = False
-    """True if other refusals have the hint as well."""
+    """True if other refusals may contain the hint, too."""
     only_hinted: bool = False
     """True for a step that only helps if the hint matches."""
 
@@ -74,7 +74,7 @@ def _rename_limit(parameters: Parameters) -> Parameters:
 
 
 def _leave_out_tools(parameters: Parameters) -> Parameters:
-    # with a choice of tools, one of them is the structured answer
+    # with a forced tool, the tool call is the structured answer
     return parameters if "tool_choice" in parameters else _leave_out("tools")(parameters)
 
 
@@ -197,12 +197,12 @@ _MODE_HINT = _hint(
     r"response_?format|output_?config|output_?format|json|schema|structured|tool|function.?call|grammar|\bformat"
 )
 
-_IGNORED = 2  # answers without JSON: one may be the model's own fault
+_IGNORED = 2  # answers without JSON; a single one may be the fault of the model
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Form of a request: the structured mode, None for text, and the names of the parts that are left out."""
+    """Form of a request: the structured mode (None for text), and the names of omitted parts."""
 
     mode: StructuredMode | None
     dropped: frozenset[str]
@@ -227,15 +227,15 @@ class Learned:
     dropped: frozenset[str] = frozenset()
     """Names of refused parts."""
     tools_apart: bool = False
-    """True if it rejects tools beside a structured answer."""
+    """True if it rejects tools together with a structured answer."""
     last: dict[StructuredMode, None] = field(default_factory=dict)
-    """Modes to try after all others, in the order in which they failed: a server may know them by then."""
+    """Modes to try after all others, in the order of their failures, because a server may support them later."""
     prose: Counter[StructuredMode] = field(default_factory=Counter)
     """Consecutive answers without a JSON object, as if the server ignored the mode."""
 
     def order(self, modes: Sequence[StructuredMode], request: ModelRequest) -> list[StructuredMode]:
         """Order `modes` for `request`: the next mode, later ones, earlier ones."""
-        if request.skipped_modes == 0:  # a later retry counts on the order with which its call began
+        if request.skipped_modes == 0:  # a later retry relies on the order at the start of its call
             for mode in modes:
                 if self.prose[mode] >= _IGNORED:
                     self.put_last(mode)
@@ -257,7 +257,7 @@ class Learned:
 @lru_cache(maxsize=1_000)
 def learned_of(base_url: str, model: str) -> Learned:
     """Return the record of a model, which all runs of this process share."""
-    del base_url, model  # they tell one record from another
+    del base_url, model  # identifies the record
     return Learned()
 
 
@@ -267,9 +267,9 @@ class Negotiation:
     - `write`: returns the parameters of the request in a mode, with all its parts; `modes` lists the modes of a
       structured answer in order, empty for a text.
     - `parts`: the parts open to removal.
-    - `model`: the model's name, whose words say nothing about a refusal.
+    - `model`: the model's name, whose words are ignored in refusals.
 
-    A step that does not change the refusal is taken back before the next one. If no single step helps, the last form
+    A step that does not change the refusal is undone before the next one. If no single step helps, the last form
     has no optional part at all.
     """
 
@@ -296,14 +296,14 @@ class Negotiation:
     async def settle(self, send: Callable[[Form], Awaitable[T]]) -> T:
         """Send the request with `send` until the server accepts a form, and remember this form.
 
-        Errors: the first refusal where no form is accepted; any other error as it is.
+        Errors: the first refusal if no form is accepted; any other error unchanged.
         """
         while True:
             try:
                 answered = await send(self.form)
             except ModelError as error:
                 if isinstance(error, BadAnswer) and not isinstance(error, (MalformedResponse, Refused)):
-                    self._remember()  # the request was accepted, whatever its answer is
+                    self._remember()  # the request was accepted, even if its answer is not
                     raise
                 failure = error
             else:
@@ -315,7 +315,7 @@ class Negotiation:
         """Return the next form after `error`; raise `error` if none can help, or the first refusal after the last."""
         words = re.sub(rf"(?<!\w){re.escape(self._model.lower())}(?!\w)", "", getattr(error, "words", ""))
         if self._first is not None and words != self._reason:
-            self._base = self.form  # the last step has helped: the reason is another one now
+            self._base = self.form  # the last step helped, because the reason is now different
         base, self._reason = self._base, words
         carried = [part for part in self._parts if part.name not in base.dropped and self._carries(part)]
         steps = [(part, replace(base, dropped=base.dropped | {part.name})) for part in carried]
@@ -359,14 +359,14 @@ class Negotiation:
                 warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
 
-_SEVERAL = 2  # steps, from which on it is of use to take all of them at once
+_SEVERAL = 2  # minimum number of steps for which it is useful to take all at once
 _PLAIN = "all"
 
 
 def is_open(error: ModelError, *, hinted: bool = False) -> bool:
-    """Say whether `error` is the refusal of a request that another form might avoid.
+    """Return whether `error` is a refusal that another form of the request might avoid.
 
-    A certain reason is believed, unless it is `hinted` that the refusal is about an optional part.
+    A certain reason rules that out, unless it is `hinted` that the refusal is about an optional part.
     """
     if isinstance(error, RequestRejected) and not error.transient:
         denied = error.status in _DENIALS and not isinstance(error, (ContextTooLong, RateLimited))

@@ -65,7 +65,7 @@ def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResp
         called = value if isinstance(value, dict) else {}
         name, arguments = called.get("name"), called.get("arguments", called.get("parameters"))
         if not isinstance(name, str) or name not in offered or not isinstance(arguments, dict):
-            return response  # all of it is the answer: one that only shows a call as an example is text
+            return response  # the whole answer has to be calls: one that only shows a call as an example is text
         calls.append(ToolCall(id=f"call_{index}", name=name, arguments=json.dumps(arguments, ensure_ascii=False)))
     return replace(response, text="", tool_calls=tuple(calls), finish="tool_calls")
 
@@ -87,10 +87,11 @@ def parameters_of(
         alone = {"type": "function", "function": {"name": output.name}}
         written |= {"tools": [*tools, answer], "tool_choice": "required" if tools else alone}
     else:
-        # at the end: what stands before it is the same in every mode, and in a provider's cache
+        # at the end, because everything before it is the same in all modes, and in a provider's cache
         asks = instruction(output, mode)
         last = messages[-1] if messages else {}
-        if last.get("role") == "user" and isinstance(last.get("content"), str):  # some refuse two messages in a row
+        # some refuse consecutive messages of a role
+        if last.get("role") == "user" and isinstance(last.get("content"), str):
             written["messages"][-1] = {**last, "content": f"{last['content']}\n\n{asks}"}
         else:
             written["messages"].append({"role": "user", "content": asks})
@@ -120,8 +121,8 @@ def instruction(output: OutputSchema, mode: str) -> str:
 def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: bool) -> ModelResponse:
     """Read the answer to such a request: its text is the answer, not validated yet, or it calls `offered` tools.
 
-    An answer in the text instead of a tool call counts, and is noted among the repairs. A truncated answer (`length`)
-    stays as it is.
+    An answer in the text instead of a tool call counts, and is listed among the repairs. A truncated answer (`length`)
+    is unchanged.
     """
     calls = response.tool_calls
     answers = [call for call in calls if call.name == output.name] if mode == "tools" else []
@@ -133,10 +134,10 @@ def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: b
         return response
     if len(answers) > 1:
         raise SchemaViolation([("", f"{len(answers)} answers came at once")])
-    if len(calls) > 1:  # an answer beside calls of tools is premature: the calls come first
+    if len(calls) > 1:  # an answer together with tool calls is premature: the calls come first
         return replace(response, tool_calls=tuple(call for call in calls if call.name != output.name))
     text = answers[0].arguments if answers else response.text
-    silent = mode == "tools" and is_blank(text)  # a model that calls nothing and says nothing
+    silent = mode == "tools" and is_blank(text)  # neither calls nor text
     if not silent and not has_answer(text, output):
         raise SchemaViolation(_NOT_ONE, answer=text)
     repaired = ("text for a tool call",) if mode == "tools" and not answers and not silent else ()
@@ -165,7 +166,7 @@ class Reader:
 
     def completion(self, completion: Json) -> ModelResponse:
         """Read a whole chat completion."""
-        if isinstance(completion, str):  # openai passes on whatever is not sent as JSON
+        if isinstance(completion, str):  # openai passes on anything that is not JSON
             if not completion.strip():
                 raise MalformedResponse("the response is empty")
             begin = one_line(completion[:200], secrets=self.secrets)
@@ -216,7 +217,7 @@ class Reader:
         """Read a stream of chunks, passing each piece of text to `on_text`.
 
         The usage is passed to `on_usage` once it is known, even if the answer is unusable. After the last chunk,
-        `has_ended` tells whether the server has said that the stream ends here.
+        `has_ended` tells whether the server has ended the stream.
 
         Errors: ResponseTooLarge once there are more than `max_chars` characters, OutputTruncated for a stream that
         breaks off.
@@ -293,7 +294,8 @@ class Reader:
             raise MalformedResponse(f"model {one_line(str(by))} answered instead of {self.asked!r}", transient=False)
         tool_calls = tuple(
             ToolCall(
-                id=_clean(call.id, self.secrets) or f"call_{index}",  # some servers send none, and want it back
+                # some servers send no id, but require one in the result
+                id=_clean(call.id, self.secrets) or f"call_{index}",
                 name=_clean(call.name, self.secrets),
                 arguments=arguments_text(_clean(call.arguments, self.secrets)),
             )
@@ -309,7 +311,7 @@ class Reader:
             id=key or None,
             flags=(*(flag for flag, is_so in odd.items() if is_so), *finish.flags),
         )
-        return without_thinking(response)  # before JSON and calls of tools are looked for in the text
+        return without_thinking(response)  # before searching the text for JSON and tool calls
 
     def _raise_empty(self, content: _Content, reason: object) -> None:
         """Raise EmptyResponse with the field of a misplaced text, or with the finish reason, if either is known."""
@@ -327,8 +329,9 @@ class Reader:
 def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | None:
     """Read the log-probability of each of `choices` as the answer's first token; None if the server gives none.
 
-    The spellings of a choice ("A", " A", "a") are added up. A choice missing in the reported tokens is at most as
-    likely as the least likely of them, and as the rest of their sum to 1: the smaller bound is its log-probability.
+    The spellings of a choice ("A", " A", "a") are added up. A choice missing from the reported tokens is at most as
+    likely as the least likely of them, and as the rest of their sum to 1; the smaller bound is used as its
+    log-probability.
     """
     choice_list = _list(getattr(completion, "choices", None))
     tokens = _list(getattr(getattr(choice_list[0], "logprobs", None), "content", None)) if choice_list else []
@@ -398,7 +401,7 @@ class _Parts:
         if getattr(chunk, "usage", None) is not None:
             self.usage = usage_of(chunk)
         choices = _list(getattr(chunk, "choices", None))
-        if not choices:  # the last chunk, with the usage, or a ping
+        if not choices:  # the last chunk with the usage, or a ping
             self.ended = self.ended or (self.reason is not None and self.usage is not _UNKNOWN)
             return ""
         choice = choices[0]
@@ -415,7 +418,7 @@ class _Parts:
             self.refusal.append(refusal)
         for call in _list(getattr(delta, "tool_calls", None)):
             index, function = getattr(call, "index", None), getattr(call, "function", None)
-            # pieces of one call have one index; a server that sends none sends each call whole
+            # pieces of a call share an index; a server without indexes sends each call whole
             part = self.calls.setdefault(index if isinstance(index, int) else len(self.calls), _Call())
             part.id = part.id or _str(getattr(call, "id", None), "a tool call's id")
             part.name = part.name or _str(getattr(function, "name", None), "a tool call's name")
@@ -449,11 +452,11 @@ class _Parts:
         ]
 
 
-_LONGEST_NAME = 200  # characters of a reported model name, which is written into every event
+_LONGEST_NAME = 200  # maximum characters of a reported model name, which every event contains
 
 
 def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
-    """Raise the error inside a response with status 200, as some proxies send it, or a block of Google's filter."""
+    """Raise the error inside a response with status 200, as some proxies send it, or for Google's filter."""
     feedback = getattr(holder, "promptFeedback", None)
     if isinstance(feedback, dict) and feedback.get("blockReason"):
         raise ContentFiltered(f"the prompt was blocked: {_clean(str(feedback['blockReason']), secrets)}")
@@ -467,7 +470,7 @@ class _Content(NamedTuple):
 
     text: str
     thought: int
-    """Characters of thinking beside the text."""
+    """Characters of thinking in addition to the text."""
     unknown: str
     """Description of content other than text and thinking; empty if there are none."""
     elsewhere: Counter[str]
@@ -515,7 +518,7 @@ def _text_in(part: object) -> str:
     return next((text for name in names if (text := _text_in(part.get(name)))), "")
 
 
-# Fields of a message that hold no text of the model, or are read for themselves.
+# Fields of a message without text of the model, or that are read separately.
 _OF_TEXT = frozenset({"role", "content", "refusal", "function_call"})
 _OTHER_FIELDS = frozenset({"role", "content", "refusal", "type", "id", "name", "index", "status", "tool_calls"})
 
@@ -584,5 +587,6 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
 
 
-_MOST_TOKENS = 100_000_000  # of one answer; a larger count is a server's mistake, and would end a run with a limit
+# maximum for one answer; a larger count is a server's mistake, and would end a run with a limit
+_MOST_TOKENS = 100_000_000
 _UNKNOWN = Usage.unknown()

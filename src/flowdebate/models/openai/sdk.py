@@ -1,4 +1,4 @@
-"""Clients of the SDKs, openai's and others': with safe connections, bounded bodies, and no retries of their own."""
+"""Clients of the SDKs, openai's and others', with safe connections, bounded bodies, and without retries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 import openai
-import openai.resources.chat.completions  # `import openai` leaves it for the first call
+import openai.resources.chat.completions  # `import openai` defers it to the first call
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.call import is_loopback
@@ -31,7 +31,7 @@ from flowdebate.models.openai.transport import (
 def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> dict[str, Any]:
     """Make the options of an SDK's client for `endpoint`, over aiohttp.
 
-    With `names`, the names of events in streams are kept: anthropic wants them, and openai makes errors of some.
+    With `names`, the names of events in streams are kept: anthropic needs them, but openai turns some into errors.
     """
     try:
         httpx2.URL(endpoint.base_url)
@@ -56,10 +56,10 @@ def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> d
     return {
         "api_key": endpoint.api_key,
         "base_url": endpoint.base_url,
-        # packed bodies cost time, and could unpack to more than the memory holds
+        # compressed bodies take time, and could unpack to more than the memory
         "default_headers": {"Accept-Encoding": "identity", **dict(endpoint.headers)},
         "http_client": http,
-        "max_retries": 0,  # a library's own retries are paid calls that nobody counts
+        "max_retries": 0,  # a library's retries would be paid calls that are not counted
         "timeout": timeout,
     }
 
@@ -72,7 +72,7 @@ class _NoCookies(CookieJar):
 
 
 async def _bound_body(response: httpx2.Response, *, names: bool, secrets: tuple[str, ...]) -> None:
-    """Note the headers of `response`, and bound its body: reject it at once where they announce more."""
+    """Note the headers of `response`, and bound its body: reject it at once if they announce a larger one."""
     answered.set(response.headers)
     note_exchange(response.request.content, response.status_code, response.headers, secrets=secrets)
     try:
@@ -100,7 +100,7 @@ class _Bounded(httpx2.AsyncByteStream):
         self._stream = stream
         self._options: Any = {"encoding": encoding, "events": events, "names": names}
         self.ended = False
-        """Whether an event stream has said that it ends."""
+        """True once an event stream has sent its end."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for part in bound_parts(aiter(self._stream), LONGEST_BODY, **self._options):

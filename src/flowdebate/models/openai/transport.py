@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 # Concurrent calls per endpoint and loop; others wait for a connection. aiohttp keeps this many open without searching
 # them one by one, as httpx2's pool does, which gets slower with each.
 CONNECTIONS = 5_000
-# Seconds to establish a connection; everything after that is up to the call's deadline.
+# Seconds to establish a connection; after that, the call's deadline applies.
 CONNECT_SECONDS = 30.0
-# Bytes of a response body, so that a body that never ends does not fill the memory.
+# Maximum bytes of a response body, so that an endless body does not fill the memory.
 LONGEST_BODY = 16_000_000
 
-# Words instead of an event, which keep a connection open: `: OPENROUTER PROCESSING`, `[ping]`, `keep-alive`.
+# Texts without data that keep a connection open: `: OPENROUTER PROCESSING`, `[ping]`, `keep-alive`.
 _KEEP_ALIVE = re.compile(
     rb"data:\s*(:.*|[\W_]*((\w+ )?processing|ping|pong|keep[\W_]?alive|heart[\W_]?beat|waiting|alive|no-?op)[\W_]*)",
     re.IGNORECASE,
 )
-_LINES = 100  # of one event, which usually has one
+_LINES = 100  # maximum lines of an event, which usually has one
 
 
 async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> AsyncIterator[bytes]:
@@ -84,7 +84,7 @@ _SENT = 1_000_000  # decompressed bytes of one piece: 200 KB of gzip can unpack 
 
 
 def check_length(headers: Mapping[str, str]) -> None:
-    """Raise ResponseTooLarge where `headers` announce a body of more than LONGEST_BODY."""
+    """Raise ResponseTooLarge if `headers` announce a body of more than LONGEST_BODY."""
     announced = headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:20]) > LONGEST_BODY:
         raise ResponseTooLarge(LONGEST_BODY, "bytes")
