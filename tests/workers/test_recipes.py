@@ -1,4 +1,4 @@
-"""The programs of docs/workers.md, as they stand there."""
+"""The programs of docs/workers.md, and those in examples/workers."""
 
 from __future__ import annotations
 
@@ -56,9 +56,12 @@ SERVED = 'model = "openai/gpt-5-mini"\n'
 
 
 def program(name: str) -> str:
-    """The one that begins with its name."""
-    (found,) = re.findall(rf"^```py\n(# {re.escape(name)}.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    return str(found)
+    """Read a program of the page, or of the examples that it links."""
+    example = ROOT / "examples" / "workers" / name
+    if example.exists():
+        return example.read_text("utf-8")
+    (code,) = re.findall(rf"^```py\n(# {re.escape(name)}.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return str(code)
 
 
 class Place:
