@@ -1,6 +1,6 @@
 """Verdicts on a host's own texts: the judge of a debate, without the debate.
 
-The SDK evaluates annotations when a tool is registered, so this module does without postponed ones.
+The SDK evaluates annotations when a tool is registered, so this module does not postpone them.
 """
 
 import hashlib
@@ -104,13 +104,13 @@ def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
 async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> RunState:
     """Return the run about these texts: the existing one, resumed if it stopped, or a new one."""
     value = texts.model_dump(mode="json", by_alias=True, exclude_none=True)
-    # named by what is judged: hosts cut long calls and repeat them, which must find the verdict, not pay for another
+    # named after the texts: hosts abort long calls and repeat them, which must find the verdict instead of paying again
     more = [text for text in (texts.reference, texts.criteria) if text is not None]
     identity = json.dumps([texts.question, [entry.text for entry in texts.transcript], seed, *more]).encode()
     run_id = f"judge-{hashlib.blake2b(identity, digest_size=10).hexdigest()}"
     try:
         run = await service.begin(NAME, value, run_id=run_id, seed=seed)
-    except (RunChanged, RunExists):  # another model has judged them, or another user asked
+    except (RunChanged, RunExists):  # judged by another model, or for another user
         return await service.begin(NAME, value, seed=seed)
     return await service.resume(run.run_id) if run.status in RESUMABLE else run
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx: Context[Any, Any]) -> RunDetails:
-    """Wait until the run ends, waits for a person, or `seconds` are over, and tell the client how it goes on.
+    """Wait until the run ends, waits for a person, or `seconds` are over, and report progress to the client.
 
-    RunNotFound. Cancelling the call does not cancel the run.
+    Raise RunNotFound. Cancelling the call does not cancel the run.
     """
     before = await service.run(run_id)
     if seconds <= 0 or before.status not in ("queued", "running"):
@@ -50,10 +50,10 @@ async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> No
         async for update in updates:
             if update.kind == "reset":
                 progress = Progress(progress.usual)
-            # the stream begins with the run; calls reported by an earlier call of the tool are skipped, since the
-            # protocol wants progress that only increases
+            # the stream begins with the run; skip calls reported by an earlier call of the tool, because progress may
+            # only increase
             elif update.kind == "event" and progress.follow(update.event) and progress.calls >= reported:
-                # a new speaker is news between two calls: report a fraction of the way to the next one
+                # for a new speaker between two calls, report a fraction of the next call
                 value = float(progress.calls) if progress.calls > last else (last + progress.calls + 1) / 2
                 if value > last:
                     await ctx.report_progress(value, progress.total_for(value), progress.message)
@@ -61,20 +61,20 @@ async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> No
 
 
 class Progress:
-    """A run's progress, as far as its events tell."""
+    """Progress of a run, according to its events."""
 
     def __init__(self, usual: int | None) -> None:
         self.usual = usual
-        """About how many calls such a run takes; None where that is not known."""
+        """Approximate number of calls of such a run; None if unknown."""
         self.calls: int = 0
         self._live = Live()
         self._who = ""
 
     def follow(self, event: object) -> bool:
-        """Take in `event`; whether there is something to tell."""
+        """Process `event`; return whether there is something to report."""
         self._live.take(event)
         match event:
-            case RoundStarted() if event.phase is not None:  # its turns are not those of every round
+            case RoundStarted() if event.phase is not None:  # its turns differ from those of other rounds
                 self.usual = None
                 return False
             case TurnStarted():
@@ -90,7 +90,7 @@ class Progress:
         return True
 
     def total_for(self, value: float) -> int | None:
-        """Return the usual number of calls; None if `value` exceeds it, as a bar past its end says nothing."""
+        """Return the usual number of calls; None if `value` exceeds it, because a bar past its end is meaningless."""
         return self.usual if self.usual is not None and value <= self.usual else None
 
     @property

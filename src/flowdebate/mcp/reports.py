@@ -1,8 +1,8 @@
-"""Results of tools: runs, lists of runs and verdicts as structured output, with what the host can do next.
+"""Results of tools: runs, lists of runs and verdicts as structured output, with the host's next steps.
 
-Texts by models and people are fenced as in the prompts of this library: a contribution follows a tag, any other text a
-label, and each further line begins with a bar. So nothing in a debater's text begins a line of a tool's result, and
-none of it can pass for the tool's own words.
+Texts by models and people are fenced as in the prompts of this library: a contribution follows a tag, other texts
+follow a label, and each further line begins with a bar. So a debater's text never begins a line of a tool's result, and
+cannot pass for words of the tool.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HOW_TO_READ = (
 """Explanation of reading a result; part of the server's instructions, and of the descriptions of reading tools and
 resources."""
 _LONGEST_SUBJECT = 200
-"""Characters of a question in a list of runs."""
+"""Maximum characters of a question in a list of runs."""
 
 
 class RunSummary(BaseModel):
@@ -130,7 +130,7 @@ def make_report(details: RunDetails, *, seen: int = 0, note: str = "") -> RunRep
             AskedTurn(
                 place=request.place,
                 role=request.block,
-                shown=request.to_read,  # fenced where it was asked
+                shown=request.to_read,  # fenced when it was asked
                 expects=request.expects,
                 answer_schema=request.answer_schema,
                 problem=fence(request.problem),
@@ -212,14 +212,14 @@ def shorten(text: str) -> str:
 
 
 def split_said(document: Document) -> list[Section]:
-    """Return the sections of `document` without its result, at the end or the beginning."""
+    """Return the sections of `document` without its result, which is at the end or the beginning."""
     sections, result = list(document.sections()), list(document.outcome())
     size = len(result)
     return sections[size:] if sections[:size] == result else sections[: len(sections) - size]
 
 
 def render_said(sections: Sequence[Section]) -> str:
-    """Render contributions, and the pattern's remarks about them, a line or more each."""
+    """Render contributions and the pattern's remarks about them, each in one or more lines."""
     return "\n".join(_lines(sections))
 
 
@@ -265,7 +265,7 @@ _HOST_ENV = (
 )
 """Advice for a server started by a host without a key."""
 _LONGEST = 2_000
-"""Maximum characters of a message: it stays in the context of the host's model."""
+"""Maximum characters of a message, because it stays in the context of the host's model."""
 _ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|max_turns)(?=[`\[])")
 """Plan options for the sides and for the number of turns, by their argument of a tool: `sides` and `max_rounds`."""
 
@@ -278,7 +278,7 @@ def sentence_of(error: BaseException) -> str | None:
         case ConfigurationError():
             text = str(error).removeprefix(f"{error.location}: ")
             return _line(_ARGUMENTS.sub(lambda match: "max_rounds" if match[1] == "max_turns" else "sides", text))
-        case StoreError():  # where the store is concerns nobody at the host
+        case StoreError():  # the host must not see the location of the store
             return _line(f"{error.problem[:1].upper()}{error.problem[1:]}")
         case ModelUnavailable() | AuthenticationFailed() if not error.transient:
             return _line(f"{error}. {_HOST_ENV}")

@@ -80,7 +80,7 @@ def create_server(
     starting = ["start_debate", *(tool.name for tool in start_tools().values() if service.plans)]
     bus = InMemorySubscriptionBus()
     root, handler = logging.getLogger(), logging.NullHandler()
-    # with a handler there, the SDK's basicConfig does nothing: logging is the application's to set up
+    # with a handler there, the SDK's basicConfig does nothing: the application sets up logging
     root.addHandler(handler)
     try:
         server = _Server(
@@ -124,7 +124,7 @@ def http_app(
     hosts = [*LOOPBACK, *allow_hosts]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=not guarded,
-        # the SDK compares whole headers: with a port they fit only the form with ":*"
+        # the SDK compares whole headers: with a port, they only match the form with ":*"
         allowed_hosts=[allowed_host for host in hosts for allowed_host in (host, f"{host}:*")],
         allowed_origins=[
             f"{scheme}://{host}{port}" for scheme in ("http", "https") for host in hosts for port in ("", ":*")
@@ -170,11 +170,11 @@ def _server_card(url: str) -> dict[str, Any]:
 class _Server(MCPServer[Any]):
     """The SDK's server, with this library's error messages for callers and with schemas for every host.
 
-    The SDK ignores unknown arguments; here they are errors, or a misspelt option would start another run than meant.
+    The SDK ignores unknown arguments; here they are errors, because a misspelt option would start the wrong run.
     """
 
     async def list_tools(self) -> list[Tool]:
-        """List the tools; their schemas forbid other arguments, and one tool alone has the schema of a report.
+        """List the tools; their schemas forbid other arguments, and only one tool has the schema of a report.
 
         Hosts send the list with every request of their model; the schemas of all results would take two thirds of it.
         """
@@ -228,13 +228,13 @@ async def serve_stdio(
             signal.signal(stop_signal, signal.SIG_DFL)
         ending.append(loop.create_task(end(number)))
 
-    with suppress(NotImplementedError):  # Windows: there a signal ends the process at once
+    with suppress(NotImplementedError):  # on Windows, a signal ends the process at once
         for number in _SIGNALS:
             loop.add_signal_handler(number, received, number)
     try:
         async with keep_warm():
             await create_server(service, allow_sources=allow_sources).run_stdio_async()
-    except* BrokenPipeError:  # nobody reads the answers any more: the host has left
+    except* BrokenPipeError:  # the host has left, and nobody reads the answers anymore
         pass
     finally:
         await service.close(patience)
@@ -282,7 +282,7 @@ async def serve_http(
             async with keep_warm(), inner(app) as state:
                 yield state
         finally:
-            await service.close(patience)  # here, since uvicorn raises the signal again after the lifespan
+            await service.close(patience)  # here, because uvicorn raises the signal again after the lifespan
 
     app.router.lifespan_context = lifespan
     with bind_socket("serve_http()", port) as bound:
@@ -367,7 +367,7 @@ class Subscriptions:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, service: Service, run_id: str, uris: Iterable[str]) -> None:
-        """Publish each change until the run ends; if it is resumed later, only a new subscription notices."""
+        """Publish each change until the run ends; only a new subscription notices if it is resumed later."""
         with suppress(FlowDebateError):
             async with aclosing(service.follow(run_id)) as updates:
                 async for update in updates:
@@ -377,7 +377,7 @@ class Subscriptions:
 
 
 _MOST_RUNS = 20
-"""Maximum number of runs followed by one stream, as over HTTP; each is a task here."""
+"""Maximum number of runs followed by one stream, as over HTTP; each needs a task."""
 
 
 def _subscribed(params: Mapping[str, Any] | None) -> dict[str, set[str]]:

@@ -1,6 +1,6 @@
 """Tools of runs: start, wait, read, cancel, resume, fork, delete and take a turn; and prompts that use them.
 
-The SDK evaluates annotations when a tool is registered, so this module does without postponed ones.
+The SDK evaluates annotations when a tool is registered, so this module does not postpone them.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
 class Side(BaseModel):
     """A participant."""
 
-    # a model that misspells `human` has to be told, or a person who wants to argue would be spoken for
+    # a misspelt `human` must be an error; otherwise a model would argue instead of the person
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     stance: str = Field(
         max_length=500, description="In a debate the position to argue, as a claim; in other patterns the role."
@@ -52,7 +52,7 @@ class Side(BaseModel):
 
 
 Question: TypeAlias = Annotated[str, Field(min_length=1, max_length=20_000, description="The question or the task.")]
-# Few sides and rounds: a host's model may start debates without asking anybody, and each turn is paid for.
+# Few sides and rounds, because a host's model may start debates without asking, and each turn costs money.
 Sides: TypeAlias = Annotated[
     list[Side],
     Field(
@@ -62,7 +62,7 @@ Sides: TypeAlias = Annotated[
         "call; other patterns have speakers of their own.",
     ),
 ]
-# Bounds stand beside the type that they are about: hosts with strict validators refuse them beside alternatives.
+# Bounds are next to their type: hosts with strict validators reject them next to alternatives.
 Sources: TypeAlias = Annotated[
     Annotated[dict[str, Annotated[str, Field(max_length=500_000)]], Field(max_length=50)]
     | Annotated[list[str], Field(max_length=50)],
@@ -180,7 +180,7 @@ def _naming_models(pattern: str, models: Sequence[str] | None) -> Iterator[None]
 
 
 def start_tools() -> dict[str, StartTool]:
-    """Return the tools of patterns with a tool of their own beside `start_debate`, by the pattern's name."""
+    """Return the tools of patterns with a separate tool besides `start_debate`, by the pattern's name."""
     tools = {name: info.load_page().start_tool for name, info in PATTERNS.items()}
     return {name: tool for name, tool in tools.items() if tool is not None}
 
@@ -453,7 +453,7 @@ def describe(tool: Callable[..., Any]) -> str:
     return cleandoc(tool.__doc__ or "")
 
 
-# Turns of people: the one at the host is asked by elicitation, or the host's model answers in their place
+# Turns of people: elicitation asks the person at the host, or the host's model answers for them
 
 
 def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
@@ -462,7 +462,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
     async def ask(ctx: Context[Any, Any], run_id: str, place: str | None) -> Elicit[Form]:
         request = _pending_of(await service_of(ctx).run(run_id), place)
         able = None if ctx.client_capabilities is None else ctx.client_capabilities.elicitation
-        # a client that declares neither mode is one of a time when there were only forms
+        # a client that declares no mode is from a time when there were only forms
         if able is None or (able.form is None and able.url is not None):
             raise ToolError(_CANNOT_ASK)
         problem = "" if request.problem is None else f"\n\nThe answer before does not fit: {request.problem}"
@@ -549,13 +549,14 @@ def make_form(request: PendingInput) -> type[Form]:
     for number, (name, part) in enumerate(schema.get("properties", {}).items()):
         kind, nullable = _kind_of(
             part, definitions
-        )  # a form of the protocol has only fields of text, numbers and switches
+        )  # forms of the protocol only have fields for text, numbers and switches
         described_by, typed_as = part.get("description"), kind_of(part, definitions)
         description = f"{described_by} ({typed_as})" if described_by else typed_as
         optional = nullable or name not in required
         default = None if optional else ...
         field = Field(default, alias=name, title=name, description=description)
-        fields[f"field_{number}"] = (kind | None if optional else kind, field)  # a name of the schema may be none here
+        # a name in the schema may be an invalid name here
+        fields[f"field_{number}"] = (kind | None if optional else kind, field)
     form = create_model("Answer", __base__=Form, **fields)
     form.request = request
     return form

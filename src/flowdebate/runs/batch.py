@@ -1,6 +1,6 @@
 """Batch runs of one block: bounded concurrency, results as they complete, each paid for once.
 
-The worker pool at the end knows nothing of runs: it executes jobs concurrently, and never far ahead of its reader.
+The worker pool below knows nothing of runs: it executes jobs concurrently, and stays close to its reader.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OnError: TypeAlias = Literal["collect", "raise"]
 
 
 class BatchControls(CommonOptions, total=False):
-    """Options of every batch, whatever its questions are."""
+    """Options common to all batches."""
 
     max_concurrency: int
     """Maximum number of concurrent runs; default 8."""
@@ -53,7 +53,7 @@ class BatchControls(CommonOptions, total=False):
     progress: Callable[[BatchSummary], object] | None
     """Called after each run."""
     until: Callable[[BatchSummary], bool] | None
-    """Once it is true, no further question is read."""
+    """Predicate of the summary; once true, no further question is read."""
     on_uncertain: OnUncertain
     allow_changes: bool
 
@@ -85,9 +85,9 @@ class BatchItem(Generic[OutT, RawT]):
     error: BaseException | None = None
     """The error that ended its run."""
     run: RunView | None = None
-    """The run, also a failed one, with its transcript, events and usage; None if there was none."""
+    """The run, even if it failed, with its transcript, events and usage; None if there was none."""
     replayed: bool = False
-    """True if it was complete in the store already and cost nothing."""
+    """True if the run was already complete in the store and cost nothing."""
 
     @property
     def output(self) -> OutT | None:
@@ -103,7 +103,7 @@ class BatchItem(Generic[OutT, RawT]):
         """Convert the item to one flat row: its own columns, if its row is a mapping, the question, and the outcome.
 
         `decision` is the same as in the summary, None for patterns without a decision; `output` is a text, or JSON
-        data. Tokens and seconds are None if unknown. A column of the row's own keeps its value.
+        data. Tokens and seconds are None if unknown. Columns of the row keep their values.
         """
         usage = Usage.unknown() if self.run is None else self.run.usage
         row_values: dict[str, Any] = {
@@ -114,7 +114,7 @@ class BatchItem(Generic[OutT, RawT]):
             "status": self.status,
             "decision": getattr(self.raw, "decision_word", None),
             "output": to_jsonable_python(self.output, fallback=str),
-            "error": "" if self.error is None else type(self.error).__name__,  # polars: no column begins without a type
+            "error": "" if self.error is None else type(self.error).__name__,  # polars: a column needs a type
             "calls": usage.calls,
             "prompt_tokens": usage.prompt_tokens,
             "completion_tokens": usage.completion_tokens,
@@ -208,12 +208,12 @@ class BatchSummary:
 
     @property
     def rate(self) -> float:
-        """Runs per second, without runs replayed from the store: they say nothing about the others."""
+        """Runs per second, without runs replayed from the store, which take no time."""
         return (self.done - self.replayed) / self.seconds if self.seconds else 0.0
 
     @property
     def remaining(self) -> float | None:
-        """Estimated seconds for the remaining runs; None while there is no estimate."""
+        """Estimated seconds for the remaining runs; None if there is no estimate yet."""
         if self.total is None or not (self.rate or self.done == self.total):
             return None
         return 0.0 if self.done == self.total else (self.total - self.done) / self.rate
@@ -309,8 +309,8 @@ class _Job:
 class Batch(Generic[OutT, RawT]):
     """Runs of one block for many questions: iterate over it for items as they complete, or await `all()`; once.
 
-    Made by `Block.batch`; `each` returns the block and the stored plan for a row, if they depend on it. Leaving early
-    (by `break`, an error, a cancellation) cancels the remaining runs; `async with` waits until they have ended.
+    Made by `Block.batch`; `each` returns the block and the stored plan for a row, if they depend on the row. Leaving
+    early (by `break`, an error, a cancellation) cancels the remaining runs; `async with` waits until they have ended.
     """
 
     def __init__(  # noqa: PLR0913 - those of Block.batch
@@ -356,7 +356,7 @@ class Batch(Generic[OutT, RawT]):
         make_run(block, None, seed=seed, store=self._options or False, **self._common)
         self._store = None if self._options is None else open_store(self._options.store)
         self._stored: dict[str, StoredRun] = {}
-        """The stored runs of the batch as they were when they were read, by id."""
+        """Stored runs of the batch at the time of reading, by id."""
         self._tally = BatchTally(len(questions) if isinstance(questions, Sized) else None)
         self._in_progress: dict[int, RunView] = {}
         self._pool: WorkerPool[_Job, BatchItem[OutT, RawT]] | None = None
@@ -421,7 +421,7 @@ class Batch(Generic[OutT, RawT]):
     # Stored runs
 
     async def _read_stored(self) -> None:
-        """Read the stored runs; if all questions are known, check them before anything is paid: RunChanged."""
+        """Read the stored runs; if all questions are known, check them before any call: raise RunChanged."""
         if self._store is None:
             return
         runs = await self._store.runs(labels={BATCH_LABEL: self.batch_id})
@@ -437,7 +437,8 @@ class Batch(Generic[OutT, RawT]):
         assert run.journal is not None  # noqa: S101 - as above
         then, now = self._stored[run.run_id].header, run.journal.header
         pairs = changes_of(then, now)
-        if self._allow_changes:  # another pattern or model is wanted then, another question is a mistake in the rows
+        # a different pattern or model may be intended, but a different question is a mistake in the rows
+        if self._allow_changes:
             pairs = {name: pairs[name] for name in ("question", "seed")}
         check_unchanged(
             self._store, run.run_id, {BATCH_LABEL: (then.labels.get(BATCH_LABEL, ""), self.batch_id), **pairs}
@@ -483,7 +484,8 @@ class Batch(Generic[OutT, RawT]):
         if job.run_id not in self._stored:
             try:
                 return await self._act(job, run)
-            except RunExists as error:  # another process has started it meanwhile, or it belongs to no batch
+            # another process has started it in the meantime, or it does not belong to a batch
+            except RunExists as error:
                 if error.run_id != job.run_id:
                     raise
                 self._in_progress.pop(job.index)
@@ -496,7 +498,7 @@ class Batch(Generic[OutT, RawT]):
             store=self._store,
             on_uncertain=self._on_uncertain,
             allow_changes=self._allow_changes,
-            # a debate without its verdict failed; a complete answer without its extras did not
+            # a debate without a verdict has failed; a complete answer without extras has not
             asks_again=self._stored[job.run_id].status == "no_verdict",
             **self._common,
         )
@@ -550,7 +552,7 @@ def _make_item(
 
 def _store_options(store: StoreChoice | StoreOptions, batch_id: str, location: str) -> StoreOptions | None:
     """Return the options of durable runs, with an open store and the batch's label; None without a store."""
-    # All runs share one store object: the owner of their rows, and the group commit, are its.
+    # All runs share one store object, with its ownership of rows and its group commit.
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None
     options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
@@ -589,7 +591,7 @@ class WorkerPool(Generic[JobT, DoneT]):
         self._jobs = jobs
         self._run = run
         self._free = asyncio.Semaphore(size)
-        # A reader that is slower than the workers would else pile up whole results, transcripts included.
+        # With a slow reader, whole results including transcripts would otherwise pile up.
         self._room = asyncio.Semaphore(2 * size)
         self._ready: asyncio.Queue[DoneT | None] = asyncio.Queue()
         """Results to be read; None comes last."""
@@ -612,7 +614,7 @@ class WorkerPool(Generic[JobT, DoneT]):
             await self.end()
 
     async def end(self) -> None:
-        """Cancel all jobs, and wait until they have ended, however often the caller is cancelled meanwhile."""
+        """Cancel all jobs, and wait until they have ended, even if the caller is cancelled repeatedly."""
         self._ended = True
         cancelled = None
         if self._task is not None:
@@ -646,7 +648,7 @@ class WorkerPool(Generic[JobT, DoneT]):
             self._free.release()
 
     def _check_cancelled(self, task: asyncio.Task[None]) -> None:
-        """End all jobs if somebody else has cancelled one, since it has no result."""
+        """End all jobs if one was cancelled from outside, because it has no result."""
         if task.cancelled():
             self._fail(asyncio.CancelledError())
 

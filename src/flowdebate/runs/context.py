@@ -28,7 +28,7 @@ T = TypeVar("T")
 _SPECIAL = re.compile(r"[%/\[\]#]")
 
 
-@lru_cache(maxsize=1024)  # each step of a loop asks for the same
+@lru_cache(maxsize=1024)  # cached: each step of a loop needs the same value
 def place_of(name: str) -> str:
     """Escape `name` as a part of a path, so that different names make different paths.
 
@@ -48,16 +48,16 @@ class SequencerHandle:
     path: str = ""
     """Path of the sequencer in the run."""
     protected: bool = field(default=False, kw_only=True)
-    """True if only the sequencer's own steps may change the state; blocks then see it through `SequencerView`."""
+    """True if only the sequencer's steps may change the state; other blocks see it through `SequencerView`."""
     deadline: float | None = field(default=None, init=False)
     """Deadline of its current round, by the event loop's clock; None for no deadline."""
     derived: dict[object, Any] = field(default_factory=dict, init=False)
-    """Values derived by its own steps from the history so far, such as its rendering: later steps add to it."""
+    """Values derived from the history so far, such as its rendering, which later steps extend."""
 
     def update(self, **changes: object) -> None:
         """Replace fields of a pydantic, dataclass or dict state; ConfigurationError for an unknown field."""
         state = self.state
-        if self.protected:  # frozen once, where it is added: `SequencerView.state` shares it with every block
+        if self.protected:  # frozen once, when it is added: `SequencerView.state` shares it with all blocks
             changes = {name: freeze(value) for name, value in changes.items()}
         if isinstance(state, dict):
             self.state = {**state, **changes}
@@ -66,7 +66,7 @@ class SequencerHandle:
         field_names = list(
             type(state).__pydantic_fields__ if is_model else (state_field.name for state_field in fields(state))
         )
-        for name in changes:  # `model_copy` would take any name
+        for name in changes:  # `model_copy` would accept any name
             if name not in field_names:
                 location = f"state of sequencer {self.name!r}"
                 raise ConfigurationError(location, "update()", name, f"one of its fields: {', '.join(field_names)}")
@@ -74,7 +74,7 @@ class SequencerHandle:
 
 
 class SequencerView:
-    """A protected sequencer as the block `block` sees it: its state can be read, and is frozen."""
+    """View of a protected sequencer for the block `block`: its state is readable and frozen."""
 
     __slots__ = ("_block", "_handle")
     _block: str
@@ -103,11 +103,11 @@ class SequencerView:
         return freeze(self._handle.state)
 
     def update(self, **changes: object) -> None:
-        """Refused: ReadOnly names the block."""
+        """Raise ReadOnly with the name of the block."""
         raise self._refusal(*changes)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refused, as `update` is."""
+        """Raise ReadOnly, like `update`."""
         raise self._refusal(name)
 
     def _refusal(self, *names: str) -> ReadOnly:
@@ -125,7 +125,7 @@ class Scope:
     models: tuple[ModelChoice, ...] = ()
     """The models of the enclosing sequencers, the nearest first: for blocks without a model."""
     looked_up: dict[object, Any] = field(default_factory=dict, init=False)
-    """Cache of values dependent on these models alone, such as the wording of prompts, by owner."""
+    """Cache of values that only depend on these models, such as the wording of prompts, by owner."""
 
     @property
     def handle(self) -> SequencerHandle:
@@ -137,7 +137,7 @@ class Scope:
 
 
 class _Named(Protocol):
-    """A block, as far as paths are concerned."""
+    """Interface of blocks for paths."""
 
     name: str
     place: str
@@ -196,7 +196,7 @@ class Context:
 
     @property
     def random(self) -> Random:
-        """Random source of this path in the run, seeded by the run's seed and the path, and thus repeatable."""
+        """Random source of this path in the run, seeded by the run's seed and the path to be reproducible."""
         if self._random is None:
             self._random = Random(f"{self.run.seed}:{self.path}")  # noqa: S311 - repeatable on purpose
         return self._random
@@ -211,11 +211,11 @@ class Context:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the run first began, by its clock; the time between the lives of a resumed run counts."""
+        """Seconds since the first start of the run, by its clock; time before it was resumed counts."""
         return max(self.run.now() - self.run.began_at, 0.0)
 
     def emit(self, event: object, /) -> None:
-        """Add `event`, of any type, to the run's stream and to `result.events`; ours get their place and time."""
+        """Add `event`, of any type, to the run's stream and to `result.events`; this library's get path and time."""
         self.run.emit(event, self.path, self.role)
 
     async def step(
@@ -234,16 +234,16 @@ class Context:
         concurrent steps of a block; steps under the same key are numbered.
         """
         name = f"{self.path}#step:{place_of(key)}" if key else f"{self.path}#step"
-        if self._steps is None:  # at first use: each place has a context of its own, and few have steps
+        if self._steps is None:  # at first use: each path has a context, and few have steps
             self._steps = {}
         count = self._steps[name] = self._steps.get(name, 0) + 1
         return await self.run.step(name if count == 1 else f"{name}#{count}", call, returns=returns, failures=failures)
 
     async def decide(self, call: Callable[[], Awaitable[T]], *, returns: object = None) -> T:
-        """Make the one decision of this path: the application's code takes it, and the run depends on it.
+        """Record the decision of the application's code at this path, on which the run depends.
 
-        A resumed run does not ask again: the recorded decision holds. One without a record is taken anew. `returns` is
-        its type, where it is not JSON data.
+        A resumed run uses the recorded decision; without a record, the code decides again. `returns` is the type of the
+        decision, if it is not JSON data.
         """
         journal = self.run.journal
         return await call() if journal is None else await journal.decide(f"{self.path}{DECISION}", call, returns)

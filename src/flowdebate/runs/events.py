@@ -4,7 +4,7 @@
 readers get them. All other events are always emitted, and applications may emit some of any type. `CallStarted`,
 `TextDelta` and `TextWithdrawn` are live only: they reach followers of the run, and are not part of `result.events`.
 
-Events are not frozen, since creating frozen ones would be a large part of a run's cost; nobody changes them.
+Events are not frozen, because creating frozen ones would be a large part of a run's cost; nobody changes them.
 """
 
 from __future__ import annotations
@@ -160,12 +160,12 @@ def models_by_seat(events: Iterable[object]) -> dict[str, tuple[str, ...]]:
     seats: dict[str, dict[str, None]] = {}
     for event in events:
         if isinstance(event, ModelCalled) and event.error is None:
-            answered = event.attempts[-1].model if event.attempts else event.model  # a fallback, perhaps
+            answered = event.attempts[-1].model if event.attempts else event.model  # may be a fallback
             seats.setdefault(_seat_of(event), {})[answered] = None
     return {seat: tuple(models) for seat, models in seats.items()}
 
 
-# What flags of answers mean for whoever reads the result.
+# Meanings of flags for readers of a result.
 _REMARKS: Mapping[Flag, str] = MappingProxyType(
     {
         "prompt_cut": "after the server probably cut the prompt: it counted far fewer tokens than it was sent",
@@ -179,11 +179,11 @@ _REMARKS: Mapping[Flag, str] = MappingProxyType(
 
 
 def remarks_on(events: Iterable[object], raw: object) -> tuple[str, ...]:
-    """Return what readers of a result should know about its calls, a line for each model and kind, and of repetitions.
+    """List remarks for readers of a result: on its calls, by model and kind, and on repetitions.
 
-    `raw` is the raw output; None for a run without any.
+    `raw` is the raw output; None for a run without one.
     """
-    find = getattr(raw, "find_repetitions", None)  # of a pattern's output, not of whatever a block gives
+    find = getattr(raw, "find_repetitions", None)  # of a pattern's output, not of any block's
     counts = Counter(
         (event.attempts[-1].model if event.attempts else event.model, flag)
         for event in events

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from flowdebate.runs.journal import OnUncertain
 
 IfExists: TypeAlias = Literal["raise", "resume", "wait"]
-"""Policy for a run whose id the store has already; "wait" resumes it too, once no other process runs it."""
+"""Policy for a run whose id is already in the store; "wait" also resumes it, once no other process runs it."""
 
 
 class CommonOptions(TypedDict, total=False):
-    """Options of every run, however it begins."""
+    """Options common to all runs."""
 
     model: ModelChoice
     """Default model: a `Model`, a string such as "openai/gpt-5-mini", or a mapping of intents."""
@@ -53,11 +53,11 @@ class CommonOptions(TypedDict, total=False):
     limits: Limits | None
     """Limits of calls, tokens, cost and time."""
     observe: Observer | None
-    """Sees the run, its agents, calls and tools while they last, for tracing."""
+    """Observer of the run, its agents, calls and tools while they last, for tracing."""
 
 
 class SessionOptions(CommonOptions, total=False):
-    """Options of a single run: batches have no session, or their runs would share it."""
+    """Options of a single run: batches have no session, which their runs would share."""
 
     session: SessionLike
 
@@ -86,9 +86,9 @@ class ForkOptions(SessionOptions, total=False):
     store: StoreChoice | StoreOptions
     fork_id: str | None
     edits: Mapping[str, Any] | None
-    """Other answers, by the places of their steps."""
+    """Replaced answers, by the paths of their steps."""
     at: str | None
-    """The place of a step: it and all later ones are asked anew."""
+    """Path of a step: it and all later ones are asked again."""
 
 
 OutT_co = TypeVar("OutT_co", covariant=True)
@@ -161,7 +161,7 @@ def make_run(  # noqa: PLR0913 - the options of run
     if store is not False and (store is not None or STORE_VARIABLE in os.environ):
         attach_journal(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
     if run.journal is None and any(getattr(resource, "needs_store", False) for resource in block.resources.values()):
-        hint = "A human answers later: run(…, store=…), or human(…, ask=…)"  # said now, before anything is paid
+        hint = "A human answers later: run(…, store=…), or human(…, ask=…)"  # reported now, before any call is made
         raise ConfigurationError(f"{block.name}.run()", "store", None, "a store", hint=hint)
     return run
 
@@ -206,7 +206,8 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
                 run.journal.pending = suspended.requests
                 run.end("awaiting")
             except LimitReached as reached:
-                # Any of several concurrent calls may have reached it. An error of another run, inside a model, is none.
+                # Any of several concurrent calls may have reached it. An error of another run inside a model does not
+                # count.
                 raised = () if run.budget is None else run.budget.raised
                 is_own_failure = isinstance(reached, BudgetReached) or any(reached is one for one in raised)
                 partial = is_own_failure and run.has_partial_output
@@ -221,12 +222,12 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
         finally:
             if run.journal is not None and run.status != "running" and not run.is_replay:
                 await run.journal.finish(run.status, outcome_of(run, output, error))
-    # a pattern that was cut short has no output; its raw output says how far it got
+    # a pattern that was cut short has no output; its raw output shows its progress
     return RunResult(run, output)
 
 
 class _Starts:
-    """Starts of runs in one event loop: one in each of its turns, to let others, and answers, come in between."""
+    """Queue of starting runs in an event loop: one starts in each of its turns, so that other work comes in between."""
 
     def __init__(self) -> None:
         self.starting = False
@@ -262,10 +263,10 @@ async def _start_in_turn() -> None:
 
 
 async def _check_seats(block: Runnable[Any], run: Run) -> None:
-    """Raise what would else end a new run in the middle, when some of its calls are paid.
+    """Raise errors that would otherwise end a new run in the middle, after paid calls.
 
-    Unusable seats lack a key, a program or a login, or cannot see the images for them. A run with a journal of answers,
-    also as a fork, is left to its calls: it may need none of that any more.
+    Unusable seats lack a key, a program or a login, or cannot read the images for them. A run with recorded answers, or
+    a fork, is not checked, because it may no longer need these models.
     """
     if run.is_replay or (run.journal is not None and run.journal.has_steps(block.name)):
         return
@@ -288,7 +289,7 @@ async def _check_models(block: Runnable[Any], run: Run) -> None:
             if id(model) not in ready:
                 ready.add(id(model))
                 await check_ready(model)
-        except RealModelForbidden:  # whoever asks it says so, if anybody does
+        except RealModelForbidden:  # a call to it raises the error, if there is one
             continue
         except ModelError as error:
             error.model, error.block = error.model or getattr(model, "name", None), error.block or seat.block
@@ -313,7 +314,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
         async with time_limit:
             output = await block(value, _root_context(block, run))
     except Exception as error:
-        # Not only TimeoutError: cancelled code may answer the cancellation with an error of its own.
+        # Not only TimeoutError: cancelled code may raise another error.
         if run.budget is not None and time_limit.expired():
             raise run.budget.time_is_up() from error
         raise
@@ -330,7 +331,7 @@ def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
     """End the run with `failure`; return its text."""
     text, run.failure = error_text(failure), failure
     for trail in RunView(run).task_collections:
-        for task in trail.list(status="awaiting_review"):  # of humans whom nobody waits for any more
+        for task in trail.list(status="awaiting_review"):  # requests to humans that nobody waits for anymore
             trail.cancel(task.id, text)
     run.end(status, text)
     if isinstance(failure, FlowDebateError):
@@ -351,7 +352,7 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
 
 
 _CHECK_EVERY = 0.5
-"""Seconds between two looks of a waiting thread: an interrupt just before it waits would else be noticed at the end."""
+"""Seconds between two checks of a waiting thread, which would not notice an interrupt just before its wait."""
 
 
 def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -363,7 +364,8 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     async def main() -> None:
         results.append(await make())
 
-    asyncio.run(main())  # removing its signal handler shows the task with its result: a whole output takes a while
+    # removing its signal handler renders the task with its result, and a whole output takes a while
+    asyncio.run(main())
     return results[0]
 
 
@@ -383,7 +385,7 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     async def main() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         cancels.append(lambda: loop.call_soon_threadsafe(lambda: task and task.cancel()))
-        if stopped.is_set():  # looked at after the append: an interrupt in between finds one or the other
+        if stopped.is_set():  # checked after the append: an interrupt in between sees one or the other
             raise asyncio.CancelledError
         return await make()
 

@@ -1,4 +1,4 @@
-"""Headers and outcomes of durable runs: a store's record of a run beside its steps, written and read."""
+"""Headers and outcomes of durable runs, which stores record in addition to steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flowdebate.store.open import StoreChoice, open_store
 _ALL, _OVERRIDE = "all", "override"
 """Keys of a header for the default model and for the override of all others."""
 _LONGEST_LINE = 500
-"""Characters of a question in lists."""
+"""Maximum characters of a question in lists."""
 
 
 DEFAULT_MODEL = "the default"
@@ -33,11 +33,11 @@ DEFAULT_MODEL = "the default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """A store with options for the run in it: `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
+    """A store with options for its run: `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
 
     store: StoreChoice = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The application's own labels, to find the run by."""
+    """Labels of the application, to find the run."""
     plan: Mapping[str, Any] | None = None
     """JSON data for the application to rebuild its block."""
 
@@ -86,7 +86,7 @@ def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str,
 
 
 def changes_of(then: RunHeader, now: RunHeader) -> dict[str, tuple[str, str]]:
-    """Pair the parts of two headers that have to be equal to resume one run as the other."""
+    """Pair the parts of two headers that must be equal to resume one run as the other."""
     return {
         "question": (_input_text(then), _input_text(now)),
         "seed": (str(then.seed), str(now.seed)),
@@ -101,7 +101,7 @@ def _input_text(header: RunHeader) -> str:
 def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
     """Return the outcome of `run` as JSON data."""
     usage = {item.name: getattr(run.usage, item.name) for item in fields(run.usage)}
-    in_short = getattr(run.raw_output, "in_short", None)  # of a pattern's output, not of whatever a block gives
+    in_short = getattr(run.raw_output, "in_short", None)  # of a pattern's output, not of any block's
     models = dict.fromkeys(getattr(event, "model", None) for event in run.records.events)
     return {
         **result_of(run.raw_output, output),
@@ -120,7 +120,7 @@ def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
 
 
 def result_of(raw: object, output: object) -> dict[str, Any]:
-    """Return the raw output and the output of a run as an outcome has them."""
+    """Return the raw output and the output of a run in the form of an outcome."""
     result = _json_or_text(raw)
     return {"output": result if output is raw else _json_or_text(output), "raw": result}
 
@@ -137,7 +137,7 @@ def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, st
 
 
 def _json_or_text(value: object) -> object:
-    """Convert `value` to JSON data, or to text where it is none: no output may keep a run's end from being recorded."""
+    """Convert `value` to JSON data, or else to text, so that the end of a run can always be recorded."""
     try:
         return from_json(to_json(value, fallback=shown, inf_nan_mode="strings"))
     except (PydanticSerializationError, ValueError, RecursionError):
@@ -145,7 +145,7 @@ def _json_or_text(value: object) -> object:
 
 
 def read_question(value: object) -> str:
-    """Return the question in a run's input, whole and without anything that looks like a key."""
+    """Return the whole question in a run's input, with keys masked."""
     if isinstance(value, dict):
         texts = [text for text in value.values() if isinstance(text, str)]
         value = texts[0] if texts else json.dumps(value)
@@ -159,7 +159,7 @@ def _summarise_question(value: object) -> str:
 
 def list_model_names(model: ModelChoice) -> str:
     """Return the models' names as text, for the fingerprint."""
-    if model is None:  # the environment names it, and may name another on the machine that resumes
+    if model is None:  # named by the environment, which may differ on the machine that resumes
         return DEFAULT_MODEL
     if isinstance(model, str):
         return model
@@ -180,7 +180,7 @@ def name_models(model: ModelChoice) -> dict[str, str] | None:
 
 
 def models_of(store: Store, header: RunHeader) -> ModelResolver:
-    """Return the models a run was started with; a lone name is the environment's."""
+    """Return the models a run was started with; a single name is that of the environment."""
     names = header.model
     if isinstance(names, str):
         return ModelResolver(environment=names)
@@ -193,7 +193,7 @@ def models_of(store: Store, header: RunHeader) -> ModelResolver:
 
 
 def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
-    """Return all limits stored with a run: its cost limit is left out, as its prices are not data."""
+    """Return the limits to store with a run, without the cost limit, because prices are not data."""
     if limits is None:
         return None
     numbers = {item.name: getattr(limits, item.name) for item in fields(limits) if item.name not in ("prices", "cost")}
@@ -213,7 +213,7 @@ def limits_of(store: Store, header: RunHeader) -> Limits | None:
 
 
 def _unusable(store: Store, header: RunHeader, field: str, got: object, allowed: str) -> StoreError:
-    """Return the error of a stored run, imported perhaps, with an unsuitable header."""
+    """Return the error for a stored (perhaps imported) run with an unsuitable header."""
     return StoreError(store.name, f"run {header.run_id}: `{field}` of its header must be {allowed}, got {shown(got)}")
 
 
@@ -244,7 +244,7 @@ def session_of(store: Store, header: RunHeader, location: str) -> Session:
 
 
 def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return `labels` as a dict; ConfigurationError for others than texts."""
+    """Return `labels` as a dict; raise ConfigurationError for non-texts."""
     for name, text in labels.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise ConfigurationError("run", "labels", {name: text}, "a dict of str to str")

@@ -1,4 +1,4 @@
-"""Journal of a durable run: recorded answers are replayed, new ones are committed before they are used."""
+"""Journal of a durable run: recorded answers are replayed, and new ones are committed before use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OnUncertain: TypeAlias = Literal["retry", "raise"]
-"""Policy of a resumed run for a call that was started and never recorded."""
+"""Policy of a resumed run for a call that was started but never recorded."""
 
 UNANSWERED = "#unanswered:"
 """Part of the key of a role's fatal failure, before the name of its block."""
@@ -44,7 +44,7 @@ DECISION = "#decision"
 
 
 class JournalOptions(TypedDict, total=False):
-    """The options of a journal, whatever its kind."""
+    """Options common to all journals."""
 
     rows: Sequence[StepRow] | None
     owned: bool
@@ -71,23 +71,23 @@ class Journal:
         self.store = store
         self.header = header
         self.stored: bool = rows is not None
-        """Whether the run was in the store before; its `rows` were read then."""
+        """True if the run was already in the store, and its `rows` were read."""
         rows = rows or ()
         self.texts: TextHasher = TextHasher()
-        """Hashes the texts of the run's requests."""
+        """Hasher for texts in the run's requests."""
         self._on_uncertain = on_uncertain
         self._accepts_changes = accepts_changes
-        """Whether a recorded answer counts although its request would be another one now."""
+        """True if a recorded answer counts even if its request would differ now."""
         self._done: dict[str, StepRow] = {row.key: row for row in rows if row.body is not None}
         self._open: dict[str, StepRow] = {row.key: row for row in rows if row.body is None}
         self._seen: set[str] = set()
         self._clock = header.created_at
         self._ahead = 0.0
-        """Seconds that the run's clock is ahead of the time; that of a fork goes on where it leaves its parent."""
+        """Seconds that the run's clock is ahead of the time; a fork's clock continues where it leaves its parent."""
         self.owned: bool = owned
-        """Whether this process owns the run: from its beginning, or from its first write if it was complete before."""
+        """True if this process owns the run: from its start, or from its first write if it was complete before."""
         self.reopens: bool = False
-        """Whether a role that failed to end the run is asked again."""
+        """True to ask a failed final role again."""
         self._taking: asyncio.Future[None] | None = None
         self.spent: float = 0.0
         """Seconds that the run took until it was resumed."""
@@ -96,7 +96,7 @@ class Journal:
         self.pending: tuple[HumanRequest, ...] = ()
         """The requests that a suspended run waits for."""
         self.reviewed: set[str] = set()
-        """The places at which the run had been suspended, and continues now with a human's answer."""
+        """Paths at which the run was suspended, and now continues with a human's answer."""
 
     @property
     def run_id(self) -> str:
@@ -107,9 +107,9 @@ class Journal:
         return self._clock
 
     async def begin(self) -> None:
-        """Store the header of a new run, now owned by this process; a stored run is owned, or only read so far."""
+        """Store the header of a new run, now owned by this process; a stored run is already owned, or only read."""
         if not self.stored:
-            # Whoever is cancelled here may own the run already, and has to release it at the end.
+            # If cancelled here, the process may already own the run, and has to release it at the end.
             creating = asyncio.ensure_future(self.store.create(self.header))
             cancelled = await wait_uncancelled(creating)
             self.owned = creating.exception() is None
@@ -118,13 +118,13 @@ class Journal:
             creating.result()
 
     def takes_any(self, key: str) -> bool:
-        """Return whether an answer is recorded at `key` that counts whatever the request is now."""
+        """Return whether an answer recorded at `key` counts for any request."""
         return self._accepts_changes and key in self._done
 
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
         """Find the recorded step at `key`; JournalMismatch for a repeated key, or (as a rule) for another request.
 
-        A recorded answer counts whichever `model` would be asked now.
+        A recorded answer counts for any current `model`.
         """
         if key in self._seen:
             raise JournalMismatch(self.store.name, self.run_id, key, "comes up twice in one run")
@@ -132,7 +132,7 @@ class Journal:
         row = self._done.get(key)
         if row is None:
             return None
-        # Never a silent reuse: an answer to another question would spoil the whole transcript, and nobody would know.
+        # Never reuse silently: an answer to another question would corrupt the transcript unnoticed.
         if row.request != request and not self._accepts_changes:
             problem = (
                 "makes another request than the recorded one: the messages, tools, schema or settings of its block "
@@ -161,7 +161,7 @@ class Journal:
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 
     async def _own(self) -> None:
-        """Take a run, so far only read, before its first write; RunConflict if it was changed meanwhile."""
+        """Take a run, so far only read, before its first write; raise RunConflict if it was changed in the meantime."""
         if self._taking is None:  # once, for all concurrent branches that write first
             self._taking = asyncio.ensure_future(self._take())
         cancelled = await wait_uncancelled(self._taking)
@@ -171,7 +171,7 @@ class Journal:
 
     async def _take(self) -> None:
         taken_run = await self.store.take(self.run_id)
-        if taken_run.steps != len(self._done):  # others read and extend the same complete run: its rows here are old
+        if taken_run.steps != len(self._done):  # others may extend the same complete run, so its rows here are outdated
             await self.store.finish(self.run_id, taken_run.status, taken_run.outcome)
             raise RunConflict(self.store.name, self.run_id, "was resumed by another process in the meantime")
         self.owned = True
@@ -179,7 +179,7 @@ class Journal:
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
         """Record that the step `key` is about to start; RunUncertain if it must not start a second time."""
         open_attempt = self._open.get(key)
-        # An attempt with a recorded failure is known not to have been answered; any other may have been paid.
+        # An attempt with a recorded failure was not answered; any other may have been paid for.
         if (
             open_attempt is not None
             and self._on_uncertain == "raise"
@@ -191,7 +191,7 @@ class Journal:
         await self.store.intend(self.run_id, key, kind, request)
 
     async def ask(self, key: str, request: str) -> None:
-        """Record the request to a human at `key`: once, however often the run reaches it."""
+        """Record the request to a human at `key` only once, even if the run reaches it several times."""
         open_attempt = self._open.get(key)
         if open_attempt is None or open_attempt.request != request:
             if not self.owned:
@@ -200,7 +200,7 @@ class Journal:
 
     async def commit(self, key: str, kind: StepKind, body: str) -> None:
         """Record the result of the step `key`: it is durable when this returns, even if the caller is cancelled."""
-        # Wall clocks are set back, and those of other machines may be behind.
+        # Wall clocks can be set back, and other machines' clocks may be behind.
         self._clock = max(self._clock, time.time() + self._ahead)
         if not self.owned:
             await self._own()
@@ -214,7 +214,7 @@ class Journal:
             _LOGGER.warning("run %s: a failure at %s could not be recorded", self.run_id, key, exc_info=True)
 
     async def step(self, key: str, call: Callable[[], Awaitable[T]], returns: object, *, failures: bool) -> T:
-        """Return the recorded result of `call`, or execute it; NotRecordable for neither JSON data nor a `returns`.
+        """Return the recorded result of `call`, or execute it; raise NotRecordable if it is not JSON or a `returns`.
 
         With `failures` an exception is recorded as well, and raised again on replay.
         """
@@ -227,7 +227,7 @@ class Journal:
         await self.intend(key, "effect", None)
         try:
             value = await call()
-        except Suspended as suspended:  # not uncertain: nothing was done yet
+        except Suspended as suspended:  # not uncertain: nothing has been done yet
             await self.fail(key, json_text({"error": error_text(suspended)}))
             raise
         except Exception as error:
@@ -240,9 +240,9 @@ class Journal:
         return value
 
     async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
-        """Return the recorded decision `key`, or the result of `call`: it has no effects, only the result is recorded.
+        """Return the recorded decision `key`, or record the result of `call`, which has no side effects.
 
-        A complete and read-only run stays as it is.
+        A complete and read-only run stays unchanged.
         """
         row = self.find(key)
         if row is not None:
@@ -258,7 +258,7 @@ class Journal:
         return self.read(row, json.loads if returns is None else _adapter(returns).validate_json)
 
     def _value_text(self, key: str, value: object, returns: object) -> str:
-        """Serialize a value; NotRecordable if a resumed run would get another value than this one."""
+        """Serialize a value; raise NotRecordable if a resumed run would get a different value."""
         body = exact_json(value) if returns is None else _adapter(returns).dump_json(value).decode()
         if body is None:
             raise NotRecordable(self.store.name, self.run_id, key, value)
@@ -285,18 +285,18 @@ class Journal:
         return place, None
 
     async def record_failure(self, key: str, error: Exception) -> None:
-        """Record that the step `key` is given up because of `error`: later steps depend on it."""
+        """Record that the step `key` is given up because of `error`, on which later steps depend."""
         await self.commit(key, "loss", failure_text(error))
 
     async def finish(self, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
-        """Record the run's end; on failure only warn, since its steps are recorded, unless they are lost."""
+        """Record the run's end; a failure only warns, because the steps are recorded, unless they are lost."""
         if not self.owned:
             return
         self.owned = False
         try:
             await self.store.finish(self.run_id, status, outcome)
         except StoreError as error:
-            # A complete run whose answers the disk may have lost is none; another error says already that it failed.
+            # A run whose answers may be lost from the disk is not complete; another error already marks it as failed.
             if isinstance(error, StoreLost) and status not in ("failed", "interrupted"):
                 raise
             message = f"run {self.run_id} ended as {status!r}, which could not be recorded: {error}"

@@ -1,4 +1,4 @@
-"""Limits of a run, reserved before each request is sent; and accounts: what all runs of a service have used."""
+"""Limits of a run, reserved before each request; and accounts, the usage of all runs of a service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store
 
 _ANSWER = 1_000
-"""Estimated tokens of an answer whose length is neither reported nor bounded."""
+"""Estimated tokens of an answer whose length is neither reported nor limited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Limits:
     """
 
     calls: int | None = None
-    """Requests to models."""
+    """Number of requests to models."""
     tokens: int | None = None
     """Tokens of prompts and answers together; estimated, at four characters a token, if a server does not report them.
     """
@@ -76,7 +76,7 @@ class Limits:
     seconds: float | None = None
     """Seconds from the start of the run to its end."""
     working_seconds: float | None = None
-    """Summed over all requests: waits for retries, rate limits and queues do not count."""
+    """Total seconds of all requests, without waits for retries, rate limits and queues."""
     prices: Prices | None = None
     """Prices of tokens; None for the prices of `genai-prices`, if it is installed; a table overrides them."""
 
@@ -110,14 +110,14 @@ class Limits:
             )
             for name in ("calls", "tokens", "cost", "seconds", "working_seconds")
         }
-        # A limit of the cost means something only by the prices that it was chosen for.
+        # A cost limit only makes sense with the prices for which it was chosen.
         return Limits(
             **bounds_by_name, prices=bounds.prices if self.prices is None or bounds.cost is not None else self.prices
         )
 
 
 def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str) -> None:
-    # An integer beyond all floats is no time that asyncio could wait for.
+    # asyncio cannot wait for an integer beyond all floats.
     if value is not None and not (isinstance(value, kind) and is_number(value, maximum=float_info.max)):
         raise ConfigurationError("Limits", name, value, allowed)
 
@@ -137,7 +137,7 @@ class Reserved(NamedTuple):
 
 
 class Budget:
-    """Counts the requests of one run against its `Limits`; the run's `Meter`."""
+    """The run's `Meter`, which counts its requests against its `Limits`."""
 
     __slots__ = (
         "_calls",
@@ -159,10 +159,10 @@ class Budget:
         self._tokens = 0
         self._cost: float | None = 0.0
         self._unpriced: list[tuple[str, Usage]] = []
-        """What was used and has no price yet: it is looked up once somebody asks."""
+        """Usage without a price so far; prices are looked up when needed."""
         self._working_seconds = 0.0
         self.raised: list[LimitReached] = []
-        """The errors it has raised: concurrent calls may each reach a limit."""
+        """Raised errors, because several concurrent calls may reach a limit."""
 
     @property
     def seconds(self) -> float | None:
@@ -184,7 +184,7 @@ class Budget:
             return None
         if self._limits.prices is not None:
             return GIVEN
-        return prices_source() if self.cost else "USD"  # models of this machine: the prices were not even loaded
+        return prices_source() if self.cost else "USD"  # models of this machine, for which no prices were loaded
 
     def price_of(self, model: str, usage: Usage) -> float | None:
         """Return the cost of `usage` of a model; None if its price is unknown.
@@ -215,7 +215,7 @@ class Budget:
             self._check("tokens", limits.tokens, self._tokens + sum(r.tokens for r in flying), reserved.tokens)
         if limits.cost is not None:
             self._check("cost", limits.cost, (self.cost or 0.0) + sum(r.cost for r in flying), reserved.cost)
-        if limits.working_seconds is not None:  # nobody knows its duration
+        if limits.working_seconds is not None:  # its duration is unknown
             self._check("working_seconds", limits.working_seconds, self._working_seconds, 0)
         self._in_flight.append(reserved)
         return reserved
@@ -228,13 +228,13 @@ class Budget:
         self._working_seconds += attempt.seconds
         if self._counts_tokens:
             usage, tokens = attempt.usage, attempt.usage.total_tokens
-            if tokens is None:  # unknown is not zero: with such a server nothing would be limited
+            if tokens is None:  # unknown is not zero: otherwise nothing would be limited for such a server
                 usage = reserved.unknown
                 tokens = usage.total_tokens or 0
             self._tokens += tokens
             self._unpriced.append((attempt.model, usage))
             if self._limits.prices is not None:
-                _ = self.cost  # an application's own prices are asked while its run goes on
+                _ = self.cost  # prices of the application are looked up during the run
 
     def count(self, attempts: Iterable[Attempt], request: ModelRequest) -> None:
         """Count attempts at `request` from before this process took over the run; nothing is refused."""
@@ -246,7 +246,7 @@ class Budget:
     def release(self, reserved: object) -> None:
         """Release the reservation of an unsent request."""
         for index, other in enumerate(self._in_flight):
-            if other is reserved:  # two requests that are in flight together may have the same estimate
+            if other is reserved:  # concurrent requests may have the same estimate
                 del self._in_flight[index]
                 return
 
@@ -271,7 +271,7 @@ class Budget:
             cached_tokens=0,
             completion_tokens=request.settings.max_tokens or 0,
         )
-        # a model without a price is refused before it is asked
+        # models without a price are refused before they are asked
         priced = self._limits.prices is not None or self._limits.cost is not None
         return Reserved(
             request, known_usage.total_tokens or 0, (self.price_of(model, known_usage) or 0.0) if priced else 0.0
@@ -281,7 +281,7 @@ class Budget:
 OWNER = "owner"
 """Label with the user who owns a run."""
 _COLLECTION = "budgets"
-"""Collection of the account of all runs in the store's documents; owners have collections of their own below it."""
+"""Collection of the account of all runs in the store's documents; owners have collections below it."""
 _DAY = 86_400
 
 
@@ -294,7 +294,7 @@ class Used(NamedTuple):
 
     def plus(self, other: Used, sign: int = 1) -> Used:
         """Add the usage of `other`; with the sign -1, subtract it."""
-        cost = round(self.cost + sign * other.cost, 12)  # a sum of money comes back to 0
+        cost = round(self.cost + sign * other.cost, 12)  # sums of money return to exactly 0
         return Used(self.calls + sign * other.calls, self.tokens + sign * other.tokens, cost)
 
 
@@ -304,7 +304,7 @@ _NOTHING = Used()
 class Account:
     """Account of all runs in `store`, or of one `owner`'s runs on one day (UTC): `limits` apply to them together.
 
-    All processes with the same store share it, and its figures outlast processes and deleted runs. The first request of
+    All processes with the same store share it, and its figures survive processes and deleted runs. The first request of
     a call is counted before it is sent: a budget is exceeded at most by retries sent by several processes at once, and
     by answers longer than estimated. Reservations of a killed process stay used.
     """
@@ -317,28 +317,28 @@ class Account:
                 raise ConfigurationError("Service", f"{location}.{field}", bound, allowed)
         self.name: str = "all runs" if owner is None else repr(owner)
         self.limits = limits
-        self._pricing = Budget(replace(limits, tokens=limits.tokens or maxsize))  # else it would count no tokens
+        self._pricing = Budget(replace(limits, tokens=limits.tokens or maxsize))  # otherwise no tokens would be counted
         self._store = store
         self._daily = owner is not None
         self._collection, self._key = _COLLECTION, self.name
-        if owner is not None:  # a name in a store is short and printable, and those of users are what others make them
+        if owner is not None:  # names in a store are short and printable, but names of users may not be
             digest = sha256(owner.encode(errors="surrogatepass")).hexdigest()
             self._collection, self._key = f"{_COLLECTION}/{digest}", "day"
         self._day = 0
-        """Of the figures that were read last, in days since the epoch."""
+        """Day of the figures read last, in days since the epoch."""
         self._lock = asyncio.Lock()
         self._known = Used()
-        """What the store said last."""
+        """Usage according to the last read or write of the store."""
         self._owed = Used()
-        """What the next write has to add."""
+        """Usage to add with the next write."""
 
     @property
     def until(self) -> float | None:
-        """Time when the figures begin anew, in seconds since the epoch; None if they never do."""
+        """Time when the figures are reset, in seconds since the epoch; None if they never are."""
         return (max(self._day, int(time.time() // _DAY)) + 1) * float(_DAY) if self._daily else None
 
     def expect(self, model: str, request: ModelRequest, usage: Usage | None = None) -> Used:
-        """Estimate the usage of a request; a `usage` is completed with estimates of parts unreported by the server."""
+        """Estimate the usage of a request; a `usage` is completed by estimates of unreported counts."""
         expected = self._pricing.estimate(model, request)
         if usage is None:
             return Used(1, expected.tokens, expected.cost)
@@ -346,15 +346,15 @@ class Account:
         return Used(1, usage_known.total_tokens or 0, self._pricing.price_of(model, usage_known) or 0.0)
 
     async def used(self) -> Used:
-        """Return the usage by now, by all processes."""
+        """Return the current usage of all processes."""
         return (await self._read())[0]
 
     async def check(self) -> None:
-        """BudgetReached where nothing is left."""
+        """Raise BudgetReached if nothing is left."""
         self._check(await self.used(), Used())
 
     def owe(self, used: Used, instead: Used | None = None) -> None:
-        """Let the next write count this, `instead` of the reserved usage; BudgetReached if known to be exceeded."""
+        """Count this usage with the next write, `instead` of the reserved one; BudgetReached if it is too much."""
         if instead is None:
             self._check(self._known.plus(self._owed), used)
         self._owed = self._owed.plus(used).plus(instead or Used(), -1)
@@ -368,7 +368,7 @@ class Account:
                 if more is not None:
                     self._check(used, more)
                     used = used.plus(more)
-                if self._daily:  # what was held yesterday is not given back today
+                if self._daily:  # yesterday's reservation is not released today
                     used = Used(max(0, used.calls), max(0, used.tokens), max(0.0, used.cost))
                 written = json.dumps(used._asdict() | ({"day": self._day} if self._daily else {}))
                 put = self._store.put(self._collection, self._key, written, expected=body)
@@ -376,7 +376,7 @@ class Account:
                 cancelled = await wait_uncancelled(writing)
                 if writing.result():
                     self._known, self._owed = used, self._owed.plus(owed, -1)
-                    if cancelled is not None and more is not None:  # it will not be sent
+                    if cancelled is not None and more is not None:  # the request will not be sent
                         self._owed = self._owed.plus(more, -1)
                     more = None
                 if cancelled is not None:
@@ -386,7 +386,7 @@ class Account:
         body = (await self._store.documents(self._collection)).get(self._key)
         counts = {} if body is None else json.loads(body)
         day = counts.pop("day", 0)
-        if self._daily:  # by the latest clock of all processes: one that is behind begins no day anew
+        if self._daily:  # by the latest clock of all processes: one that is behind must not reset a day
             self._day = max(day, int(time.time() // _DAY))
         self._known = Used(**counts) if day == self._day or not self._daily else Used()
         return self._known, body
@@ -406,7 +406,7 @@ class Accounts:
         self._all = () if budget is None else (Account(store, budget),)
         self._each = owner_budget
         self._owners: WeakValueDictionary[str, Account] = WeakValueDictionary()
-        """Those of runs in progress, so that these count one after the other."""
+        """Accounts of the owners of runs in progress, shared so that these runs count one after the other."""
         if owner_budget is not None:
             Account(store, owner_budget, owner="")  # ConfigurationError
 
@@ -428,7 +428,7 @@ class _Meter:
 
 
 class Charge:
-    """The meter of one call: counts its requests against the budget of its run, and the accounts of its service."""
+    """Meter of a call, which counts its requests against the budget of its run and the accounts of its service."""
 
     def __init__(self, accounts: Sequence[Account], budget: Budget | None) -> None:
         self._meters = [_Meter(account) for account in accounts]
@@ -436,10 +436,10 @@ class Charge:
         self._sent = False
 
     async def begin(self, model: str, request: ModelRequest) -> None:
-        """Hold the estimated usage of the call's first request; BudgetReached. `end` has to follow in any case."""
+        """Reserve the estimated usage of the call's first request; raise BudgetReached. `end` must always follow."""
         for meter in self._meters:
             reserved = Used(1)
-            with suppress(ConfigurationError):  # a wrapper has no price, and the model inside of it is not known yet
+            with suppress(ConfigurationError):  # a wrapper has no price, and the model inside it is not known yet
                 reserved = meter.account.expect(model, request)
             await meter.account.count(reserved)
             meter.held = reserved
@@ -448,7 +448,7 @@ class Charge:
         """Replace the reserved by the actual usage of the call."""
         for meter in self._meters:
             meter.account.owe(meter.used, instead=meter.held)
-            with suppress(StoreError):  # the answer is there: the next write brings its figures along
+            with suppress(StoreError):  # the answer has arrived: its usage is counted with the next write
                 await meter.account.count()
 
     def reserve(self, model: str, request: ModelRequest) -> tuple[ModelRequest, object]:
@@ -462,7 +462,7 @@ class Charge:
         return request, None if self._budget is None else self._budget.reserve(model, request)
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
-        """Count an attempt, in place of its reservation."""
+        """Count an attempt, which replaces its reservation."""
         assert isinstance(reserved, tuple)  # noqa: S101 - the result of `reserve`
         for meter in self._meters:
             meter.used = meter.used.plus(meter.account.expect(attempt.model, reserved[0], attempt.usage))

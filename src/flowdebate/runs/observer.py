@@ -20,10 +20,11 @@ _NOTHING = nullcontext()
 
 
 class Observer(RunObserver):
-    """Observes runs while they last: `run(…, observe=…)`. Derive from it: by default each method does nothing.
+    """Base class of observers of runs, passed as `run(…, observe=…)`.
 
-    Contexts surround the observed work, in its own task: context variables hold inside, and exceptions pass through
-    them. Steps replayed from a store, or reused in a fork, are neither a call nor a tool.
+    By default its methods do nothing. Contexts surround the observed work, in the same task: context variables are
+    visible inside, and exceptions pass through them. Steps replayed from a store, or reused in a fork, are not
+    observed.
     """
 
     def run(self, run: RunView, labels: dict[str, str], /) -> AbstractContextManager[RunObserver]:
@@ -60,7 +61,7 @@ class _Default:
 
 
 def set_default_observer(observer: Observer | None) -> None:
-    """Observe all further runs of this process started without `observe`; None stops it."""
+    """Observe all further runs of this process started without `observe`; None to stop."""
     _Default.observer = NOBODY if observer is None else observer
 
 
@@ -82,7 +83,7 @@ def observing(observe: object) -> Observing | None:
 def is_new(events: Sequence[object], place: str = "") -> bool:
     """Return whether current events follow from a call of this process, not from a replayed one.
 
-    The last call at or below `place` decides; if there is none, the last one at all. A resumed run must neither log nor
+    The last call at or below `place` decides; if there is none, the last one at all. A resumed run must not log or
     count its replayed part again.
     """
     calls = [event for event in events if isinstance(event, ModelCalled)]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 LOWEST = 100
-"""The lowest priority: such runs begin last."""
+"""Lowest priority: these runs start last."""
 
 
 def priority_of(header: RunHeader) -> int:
@@ -70,7 +70,7 @@ class QueueState(WireModel):
     running: int
     oldest: float | None
     rejected: int
-    """Number of runs that no worker can execute as they are."""
+    """Number of runs that no worker can execute in their current form."""
     dead_letters: int
     """Number of runs given up because they killed their workers."""
     versions: tuple[QueueVersion, ...]

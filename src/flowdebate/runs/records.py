@@ -1,4 +1,4 @@
-"""Records of a run: its stream of events, its model calls in progress, and the states of its resources."""
+"""Records of a run: its events, its model calls in progress, and the states of its resources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Records:
     """The `ResourceScope` of a run: its stream of events, and the session's states of resources.
 
-    Separate from `Run`, since resources refer to it: a reference to the run would be a cycle, freed late.
+    Separate from `Run`, because resources refer to it, and a reference to the run would be a cycle that is freed late.
     """
 
     saved: InitVar[dict[str, Any]]
@@ -49,7 +49,7 @@ class Records:
         self.listeners = [*self.listeners, listener]
 
     def unsubscribe(self, listener: Callable[[object], None]) -> None:
-        # A new list, here and there: a listener may leave, or bring another, while `emit` goes through the old one.
+        # A new list in both places, because a listener may leave or add another one while `emit` iterates.
         self.listeners = [subscriber for subscriber in self.listeners if subscriber != listener]
 
     def emit(self, event: object, /, path: str = "", role: str | None = None) -> None:
@@ -60,8 +60,8 @@ class Records:
         if self.closed:
             return
         if isinstance(event, BaseEvent):
-            event.at = event.at or self.now()  # one that was held has its time
-            if not event.path:  # an event about a call has the call's place, whoever emits it
+            event.at = event.at or self.now()  # a held event already has a time
+            if not event.path:  # an event about a call already has the call's path
                 event.path = path
             if role is not None and isinstance(event, BlockEvent) and event.role is None:
                 event.role = role
@@ -93,7 +93,7 @@ class Records:
             self.release(path)
 
     def release(self, path: str) -> None:
-        """Emit all held events below `path`, and hold no more."""
+        """Emit all held events below `path`, and stop holding them."""
         for recorded, event, place in self.held.pop(path, ()):
             if recorded:
                 self.emit(event, place)
@@ -102,7 +102,7 @@ class Records:
 
     def _is_held(self, event: object, path: str, *, recorded: bool) -> bool:
         path = getattr(event, "path", path) or path
-        # the innermost: a debater may be a mirrored debate itself
+        # the innermost, because a debater may itself be a mirrored debate
         around = max((holder for holder in self.held if is_within(path, holder)), key=len, default=None)
         if around is not None:
             self.held[around].append((recorded, event, path))
@@ -132,7 +132,7 @@ class ResourcePlace:
 
 
 class _SavedStates(dict[str, Any]):
-    """The session's states when the run started; writes go to the session only, so all resources open alike."""
+    """The session's states at the start of the run, with which all resources open; writes go to the session."""
 
     def __init__(self, session: dict[str, Any]) -> None:
         super().__init__(session)

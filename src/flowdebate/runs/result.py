@@ -63,7 +63,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def status(self) -> RunStatus:
-        """The run's status: "running", "complete", or why it ended otherwise."""
+        """The run's status: "running", "complete", or another reason for its end."""
         return self._run.status
 
     @property
@@ -124,7 +124,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def raw_so_far(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
-        """`raw`; for a pattern in progress, its raw output if the run ended now; None before any has started."""
+        """`raw`; for a pattern in progress, the raw output if the run ended now; None before a pattern has started."""
         return self._run.partial_output(self.status)
 
     @property
@@ -188,7 +188,8 @@ class RunResult(RunView[RawT_co], Generic[OutT_co, RawT_co]):
 class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
     """A run in progress: iterate over it for events, await it for the result, cancel it, read it at any time.
 
-    A failure of the run is raised by `await handle`; iteration just ends. Several may iterate, each gets all events.
+    `await handle` raises a failure of the run; iteration just ends. Several readers may iterate, and each gets all
+    events.
     """
 
     def __init__(self, run: Run, task: asyncio.Task[RunResult[OutT_co, RawT_co]]) -> None:
@@ -211,7 +212,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
     def cancel(self) -> None:
         """Cancel the run and its model calls; `await handle` then raises CancelledError."""
         self._task.cancel()
-        if not self._run.acting:  # a task that is cancelled before its first step never gets to say how the run ended
+        if not self._run.acting:  # a task cancelled before its first step cannot report the end of the run
             self._run.end("interrupted")
 
     def done(self) -> bool:
@@ -225,7 +226,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         return self._task.result()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until the run is over, however it ends, or for `seconds`."""
+        """Wait until the run has ended in any way, or for `seconds`."""
         await asyncio.wait({self._task}, timeout=seconds)
 
     def listen(self, listener: Callable[[object], None]) -> None:
@@ -240,7 +241,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         self._task.add_done_callback(lambda task: (task.cancelled() or task.exception(), call()))
 
     def follow(self) -> RunEvents:
-        """Follow the run from now on, also where the events are read later, or in another task.
+        """Follow the run from now on, even if the events are read later or in another task.
 
         The events so far come first. A reader from before the run's first action misses no text.
         """
@@ -260,7 +261,7 @@ class RunEvents:
         self._unread = unread
         self._records = run.records
         self._task = task
-        # The run refers to the queue, not to its reader: a reader that is dropped is freed, and stops following.
+        # The run refers to the queue, not to its reader, so a dropped reader is freed and stops following.
         self._end = lambda _: unread.put_nowait(_END)
         run.records.subscribe(unread.put_nowait)
         task.add_done_callback(self._end)
@@ -279,10 +280,10 @@ class RunEvents:
         """Stop following; a dropped reader does so by itself."""
         self._records.unsubscribe(self._unread.put_nowait)
         self._task.remove_done_callback(self._end)
-        self._unread.put_nowait(_END)  # for whoever asks once more
+        self._unread.put_nowait(_END)  # for another iteration
 
     async def aclose(self) -> None:
-        """Stop following, as `contextlib.aclosing` asks for it."""
+        """Stop following, for `contextlib.aclosing`."""
         self.close()
 
     def __del__(self) -> None:
@@ -290,4 +291,4 @@ class RunEvents:
 
 
 _END = object()
-"""Comes after the last event."""
+"""Marker after the last event."""

@@ -68,7 +68,7 @@ _NO_LIMITS = Limits()
 
 
 RUN_LOGGER = logging.getLogger("flowdebate.runs")
-"""The logger of runs. Its records have no content; their fields are attributes of the record."""
+"""The logger of runs. Its records contain no content of runs; their fields are attributes of the record."""
 
 _NOTHING = nullcontext()
 
@@ -106,7 +106,7 @@ Observing: TypeAlias = "Callable[[Run, dict[str, str]], AbstractContextManager[R
 class _Observed:
     """The observer of a run, entered around its execution; it may add labels to a new run before it is stored.
 
-    No generator: an exception of the application may be frozen, and takes no traceback from `contextlib`.
+    It is not a generator, because an exception of the application may be frozen, and `contextlib` sets tracebacks.
     """
 
     __slots__ = ("_entered", "_observe", "_run")
@@ -121,7 +121,7 @@ class _Observed:
         self._entered = self._observe(run, labels)
         run.tracing = self._entered.__enter__()
         run.records.observe = run.tracing.event
-        if journal is not None and not journal.stored:  # the header of a stored run never changes
+        if journal is not None and not journal.stored:  # the header of a stored run is immutable
             journal.header = replace(journal.header, labels=labels)
 
     def __exit__(
@@ -133,10 +133,10 @@ class _Observed:
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Run:
-    """One run; created by `Block.run`, available to blocks as `ctx.run`."""
+    """A run; created by `Block.run`, and available to blocks as `ctx.run`."""
 
     is_replay: ClassVar[bool] = False
-    """True if the run only repeats a journal, without asking anybody."""
+    """True if the run only replays a journal, without asking anybody."""
 
     run_id: str
     session: Session
@@ -144,7 +144,7 @@ class Run:
     models: ModelResolver
     limits: InitVar[Limits | None] = None
     journal: Journal | None = None
-    """Records its steps; None without a store."""
+    """Journal of its steps; None without a store."""
     observe: Observing | None = None
     """Observer factory of the run; None if it is not observed."""
 
@@ -152,7 +152,7 @@ class Run:
     failure: BaseException | None = field(default=None, init=False)
     """The error that ended the run, if it has failed or reached a limit."""
     outcome: RunStatus = field(default="complete", init=False)
-    """The status if nothing else ends the run; "degraded" or "no_verdict" after provider failures."""
+    """Status if nothing else ends the run; "degraded" or "no_verdict" after provider failures."""
     budget: Budget | None = field(init=False)
     accounts: tuple[Account, ...] = field(default=(), init=False)
     """Accounts of the service and of the run's owner, shared with their other runs; none outside of services."""
@@ -163,11 +163,11 @@ class Run:
     _started: float | None = field(default=None, init=False)
     _ended: float | None = field(default=None, init=False)
     began_at: float = field(default=0.0, init=False)
-    """Time of the run's first start, by its clock: in a resumed run as before."""
+    """Time of the run's first start, by its clock; a resumed run keeps it."""
     known: dict[object, Any] = field(default_factory=dict, init=False)
     """Values looked up or recorded once for the whole run, by owner."""
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
-    """The observer of its parts, while it is being executed."""
+    """Observer of its parts, while it is being executed."""
     records: Records = field(init=False)
     """Events and states of the run; `emit`, `tell` and `now` are shortcuts."""
     emit: _Emit = field(init=False)
@@ -212,14 +212,14 @@ class Run:
             )
             self.emit(finished, path)
             self.status = status
-            self.records.closed = True  # branches that are cancelled with the run may still want to emit something
+            self.records.closed = True  # branches cancelled with the run may still try to emit events
             self._log_end(path, error)
 
     def _log_end(self, block: str, error: str | None) -> None:
         if not RUN_LOGGER.isEnabledFor(logging.INFO) or self.is_replay:
             return
         usage = self.usage
-        kind = None if error is None else error.partition(":")[0]  # its message may quote models
+        kind = None if error is None else error.partition(":")[0]  # the message may quote models
         extra: dict[str, object] = {
             "run_id": self.run_id,
             "block": block,
@@ -240,7 +240,7 @@ class Run:
 
     def degrade(self, outcome: RunStatus) -> None:
         """Set the status after a provider failure, although the run continues."""
-        if self.outcome != "no_verdict":  # the worst outcome: a skipped turn afterwards makes it no better
+        if self.outcome != "no_verdict":  # the worst outcome counts: a later skipped turn does not improve it
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
@@ -280,12 +280,12 @@ class Run:
         unfinished = [path for path in self._unfinished if below is None or path.startswith(f"{below}/")]
         if not unfinished:
             return self.raw_output if below is None else None
-        # A debate may be a debater of another: what is asked for is the debate that the application has started.
+        # A debate may be a debater of another one: return that of the debate started by the application.
         outermost = min(unfinished, key=lambda path: path.count("/"))
         return self._unfinished[outermost](status)
 
     def build_partial_output(self, status: RunStatus) -> None:
-        """Make the partial output the run's, and drop the callbacks, as they refer to the run."""
+        """Set the run's raw output to the partial output, and drop the callbacks, which refer to the run."""
         try:
             self.raw_output = self.partial_output(status)
         finally:
@@ -349,7 +349,8 @@ class Run:
             if row is not None:
                 odd: tuple[Flag, ...] = () if digest in (None, row.request) else ("other_request",)
                 return self._replay(model, request, path, row, odd=odd)
-        role = request.role  # `tell` must not hold the request, which holds it: a cycle would keep the whole run
+        # `tell` must not refer to the request, which refers to it: a cycle would keep the whole run in memory
+        role = request.role
         charge = Charge(self.accounts, self.budget)
         attempts = request.attempts.belong_to(
             meter=charge,
@@ -365,7 +366,7 @@ class Run:
                 await journal.intend(path, "call", digest)
                 self.count_failed(path)
             await charge.begin(model.name, request)
-            started = time.perf_counter()  # the time that the store takes is not the model's
+            started = time.perf_counter()  # without the time for storing
             if id(model) not in self._opened_models:
                 await self._open(model)
             ACTING.set(None)  # a model may execute runs itself
@@ -381,7 +382,7 @@ class Run:
             error = error_text(failure)
             if isinstance(failure, ModelError):
                 failure.block = failure.block or request.block
-            # Of a call that is cancelled nobody knows whether it was paid: it stays uncertain, and is not recorded.
+            # It is unknown if a cancelled call was paid for: it stays uncertain, and is not recorded.
             if journal is not None and isinstance(failure, (ModelError, LimitReached)):
                 failed = {
                     "error": error,
@@ -419,7 +420,7 @@ class Run:
         return response
 
     def _tell_of_call(self, event: object, path: str, role: str | None) -> None:
-        """Pass on an event of the model call at `path`; events about its streamed text are live only, like the text."""
+        """Forward an event of the model call at `path`; events about its streamed text are live only, like the text."""
         if isinstance(event, TextWithdrawn):
             self.tell(replace(event, role=role, path=path, at=self.now()))
         else:
@@ -442,9 +443,7 @@ class Run:
         answer, attempts = self.journal.read(row, read_call)
         response = self.journal.read(row, lambda _: answer.response(request.output))
         response.flags = (*response.flags, *odd)
-        paid = (
-            attempts if answer.origin == "asked" else ()
-        )  # the run that this one was forked from has paid for all others
+        paid = attempts if answer.origin == "asked" else ()  # all others were paid for by the parent of this fork
         if isinstance(request.messages, UnwrittenMessages):
             request.messages.recorded_characters = answer.prompt
         if self.budget is not None:
@@ -477,12 +476,12 @@ class Run:
         request: ModelRequest | None = None,
         response: ModelResponse | None = None,
     ) -> None:
-        """Emit a call, and count its usage and tokens; tokens unreported by a server are estimated from its texts."""
+        """Emit a call, and count its usage and tokens; unreported tokens are estimated from its texts."""
         for attempt in attempts:
             tokens = attempt.usage.total_tokens
             if tokens is None:
                 characters = 0 if request is None else request.characters
-                if response is not None and attempt is attempts[-1]:  # what earlier attempts were answered is not known
+                if response is not None and attempt is attempts[-1]:  # answers of earlier attempts are unknown
                     data_only = not response.text and response.data is not None
                     answer = to_json(response.data, serialize_unknown=True) if data_only else response.text
                     characters += len(answer)
@@ -492,7 +491,7 @@ class Run:
         self.emit(called)
 
     async def _open(self, model: Model) -> None:
-        self._opened_models[id(model)] = model  # held, so that no other model gets its id
+        self._opened_models[id(model)] = model  # referenced, so that no other model gets its id
         connect = getattr(model, "open_connections", None)
         if connect is not None:
             self._open_connections = self._open_connections or AsyncExitStack()

@@ -37,9 +37,9 @@ class HumanRequest:
     problem: str | None = None
     """The problem with the previous answer; None for a first request."""
     sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
-    """Sources for the reader to quote. They are in the journal or the plan once, and not in `text`."""
+    """Sources for the reader to quote. They are stored once, in the journal or the plan, and not in `text`."""
     check: Callable[[Any], Any] = field(default=_unchecked, repr=False, compare=False)
-    """Turns an answer into its value; OutputError names each invalid field."""
+    """Function that converts an answer to its value; it raises OutputError with each invalid field."""
 
     @property
     def to_read(self) -> str:
@@ -48,7 +48,7 @@ class HumanRequest:
 
     @property
     def text(self) -> str:
-        """The request as JSON, as it is stored."""
+        """The request in its stored form, as JSON."""
         stored = {"shown": self.shown, "expects": self.expects, "schema": self.schema, "problem": self.problem}
         return json.dumps({"block": self.block, **stored})
 
@@ -71,9 +71,9 @@ _ROLES_IN_NAMES = {
 def role_in_name(block: str, path: str) -> str | None:
     """Derive the role of a block from its name, for stored records without a role.
 
-    Failed calls have their roles in the journal since events have them. Requests to humans never do, since a resumed
-    run has to find them as they were. Patterns name their blocks "{pattern}-{role}" or "{pattern}-{role}-{member}".
-    None for a block named by the application.
+    Failed calls have their roles in the journal since events have them. Requests to humans never do, because a resumed
+    run has to find them unchanged. Patterns name their blocks "{pattern}-{role}" or "{pattern}-{role}-{member}". None
+    for a block named by the application.
 
     >>> role_in_name("rent-debater-ann", "rent/round[1]/rent-turn-ann"), role_in_name("solomon", "rent/solomon")
     ('debater', None)
@@ -86,7 +86,7 @@ def role_in_name(block: str, path: str) -> str | None:
 
 
 def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> str:
-    """Serialize an answer: whether the run was `suspended` for it, and `by` whom it was given (None: a human)."""
+    """Serialize an answer, with `suspended`, if the run was suspended for it, and `by`, its author (None: a human)."""
     stored = {"answer": answer, "parked": suspended}
     return json.dumps(stored if by is None else {**stored, "by": by})
 
@@ -98,9 +98,9 @@ def read_answer(body: str) -> tuple[Any, bool]:
 
 
 class Suspended(BaseException):
-    """Suspends the run until `requests` are answered: it ends with the status "awaiting", and can be resumed.
+    """Raised to suspend the run until `requests` are answered: it ends with the status "awaiting", and can be resumed.
 
-    No `Exception`: neither a pattern's policy for failures nor a block's own `except` may take it for one.
+    It is not an `Exception`, so that neither failure policies of patterns nor `except` clauses of blocks catch it.
     """
 
     def __init__(self, requests: Sequence[HumanRequest]) -> None:

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 _WHERE = "create_app()"
 _PUBLIC = (f"{API}/health", f"{API}/ready", "/static/", f"{API}/links/", "/answer/", "/shared/")
-"""Beginnings of paths without a token: the first three say nothing, the others bring a signature."""
+"""Beginnings of paths without a token: the first three reveal nothing, and the others contain a signature."""
 _SHORTEST_TOKEN = 16
-"""Characters: a shorter one may be guessed, since wrong ones are not counted."""
+"""Minimum characters of a token: a shorter one could be guessed, because wrong ones are not counted."""
 
 
 def create_app(  # noqa: PLR0913 - keyword-only
@@ -90,7 +90,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     if authenticate is not None and token:
         raise ConfigurationError(_WHERE, "token", None, "left out where there is `authenticate`")
     if token is None and authenticate is None:
-        # every start has its own unless one is given: what was pasted somewhere opens nothing later
+        # by default, each start has a new token, so that a token pasted somewhere does not work later
         token = secrets.token_urlsafe(32)
     if token and len(token) < _SHORTEST_TOKEN:
         raise ConfigurationError(
@@ -154,7 +154,7 @@ def _other_protocols(
         routers.append(chat.router)
         refusals["/v1/"] = chat.error_response
     if ag_ui:
-        # the import alone would say that a module is missing, and not which extra has it
+        # a failed import would only name the missing module, not the extra that contains it
         check_library(_WHERE, "ag_ui", library="ag-ui-protocol", extra="ag-ui")
         from flowdebate.server.protocols import agui
 
@@ -176,9 +176,9 @@ class _Application(FastAPI):
             version=__version__,
             summary="Debates between language models: begin, follow, answer, cancel, resume and fork runs.",
             openapi_url=f"{API}/openapi.json",
-            docs_url=None,  # these pages load their scripts from elsewhere
+            docs_url=None,  # these pages load scripts from other hosts
             redoc_url=None,
-            # FastAPI would put path and method into it, and generated clients would call their functions so
+            # FastAPI would include path and method, and generated clients would name their functions after it
             generate_unique_id_function=lambda route: route.name,
             lifespan=_lifespan,
         )
@@ -194,10 +194,10 @@ class _Application(FastAPI):
             schemas = document["components"]["schemas"]
             for kind in (FieldProblem, Problem):
                 schemas[kind.__name__] = kind.model_json_schema(ref_template="#/components/schemas/{model}")
-            # its fields refer to the schemas of the document, not to copies in it
+            # fields refer to the schemas of the document, not to copies
             del schemas[Problem.__name__]["$defs"]
             for name, schema in schemas.items():
-                if not name.endswith("Body"):  # answers may get further fields
+                if not name.endswith("Body"):  # responses may get further fields
                     schema.pop("additionalProperties", None)
         return super().openapi()
 
@@ -209,7 +209,7 @@ class _Application(FastAPI):
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     front: Front = app.state.front
     async with AsyncExitStack() as stack:
-        # a server that only shows runs must not go on with those of another process, which pays for them
+        # a read-only server must not continue runs of another process, which pays for them
         if not front.read_only:
             await stack.enter_async_context(keep_warm())
             await front.service.recover()
@@ -226,18 +226,18 @@ _MOST_WAITING = 500
 _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
 """Seconds for the head of a request, and then for its body: the largest comes in a minute over 200 kbit/s."""
 _LONGEST_HEADERS = 32_768
-"""Twice what h11 allows by itself: a browser sends the cookies of all servers on this host."""
+"""Maximum bytes of headers, twice h11's default: a browser sends the cookies of all servers on this host."""
 _KEEP_ALIVE = 75
 """Seconds to keep an idle connection open: longer than `?wait=`, so that clients can use it again."""
 _GRACE = 5
-"""Seconds for responses to end: streams have ended before, and calls in flight have their own patience."""
+"""Seconds for responses to end; streams have ended before, and calls in flight have a separate time."""
 
 
 class _Connection(H11Protocol):
-    """A connection that counts as one only while a request on it is answered, and ends if its client is too slow.
+    """Connection that only counts while a request on it is answered, and ends if its client is too slow.
 
-    uvicorn waits for ever for the end of a request, and counts its client meanwhile: some thousands of silent
-    connections, for which nobody needs a token, would keep everybody else out.
+    Uvicorn would wait forever for the end of a request, and count its client: some thousands of silent connections,
+    which need no token, would lock out everybody else.
     """
 
     def __init__(
@@ -251,7 +251,7 @@ class _Connection(H11Protocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._waiting = waiting
-        """All connections that wait for their clients, the longest first."""
+        """Connections that wait for their clients, longest wait first."""
         self._expected: object = None
         """The part of a request that the client is sending, as a key of `_PATIENCE`; None if there is none."""
         self._deadline: asyncio.TimerHandle | None = None
@@ -267,7 +267,7 @@ class _Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.conn.their_state is h11.IDLE:  # until it sends more, uvicorn's time for idle connections counts
+        if self.conn.their_state is h11.IDLE:  # until it sends more, uvicorn's timeout for idle connections applies
             self._expect(None)
             self._add_waiting()
 
@@ -295,14 +295,14 @@ class _Connection(H11Protocol):
 
     def _add_waiting(self) -> None:
         self._waiting[self] = None
-        if len(self._waiting) > _MOST_WAITING:  # an honest client has sent its request long before it is the first
+        if len(self._waiting) > _MOST_WAITING:  # an honest client sends its request long before it becomes the first
             first = next(iter(self._waiting))
             del self._waiting[first]
             first.transport.abort()
 
 
 class Server(EndingServer):
-    """A uvicorn server that ends its readers first when it stops: uvicorn itself waits for them."""
+    """uvicorn server that first ends its streams when it stops, because uvicorn would wait for them."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End all streams, then stop as uvicorn does."""
@@ -341,7 +341,7 @@ async def serve(
         if started is not None:
             name = f"[{host}]" if bound.family is socket.AF_INET6 else host
             started(f"http://{name}:{bound.getsockname()[1]}/", server)
-        # a full collection holds the loop up, and what is loaded by now is never garbage
+        # a full collection blocks the loop, and objects loaded so far never become garbage
         gc.collect()
         gc.freeze()
         await server.serve(sockets=[bound])

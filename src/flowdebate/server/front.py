@@ -1,4 +1,4 @@
-"""Shared parts of all endpoints: the service as a user sees it, and the checks of this server."""
+"""Shared parts of all endpoints: the service of a user, and the checks of this server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 
 API = "/api/v1"
 _SESSIONS, _SIGNED_OUT = "flowdebate/browsers", "signed out"
-"""The document of when browsers were signed out: in the store, for tokens outlast a server, and servers may share."""
+"""Document with the time when browsers were signed out.
+
+It is in the store, because tokens survive a server and may be shared by servers.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +55,7 @@ class Front:
     base_urls: tuple[str, ...]
     """Addresses allowed in the options of a request, with all addresses below them."""
     sources: tuple[Path, ...] = ()
-    """Folders of sources a request may name; none: the texts are in the request."""
+    """Folders of sources that requests may name; empty if requests contain the texts."""
     audience: Audience = field(default_factory=Audience)
     """Audience of runs started for their readers: clients of the OpenAI-compatible endpoint and of AG-UI."""
 
@@ -75,7 +78,7 @@ class Front:
         """Sign out all browsers of all servers of this store."""
         store, now = self.service.store, repr(time.time())
         before = (await store.documents(_SESSIONS)).get(_SIGNED_OUT)
-        await store.put(_SESSIONS, _SIGNED_OUT, now, expected=before)  # if it fails, somebody has done so just now
+        await store.put(_SESSIONS, _SIGNED_OUT, now, expected=before)  # fails if somebody has just done the same
 
     def check_writable(self) -> None:
         """Refuse with 403 on a read-only server."""
@@ -84,7 +87,7 @@ class Front:
 
     def check_options(self, options: PlanOptions) -> None:
         """Raise ConfigurationError for options that would make this server read a file or connect to an address."""
-        for name, paths in options.reached("file").items():  # of this machine, and a model would be shown it
+        for name, paths in options.reached("file").items():  # a file of this machine, which a model would see
             folders = self.sources if name == "sources" else ()
             below = f", or below one of: {', '.join(map(str, folders))}" if folders else ""
             if refused := outside_of(folders, paths) if folders else paths:
@@ -97,7 +100,7 @@ class Front:
                 raise ConfigurationError("options", name, None, f"left out over HTTP{places}")
 
     def beginning(self, run_id: str | None) -> asyncio.Lock:
-        """Held while a request begins a run: of several with one `runId`, all but the first find the run."""
+        """Lock for beginning a run, so that of several requests with one `runId`, all except the first find the run."""
         return asyncio.Lock() if run_id is None else self._locks.setdefault(run_id, asyncio.Lock())
 
     def may_be_given(self, options: type[PlanOptions], name: str) -> bool:
@@ -107,7 +110,7 @@ class Front:
 
 
 def _is_below(url: str, allowed: str) -> bool:
-    """Check whether `url` is `allowed`, or below it on the same server; never with `..`: it could lead out again."""
+    """Check whether `url` is `allowed`, or below it on the same server; `..` is refused, as it could lead out again."""
     url_parts, base = urlsplit(url), urlsplit(allowed)
     if (
         (url_parts.scheme, url_parts.netloc.lower()) != (base.scheme, base.netloc.lower())
@@ -126,7 +129,7 @@ async def _front(request: Request) -> Front:
 
 async def _service(request: Request) -> Service | OwnedService:
     service, owner = request.app.state.front.service, owner_of(request.scope)
-    # endpoints take the service from here, and so find the runs of the user who asks, and no others
+    # endpoints use this service, and so only find the runs of the requesting user
     return service if owner is None else OwnedService(service, owner)
 
 

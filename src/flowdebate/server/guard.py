@@ -1,4 +1,4 @@
-"""Guard of the HTTP server: host, origin, token and body are checked before anything else runs; and signed links."""
+"""Guard of the HTTP server: checks of host, origin, token and body before anything else runs; and signed links."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ SESSION = 7 * 24 * 3600
 _TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 _DIGITS = 16
-"""Limit of a number's digits, above the milliseconds since the epoch: reading a million digits takes long."""
-_MOST_OF_SOURCES = 14_000_000  # bytes of a request that begins a run, which may bring 10 MB of images as base64
+"""Limit of a number's digits, above the milliseconds since the epoch: parsing a million digits is slow."""
+_MOST_OF_SOURCES = 14_000_000  # bytes of a request that begins a run, which may contain 10 MB of images as base64
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -65,9 +65,9 @@ class GuardOptions:
     token: str | None = field(default=None, repr=False)
     """Token required from every request, as a cookie or as `Authorization: Bearer`; None if there is none."""
     authenticate: Authenticate | None = None
-    """Names the user of each request."""
+    """Function that returns the user of each request."""
     public: tuple[str, ...] = ()
-    """Beginnings of paths that need neither: they check their own credentials, or show nothing."""
+    """Beginnings of paths that need neither, because they check other credentials or reveal nothing."""
     refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
     """Refusals in the form of other protocols, by the beginnings of their paths."""
     signed_out: Callable[[], Awaitable[float]] | None = None
@@ -77,7 +77,7 @@ class GuardOptions:
     paths: frozenset[str] = frozenset()
     """First segments of the application's own paths."""
     max_body: int = 1_000_000
-    """Maximum bytes of a request's body: fifty times the longest question, and too few to fill the memory."""
+    """Maximum bytes of a request's body: fifty times the longest question, but too few to fill the memory."""
 
 
 def owner_of(scope: Mapping[str, Any]) -> str | None:
@@ -112,16 +112,16 @@ _LONGEST_PREFIX = 200
 
 
 def browser_root(token: str) -> str:
-    """Return the path of a server for browsers, opened by its cookie; nobody without the token can guess it.
+    """Return the path of a server for browsers, opened by its cookie, which cannot be guessed without the token.
 
-    Browsers send a cookie to all ports of a host, so to the servers of other users of this machine as well; but only
-    with requests below its path, and no other server can forge one.
+    Browsers send cookies to all ports of a host, and so also to servers of other users, but only with requests below
+    the cookie's path, and no other server can forge one.
     """
     return f"/~{_encode(hmac.new(token.encode(), b'path', sha256).digest()[:16])}"
 
 
 def shared_root_of(request: Request) -> str:
-    """Return the mount path of the application for addresses to share: without the secret part for browsers."""
+    """Return the mount path of the application for shared addresses, without the secret part for browsers."""
     root: str = request.scope.get("root_path", "")
     return root.removesuffix(request.scope.get(_BROWSER, "")).rstrip("/")
 
@@ -140,7 +140,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            # no endpoint speaks it, and a browser lets any page open one
+            # no endpoint uses WebSockets, and browsers let any page open one
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
@@ -150,7 +150,7 @@ class Guard:
         request = Request(scope)
         FORWARDED.set(any(map(_FORWARDS.fullmatch, request.headers)))
         try:
-            # the host first: the check of origins compares with it
+            # the host first, because the check of origins compares with it
             _check_host(request.headers, self.options.hosts)
             _check_origin(request)
             self._enter_prefix(scope, request.headers)
@@ -170,12 +170,12 @@ class Guard:
             return
         await self.app(scope, receive, send)
 
-    # Who asks
+    # Authentication
 
     def _enter_prefix(self, scope: Scope, headers: Headers) -> None:
         """Mount the application under the prefix of its proxy, even if the proxy removes the prefix from requests.
 
-        The header counts only for hosts allowed by name: whoever reaches this machine directly names none.
+        The header only counts for hosts allowed by name, which nobody uses who reaches this machine directly.
         """
         root = self.options.root
         if not root and headers["host"].lower().partition(":")[0] in self.options.hosts - LOOPBACK:
@@ -193,7 +193,7 @@ class Guard:
         scope["root_path"] = root + scope.get("root_path", "")
 
     def _enter(self, scope: Scope) -> None:
-        """Take the path of browsers for a part of the application's mount path."""
+        """Treat the path for browsers as part of the application's mount path."""
         token = self.options.token
         name, _, _ = path_of(scope).removeprefix("/").partition("/")
         if token is not None and name.startswith("~") and is_same(f"/{name}", root := browser_root(token)):
@@ -207,7 +207,7 @@ class Guard:
             return None
         token_given = request.query_params[_TOKEN]
         rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != _TOKEN]
-        scope["query_string"] = urlencode(rest).encode()  # what a server's access log shows
+        scope["query_string"] = urlencode(rest).encode()  # as shown in the server's access log
         if not is_same(token_given, token):
             raise _unauthorized("The token in this URL is not that of this server, or not any more.")
         root = f"{shared_root_of(request)}{browser_root(token)}"
@@ -220,13 +220,13 @@ class Guard:
             max_age=SESSION,
             path=root,
             httponly=True,
-            samesite="lax",  # a link in a mail opens a page, and no page elsewhere can act with it
-            secure=scope["scheme"] == "https",  # a browser would not send it back over plain HTTP, as on this machine
+            samesite="lax",  # a link in a mail opens a page, but other sites cannot act with the cookie
+            secure=scope["scheme"] == "https",  # over plain HTTP, as on this machine, a browser would not send it back
         )
         return response
 
     async def _authenticate(self, request: Request) -> None:
-        """Note who sent the request; 401 for nobody known."""
+        """Store who sent the request; respond with 401 for an unknown user."""
         if path_of(request.scope).startswith(self.options.public):
             return
         authenticate, token = self.options.authenticate, self.options.token
@@ -260,7 +260,7 @@ class Guard:
         signed_out = self.options.signed_out
         return signed_out is None or at > await signed_out()
 
-    # What is sent
+    # Request bodies
 
     def _limit(self, headers: Headers, receive: Receive, *, runs: bool) -> Receive:
         """Wrap `receive` to raise 413 for a body longer than allowed."""
@@ -269,7 +269,7 @@ class Guard:
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is larger than {maximum:,} bytes.", {"connection": "close"}
         )
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > maximum:  # reading a number of a million digits takes long
+        if not length.isdecimal() or int(length[:20]) > maximum:  # parsing a number of a million digits is slow
             raise too_large
 
         async def limited() -> Message:
@@ -288,7 +288,7 @@ def _add_headers(send: Send) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers.update(_HEADERS)
-            headers.setdefault("content-security-policy", _CSP)  # that of a report is stricter
+            headers.setdefault("content-security-policy", _CSP)  # the policy of a report is stricter
             headers.setdefault("cache-control", "no-store")
         await send(message)
 
@@ -296,7 +296,7 @@ def _add_headers(send: Send) -> Send:
 
 
 def _check_host(headers: Headers, allowed: frozenset[str]) -> None:
-    """Refuse unknown host names with 421: another page's name may point to this address (DNS rebinding)."""
+    """Refuse unknown host names with 421: the name of another site may point to this address (DNS rebinding)."""
     match = _HOST.fullmatch(headers.get("host", "").lower())
     if match is None or match["name"] not in allowed:
         raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer to that host name.")
@@ -306,7 +306,7 @@ def _check_origin(request: Request) -> None:
     """Refuse requests of a page of another origin with 403; following a link to a page here is allowed."""
     headers = request.headers
     origin = headers.get("origin")
-    # a browser says "null" for a page in a sandbox or of a file, whose netloc is no host: it is refused as well
+    # browsers send "null" for a page in a sandbox or a file, which has no host and is also refused
     if origin is not None and not _is_same_origin(origin.lower(), headers):
         raise HTTPException(HTTPStatus.FORBIDDEN, "Pages of other origins may not use this server.")
     # a link in a mail or a chat opens the page of a run; a frame, an image or a script of another site does not
@@ -322,7 +322,7 @@ def _is_same_origin(origin: str, headers: Headers) -> bool:
 
 
 def _check_type(request: Request) -> None:
-    """Refuse a body other than JSON with 415: a form on another site can send the other types without asking first."""
+    """Refuse a body other than JSON with 415: forms of other sites can send other types without a preflight."""
     headers = request.headers
     kind = headers.get("content-type")
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
@@ -333,7 +333,7 @@ def _check_type(request: Request) -> None:
 
 
 def _cookie_name(token: str) -> str:
-    # a server on another port can set cookies for this host, but none that takes the place of one it cannot name
+    # a server on another port can set cookies for this host, but cannot replace one whose name it cannot guess
     return f"flowdebate-{browser_root(token)[2:]}"
 
 
@@ -361,7 +361,7 @@ class Link:
 
     run_id: str
     began: float
-    """Start of the run, in seconds since the epoch: a later run with the same id is another one."""
+    """Start of the run, in seconds since the epoch: another run may later have the same id."""
     place: str | None = None
     """Place of its only request; None for all requests of `role`."""
     role: str | None = None
@@ -378,7 +378,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Links:
-    """Signs links and reads them, with one secret.
+    """Signer and reader of links, with one secret.
 
     >>> links = Links("secret", clock=lambda: 0.0)
     >>> code = links.sign(Link(run_id="city", began=0.0, place="debate/ann", expires_at=60.0))
@@ -393,8 +393,8 @@ class Links:
 
     def sign(self, link: Link) -> str:
         """Sign a link: return its code, safe in a URL."""
-        # field by field without their names: a code is part of a URL that people paste
-        values = astuple(link)[: None if link.share else -1]  # as links were that people have already
+        # without the names of fields, because a code is part of a URL that people paste
+        values = astuple(link)[: None if link.share else -1]  # unchanged for links already in use
         text = json.dumps(values, separators=(",", ":")).encode()
         return f"{_encode(text)}.{self._mac(text)}"
 
@@ -412,7 +412,7 @@ class Links:
         return link if self.clock() < link.expires_at else None
 
     def _mac(self, text: bytes) -> str:
-        # the secret may be the token, which also signs the cookie: by the words in front, neither passes for the other
+        # the secret may be the token, which also signs the cookie; the prefix keeps them apart
         return _encode(hmac.new(self.secret.encode(), b"link 2\n" + text, sha256).digest())
 
 

@@ -25,7 +25,7 @@ from flowdebate.service.state import PendingInput
 from flowdebate.store.base import StoredRun
 
 MOST_VOTES = 1_000
-"""Votes by one public link: whoever has it can make up readers."""
+"""Maximum votes by one public link, because its holder can make up readers."""
 
 router: APIRouter = APIRouter(tags=["links"])
 
@@ -115,7 +115,7 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     if body.reader is None:
         raise ConfigurationError("POST /links/{code}/votes", "reader", None, "a random id of the reader")
     run_id = stored.header.run_id
-    async with front.beginning(share.id):  # or votes that come at once would all be counted as the last one
+    async with front.beginning(share.id):  # otherwise simultaneous votes would all count as the last one
         cast = await votes_in(front.service.store, stored)
         if sum(reader.startswith(share.id) for reader in cast) >= MOST_VOTES:
             problem = f"has {MOST_VOTES:,} votes by this link, as many as it may bring"
@@ -203,7 +203,7 @@ async def link_of(front: Front, code: str, *, public: bool = False) -> tuple[Lin
     if link is not None and (link.share is not None) is public:
         with suppress(RunNotFound):
             stored = await front.service.store.run(link.run_id)
-            # somebody may delete a run and begin another with its id; the link was not made for that one
+            # a new run may have the id of a deleted one, for which the link was made
             if stored.header.created_at == link.began:
                 return link, stored
     raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not valid, or not any more.")

@@ -35,24 +35,24 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("flowdebate.server")
 _ERROR = "urn:flowdebate:error:"
 _LONGEST, _SHOWN = 50, 3
-"""Invalid fields in a response, and in its sentence: a body of 1 MB can have a million of them."""
+"""Maximum invalid fields in a response, and in its sentence: a body of 1 MB can have a million of them."""
 _KEPT = ("connection", "retry-after", "www-authenticate")
-"""Headers of a problem, kept for its page as well."""
+"""Headers of a problem that its page keeps."""
 _OUR_FAULT = "The server failed; its log says why."
 
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     FlowDebateError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ConfigurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    # the application has built its pattern so; no request can mend that
+    # the application built its pattern this way, which no request can change
     errors.ResourceConflict: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ModelError: HTTPStatus.BAD_GATEWAY,
     errors.ModelUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.AuthenticationFailed: HTTPStatus.SERVICE_UNAVAILABLE,  # the server's key is missing or wrong
     errors.ModelTimeout: HTTPStatus.GATEWAY_TIMEOUT,
-    # not 429, which would say that this client asks too often: it is this server that asks its provider
+    # not 429, which is about too many requests of this client; this is about requests to the provider
     errors.RateLimited: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.CircuitOpen: HTTPStatus.SERVICE_UNAVAILABLE,
-    # when it reaches a client, it is about the answer that a person sent
+    # it reaches a client only for an answer that a person sent
     errors.OutputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.BadFile: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.LimitReached: HTTPStatus.CONFLICT,
@@ -119,7 +119,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def status_of(error: FlowDebateError) -> HTTPStatus:
     """Return the status of an error: its class's, or the status of the nearest class above it."""
-    # a new error class has the status of the one above it until somebody decides otherwise
+    # by default, a new error class has the status of its base class
     return next(STATUSES[error_type] for error_type in type(error).__mro__ if error_type in STATUSES)
 
 
@@ -152,10 +152,10 @@ def problem_response(error: Exception) -> ProblemResponse:
         headers = dict(error.headers or {})
     elif problem.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         open_for = error.seconds if isinstance(error, errors.CircuitOpen) else None
-        # what the provider asked for, or the circuit breaker waits for: earlier tries would fail as well
+        # the wait requested by the provider or set by the circuit breaker, before which attempts would fail
         seconds = getattr(error, "retry_after", None) or open_for
         headers = {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
-        if isinstance(error, errors.BudgetReached):  # clients of OpenAI try each 429 again
+        if isinstance(error, errors.BudgetReached):  # OpenAI clients retry each 429
             headers["x-should-retry"] = "false"
     return ProblemResponse(problem.model_dump(exclude_none=True), status_code=problem.status, headers=headers)
 
@@ -175,7 +175,7 @@ def problem_of(error: Exception) -> Problem:
         case HTTPException():
             return _blank(HTTPStatus(error.status_code), str(error.detail))
         case RecursionError():
-            # raised by the JSON reader, before `check_data` can count levels
+            # raised by the JSON parser, before `check_data` can count levels
             return _blank(HTTPStatus.UNPROCESSABLE_ENTITY, "The request is nested too deeply.")
         case _:
             return _blank(HTTPStatus.INTERNAL_SERVER_ERROR, _OUR_FAULT)
@@ -187,7 +187,7 @@ def _of_library(error: FlowDebateError) -> Problem:
         _LOG.error("%s", _text.error_text(error))
     detail, field_problems = str(error), list[FieldProblem]()
     match error:
-        case errors.StoreError():  # its sentence names the place of the store, which concerns no client
+        case errors.StoreError():  # its message names the location of the store, which clients must not see
             detail = error.problem if status < HTTPStatus.INTERNAL_SERVER_ERROR else _OUR_FAULT
         case ConflictingOptions():
             field_problems = [FieldProblem(field=error.field, problem=detail.removeprefix(f"{error.location}: "))]

@@ -14,9 +14,9 @@ from flowdebate.runs.queue_state import LOWEST
 from flowdebate.ui.statuses import State
 
 LONGEST_QUESTION = 20_000
-"""Maximum characters of a question; if it is not a text, of its JSON."""
+"""Maximum characters of a question, or of its JSON if it is not a text."""
 _DEEPEST = 50
-"""Maximum levels of JSON: Python's own recursion limit is met at some hundreds, in code outside this library."""
+"""Maximum levels of JSON: code outside this library reaches Python's recursion limit at some hundreds."""
 _LONGEST_ID = 200
 """Characters of ids, names and labels; 20 of them fit the `Last-Event-ID` of a connection for several runs."""
 _MOST_LABELS = 32
@@ -36,7 +36,10 @@ def _check_text(value: str) -> str:
 
 
 def check_data(value: T) -> T:
-    """Refuse what cannot be stored, shown and sent on. Level by level: recursion is what deep data attacks."""
+    """Reject data that cannot be stored, shown or forwarded.
+
+    It works level by level, because deep data attack recursion.
+    """
     level: list[object] = [value]
     depth = 0
     while level:
@@ -66,13 +69,13 @@ def _check_question(value: T) -> T:
 
 Data = Annotated[Any, AfterValidator(check_data)]
 _Text = Annotated[str, AfterValidator(_check_text)]
-# ids are parts of paths and of file names: no slash, and no dot in front
+# ids are parts of paths and file names: no slash, and no leading dot
 _RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]*$", max_length=_LONGEST_ID)]
 _Place = Annotated[_Text, Field(min_length=1, max_length=1_000)]
 _Name = Annotated[_Text, Field(min_length=1, max_length=_LONGEST_ID)]
 _Count = Annotated[int, Field(ge=1, le=10**9)]
 _Amount = Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)]
-# what a store has room for in an integer of 64 bits
+# stores have 64-bit integers
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Labels = Annotated[dict[_Name, Annotated[_Text, Field(max_length=_LONGEST_ID)]], Field(max_length=_MOST_LABELS)]
 _Options = Annotated[dict[str, Data], AfterValidator(check_data)]
@@ -85,7 +88,7 @@ class _Body(BaseModel):
 
 
 class LimitsBody(_Body):
-    """Limits of a run; the server's own are upper bounds."""
+    """Limits of a run; those of the server are upper bounds."""
 
     calls: _Count | None = None
     tokens: _Count | None = None

@@ -206,7 +206,7 @@ async def fork(
 )
 async def vote(run_id: str, body: VoteBody, service: ServiceOf) -> Response:
     """Vote on a debate that is over. The first vote of a reader stands."""
-    # a reader without an id has one vote, as somebody whom nobody else can be
+    # a reader without an id has one vote, under a new unique id
     reader = body.reader or secrets.token_urlsafe(16)
     return data(await service.vote(run_id, reader, body.winner, why=body.why, order=body.order), HTTPStatus.CREATED)
 
@@ -355,7 +355,7 @@ async def logout(front: FrontOf) -> Response:
 @catalog.get("/patterns", responses=responses())
 async def patterns(front: FrontOf) -> list[PatternDescription]:
     """List the patterns for starting runs, and their options."""
-    # the application may register a block under the name of a built-in pattern, and that one is then run
+    # a registered block with the name of a built-in pattern replaces it
     own_patterns = front.service.patterns
     registered = [
         PatternDescription(name=name, registered=True, subject="input", outline=str(outline(block)))
@@ -373,7 +373,7 @@ async def write_plan(body: BeginBody, request: Request) -> WrittenRequest:
 
 def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
     """Write a request to begin a run, in all its forms."""
-    # a line for the shell is seen by whoever lists the processes, so without the path of this browser
+    # process lists show shell commands, so leave out the path of this browser
     body = _completed(body)
     url = str(request.url.replace(path=f"{shared_root_of(request)}{API}/runs", query=""))
     return WrittenRequest(
@@ -387,7 +387,7 @@ def _completed(body: Mapping[str, Any]) -> Mapping[str, Any]:
     if info is None or not isinstance(body.get("question"), str):
         return body
     page = info.load_page()
-    with suppress(ConfigurationError):  # of what is still being typed
+    with suppress(ConfigurationError):  # for input that is still being typed
         read = page.options.read({}, file={**options, info.subject: body["question"]})
         if defaults := page.defaults(read, page.speakers(read, Models(None))):
             return {**body, "options": {**options, **defaults}}

@@ -36,23 +36,23 @@ _Queue: TypeAlias = "asyncio.Queue[_Item | None]"
 _LOG = logging.getLogger("flowdebate.server")
 # A comment, which readers skip: proxies close a connection on which nothing is sent for a minute or so.
 _PING = b": ping\n\n"
-# Browsers come back after a second; left to themselves, they wait for three or five.
+# Browsers reconnect after a second; by default, they would wait for three or five.
 _RETRY = b"retry: 1000\n\n"
 _AHEAD = 16
 """Maximum number of updates to take before the reader has received the earlier ones."""
 _CHECKED = 5.0
-"""Seconds between two checks whether a public page's link is still good."""
+"""Seconds between two checks of a public page's link."""
 _PACE = 0.05
 """Seconds to gather pieces of a page: pieces finished together are sent together."""
 _AT_ONCE = 16
-"""Maximum number of pieces of a page to make in one turn of the event loop: a run opened late has all of them at once.
+"""Maximum number of pieces of a page to make in one turn of the event loop, as for a run that is opened late.
 """
 _BEHIND = 32
 """Maximum number of messages waiting for a slow reader of a page; after that it gets the whole page in their place."""
 _GOES_ON = ("queued", "running", "left_behind")
-"""Statuses of runs that may go on: a server that recovers its runs resumes the ones left behind by its process."""
+"""Statuses of runs that may continue: a server that recovers its runs resumes those left behind by its process."""
 _KIND = re.compile(r'\{"kind":"(\w+)"')
-# nginx would hold frames back until its buffer is full
+# otherwise nginx holds back frames until its buffer is full
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -73,7 +73,7 @@ class EventStream(EventSourceResponse):
 
 
 class Readers:
-    """All open streams of a server: so many for each run at most, and all ended when the server stops."""
+    """Open streams of a server, limited for each run, and ended when the server stops."""
 
     def __init__(self, *, ping: float = 15.0, maximum: int = 64) -> None:
         self._ping = ping
@@ -81,15 +81,15 @@ class Readers:
         self._reading: Counter[str] = Counter()
         self._queues: set[_Queue] = set()
         self._pages: dict[str, _Following] = {}
-        """The pages that somebody looks at, by run."""
+        """Open pages by run."""
         self._public_pages: dict[str, _Following] = {}
         self._closed = False
 
     def close(self) -> None:
-        """End all streams; readers may come back, to another process, with the id of their last event."""
+        """End all streams; readers may reconnect, also to another process, with the id of their last event."""
         self._closed = True
         for queue in self._queues:
-            # a queue that is full has no room for the end; a reader who comes back is sent what is dropped here
+            # a full queue has no room for the end; a reader who reconnects gets what is dropped here
             while not queue.empty():
                 queue.get_nowait()
             queue.put_nowait(None)
@@ -97,7 +97,7 @@ class Readers:
             page.end()
 
     def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
-        """Count a reader of runs, 429 if one has too many; call the returned function once the reader leaves."""
+        """Count a reader of runs, or raise 429 for too many; call the returned function when the reader leaves."""
         if any(self._reading[run_id] >= self._most for run_id in run_ids):
             detail = f"{self._most} people watch this run already."
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
@@ -132,7 +132,7 @@ class Readers:
         is_valid: Callable[[], Awaitable[bool]] | None,
     ) -> AsyncGenerator[bytes]:
         reader = following.join()
-        # scripts see no comments, and a connection can die without a word: the page counts the seconds between pings
+        # scripts do not see comments, and a connection can die silently: the page checks the time between pings
         ping = format_sse_event(data_str=json_text({"seconds": self._ping}), event="ping")
         clock = asyncio.get_running_loop().time
         checked = clock()
@@ -189,7 +189,7 @@ class Readers:
                     yield chunk
         finally:
             self._queues.discard(queue)
-            # its followers leave the channels of their runs before the response is over
+            # its followers leave the channels of their runs before the response ends
             pump.cancel()
             await asyncio.wait([pump])
 
@@ -219,14 +219,14 @@ async def _pump(service: Service | OwnedService, marks: Mapping[str, str | None]
         async with asyncio.TaskGroup() as group:
             for run_id, mark in marks.items():
                 group.create_task(follow(run_id, mark))
-    # a bug in one follower ends this stream, which the reader opens again, and not the server
+    # a bug in a follower only ends this stream, which the reader opens again
     except ExceptionGroup:
         _LOG.exception("a stream of events has ended early")
     await queue.put(None)
 
 
 class _Frames:
-    """Makes the frames of one stream; if it follows several runs, its ids hold the marks of all of them."""
+    """Builder of the frames of a stream; if it follows several runs, its ids contain the marks of all of them."""
 
     def __init__(self, marks: Mapping[str, str | None], *, texts: bool, several: bool) -> None:
         self.marks = dict(marks)
@@ -260,12 +260,12 @@ class _PageReader:
 
     frames: list[bytes] = field(default_factory=list)
     is_behind: bool = True
-    """Flag of a reader that gets the whole page next, instead of news."""
+    """True if the reader gets the whole page next, instead of news."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class _Following:
-    """One run, followed for all readers of its page: each piece, and each frame, is made once."""
+    """A run, followed for all readers of its page: each piece and each frame is made once."""
 
     def __init__(self, service: Service, run_id: str, *, root: str, public: bool) -> None:
         self.run_id = run_id
@@ -299,7 +299,7 @@ class _Following:
         """Return the reader's unread items."""
         reader.news.clear()
         if reader.is_behind and self._page is not None:
-            self._flush()  # what is new is then part of the whole, and of nothing else
+            self._flush()  # pending news becomes part of the whole page
             reader.is_behind, reader.frames = False, [self._frame(self._page.whole())]
         frames, reader.frames = reader.frames, []
         return b"".join([*frames, self._last])
@@ -320,7 +320,7 @@ class _Following:
                 async with aclosing(self._service.follow(self.run_id)) as updates:
                     async for update in updates:
                         self._take(update, details)
-                        if self._page.waiting >= _AT_ONCE:  # an event has many pieces; streams of others must go on
+                        if self._page.waiting >= _AT_ONCE:  # an event can have many pieces; other streams must continue
                             self._flush()
                             await asyncio.sleep(0)
                 self._flush()
@@ -342,7 +342,7 @@ class _Following:
     def _take(self, update: Update, details: RunDetails) -> None:
         assert self._page is not None  # noqa: S101 - it is what is followed for
         if update.kind == "reset":
-            # a page made of events that are taken back cannot be mended piece by piece
+            # a page with withdrawn events cannot be updated piece by piece
             self._page, self._mark = self._new_page(details), None
             for reader in self.readers:
                 reader.is_behind = True

@@ -30,11 +30,11 @@ from flowdebate.ui.steps import CallDetails, StepState
 from flowdebate.web.report import report_html, report_policy
 
 _MOST_RUNS = 20
-"""Runs on one connection."""
+"""Maximum number of runs on one connection."""
 _LONGEST_NAME = 60
-"""Characters of the name of a file."""
+"""Maximum characters of a file name."""
 _LONGEST_MARKS = 4_000
-"""Characters of the ids of so many runs, or of the marks in a frame's id."""
+"""Maximum characters of the ids of that many runs, or of the marks in a frame's id."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")
 _TEXT = {"schema": {"type": "string"}}
 _FRAMES: dict[int | str, dict[str, Any]] = {
@@ -69,7 +69,7 @@ async def events(
 ) -> Response:
     """Follow a run as it happens, or from the beginning if it is over."""
     await stored_run(service, run_id)
-    # one following serves all readers, whoever they are: that the run is this user's was checked above
+    # all readers share one follower: the owner of the run was checked above
     if page:
         return front.readers.page(front.service, run_id, root=root_of(request))
     return front.readers.stream(service, {run_id: last_event_id or after}, texts=texts)
@@ -192,7 +192,7 @@ async def report_page(run_id: str, service: ServiceOf) -> Response:
     except BadFile as error:
         raise HTTPException(HTTPStatus.NOT_FOUND, str(error)) from None
     file_headers = _saved_as(await service.run(run_id), "html")
-    # stricter than that of pages, which may load scripts from here: a report is shown as whoever made it left it
+    # stricter than the policy of pages, which may load scripts: a report may contain anything
     headers = {"content-security-policy": f"{report_policy()}; frame-ancestors 'none'", **file_headers}
     return Response(html.encode(errors="replace"), media_type="text/html", headers=headers)
 

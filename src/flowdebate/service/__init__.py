@@ -1,4 +1,7 @@
-"""Service shared by all front ends: plans, runs, documents and pages. It prints nothing and knows no terminal."""
+"""Service shared by all front ends: plans, runs, documents and pages.
+
+It prints nothing, and does not depend on a terminal.
+"""
 
 import lazy_loader
 

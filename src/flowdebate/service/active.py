@@ -1,4 +1,4 @@
-"""Runs in progress as seen by one process: the runs it executes, and other processes' runs while they are followed."""
+"""Runs in progress in a process: those it executes, and followed runs of other processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _LINGER = 60.0
-"""Seconds to keep a run in memory after its end: a reader with a lost connection goes on without a replay."""
+"""Seconds to keep a run in memory after its end, so that a reader who reconnects needs no replay."""
 _LOGGER = logging.getLogger("flowdebate")
 
 
@@ -42,7 +42,7 @@ class _Waiting:
     begin: Callable[[], Awaitable[object]]
     owner: str
     turn: tuple[int, int]
-    """Its priority, and its turn among the runs of the same priority."""
+    """Priority, and turn among the runs of the same priority."""
 
 
 @dataclass(slots=True)
@@ -58,9 +58,9 @@ class _Watched:
 class ActiveRuns:
     """The handles of the runs executed by this process, and a channel for each followed run.
 
-    At most `max_concurrency` runs are executed at once, `owner_concurrency` of each owner, and `max_queued` wait for
-    their turn: the lowest priority first, and of one priority owner by owner. The journals of other processes are read
-    every `poll` seconds, by a `follower` of each run, as long as the run `goes_on`.
+    At most `max_concurrency` runs are executed at once, `owner_concurrency` for each owner, and `max_queued` wait for
+    their turn, lowest priority first and in turn by owner. The journals of other processes are read every `poll`
+    seconds, by a `follower` for each run, as long as the run `goes_on`.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ActiveRuns:
         self._changed = asyncio.Event()
 
     def events(self, run_id: str) -> list[object] | None:
-        """Return the events of a run so far; None if only its journal has them."""
+        """Return the events of a run so far; None if only the journal has them."""
         executed = self._executed.get(run_id)
         return None if executed is None else executed.channel.events
 
@@ -130,9 +130,9 @@ class ActiveRuns:
         return min(waiting, key=lambda queued: queued.turn, default=None)
 
     def queue(self, run_id: str, begin: Callable[[], Awaitable[object]], *, owner: str, priority: int) -> None:
-        """Begin a run in its turn, once there is room; TooManyRuns if too many wait."""
+        """Begin a run in its turn, once there is room; raise TooManyRuns if too many wait."""
         self.check_queue()
-        # as on the queue of workers: the turn of the first that waits, but behind the last of the same owner
+        # as in the queue of workers: the turn of the first waiting run, but after the last one of the same owner
         waiting = [
             (queued_run.turn[1], queued_run.owner) for queued_run in self._queue if queued_run.turn[0] == priority
         ]
@@ -141,7 +141,7 @@ class ActiveRuns:
         self._take_turns()
 
     def check_queue(self) -> None:
-        """TooManyRuns if no further run may wait."""
+        """Raise TooManyRuns if no further run may wait."""
         if self.closing or len(self._queue) >= self._max_queued:
             raise TooManyRuns(self._max_concurrency, queued=len(self._queue))
 
@@ -151,11 +151,11 @@ class ActiveRuns:
         return [queued_run.run_id for queued_run in self._queue]
 
     def leave_queue(self, run_id: str) -> None:
-        """Let a run wait no more."""
+        """Remove a run from the queue."""
         self._queue = [queued_run for queued_run in self._queue if queued_run.run_id != run_id]
 
     def close_queue(self) -> list[str]:
-        """Begin nothing more; return the runs still waiting."""
+        """Stop starting runs; return the waiting ones."""
         self.closing, waiting = True, self.queued
         self._queue.clear()
         return waiting
@@ -165,8 +165,8 @@ class ActiveRuns:
             try:
                 await head.begin()
             except TooManyRuns:
-                break  # somebody was quicker, and the end of their run leads here again
-            except FlowDebateError as error:  # such as RunNotFound: it was deleted meanwhile
+                break  # somebody else was faster, and the end of their run leads here again
+            except FlowDebateError as error:  # such as RunNotFound, if it was deleted in the meantime
                 _LOGGER.warning("run %s does not begin: %s", head.run_id, error_text(error))
             self._queue = [queued_run for queued_run in self._queue if queued_run is not head]
         self._serving = False
@@ -181,9 +181,10 @@ class ActiveRuns:
     ) -> StoredRun:
         """Start a run, with a channel from its first event on; TooManyRuns, unless `in_turn` also where others wait."""
         if not self._has_room(owner) or (not in_turn and self._next() is not None):
-            starting.close()  # else asyncio warns of a coroutine that was never awaited
+            starting.close()  # otherwise asyncio warns about a coroutine that was never awaited
             raise TooManyRuns(self._max_concurrency, queued=len(self._queue))
-        self._starting[owner] += 1  # until it has a handle, which `_running` counts: others may start at the same time
+        # until it has a handle, which `_running` counts, because others may start at the same time
+        self._starting[owner] += 1
         try:
             handle = await starting
             executed = self._executed[handle.run_id] = _Executed(handle, Channel.of(handle), owner)
@@ -191,22 +192,22 @@ class ActiveRuns:
             self._tell_change()
         finally:
             self._starting[owner] -= 1
-            self._take_turns()  # if it has failed, the next one may begin
+            self._take_turns()  # after a failure, the next one may begin
         try:
             await handle.started()
             stored = await self._store.run(handle.run_id)
-        except FlowDebateError:  # whoever is told that it did not start may start it elsewhere
+        except FlowDebateError:  # the caller may start it elsewhere after the error
             self.forget(handle.run_id)
             handle.cancel()
             raise
         if (watched := self._watched.pop(handle.run_id, None)) is not None:
             watched.task.cancel()
-            watched.channel.end()  # its readers go on with the new channel
+            watched.channel.end()  # its readers continue with the new channel
         return stored
 
     def _forget_later(self, run_id: str, executed: _Executed) -> None:
         def forget() -> None:
-            if self._executed.get(run_id) is executed:  # it may have been resumed here meanwhile
+            if self._executed.get(run_id) is executed:  # it may have been resumed here in the meantime
                 self.forget(run_id)
 
         self._tell_change()
@@ -214,7 +215,7 @@ class ActiveRuns:
         asyncio.get_running_loop().call_later(_LINGER, forget)
 
     def forget(self, run_id: str) -> None:
-        """Let go of a run: from now on its journal is read."""
+        """Forget a run; from now on, its journal is read."""
         self._executed.pop(run_id, None)
 
     async def follow(self, run_id: str, after: str | None) -> AsyncGenerator[Update]:
@@ -224,7 +225,7 @@ class ActiveRuns:
             async for update in channel.read(after):
                 executed = self._executed.get(run_id)
                 if update.kind == "end" and executed is not None and executed.channel is not channel:
-                    break  # it was resumed here: it goes on in the channel of its new handle
+                    break  # it was resumed here, and continues in the channel of its new handle
                 after = None if update.kind == "reset" else update.mark or after
                 yield update
             else:
@@ -242,7 +243,7 @@ class ActiveRuns:
             task = self.in_background(self._watch(run_id, channel, read))
             watched = self._watched[run_id] = _Watched(channel, read, task)
         await watched.read.wait()
-        executed = self._executed.get(run_id)  # the run may have been resumed here meanwhile
+        executed = self._executed.get(run_id)  # the run may have been resumed here in the meantime
         return watched.channel if executed is None else executed.channel
 
     def _unwatch(self, run_id: str, channel: Channel) -> None:
@@ -261,7 +262,7 @@ class ActiveRuns:
                 now = (stored.updated_at, stored.steps, stored.status, stored.owned)
                 if now != seen:
                     seen = now
-                    with suppress(ConfigurationError):  # without its pattern only its end can be told
+                    with suppress(ConfigurationError):  # without its pattern, only its end can be reported
                         follower = follower or self._follower(stored)
                         news = await follower.read(stored, await self._store.steps(run_id, after=follower.steps))
                         take = channel.update if news.anew else channel.extend
@@ -270,7 +271,7 @@ class ActiveRuns:
                 if not self._goes_on(stored):
                     return
                 await asyncio.sleep(self._poll)
-        except RunNotFound:  # it was deleted meanwhile
+        except RunNotFound:  # it was deleted in the meantime
             return
         except FlowDebateError as error:
             _LOGGER.warning("run %s cannot be followed: %s", run_id, error_text(error))
@@ -278,18 +279,18 @@ class ActiveRuns:
             if follower is not None:
                 follower.close()
             channel.end()
-            read.set()  # also where the first reading failed: readers wait for it
+            read.set()  # also if the first read failed, because readers wait for it
             self._unwatch(run_id, channel)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task for `close` to cancel."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)  # the loop alone would let a task be collected before its end
+        self._tasks.add(task)  # otherwise a task could be garbage-collected before its end
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def close(self, quiet: Callable[[], Awaitable[None]], patience: float) -> None:
-        """Start nothing more, await `quiet` for at most `patience` seconds, interrupt the runs, and end all reading."""
+        """Stop starting runs, await `quiet` for at most `patience` seconds, interrupt the runs, and end all reading."""
         self.closing = True
         running = self._running()
         if running:

@@ -20,8 +20,8 @@ from flowdebate.runs.events import (
 )
 from flowdebate.runs.result import RunHandle
 
-_PACE = 0.04  # at most 25 a second, as docs/service.md says: a page need not be set anew for each token
-"""Seconds between two pieces of text, for all readers alike."""
+_PACE = 0.04  # at most 25 a second, as documented in docs/service.md: pages need not be rendered for each token
+"""Seconds between two pieces of text, for all readers."""
 _START = b""
 
 
@@ -35,7 +35,7 @@ class Update:
     event: Any = None
     """The event; for "text" a `TextDelta`; None for "reset" and "end"."""
     mark: str | None = None
-    """The place of a recorded event: `follow(after=mark)` continues behind it. None for live text that is not recorded.
+    """The place of a recorded event: `follow(after=mark)` continues after it. None for live text that is not recorded.
     """
     start: int = 0
     """Offset of a "text": number of characters of the call's text before it."""
@@ -63,14 +63,14 @@ class _Text:
         self.pieces: list[str] = []
         self.length = 0
         self._last = Update("text", started)
-        """The piece that the last reader got: most readers get the same one."""
+        """The piece sent to the last reader: most readers get the same one."""
 
     def add(self, text: str) -> None:
         self.pieces.append(text)
         self.length += len(text)
 
     def whole(self) -> str:
-        if len(self.pieces) > 1:  # joined when it is read: adding each piece to one text would be quadratic
+        if len(self.pieces) > 1:  # joined when read: appending each piece to one text would be quadratic
             self.pieces = ["".join(self.pieces)]
         return self.pieces[0] if self.pieces else ""
 
@@ -87,25 +87,25 @@ class _Text:
 class Channel:
     """Events of one run, for readers that come and go: one log, and a place in it for each reader.
 
-    A slow reader holds up nobody, and many readers cost no copies. A call's text is part of the log only for readers
-    who follow while it is written; afterwards the event of the answer has it.
+    A slow reader does not delay others, and many readers need no copies. The log contains a call's text only for
+    readers who follow while it is written; afterwards it is in the event of the answer.
     """
 
     def __init__(self) -> None:
         self.log: list[Update | _Text] = []
-        """Everything so far, in order: recorded events, and for its readers each text of a call that has ended."""
+        """Log in order: recorded events, and for its readers the texts of ended calls."""
         self.positions: dict[str, int] = {}
-        """Places in the log behind each marked event."""
+        """Positions in the log after each marked event."""
         self._digest = _START
         self.texts: dict[str, _Text] = {}
         self.calls: dict[str, tuple[int, CallStarted]] = {}
-        """The calls in progress by path, each with a number of its own."""
+        """Calls in progress by path, each with a unique number."""
         self._numbers = 0
         self._version = 0
         self.generation: int = 0
         self._news = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        """Tells readers of text that has come in meanwhile."""
+        """Timer that notifies readers of new text."""
         self.ended: bool = False
         self.readers: int = 0
         self.on_deserted: Callable[[], None] | None = None
@@ -124,7 +124,8 @@ class Channel:
     def put(self, event: object) -> None:
         """Add an event of the run, as it happens."""
         match event:
-            case CallStarted():  # not in the log: a replay of the journal has no such event, so no mark could hold
+            # not in the log, because a replay of the journal has no such event, and marks would be wrong
+            case CallStarted():
                 self.calls[event.path] = self._numbered(event)
             case TextDelta():
                 text = self.texts.get(event.path)
@@ -137,7 +138,7 @@ class Channel:
             case CallRetried() | CallFellBack():
                 self._close_text(event.path)
                 self._append(event)
-            case TextWithdrawn():  # for those who have read the text; a replay of the journal has no such event
+            case TextWithdrawn():  # for readers of the text; a replay of the journal has no such event
                 if self.readers:
                     self._close_text(event.path)
                     self.log.append(Update("event", event))
@@ -160,7 +161,7 @@ class Channel:
     def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
         """Take over all events of a run executed by another process, and the calls in progress there.
 
-        Readers get only the news. If the events so far come in another order, they start again.
+        Readers only get the news. If the events so far are in another order, they start again.
         """
         recorded = [item.event for item in self.log if isinstance(item, Update) and item.mark is not None]
         if [_sort(event) for event in recorded] != [_sort(event) for event in _marked(events)][: len(recorded)]:
@@ -175,7 +176,7 @@ class Channel:
         for event in events:
             self._append(event)
         now = {call.path: call for call in calls}
-        # A call keeps its number, by which readers know that they have been told of it.
+        # A call keeps its number, by which readers recognize it.
         self.calls = {path: self.calls.get(path) or self._numbered(call) for path, call in now.items()}
         self._tell()
 
@@ -195,7 +196,7 @@ class Channel:
 
     def _close_text(self, path: str) -> None:
         text = self.texts.pop(path, None)
-        if text is not None and self.readers:  # later readers have the whole answer in its event
+        if text is not None and self.readers:  # for later readers, the event contains the whole answer
             self.log.append(text)
 
     def _tell(self) -> None:
@@ -213,7 +214,7 @@ class Channel:
         return [item.event for item in self.log if isinstance(item, Update)]
 
     async def read(self, after: str | None = None) -> AsyncGenerator[Update]:
-        """Yield the run from its beginning, or from behind the mark `after`, to its end."""
+        """Yield the run from its beginning, or after the mark `after`, to its end."""
         self.readers += 1
         try:
             while self._may_still_come(after):
@@ -228,7 +229,8 @@ class Channel:
                 if self.ended and reader.is_done:
                     yield Update("end")
                     return
-                if self._version == version:  # else there is news that came while a reader took the last one
+                # otherwise there is news that arrived while the reader took the last update
+                if self._version == version:
                     await self._news.wait()
         finally:
             self.readers -= 1
@@ -237,14 +239,14 @@ class Channel:
 
     def _may_still_come(self, mark: str | None) -> bool:
         """Check whether a resumed run may still replay the event of `mark`."""
-        if self.ended or self._numbers or mark is None:  # a call that is made is behind all recorded ones
+        if self.ended or self._numbers or mark is None:  # a call in progress is after all recorded ones
             return False
-        place = mark.partition("-")[0][:9]  # anybody may send a mark, and int() refuses thousands of digits
+        place = mark.partition("-")[0][:9]  # marks come from outside, and int() rejects thousands of digits
         return place.isdecimal() and int(place) > len(self.positions)
 
 
 class _Reader:
-    """The place of one reader."""
+    """Position of a reader."""
 
     def __init__(self, channel: Channel, after: str | None) -> None:
         self._channel = channel
@@ -254,9 +256,9 @@ class _Reader:
         self.unknown = position is None
         self._cursor = position or 0
         self._told: set[int] = set()
-        """Numbers of the calls that it has been told of."""
+        """Numbers of the calls announced to the reader."""
         self._sent: dict[str, tuple[_Text, int]] = {}
-        """For each call that is writing, how many characters it has got."""
+        """Number of characters sent to the reader, for each call that is writing."""
 
     @property
     def is_done(self) -> bool:
@@ -276,7 +278,7 @@ class _Reader:
             elif index >= self._joined:
                 yield from self._piece(item)
                 self._sent.pop(item.started.path, None)
-        for number, call in list(channel.calls.values()):  # a copy: events come while the reader has one of them
+        for number, call in list(channel.calls.values()):  # a copy, because events arrive while the reader handles one
             if number not in self._told:
                 self._told.add(number)
                 yield Update("event", call)
@@ -295,7 +297,7 @@ class _Reader:
 
 
 def _sort(event: object) -> tuple[str, str]:
-    """Return kind and place of an event: in one run they identify it."""
+    """Return kind and path of an event, which identify it in a run."""
     return getattr(event, "kind", type(event).__name__), getattr(event, "path", "")
 
 

@@ -27,10 +27,10 @@ Outcome: TypeAlias = Literal["verified", "differs", "unknown"]
 """Outcome of checking whether a run's contents follow from its journal; "unknown" if they could not be checked."""
 
 UNCHECKED = ("votes of readers", "dates and durations", "the id and the seed", "tokens and costs", "words of errors")
-"""Contents not derived from a journal: the writer of an export may have written anything there."""
+"""Contents not derived from a journal, where the writer of an export may have put anything."""
 _NAMED = 3
 _AROUND = 40
-"""Characters of an excerpt on either side of a difference."""
+"""Characters of an excerpt on each side of a difference."""
 
 
 class Finding(WireModel):
@@ -49,10 +49,10 @@ class Finding(WireModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A run as its export has it, and its replay."""
+    """A run in its export, and its replay."""
 
     run: StoredRun
-    """Run as marked by an import: nothing named in its plan is read or connected to."""
+    """The run, marked as imported: nothing named in its plan is read or connected to."""
     steps: Sequence[StepRow]
     votes: Votes
     """Votes of readers before they saw the verdict."""
@@ -70,8 +70,8 @@ class Evidence:
     async def check(self, *, same_version: bool) -> Finding:
         """Check whether transcript, ballots and verdict follow from the recorded answers.
 
-        Another version of flowdebate may word prompts in another way: unless it is known to be the `same_version`,
-        prompts other than the recorded ones prove nothing.
+        Another version of flowdebate may word prompts differently, so different prompts prove nothing unless it is
+        known to be the `same_version`.
         """
         header = self.run.header
         answers = sum(step.kind in ("call", "human") and step.body is not None for step in self.steps)
@@ -81,7 +81,7 @@ class Evidence:
             outcome, problems = "unknown", (self.problem,)
         elif (different := await self._different_result()) is not None and (
             same_version or not different.startswith("`raw.verdict") or not self.other_prompts()
-        ):  # a judge that was asked otherwise may count otherwise too
+        ):  # with other questions, a judge may also count differently
             outcome, problems = "differs", (different,)
         elif other := self.other_prompts():
             more = f" and {len(other) - _NAMED} more" if len(other) > _NAMED else ""
@@ -96,7 +96,7 @@ class Evidence:
         """Find the first difference between the stored result and the journal's."""
         outcome = outcome_of(self.run)
         if outcome is None:
-            return None  # nothing but the journal says what it came to
+            return None  # only the journal contains its result
         assert self.replay is not None  # noqa: S101 - the caller looked
         stored_result = result_of(self.replay.handle.raw, self.replay.output)
         stored = {key: outcome.get(key) for key in stored_result}
@@ -135,7 +135,7 @@ async def evidence_of(
 ) -> Evidence:
     """Replay a run of an export. `block` is its pattern, and `model` its model, unless a plan describes them.
 
-    No model is asked, and whatever the export says, no file is read and no server is connected to.
+    No model is asked, no file is read and no server is connected to, regardless of the export.
     """
     run = replace(run, header=replace(run.header, foreign=True))
     votes = Votes.of(list(votes_of(run, documents).values()), sides_of(run))
@@ -160,12 +160,12 @@ async def evidence_of(
     try:
         evidence = await replayed_as("full")
         if run.header.model is None and evidence.other_prompts():
-            # A journal has only the name of a model object: the profile that gives the recorded prompts is its own.
+            # A journal only has the name of a model object; its profile is the one that produces the recorded prompts.
             concise = await replayed_as("concise")
             return evidence if concise.other_prompts() else concise
     except FlowDebateError as error:
         return Evidence(run=run, steps=steps, votes=votes, replay=None, problem=f"It cannot be replayed: {error}")
-    except RecursionError:  # the export may be anybody's
+    except RecursionError:  # the export is not trusted
         raise BadFile(f"run {run.header.run_id}", "is nested too deeply") from None
     return evidence
 
@@ -211,7 +211,7 @@ _NOTHING = _Nothing()
 
 
 def excerpts(one: str, other: str) -> tuple[str, str]:
-    """Two texts around their first difference, quoted.
+    """Quote two texts around their first difference.
 
     >>> excerpts("a" * 90 + "b", "a" * 90 + "c")[0]
     "'…aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab'"

@@ -1,4 +1,4 @@
-"""Work of a service by itself: its address, warm-up before the first run, recovery of what an earlier process left."""
+"""Lifetime of a service: its address, warm-up before the first run, and recovery of runs of an earlier process."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
         used = getattr(error, "errno", None) == errno.EADDRINUSE
         hint = f"Port {port} is in use" if used else f"Port {port} of {host} cannot be used: {error}"
         raise ConfigurationError(location, "port", port, f"a free port of {host}, or 0 for any", hint=hint) from None
-    # connections inherit it: the body of an answer would otherwise wait until the client confirms the head, for 40 ms
+    # inherited by connections; otherwise the body of a response waits 40 ms for the client to confirm the head
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return bound
 
 
 @asynccontextmanager
 async def keep_warm() -> AsyncIterator[None]:
-    """Import in a thread what a first run needs, and keep connections to models open until the block ends."""
+    """Import the modules for a first run in a thread, and keep connections to models open until the block ends."""
     async with keep_connections():
         importing = asyncio.get_running_loop().run_in_executor(None, import_ahead)
         try:
@@ -53,7 +53,7 @@ async def keep_warm() -> AsyncIterator[None]:
 
 
 def import_ahead() -> None:
-    """Import what a debate and its first call need: half a second in which nobody waits yet."""
+    """Import the modules for a debate and its first call, which takes half a second, before anybody waits."""
     import flowdebate.models.wrapper
     import flowdebate.patterns.debate.factory  # noqa: F401
 
@@ -65,7 +65,7 @@ _HOUR, _DAY = 3_600.0, 86_400.0
 
 
 class Recovery:
-    """Resumes runs in the background, as many at once as may be executed; every `poll` seconds it tries again."""
+    """Recovery of runs in the background, as many at once as allowed; it tries again every `poll` seconds."""
 
     def __init__(self, store: Store, recipes: Recipes, active: ActiveRuns, *, poll: float) -> None:
         self._store = store
@@ -75,7 +75,7 @@ class Recovery:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, resume: Callable[[str], Awaitable[RunState]], *, keep_days: float | None) -> None:
-        """Resume unfinished runs; with `keep_days`, delete runs unchanged for so long, now and every hour."""
+        """Resume unfinished runs; with `keep_days`, delete runs unchanged for that long, now and every hour."""
         self._task = self._active.in_background(self._resume_all(resume))
         if keep_days is not None:
             self._active.in_background(self._delete_old(keep_days * _DAY))
@@ -94,7 +94,7 @@ class Recovery:
                 async for stored in each_run(self._store, state=state, brief=True)
                 if self._concerns(stored)
             ]
-            for _, _, run_id in sorted(runs):  # the lowest priority first, and of one priority the oldest
+            for _, _, run_id in sorted(runs):  # lowest priority first, then oldest first
                 while not self._active.closing:
                     try:
                         await resume(run_id)
@@ -107,7 +107,7 @@ class Recovery:
 
     async def _delete_old(self, seconds: float) -> None:
         while True:
-            with suppress(StoreError):  # it may be away: in an hour again
+            with suppress(StoreError):  # the store may be down: try again in an hour
                 number = await delete_old_runs(self._store, time.time() - seconds)
                 _LOGGER.info("%s runs deleted that have not changed for %g days", number, seconds / _DAY)
             await asyncio.sleep(_HOUR)

@@ -29,7 +29,7 @@ T = TypeVar("T")
 def _of_owner(
     method: Callable[Concatenate[Service, str, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[OwnedService, str, P], Coroutine[Any, Any, T]]:
-    """Turn a method of `Service` on one run into one that checks the run's owner."""
+    """Wrap a method of `Service` on a run to check the run's owner."""
 
     @wraps(method)
     async def checked(self: OwnedService, run_id: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -40,9 +40,9 @@ def _of_owner(
 
 
 class OwnedService:
-    """The runs of `owner` in `service`; other owners' runs are not found, whatever the operation.
+    """The runs of `owner` in `service`; runs of other owners are not found by any operation.
 
-    It has the methods of `Service`. A label `owner` cannot be given: it is always this one.
+    It has the methods of `Service`. The label `owner` cannot be set: it is always this owner.
     """
 
     def __init__(self, service: Service, owner: str) -> None:
@@ -100,7 +100,7 @@ class OwnedService:
         labels: Mapping[str, str] | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunResult[Any]:
-        """Ask the model of a pattern for one plain answer, on the account of this owner."""
+        """Ask the model of a pattern for one plain answer, counted for this owner."""
         return await self._service.ask_model(pattern, messages, labels=self._labels(labels), **options)
 
     async def fork(
@@ -131,7 +131,7 @@ class OwnedService:
         return await self._service.cancel_all(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def audited(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> Items:  # noqa: ANN401 - those of the service
-        """Ballots and votes of runs of this owner."""
+        """Return ballots and votes of runs of this owner."""
         return await self._service.audited(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def budgets(self) -> list[BudgetState]:
@@ -172,7 +172,8 @@ class OwnedService:
         """Return a stored run of this owner."""
         run = await self._service.store.run(run_id)
         if run.header.labels.get(OWNER) != self.owner:
-            raise RunNotFound(self._service.store.name, run_id)  # as if there were none: ids of others are not told
+            # as for a missing run, because ids of others are not revealed
+            raise RunNotFound(self._service.store.name, run_id)
         return run
 
     def _labels(self, labels: Mapping[str, str] | None) -> dict[str, str]:

@@ -43,20 +43,20 @@ class Recipe:
     seed: int | None = None
     stored: Mapping[str, Any] | None = None
     queued: bool = False
-    """Flag of a run executed by workers."""
+    """True for a run executed by workers."""
     plan: Plan | None = None
     """The plan to build it from; None for a registered pattern."""
 
     @property
     def proposes(self) -> bool:
-        """True if the block proposes the speakers of a plan without any."""
+        """True if the block proposes the speakers of a plan that names none."""
         return self.plan is not None and not self.plan.speakers
 
 
 async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) -> Recipe:
-    """Make a recipe; if its `options` name files, in a thread of its own, so that nobody else has to wait.
+    """Make a recipe, in a separate thread if its `options` name files, so that nobody else has to wait.
 
-    A document takes up to 15 seconds, and longer in a queue. The end of the process does not wait for it.
+    A document takes up to 15 seconds, and longer in a queue. The process does not wait for the thread at its end.
     """
     sources = options.get("sources")
     texts = sources.values() if isinstance(sources, Mapping) else ()
@@ -74,7 +74,7 @@ async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) ->
             problem = error
 
         def settle() -> None:
-            if future.done():  # nobody is waiting any more
+            if future.done():  # nobody is waiting anymore
                 return
             if recipe is not None:
                 future.set_result(recipe)
@@ -110,7 +110,7 @@ class Recipes:
         self._queued = queued
         self._recover = {_RECOVER: True} if recover else {}
         self.allowed: AllowedModels | None = None
-        """What plans may name that are not made by this program; None for any."""
+        """Models allowed in plans not made by this program; None for all."""
 
     @property
     def model_name(self) -> str | None:
@@ -185,7 +185,7 @@ class Recipes:
         if self._model == EACH and values.get("model") is None:
             values["model"] = EACH
         plan_options = info.load_page().options.read({}, file=values, location=_OPTIONS)
-        if check is not None:  # before a file that the options name is read
+        if check is not None:  # before reading a file named in the options
             check(plan_options)
         if self.allowed is not None:
             self.allowed.check(plan_options)
@@ -200,11 +200,11 @@ class Recipes:
     def of_run(
         self, run: StoredRun, *, to_ask: bool = True, limits: Limits | None = None, plan: Plan | None = None
     ) -> Recipe:
-        """Build a stored run, to resume it, or (unless `to_ask` models) to replay it; `plan` replaces its own.
+        """Build a stored run, to resume it, or (unless `to_ask` models) to replay it; `plan` replaces the stored one.
 
         ConfigurationError if this service does not have the run's pattern.
         """
-        # what is only shown, and what anybody may have written, replays what it has read, and changes no archive
+        # runs that are only shown, or imported, replay their reads, and do not change the archive
         labels = run.header.labels if to_ask and not run.header.foreign else None
         if plan is not None:
             return self._of_plan(plan, limits, labels, recording=False)
@@ -217,16 +217,16 @@ class Recipes:
             )
             raise ConfigurationError("Service", "run_id", run.header.run_id, allowed)
         plan = plan_of(run, {}, to_ask=to_ask)
-        if to_ask and self.allowed is not None:  # an import, or one of a program that may ask others
+        if to_ask and self.allowed is not None:  # imported, or of a program that may ask other models
             models = run.header.model if plan.models is None and self._model is None else None
             names = models.values() if isinstance(models, Mapping) else [models]
             self.allowed.check(plan.options, *(name for name in names if isinstance(name, str)))
-        if not to_ask:  # a replay opens no recording, and wraps no model that it does not ask
+        if not to_ask:  # a replay opens no recording, and does not wrap models, which it never asks
             plan = replace(plan, policies=Policies())
         return self._of_plan(plan, limits, labels, recording=False)
 
     def registered(self, run: StoredRun, *, limits: Limits | None = None) -> Recipe | None:
-        """Build a stored run of a registered pattern; None for any other."""
+        """Build a stored run of a registered pattern; None for other runs."""
         name = self._registered(run)
         if name is None:
             return None
@@ -288,9 +288,9 @@ class Recipes:
 
     def _registered(self, run: StoredRun) -> str | None:
         plan = run.header.plan or {}
-        # Workers store the name of their pattern under the key under which a plan has that of a built-in one.
+        # Workers store the name of their pattern under the same key as plans store that of a built-in one.
         name = plan.get("registered", plan.get("pattern") if "workers" in plan else None)
-        if name is None and not plan:  # a program started it: only its block says which pattern it is
+        if name is None and not plan:  # a program started it, and only its block identifies the pattern
             name = next(
                 (pattern_name for pattern_name, block in self.patterns.items() if block.name == run.header.block), None
             )
@@ -324,11 +324,11 @@ class Recipes:
         With `labels` its run has the archive of their owner, unless the plan excludes it.
         """
         needs_archive = getattr(plan.options, "archive", False)
-        if needs_archive is None:  # a recording is replayed where the archive knows more
+        if needs_archive is None:  # a recording is replayed although the archive has grown
             needs_archive = plan.options.record is None and plan.options.replay is None
         if needs_archive and labels is not None:
             plan = replace(plan, archive=archive_of(self._store, labels))
-        stored = {**stored_plan(plan), **self._recover}  # as it was given: the service's model is no part of it
+        stored = {**stored_plan(plan), **self._recover}  # as passed by the caller, without the service's model
         plan = with_policies(self._on_own_model(plan), recording=recording)
         bounds = self._bounded(plan.limits if limits is None else limits)
         return Recipe(
@@ -356,5 +356,5 @@ class Recipes:
 
 
 def _goes_on(run: StoredRun) -> GoesOn | None:
-    """Return the continuation of a stored run of a registered pattern with another one, if it has any."""
+    """Return the continuation of a stored run of a registered pattern with another one, if there is one."""
     return GoesOn.of_plan((run.header.plan or {}).get("goes_on"))

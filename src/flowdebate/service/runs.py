@@ -39,21 +39,21 @@ def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
     """Return the archive of runs with these labels: their owner's, or the archive of all runs without an owner."""
     if OWNER not in labels:
         return stored_archive(store)
-    # a name in a store is short and printable, and those of users are what the application makes them
+    # names in a store are short and printable, but names of users may not be
     digest = sha256(labels[OWNER].encode(errors="surrogatepass")).hexdigest()
     return stored_archive(store, name=f"{OWNER} {digest}")
 
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """A run without an outcome as far as it is: in progress in this process, or replayed."""
+    """State of a run without an outcome: in progress in this process, or replayed."""
 
     view: RunView
     output: object = None
 
     @classmethod
     def of(cls, replay: Replay) -> Self:
-        """Read the run as far as its journal goes."""
+        """Read the run up to the end of its journal."""
         return cls(replay.handle, result_of(None, replay.output)["output"])
 
 
@@ -82,7 +82,7 @@ def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | N
         if plan is not None:
             return document_of_plan(plan, reached, so_far.output, **facts)
         raw = None if reached is None else reached.to_wire()
-    if plan is not None and raw is None:  # it failed before it began
+    if plan is not None and raw is None:  # it failed before it started
         return document_of_plan(plan, None, None, **facts)
     if not isinstance(raw, dict):
         why = f": {outcome['error']}" if outcome.get("error") else ""
@@ -100,7 +100,7 @@ def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list
     """Return a run's pending requests to humans; if it has a plan, with its sources."""
     requests = open_requests_in(steps, run.header.run_id, store=store)
     if requests and pattern_of_run(run) is not None:
-        with suppress(FlowDebateError):  # a plan that cannot be read any more has other places to say so
+        with suppress(FlowDebateError):  # an unreadable plan is reported elsewhere
             sources = plan_of(run, {}, to_ask=False).sources
             return [replace(request, sources=tuple(s for s in sources if s.left_out is None)) for request in requests]
     return requests
@@ -140,7 +140,7 @@ async def replayed(
     profile: Profile = "full",
     on_request: OnRequest | None = None,
 ) -> Replay:
-    """Replay the stored run of `plan` as far as its journal goes, without asking a model or changing anything.
+    """Replay the stored run of `plan` up to the end of its journal, without asking a model or changing anything.
 
     `profile` is the profile of a model object.
     """
@@ -160,7 +160,7 @@ class Place:
 
     store: Store
     named: bool
-    """Flag of a store named by the user."""
+    """True if the user named the store."""
     option: str = ""
     """Option for other commands: "", or " --store WHERE"."""
 
@@ -184,7 +184,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
     store = open_store(location or (None if store_location else default_store_path()), location=COMMAND)
     assert store is not None  # noqa: S101 - only False means none
     option = ""
-    if location is not None:  # the name of a store at an address is without its password
+    if location is not None:  # the name of a store at an address does not contain its password
         is_file = isinstance(store, SqliteStore)
         option = f" --store {shlex.quote(location if is_file else store.name)}"
         if is_file and not (new or Path(store.name).exists()):
@@ -207,7 +207,7 @@ _MONTH = 30 * _DAY
 _PAGE = 50
 """Number of runs to read at once."""
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
-"""Earliest and latest moments that exist in every time zone."""
+"""Earliest and latest times that exist in all time zones."""
 
 
 def state_of(run: StoredRun) -> str:
@@ -254,7 +254,7 @@ async def last_resumable(store: Store) -> StoredRun:
     newest: list[StoredRun] = []
     for state in RESUMABLE:
         async for run in each_run(store, state=state, brief=True):
-            if run.header.plan is not None:  # a program resumes what it has started
+            if run.header.plan is not None:  # programs resume their own runs
                 newest.append(run)
                 break
     if newest:
@@ -291,9 +291,9 @@ async def each_run(
     before: tuple[float, str] | None = None,
     brief: bool = False,
 ) -> AsyncIterator[StoredRun]:
-    """Yield the runs `list_runs` lists; the store is read page by page, as far as the caller goes."""
+    """Yield the runs `list_runs` lists; the store is read page by page, as far as needed."""
     status = next((arg for arg in get_args(StoredStatus) if arg == state), None)
-    if state == "left_behind":  # which no store knows: it is a running run without a live owner
+    if state == "left_behind":  # unknown to stores: a running run without a live owner
         status = "running"
     remaining = sys.maxsize if limit is None else limit
     while remaining > 0:
@@ -322,7 +322,7 @@ async def delete_run(store: Store, run_id: str) -> None:
     if isinstance(options, dict) and options.get("archive") and not header.foreign:
         await archive_of(store, header.labels).forget(f"{run_id}:{header.block}")
     await end_shares(store, run_id)
-    # Stores delete no documents: they are overwritten, unless somebody has written them anew meanwhile.
+    # Stores cannot delete documents, so they are overwritten, unless somebody has replaced them in the meantime.
     for key, body in (await store.documents(documents_of(run_id))).items():
         await store.put(documents_of(run_id), key, GONE, expected=body)
 
@@ -330,16 +330,16 @@ async def delete_run(store: Store, run_id: str) -> None:
 async def delete_old_runs(store: Store, before: float) -> int:
     """Delete the runs unchanged since `before` and not in progress; return how many."""
     number = 0
-    async for run in each_run(store, before=(before, ""), brief=True):  # none changes before it is created
+    async for run in each_run(store, before=(before, ""), brief=True):  # no run changes before its creation
         if not run.owned and run.updated_at < before:
-            with suppress(RunNotFound, RunConflict):  # another process deletes as well, or has just resumed it
+            with suppress(RunNotFound, RunConflict):  # another process has deleted or resumed it
                 await delete_run(store, run.header.run_id)
                 number += 1
     return number
 
 
 def short_id(run_id: str) -> str:
-    """Shorten a generated run id to its first characters; return any other id as it is.
+    """Shorten a generated run id to its first characters; return any other id unchanged.
 
     >>> short_id("0123456789abcdef0123456789abcdef"), short_id("rents-2")
     ('01234567', 'rents-2')
@@ -349,7 +349,7 @@ def short_id(run_id: str) -> str:
 
 
 def ago(seconds: float) -> str | None:
-    """Put a duration into words; None if a date says more.
+    """Describe a duration in words; None if a date is more informative.
 
     >>> ago(3), ago(150), ago(7300), ago(200_000), ago(1e8)
     ('just now', '2 min ago', '2 h ago', '2 days ago', None)

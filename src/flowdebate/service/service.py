@@ -1,4 +1,4 @@
-"""Service: what every front end does with runs, whichever process executes them."""
+"""Service: operations on runs for all front ends, independent of the process that executes them."""
 
 from __future__ import annotations
 
@@ -147,13 +147,14 @@ class Service(Readership):
             check_seconds("Service", keep_days=keep_days)
         self.keep_days = keep_days
         opened = workers.store if store is None and workers is not None else open_store(store, location="Service")
-        if opened is None and store is None:  # elsewhere that means no store
+        if opened is None and store is None:  # in other options, it means no store
             opened = open_store(default_store_path())
         if opened is None:
             raise ConfigurationError("Service", "store", store, "a store: a service has durable runs")
         self._opened = None if opened is store else opened
-        """The store if it was opened here, to be closed here."""
-        # `close` lets calls in flight be recorded: they are paid for, and the next process need not repeat them.
+        """Store opened here, to be closed here."""
+        # `close` lets calls in flight be recorded, because they are paid for, and the next process need not repeat
+        # them.
         self._draining = Draining(opened, requeue=recover)
         self._recovers = recover
         self.store: Store = self._draining
@@ -189,11 +190,11 @@ class Service(Readership):
 
     @property
     def patterns(self) -> Mapping[str, Block[Any, Any]]:
-        """The application's own patterns, by name."""
+        """Patterns of the application, by name."""
         return self._recipes.patterns
 
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
-        """Add a pattern, such as one of a front end's own; ConfigurationError if the name is taken."""
+        """Add a pattern, such as one of a front end; ConfigurationError if the name is taken."""
         self._recipes.register(name, pattern)
 
     @property
@@ -202,7 +203,7 @@ class Service(Readership):
         return self._recipes.model_name
 
     def restrict_models(self, *, providers: bool = False) -> AllowedModels:
-        """Allow only configured models, unless `allow_models` lists others; for front ends that serve other people.
+        """Allow only configured models, unless `allow_models` lists others; for front ends with other users.
 
         With `providers`, requests not forwarded by a proxy may name every model of a configured provider.
         """
@@ -331,7 +332,7 @@ class Service(Readership):
         It counts towards budgets, and raises what `begin` raises.
         """
         options = options or {}
-        question = "What does the client want?"  # options are checked with some question; nobody reads it
+        question = "What does the client want?"  # options are checked with an arbitrary question
         new = partial(self._recipes.new, pattern, question, options, seed=None, labels=labels, limits=None, check=None)
         recipe = await make_recipe(new, options)
         await self._check_budget(labels)
@@ -344,8 +345,8 @@ class Service(Readership):
     async def _run_unstored(
         self, recipe: Recipe, block: Block[Any, Any], value: object, labels: Mapping[str, str] | None
     ) -> RunResult[Any]:
-        """Run a block beside all runs, with the model and the limits of a recipe."""
-        self._active.check_queue()  # a full server refuses before it pays
+        """Run a block that is not stored, with the model and the limits of a recipe."""
+        self._active.check_queue()  # a full server refuses before paying
         run = make_run(
             block,
             value,
@@ -359,7 +360,7 @@ class Service(Readership):
         return await start_block(block, value, run)
 
     async def _stored_sides(self, run_id: str | None) -> Sequence[Any]:
-        """Return the sides of the existing run `run_id`: a repeated request must not pay for new ones."""
+        """Return the sides of the existing run `run_id`: so that a repeated request does not pay for new ones."""
         if run_id is None:
             return ()
         with suppress(RunNotFound):
@@ -375,13 +376,13 @@ class Service(Readership):
     async def _queue(self, header: RunHeader, resume: Callable[..., Awaitable[RunState]]) -> RunState:
         async def in_turn() -> None:
             if (await self.store.run(header.run_id)).status != "queued":
-                return  # it was cancelled, or another process has it
+                return  # it was cancelled, or taken by another process
             try:
                 await resume(in_turn=True)
             except TooManyRuns:
                 raise
             except FlowDebateError:
-                await self.cancel(header.run_id)  # nobody else would begin it
+                await self.cancel(header.run_id)  # nobody else would start it
                 raise
 
         self._active.queue(header.run_id, in_turn, owner=header.labels.get(OWNER, ""), priority=priority_of(header))
@@ -390,7 +391,7 @@ class Service(Readership):
     async def _start(
         self, block: Block[Any, Any], make: _Make, labels: Mapping[str, str] | None, *, in_turn: bool = False
     ) -> RunState:
-        """Start the run that `make` returns with its input; TooManyRuns, and the errors of `make`."""
+        """Start the run that `make` returns with its input; raise TooManyRuns, and the errors of `make`."""
 
         async def starting() -> RunHandle[Any]:
             run, value = await make()
@@ -402,7 +403,7 @@ class Service(Readership):
         return self._told(await self._active.start(starting(), owner=owner, in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
-        """Raise BudgetReached where nothing is left; a run that has started may be asked for again."""
+        """Raise BudgetReached if nothing is left; a request for a run that has started may be repeated."""
         accounts = self._accounts.of(labels)
         if accounts and run_id is not None:
             with suppress(RunNotFound):
@@ -422,7 +423,7 @@ class Service(Readership):
             return None
         assert run.journal is not None  # noqa: S101 - it has a store
         pairs = changes_of(stored.header, run.journal.header)
-        if recipe.seed is None:  # then each request draws one
+        if recipe.seed is None:  # then each request draws another seed
             del pairs["seed"]
         check_unchanged(self.store, run.run_id, pairs)
         return self._told(stored)
@@ -433,7 +434,7 @@ class Service(Readership):
         """Return the run with its document so far, and its pending requests to humans."""
         stored = await self.store.run(run_id)
         handle = self._active.in_progress(run_id)
-        # A run in progress here says itself how far it is: replaying its journal takes as long as the run itself did.
+        # A run in progress here reports its state itself: replaying its journal takes as long as the run.
         steps = () if handle is not None and stored.header.parent is None else await self.store.steps(run_id)
         return await self._details(stored, steps)
 
@@ -445,7 +446,7 @@ class Service(Readership):
         if events is None:
             try:
                 replayed = await self._replayed(stored, steps)
-            except FlowDebateError as error:  # such as a pattern that is not known here
+            except FlowDebateError as error:  # such as an unknown pattern
                 replayed = error
         return RunRecord(
             details=await self._details(stored, steps, replayed=replayed),
@@ -466,7 +467,7 @@ class Service(Readership):
         problem: str | None = None
         try:
             if handle is not None and outcome_of(stored) is None:
-                document = read_document(stored, steps, so_far=SoFar(handle))  # which goes on in this loop
+                document = read_document(stored, steps, so_far=SoFar(handle))  # continues in this loop
             else:
                 so_far = None
                 if outcome_of(stored) is None:
@@ -498,7 +499,7 @@ class Service(Readership):
         return await replay(recipe.block, stored, steps, model=recipe.model, limits=limits, on_request=on_request)
 
     def _follower(self, stored: StoredRun) -> Follower:
-        """Return what reads the run while another process executes it; ConfigurationError for an unknown pattern."""
+        """Return a follower of a run that another process executes; raise ConfigurationError for an unknown pattern."""
         recipe, limits = self._to_replay(stored)
         return Follower(recipe.block, model=recipe.model, limits=limits)
 
@@ -525,7 +526,7 @@ class Service(Readership):
             block=None if pattern is None else self._recipes.block_name(pattern),
             search=text,
             labels=labels,
-            limit=limit + 1,  # one more than is shown says whether there is a next page
+            limit=limit + 1,  # one more than shown, to see if there is a next page
             before=None if before is None else RunPage.cursor(before),
             brief=True,
         )
@@ -549,7 +550,7 @@ class Service(Readership):
     async def budgets(self, owner: str | None = None) -> list[BudgetState]:
         """Return the used part of each limit of the budget of all runs, and of the day of `owner`.
 
-        Empty without limits.
+        Empty if there are no limits.
         """
         return [
             BudgetState(budget=account.name, kind=kind, used=used, limit=limit, until=account.until)
@@ -576,10 +577,10 @@ class Service(Readership):
     # Following
 
     async def follow(self, run_id: str, *, after: str | None = None) -> AsyncGenerator[Update]:
-        """Follow a run from its first event, or from behind the mark `after`, to its end.
+        """Follow a run from its first event, or after the mark `after`, to its end.
 
-        The run may be executed here, by another process, or be over. What another process executes is read from the
-        journal: its text comes when it is complete, not while it is written.
+        The run may be executed here, by another process, or be over. If another process executes it, its journal is
+        read, and texts arrive only when complete.
         """
         async with aclosing(self._active.follow(run_id, after)) as updates:
             async for update in updates:
@@ -597,7 +598,7 @@ class Service(Readership):
 
     def _people(self, stored: StoredRun, steps: Sequence[StepRow]) -> list[str]:
         people = list[str]()
-        with suppress(ConfigurationError):  # a pattern that is not known here: those that have asked
+        with suppress(ConfigurationError):  # for an unknown pattern, the blocks that have asked
             people += self._recipes.of_run(stored, to_ask=False).block.outline().texts_of("human")
         people += [request.block for request, _ in asked_in(steps, stored.header.run_id, store=self.store.name)]
         return list(dict.fromkeys(people))
@@ -638,7 +639,7 @@ class Service(Readership):
         return await self.run(run_id)
 
     def _goes_on(self, stored: StoredRun) -> bool:
-        """Check whether a run is or will be executed: by another worker, or here after a recovery."""
+        """Check whether a run is or will be executed by another worker, or here after a recovery."""
         if state_of(stored) != "left_behind":
             return stored.status in _UNFINISHED
         return self._workers_of(stored) is not None or self._recovery.awaits(stored)
@@ -650,22 +651,23 @@ class Service(Readership):
     ) -> RunState:
         """Record a human's answer, and resume the run once it waits for no other.
 
-        The journal says `by` whom it was given if it was not the person at this service: a program, or a link. Where
-        the budget is used up, the run stays as it is until it is resumed. NotAwaited, OutputError for an invalid
-        answer, RunConflict, and the errors of `resume`.
+        The journal records `by` as its author if it is not the person at this service: a program, or a link. If the
+        budget is used up, the run waits until it is resumed. NotAwaited, OutputError for an invalid answer,
+        RunConflict, and the errors of `resume`.
         """
         if place is None:
             check_not_repeated(await self.store.steps(run_id), run_id, answer, store=self.store.name)
         await submit_answer(self.store, run_id, answer, place=place, by=by)
         if resume and not await open_requests(self.store, run_id):
-            with suppress(BudgetReached):  # which does not concern whoever answers: what they said is recorded
+            with suppress(BudgetReached):  # not relevant to the person: the answer is recorded
                 return await self.resume(run_id)
         return await self._state(run_id)
 
     async def cancel(self, run_id: str) -> RunState:
-        """Cancel a run: it ends as "interrupted", and can be resumed. A finished run stays as it is.
+        """Cancel a run: it ends as "interrupted", and can be resumed.
 
-        RunConflict if another process executes it, unless it is a worker: workers stop within seconds.
+        A finished run stays unchanged. RunConflict if another process executes it, unless it is a worker: workers stop
+        within seconds.
         """
         self._active.leave_queue(run_id)
         if (handle := self._active.in_progress(run_id)) is not None:
@@ -679,7 +681,8 @@ class Service(Readership):
         elif stored.owned:
             raise RunConflict(self.store.name, run_id)
         elif stored.status in (*_UNFINISHED, "awaiting"):
-            taken_run = await self.store.take(run_id)  # RunConflict if a process has started to execute it since
+            # RunConflict if a process has started to execute it in the meantime
+            taken_run = await self.store.take(run_id)
             await self.store.finish(run_id, "interrupted", taken_run.outcome)
         return await self._state(run_id)
 
@@ -693,13 +696,11 @@ class Service(Readership):
         limits: Limits | None = None,
         plan: Plan | None = None,
     ) -> RunState:
-        """Resume a run, whatever ended it. BudgetReached; errors of `Block.resume`.
+        """Resume a run, regardless of what ended it.
 
-        A complete run stays as it is, unless its judge, chair or synthesizer failed: the failed one is then asked
-        again.
-
-        `plan` takes the place of the stored one, for example to add an address missing from the store. Where the
-        maximum number of runs is in progress, it waits for its turn.
+        Errors: BudgetReached, and those of `Block.resume`. A complete run stays unchanged, unless its judge, chair or
+        synthesizer failed and is asked again. `plan` replaces the stored one, for example to add an address missing
+        from the store. If the maximum number of runs is in progress, it waits for its turn.
         """
         resume = partial(
             self._resume,
@@ -732,7 +733,7 @@ class Service(Readership):
         recipe: Recipe | None = None,
         in_turn: bool = False,
     ) -> RunState:
-        """Resume a run now, by `recipe` where it is known; TooManyRuns."""
+        """Resume a run now, by `recipe` if known; raise TooManyRuns."""
         stored = await self.store.run(run_id)
         if stored.status in COMPLETE and not has_unanswered(await self.store.steps(run_id)):
             return self._told(stored)
@@ -781,8 +782,8 @@ class Service(Readership):
     ) -> Changed:
         """Resume the runs matching all filters, as in `runs`, with a `limit` of 200 here.
 
-        Without `status`, all runs stopped before their end; dead letters need `retry_dead_letter`. Where this service
-        executes them, it begins as many as it may.
+        Without `status`, all runs stopped before their end; dead letters need `retry_dead_letter`. If this service
+        executes them, it starts as many as allowed.
         """
         states = RESUMABLE if status is None else (status,)
         change = partial(self.resume, retry_dead_letter=retry_dead_letter)
@@ -813,8 +814,8 @@ class Service(Readership):
     ) -> RunState:
         """Begin a new run from the steps of another one: models are asked only for what differs.
 
-        `edits` replaces answers by their places, and `at` asks anew from a place on. `options` changes the options of
-        the run's plan; `pattern` is a registered pattern, or a Plan, to use in place of the run's own. Workers execute
+        `edits` replaces answers by path, and `at` asks again from a path on. `options` changes the options of
+        the run's plan; `pattern` is a registered pattern, or a Plan, that replaces the run's pattern. Workers execute
         the fork if they have its pattern. ConfigurationError, TooManyRuns, BudgetReached; RunExists if `fork_id` is
         taken; OutputError for an edit that is not a valid answer; ConfigurationError if the pattern is changed as well.
         """
@@ -831,7 +832,7 @@ class Service(Readership):
             check=check,
         )
         recipe = await make_recipe(fork, options)
-        # A changed pattern may ask for answers of another form than the recorded requests did.
+        # A changed pattern may require another form of answers than the recorded requests.
         if isinstance(edits, Mapping) and edits and pattern is None and not options:
             steps = await self.store.steps(run_id)
             requests, places = dict[str, ModelRequest](), frozenset(edits)
@@ -864,7 +865,7 @@ class Service(Readership):
             return await self._queue_new(header, recipe)
 
     async def delete(self, run_id: str) -> None:
-        """Delete a run that is not in progress; RunConflict while it is."""
+        """Delete a run that is not in progress; otherwise raise RunConflict."""
         await delete_run(self.store, run_id)
         self._active.forget(run_id)
 
@@ -873,9 +874,9 @@ class Service(Readership):
         self._recovery.begin(self._resume, keep_days=self.keep_days)
 
     async def close(self, patience: float = 30.0) -> None:
-        """Begin nothing more, let calls in flight end for `patience` seconds, and interrupt the runs.
+        """Stop starting runs, let calls in flight end for `patience` seconds, and interrupt the runs.
 
-        Readers get their end. With `recover` the runs are stored as "queued", for the next process.
+        Streams of readers end. With `recover` the runs are stored as "queued", for the next process.
         """
         for run_id in self._active.close_queue():
             if not self._recovers:
@@ -883,7 +884,7 @@ class Service(Readership):
                     await self.cancel(run_id)
         self._draining.stop()
         await self._active.close(self._draining.quiet, patience)
-        # The store of the workers is theirs to close: they may have other services.
+        # The workers close their store, because they may have other services.
         if self._opened is not None and (self.workers is None or self._opened is not self.workers.store):
             with suppress(StoreError):
                 await close_store(self._opened)

@@ -1,4 +1,4 @@
-"""State of runs, as a service tells it to any front end."""
+"""State of runs, as a service reports it to front ends."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class PendingInput(WireModel):
     role: str | None = None
     """Role in its pattern, such as "judge"; None outside of all roles."""
     place: str
-    """Its place in the run: pass it as `place=` with the answer."""
+    """Path of the request in the run: pass it as `place=` with the answer."""
     shown: str
-    """The text to read, in which models' texts are fenced."""
+    """Text to read, in which texts of models are fenced."""
     expects: str
     """The expected answer, in words."""
     answer_schema: dict[str, Any] | None = None
@@ -40,7 +40,7 @@ class PendingInput(WireModel):
     problem: str | None = None
     """The problem with the previous answer."""
     sources: tuple[Source, ...] = ()
-    """Sources to quote from; as JSON without the texts: read these at `/runs/{run_id}/sources/{name}`."""
+    """Sources to quote from; in JSON without the texts, which are at `/runs/{run_id}/sources/{name}`."""
 
     @field_serializer("sources")
     def _listed(self, sources: tuple[Source, ...]) -> list[SourceInfo]:
@@ -78,14 +78,14 @@ class RunSummary(WireModel):
     cost: float | None = None
     """Cost by the prices of the run's limits, or known ones; None if there are none."""
     prices: str | None = None
-    """Unit of `cost`: the currency, and the list of prices with its date; None if nobody has noted it."""
+    """Unit of `cost`: the currency, and the list of prices with its date; None if unknown."""
 
     @classmethod
     def read(cls, data: object) -> Self | None:
         """Read a stored summary; None for an invalid one."""
         try:
             return cls.model_validate(data)
-        except ValidationError:  # of another version, or of an import
+        except ValidationError:  # from another version, or imported
             return None
 
 
@@ -118,9 +118,9 @@ class RunState(WireModel):
     summary: RunSummary | None
     """Summary of speakers, decision and models; None until the run ends."""
     owned: bool
-    """Flag of a run executed by a live process."""
+    """True if a live process executes the run."""
     here: bool
-    """Flag of a run executed by this service."""
+    """True if this service executes the run."""
 
     @classmethod
     def of(cls, run: StoredRun, *, pattern: str | None, is_here: bool, **more: Any) -> Self:  # noqa: ANN401 - further fields
@@ -188,13 +188,13 @@ class RunDetails(RunState):
     pending: tuple[PendingInput, ...]
     """Pending requests of a suspended run, by place."""
     fork: Fork | None
-    """Part of a fork taken from its parent; None for any other run."""
+    """Relation of a fork to its parent; None for other runs."""
 
     @staticmethod
     def _read_question(header: RunHeader) -> str:
-        return read_question(header.input)  # whole: voters must be able to read what they vote on
+        return read_question(header.input)  # not cut: voters must be able to read what they vote on
 
-    # In the form of `--json`, which leaves fields out and has them in another order than pydantic's own dump.
+    # In the form of `--json`, which omits fields and orders them differently from pydantic's dump.
     @field_serializer("document")
     def _document_data(self, document: Document | None) -> dict[str, Any] | None:
         return None if document is None else document.to_data()
@@ -202,7 +202,7 @@ class RunDetails(RunState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Everything a page shows of a run, read at one moment."""
+    """Everything that a page shows of a run, read at one moment."""
 
     details: RunDetails
     stored: StoredRun
@@ -220,9 +220,9 @@ class Changed(WireModel):
     runs: tuple[RunState, ...]
     """Changed runs."""
     refused: dict[str, str]
-    """Reasons why others were not changed, by their ids."""
+    """Reasons why other runs were not changed, by id."""
     more: bool
-    """Flag of further matching runs: ask again."""
+    """True if there are further matching runs: ask again."""
 
 
 class BudgetState(WireModel):

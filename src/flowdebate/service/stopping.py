@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TO_BEGIN = 5.0
 """Seconds for a server to begin to stop: the longest validation takes two."""
 _TO_END = 15.0
-"""Seconds for stopping a server, apart from its waits with their own times."""
+"""Seconds for stopping a server, apart from its waits, which have separate times."""
 
 
 class EndingServer(uvicorn.Server):
@@ -42,12 +42,13 @@ class EndingServer(uvicorn.Server):
         try:
             await super().shutdown(sockets)
         finally:
-            if self._deadline is not None:  # an application around the server may go on
+            if self._deadline is not None:  # a surrounding application may continue
                 self._deadline.cancel()
 
     def _end_after(self, seconds: float, number: int) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = threading.Timer(seconds, os._exit, (128 + number,))  # as shells show a signal
+        # the exit code that shells use for a signal
+        self._deadline = threading.Timer(seconds, os._exit, (128 + number,))
         self._deadline.daemon = True
         self._deadline.start()

@@ -27,9 +27,9 @@ from flowdebate.store.open import StoreChoice, open_store
 MOST = 1_000
 """Maximum number of rounds to continue a run for."""
 _MOST_HELD = 10_000
-"""Maximum number of earlier rounds: as many as a debate may have at all."""
+"""Maximum number of earlier rounds, the maximum of a debate."""
 LONGEST = 4_000
-"""Characters of a reader's question: it is part of each prompt of its round."""
+"""Maximum characters of a reader's question, which is part of each prompt of its round."""
 ASKED = f"a question of at most {LONGEST:,} characters, or None"
 
 
@@ -82,7 +82,7 @@ def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | Non
 
 
 def asked_to_go_on(stored: StoredRun, more: object) -> GoesOn:
-    """Plan to continue a stored run as requested by a front end: with "rounds", "ask" or both."""
+    """Plan to continue a stored run as requested by a front end, with "rounds", "ask" or both."""
     if not isinstance(more, Mapping) or not {"rounds", "ask"}.issuperset(more):
         raise ConfigurationError("options", "goes_on", more, 'a table of "rounds" (default 1), "ask" or both')
     return goes_on(stored, location="goes_on", **{key: value for key, value in more.items() if value is not None})
@@ -107,7 +107,7 @@ _NAMED = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parent:
-    """Reusable steps of the parent for a fork, and the fork's changes."""
+    """Steps of the parent that a fork can reuse, and the fork's changes."""
 
     labels: Mapping[str, str]
     rows: Mapping[str, StepRow]
@@ -116,15 +116,16 @@ class _Parent:
     left_at: float
     """Time when the fork leaves the run (and its start, `began_at`), by the parent's clock."""
     kept: str | None = None
-    """Part of the keys of steps that are reused whatever their request is now; None for no such steps."""
+    """Part of the keys of steps reused regardless of their current requests; None if there are none."""
 
 
 class ForkJournal(Journal):
-    """Journal of a fork: a step missing in its own record is taken from its parent, if it is the same step.
+    """Journal of a fork: a step that it has not recorded is taken from its parent, if it is the same step.
 
-    A model call is the same if its request and its model are, a human's answer if its request is. Side effects and
-    provider failures have no request: they are taken as long as nothing before them differs. Stop conditions are
-    evaluated again. A reused step is recorded in the fork before any later one: the fork is complete by itself.
+    A model call is the same if its request and its model are the same, and a human's answer if its request is. Side
+    effects and provider failures have no request: they are taken as long as nothing before them differs. Stop
+    conditions are evaluated again. A reused step is recorded in the fork before any later one: the fork is
+    self-contained.
     """
 
     def __init__(self, store: Store, header: RunHeader, parent: _Parent, **options: Unpack[JournalOptions]) -> None:
@@ -134,7 +135,7 @@ class ForkJournal(Journal):
         self._clock = parent.began_at
         self._ahead = parent.left_at - header.created_at
         self._differs = False
-        """Whether a step was asked for, or edited, that the parent has another answer to."""
+        """True once a step was asked or edited for which the parent has another answer."""
         self._unwritten: deque[StepRow] = deque()
         """Steps taken from the parent that are not recorded yet, in order."""
         self._writing = asyncio.Lock()
@@ -145,7 +146,7 @@ class ForkJournal(Journal):
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:
         row = super().find(key, request)
         inherited = self._find_in_parent(key, request, model)
-        if row is not None:  # a resumed fork: where it has differed from its parent before, it does so again
+        if row is not None:  # a resumed fork differs from its parent wherever it differed before
             self._differs = self._differs or inherited is None or row.body != inherited.body
             return row
         if inherited is not None:
@@ -164,10 +165,10 @@ class ForkJournal(Journal):
         if self._parent.kept is not None and self._parent.kept in key:
             return replace(row, request=request, body=reused_text(row.body) if row.kind == "call" else row.body)
         if row.kind in ("call", "human"):
-            # Any model counts that was asked, a fallback too; an answer that the parent itself was edited to has none.
+            # Any asked model counts, including fallbacks; an answer edited by the parent has no model.
             same = row.request == request and (model is None or model in (models_asked(row.body) or (model,)))
             return replace(row, body=reused_text(row.body)) if same else None
-        # Decisions are taken anew: a fork is a cheap way to go on longer, or to stop earlier, than its parent.
+        # Decisions are made again: a fork is a cheap way to continue longer, or stop earlier, than its parent.
         return None if self._differs or key.endswith(DECISION) else row
 
     def read(self, row: StepRow, reader: Callable[[str], T]) -> T:
@@ -205,7 +206,7 @@ class ForkJournal(Journal):
 
     async def _write_taken(self) -> None:
         """Record all steps reused from the parent so far."""
-        async with self._writing:  # in order, or a fork that is killed halfway would have a gap
+        async with self._writing:  # in order, because a fork that is killed halfway would otherwise have a gap
             while self._unwritten:
                 row = self._unwritten.popleft()
                 await self.store.intend(self.run_id, row.key, row.kind, row.request)
@@ -243,7 +244,7 @@ def fork_header(
         edited_body(rows_by_key[place], edit)
     first = min((rows_by_key[place].seq or 0 for place in (*(edits or ()), *([at] if at else []))), default=None)
     before = [row.at or 0.0 for row in rows if row.body is not None and (first is None or (row.seq or 0) < first)]
-    # A fork of a fork begins by the clock of the first run, as its answers were given by that clock.
+    # A fork of a fork starts by the clock of the first run, by which its answers were given.
     began_at = (header.parent or {}).get("began_at", header.created_at)
     return replace(
         header,
@@ -262,16 +263,16 @@ def fork_header(
 
 
 async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalOptions]) -> Journal:
-    """Open the journal of a run; a fork's journal reads its parent, as far as it is still there.
+    """Open the journal of a run; a fork's journal reads its parent, if it still exists.
 
-    An imported fork has no parent here, even if a run has the id of its parent.
+    An imported fork has no parent here, even if a run has the parent's id.
     """
     parent = header.parent
     if parent is None or "began_at" not in parent:
         return Journal(store, header, **options)
     labels: Mapping[str, str] = {}
     rows: Sequence[StepRow] = ()
-    with suppress(RunNotFound):  # a fork outlives its parent: only what it has not taken yet is asked for then
+    with suppress(RunNotFound):  # a fork outlives its parent: only steps that were not taken yet are asked for
         labels = (await store.run(parent["run"])).header.labels
         rows = await store.steps(parent["run"])
     done = [row for row in rows if row.seq is not None]
@@ -297,7 +298,7 @@ def edited_body(row: StepRow, edit: object) -> str:
     try:
         if row.kind == "human":
             if isinstance(edit, str) and not isinstance(read_answer(row.body or "")[0], str):
-                edit = json.loads(edit)  # a command line has texts only
+                edit = json.loads(edit)  # the command line only has texts
             return json_text({**json.loads(answer_text(edit, suspended=False)), "origin": "edited"})
         return edited_text(row.body or "", edit)
     except (ValueError, TypeError, RecursionError) as error:

@@ -31,36 +31,36 @@ OutT = TypeVar("OutT")
 T = TypeVar("T")
 
 OnRequest: TypeAlias = Callable[[str, ModelRequest], object]
-"""Is called with the path and the request of each call of a replay."""
+"""Callback with the path and the request of each call of a replay."""
 
 _QUIET = 16
-"""Turns of the event loop without news, after which a run has come to the end of its journal."""
+"""Turns of the event loop without news after which a run has reached the end of its journal."""
 _SPINS, _PAUSE, _LONGEST_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
 """Turns of the event loop before a replay waits for a thread or for time to pass; the seconds of its first wait, of its
 longest one, and of all together."""
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
 """A line of a fingerprint with the models of a run."""
 _OVERRIDING = "override: "
-"""Begins such a text where one model replaced all others."""
+"""Beginning of the line if one model replaced all others."""
 _ENDED = (*COMPLETE, "interrupted", "limit", "failed", "awaiting")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A stored run as far as its journal goes."""
+    """Replay of a stored run up to the end of its journal."""
 
     handle: RunHandle[Any]
     """The replayed and finished run: its raw output, transcript and usage."""
     output: object
-    """The output of the block; None if the run did not come to its end."""
+    """The output of the block; None if the run did not reach its end."""
     events: Sequence[object]
     """The events so far, `RunFinished` included if the run has ended."""
     calls: Sequence[CallStarted]
-    """Calls that come next: the calls in progress while a process executes the run."""
+    """Next calls: those in progress while a process executes the run."""
     failure: FlowDebateError | None
-    """Error of the run, if replaying it fails as well."""
+    """Error of the run, if the replay fails, too."""
     parked: Sequence[str]
-    """The paths at which branches of the run have come to the end of the journal."""
+    """Paths at which branches of the run have reached the end of the journal."""
 
 
 async def replay(
@@ -78,9 +78,9 @@ async def replay(
     The events are a prefix of the run's events. Concurrent branches may come in another order, and facts known only to
     the executing process are missing: `CallRetried` and `CallFellBack` of its model calls. Models, humans and
     conditions are not asked, and side effects do not happen: the replay stops at the end of the journal, or after ten
-    seconds if a block waits for time to pass. `profile` belongs to a model object of the run, unless `model` is given:
-    a journal has only its name. `on_request` is called with the path and the request of each call, including the next
-    ones; a prompt is written only if it reads the messages, or there is no answer.
+    seconds if a block waits for time to pass. `profile` is that of a model object of the run, unless `model` is given,
+    because a journal only has its name. `on_request` is called with the path and the request of each call, including
+    the next ones; a prompt is written only if it reads the messages, or there is no answer.
     """
     run, journal, handle = _start_replay(block, stored, steps, model=model, limits=limits, profile=profile)
     run.on_request = on_request
@@ -88,7 +88,7 @@ async def replay(
         await _wait_for_end_of_journal(run, journal)
         _tell_end_of_journal(run, journal, stored)
         events, calls = _events_of(handle), _calls_of(handle, run)
-        if stored.owned:  # before the replay is cancelled: its own end would be "interrupted"
+        if stored.owned:  # before the replay is cancelled, which would set the status "interrupted"
             run.build_partial_output("running")
     finally:
         output, failure = await _end_replay(handle)
@@ -112,7 +112,7 @@ class News:
     """True if `events` are all events of the run, not only new ones."""
     events: Sequence[object]
     calls: Sequence[CallStarted]
-    """Calls that come next: the calls in progress while a process executes the run."""
+    """Next calls: those in progress while a process executes the run."""
 
 
 class Follower:
@@ -152,7 +152,7 @@ class Follower:
         calls = _calls_of(handle, run)
         if stored.status in _ENDED:
             events.append(_finish(stored, run, handle.events))
-        if not stored.owned:  # a process that takes the run over begins where its journal ends
+        if not stored.owned:  # a process that takes over the run starts where its journal ends
             self.close()
         return News(anew=anew, events=events, calls=calls)
 
@@ -182,14 +182,14 @@ def _start_replay(
     limits: Limits | None,
     profile: Profile = "full",
 ) -> tuple[_Replayed, _ReadOnlyJournal, RunHandle[Any]]:
-    header, store = stored.header, MemoryStore()  # which is only named in errors
+    header, store = stored.header, MemoryStore()  # only used in errors
     journal = _ReadOnlyJournal(store, header, steps, stored.status)
     run = _Replayed(
         run_id=header.run_id,
         session=session_of(store, header, f"{block.name}.replay()"),
         seed=header.seed,
         models=_NoModels(_models_of(store, header, profile) if model is None else ModelResolver(model)),
-        limits=None if limits is None else replace(limits, seconds=None),  # a replay takes its own time
+        limits=None if limits is None else replace(limits, seconds=None),  # the replay has different durations
         journal=journal,
     )
     return run, journal, start_block(block, header.input, run)
@@ -197,9 +197,9 @@ def _start_replay(
 
 def _tell_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun) -> None:
     """Emit the events at the end of the journal that only the executing process knows about."""
-    for path in () if stored.owned else [*run.records.held]:  # what was done of both halves
+    for path in () if stored.owned else [*run.records.held]:  # the finished part of both halves
         run.records.release(path)
-    for place in [*journal.parked]:  # where the run would go on, and count them itself
+    for place in [*journal.parked]:  # where the run would continue and count them itself
         run.count_failed(place)
 
 
@@ -219,15 +219,16 @@ async def check_edits(
     *,
     model: ModelChoice = None,
 ) -> None:
-    """Replay a stored run with `edits` in place of its answers; raise ConfigurationError for an unsuitable edit.
+    """Replay a stored run with `edits` of its answers; raise ConfigurationError for an unsuitable edit.
 
-    This happens before a fork is stored: only the block knows its valid answers. An unreached edit is not judged.
+    This happens before a fork is stored: only the block knows its valid answers. An edit that is not reached is not
+    checked.
     """
     edited = [replace(row, body=edited_body(row, edits[row.key])) if row.key in edits else row for row in steps]
     replayed = await replay(block, stored, edited, model=model)
     for place, edit in edits.items():
         failure, asking = replayed.failure, unquote(place.rpartition("/")[2].partition("#")[0])
-        # what was read may be of no use all the same, and a human is asked once more
+        # the answer may still be unusable, and a human is asked again
         if (isinstance(failure, JournalMismatch) and failure.key == place) or (
             isinstance(failure, OutputError) and failure.block == asking
         ):
@@ -237,12 +238,12 @@ async def check_edits(
 
 
 async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:
-    """Wait until the run has come as far as its journal."""
+    """Wait until the run has reached the end of its journal."""
     seen, quiet, spins, waited, pause = (0, 0), 0, 0, 0.0, _PAUSE
     while run.status == "running" and quiet < _QUIET and waited < _PATIENCE:
         if journal.parked or spins < _SPINS:
             await asyncio.sleep(0)
-        else:  # a block waits for a thread, or for time to pass, which the loop does not show
+        else:  # a block waits for a thread, or for time to pass, which is not visible in the loop
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE)
         recorded = len(run.records.events) + sum(map(len, run.records.held.values()))
@@ -252,7 +253,7 @@ async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:
 
 
 async def _end_replay(handle: RunHandle[OutT]) -> tuple[OutT | None, FlowDebateError | None]:
-    """End the replay; its output and its failure."""
+    """End the replay; return its output and its failure."""
     handle.cancel()
     cancelled = await wait_uncancelled(asyncio.ensure_future(handle.wait()))
     if cancelled is not None:
@@ -282,7 +283,7 @@ def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinishe
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class _Replayed(Run):
-    """A run that reports the requests to its models and does not repeat the warnings of its execution."""
+    """Run that reports requests to its models, and does not repeat warnings."""
 
     is_replay: ClassVar[bool] = True
     journal: _ReadOnlyJournal
@@ -291,7 +292,7 @@ class _Replayed(Run):
     async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
         if self.on_request is not None:
             self.on_request(path, request)
-        await asyncio.sleep(0)  # a replay of many calls must not hold up the loop
+        await asyncio.sleep(0)  # a replay of many calls must not block the loop
         if self.journal.lacks(path):
             calling = self.records.call_started(request, model.name, path)
             try:
@@ -312,17 +313,17 @@ class _ReadOnlyJournal(Journal):
         self._added: set[str] = set()
         self._asked = {row.key for row in rows if row.kind == "human" and row.body is None and status == "awaiting"}
         self._counted = {row.key: len(row.failures) for row in rows if row.body is None}
-        """How many failures of each open step are known."""
+        """Number of known failures of each open step."""
         self.parked: dict[str, asyncio.Event] = {}
-        """The places at which branches of the run have come to the end of the journal; set once the step is there."""
+        """Events of branches that have reached the end of the journal, by path; set once the step is there."""
         self.stops = 0
-        """How often a branch has come to the end of the journal."""
+        """Number of times that a branch reached the end of the journal."""
 
     def takes_any(self, key: str) -> bool:  # noqa: ARG002 - nobody is asked where there is no answer
         return True
 
     def lacks(self, key: str) -> bool:
-        """Return whether the step `key` is not in the journal, as far as it is known."""
+        """Return whether the step `key` is missing from the known part of the journal."""
         return key not in self._done
 
     async def arrival(self, key: str) -> None:
@@ -332,7 +333,7 @@ class _ReadOnlyJournal(Journal):
             await self.parked.setdefault(key, asyncio.Event()).wait()
 
     def add(self, rows: Sequence[StepRow]) -> bool:
-        """Take steps recorded meanwhile; False if the run has passed one of them in its absence."""
+        """Add newly recorded steps; return False if the run has already passed one of them."""
         if any(row.body is not None and row.key in self._seen for row in rows):
             return False
         for row in rows:
@@ -349,14 +350,15 @@ class _ReadOnlyJournal(Journal):
         return True
 
     def has_unread(self) -> bool:
-        """Return whether the run has yet to reach an added step, and forget the added ones."""
+        """Return whether the run has not reached all added steps, and forget them."""
         unread, self._added = not self._added <= self._seen, set()
         return unread
 
     async def _park(self, key: str) -> NoReturn:
         self.stops += 1
         self.parked[key] = asyncio.Event()
-        await asyncio.Event().wait()  # no error: blocks may catch one, and go on to what the run has not done
+        # not an error, which blocks could catch to continue with steps that the run has not done
+        await asyncio.Event().wait()
         raise AssertionError
 
     async def intend(self, key: str, *_: object) -> None:
@@ -383,7 +385,7 @@ class _ReadOnlyJournal(Journal):
 
 
 class _NoModels(ModelResolver):
-    """Replacement for the models of a run, with their names and profiles: these determine the next step."""
+    """Replacement for the models of a run, with their names and profiles, which influence the next steps."""
 
     __slots__ = ("_real_models",)
 
@@ -394,13 +396,13 @@ class _NoModels(ModelResolver):
     def resolve(self, spec: ModelSpec | None = None, defaults: Sequence[ModelChoice] = ()) -> Model:
         try:
             model = self._real_models.resolve(spec, defaults)
-        except (ModelUnavailable, ConfigurationError):  # without a key a run can be read all the same
+        except (ModelUnavailable, ConfigurationError):  # a run can be read without a key
             return _NoModel(spec if isinstance(spec, str) else "unknown", "concise" if spec == "local" else "full")
         return _NoModel(model.name, profile_of(model))
 
 
 def _models_of(store: Store, header: RunHeader, profile: Profile) -> ModelResolver:
-    """Return the models that the run was started with; model objects are known by their names alone."""
+    """Return the models that the run was started with; model objects are only known by name."""
     names = header.fingerprint.get("model", DEFAULT_MODEL)
     if header.model is not None or names == DEFAULT_MODEL:
         return models_of(store, header)

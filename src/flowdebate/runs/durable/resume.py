@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 MAX_RECOVERIES = 25
-"""Number of crashes in a row without progress, after which a run is given up."""
+"""Number of consecutive crashes without progress after which a run is given up."""
 
 
 async def load_run(
@@ -54,11 +54,13 @@ async def load_run(
     asks_again: bool = True,
     **common: Unpack[SessionOptions],
 ) -> tuple[Run, Any]:
-    """Load the stored run and its input. This process then owns it; a complete one only once it needs another step.
+    """Load the stored run and its input.
 
-    A run that ended without its judge, chair or synthesizer asks it again, if it `asks_again`; an interrupted run
-    continues to its end first, as if nothing had happened. Errors: RunNotFound, RunConflict, RunChanged, DeadLetter,
-    ConfigurationError; the stored run is then unchanged.
+    This process then owns it, but owns a complete run only once it needs another step.
+
+    A run that ended without its judge, chair or synthesizer asks it again, if it `asks_again`; an interrupted run first
+    continues to its end. Errors: RunNotFound, RunConflict, RunChanged, DeadLetter, ConfigurationError; the stored run
+    then stays unchanged.
     """
     location = f"{block}.resume()"
     model = choose_model(common.get("model"), common.get("override_model"))
@@ -68,7 +70,7 @@ async def load_run(
     if on_uncertain not in ("retry", "raise"):
         raise ConfigurationError(location, "on_uncertain", on_uncertain, "'retry' or 'raise'")
     stored = await opened.run(run_id)
-    # Anybody may read a complete run at any time; one that still has an owner is refused by `take`.
+    # Anybody may read a complete run; `take` refuses one that still has an owner.
     unanswered = asks_again and stored.status in COMPLETE and has_unanswered(await opened.steps(run_id))
     owned = stored.owned or stored.status not in COMPLETE or unanswered
     if owned:
@@ -77,7 +79,7 @@ async def load_run(
         header = stored.header
         if not allow_changes:
             now = fingerprint_of(block, outline, model)
-            if model is None and header.model is not None:  # it is resumed with the models that it was started with
+            if model is None and header.model is not None:  # resumed with the models of its start
                 now["model"] = header.fingerprint.get("model", "")
             then = header.fingerprint
             check_unchanged(opened, run_id, {name: (then.get(name, ""), text) for name, text in now.items()})
@@ -89,7 +91,7 @@ async def load_run(
             rows=await opened.steps(run_id),
             owned=owned,
             on_uncertain=on_uncertain,
-            # In a complete run nothing is left to ask: its answers count, whatever a prompt would be now.
+            # A complete run asks nothing more: its answers count, even if prompts would differ now.
             accepts_changes=allow_changes or stored.status in COMPLETE,
         )
         journal.reopens = unanswered
@@ -104,7 +106,7 @@ async def load_run(
             observe=common.get("observe"),
         )
     except BaseException as error:
-        if owned:  # given back as it was: a refused resumption must not block the next one
+        if owned:  # released unchanged, so that a refused attempt does not block the next one
             status = "dead_letter" if isinstance(error, DeadLetter) else stored.status
             await opened.finish(run_id, status, stored.outcome)
         raise
@@ -215,7 +217,7 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
 
 
 _LONGEST_PAUSE = 1.0
-"""Seconds between two looks at a run of another process: a turn takes seconds, and a look is one small query."""
+"""Seconds between two checks of a run of another process: a turn takes seconds, and a check is one small query."""
 
 
 async def load_same(
@@ -230,7 +232,7 @@ async def load_same(
 ) -> Run:
     """Load the stored run with the id of `run`, an unstarted durable run.
 
-    With `wait`, it loads the run after its process has ended, or ended the run. Errors: RunNotFound; RunChanged if it
+    With `wait`, load it after its process has ended, or has finished the run. Errors: RunNotFound; RunChanged if it
     was started with another question, pattern, model or seed; as `load_run`.
     """
     assert run.journal is not None  # noqa: S101 - `run` is durable
@@ -255,8 +257,8 @@ async def load_same(
 
 
 async def _take(store: Store, run_id: str) -> StoredRun:
-    """Take ownership of the run; if the caller is cancelled meanwhile, it is given back."""
-    # A write completes even if its caller is cancelled: the run would stay owned by a process that does not know it.
+    """Take ownership of the run; release it if the caller is cancelled in the meantime."""
+    # A write completes even if its caller is cancelled: the run would stay owned by a process unaware of it.
     taking = asyncio.ensure_future(store.take(run_id))
     cancelled = await wait_uncancelled(taking)
     if cancelled is not None and taking.exception() is None:
@@ -267,6 +269,6 @@ async def _take(store: Store, run_id: str) -> StoredRun:
 
 
 def _check_alive(store: Store, stored: StoredRun) -> None:
-    # A run that kills its process would else take down one worker after another, for ever.
+    # Otherwise, a run that kills its process would take down one worker after another.
     if stored.status == "dead_letter" or stored.recoveries > MAX_RECOVERIES:
         raise DeadLetter(store.name, stored.header.run_id, stored.recoveries)

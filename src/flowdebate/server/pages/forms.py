@@ -93,7 +93,7 @@ def _asked(info: PatternInfo, front: Front) -> str | None:
     page = info.load_page()
     if front.service.model_name is not None or not page.each_by_default:
         return None
-    with suppress(ConfigurationError):  # of what the server allows nothing is set up, as a run that begins is told
+    with suppress(ConfigurationError):  # none of the allowed models is set up, as the new run will report
         plan = make_plan(info, {info.subject: page.example}, begins=True, allow=front.service.restrict_models())
         return None if plan.dealt is None else models_line(plan)
     return None

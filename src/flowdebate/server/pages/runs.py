@@ -44,7 +44,7 @@ from flowdebate.web.run.travel import compare as compare_steps
 from flowdebate.web.templates import assets, render
 
 _MOST_RUNS = 10_000
-"""Runs of an audit; the page says so, and the command has no such bound."""
+"""Maximum number of runs in an audit, shown on the page; the command has no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
 """Beginnings of the names of figures about places."""
 
@@ -92,7 +92,7 @@ async def blind_page(
     sheet = await sheet_of(record)
     assert sheet is not None  # noqa: S101 - it has a document
     raw = sheet.document.raw
-    if view is None:  # drawn once, and then in the address: a reload must not show the sides in another order
+    if view is None:  # drawn once, and then part of the address, so that a reload keeps the order of sides
         query = urlencode({"view": secrets.randbelow(len(blind_views(raw))), **({"reader": reader} if reader else {})})
         return RedirectResponse(f"?{query}", HTTPStatus.SEE_OTHER)
     models = {call.model for call in sheet.trace.calls if call.model is not None}
@@ -116,7 +116,7 @@ async def audit(
 ) -> Response:
     """Show the judges of the runs matching the filters."""
     items = await service.audited(**query.filters, limit=_MOST_RUNS)
-    audited = await asyncio.to_thread(audit_of, items)  # resampling keeps a core busy, and streams must go on
+    audited = await asyncio.to_thread(audit_of, items)  # resampling keeps a core busy, and streams must continue
     rows = rows_of(audited, items.readers)
     every = [row for row in rows if row.judge == "all"]
     return await page(
@@ -180,7 +180,7 @@ async def _public(
         response = await page("no-link", request, front, status=error.status_code, menu=False, revoked=revoked)
     else:
         run_id, service = stored.header.run_id, front.service
-        if share.shows == "vote" and presented:  # it would show who spoke, and who won
+        if share.shows == "vote" and presented:  # it would reveal speakers and winner
             response = await page("no-link", request, front, status=404, menu=False)
         elif share.shows == "vote":
             response = await blind_page(
@@ -200,7 +200,7 @@ async def _public(
 def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
     """Build the contributions and the result of a run, without the record of its calls.
 
-    In public also without what failed: the words of an error may have the addresses of servers.
+    In public, failures are also left out, because error messages may contain addresses of servers.
     """
     document = details.document
     if document is None:
@@ -228,7 +228,7 @@ def _without_reasons(document: Document) -> Document:
 
 
 def _with_text(value: Any, before: str, after: str) -> Any:  # noqa: ANN401 - JSON data
-    """Replace one text by another everywhere in the JSON data."""
+    """Replace a text everywhere in the JSON data."""
     match value:
         case str():
             return value.replace(before, after)
@@ -246,7 +246,7 @@ _KIND = re.compile(r"[A-Z][A-Za-z]+(?=: )")
 _MOST_WAITING = 20
 """Maximum number of runs shown above the list because they wait for a person; the list itself has all of them."""
 _MOST_DEBATES = 100
-"""Debates of the archive on its page; the command lists all."""
+"""Maximum number of archived debates on the page; the command lists all."""
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "png": "image/png"}
 
 
@@ -256,7 +256,7 @@ async def static(name: str) -> Response:
     contents = assets().get(name)
     if contents is None:
         raise HTTPException(404, "There is no such file.")
-    headers = {"cache-control": "max-age=600"}  # names have no version: a new one is seen ten minutes later
+    headers = {"cache-control": "max-age=600"}  # names have no version, so a new file is seen after ten minutes
     return Response(contents, media_type=_KINDS[name.rpartition(".")[2]], headers=headers)
 
 
@@ -332,14 +332,14 @@ async def sheet_of(record: RunRecord) -> Sheet | None:
     document = record.details.document
     if document is None:
         return None
-    events = [*record.events]  # a run in progress goes on meanwhile
+    events = [*record.events]  # a run in progress continues in the meantime
 
     def lay_out() -> Sheet:
         steps = [StepState.of(step) for step in record.steps]
         votes = record.readers.counted
         return Sheet.of(document, details=record.details, steps=steps, events=events, votes=votes)
 
-    return await asyncio.to_thread(lay_out)  # hundreds of turns keep a core busy, and streams must go on
+    return await asyncio.to_thread(lay_out)  # hundreds of turns keep a core busy, and streams must continue
 
 
 async def page(
@@ -362,7 +362,7 @@ async def page(
 
     def write() -> bytes:
         html = render(name, signed_in=signed_in, **shared, **data)
-        return html.encode(errors="replace")  # half a surrogate pair of a model is no reason to fail
+        return html.encode(errors="replace")  # do not fail because of half a surrogate pair from a model
 
     return HTMLResponse(await asyncio.to_thread(write), status)
 
@@ -370,7 +370,7 @@ async def page(
 _MOST_FORKS = 20
 """Maximum number of forks to list on a page, each with its own sheet."""
 _PAGE, _MOST_PAGES = 200, 10
-"""Number of runs to read at once while looking for forks, and how often at most: the store has no index of parents."""
+"""Number of runs in a page while looking for forks, and maximum number of pages: the store has no index of parents."""
 
 _RunId = Annotated[str, Query(max_length=200)]
 
@@ -387,7 +387,7 @@ async def travel(
     if moment is not None:
         try:
             sent = await service.call(run_id, moment.call.place)
-        except ConfigurationError:  # its pattern is not known here
+        except ConfigurationError:  # its pattern is unknown here
             sent = None
     steps = {} if sheet is None else {call.place: call for call in sheet.trace.calls}
     forks, more = await _forks_of(details, steps, service)
@@ -418,7 +418,7 @@ async def compare(
     run_ids = list(filter(None, (a, b))) or run or []
     if len(run_ids) != 2:  # noqa: PLR2004 - side by side
         raise HTTPException(422, f"Choose two runs to compare, not {len(run_ids) or 'none'}.")
-    a, b = reversed(run_ids) if run else run_ids  # the list has the older one below
+    a, b = reversed(run_ids) if run else run_ids  # the list shows the older one below
     records = [await service.record(run_id) for run_id in (a, b)]
     runs, sheets = [record.details for record in records], [await sheet_of(record) for record in records]
     fork: Literal["one", "other"] | None = "other" if runs[1].parent == a else "one" if runs[0].parent == b else None

@@ -47,19 +47,18 @@ from flowdebate.service.state import RunDetails, RunState
 from flowdebate.ui.speech import Closed, Opened, Piece, Speech, Spoken
 
 OWN = "flowdebate"
-"""Prefix of names; key in metadata and in the state, where applications have keys of their own."""
+"""Prefix of names, and key in metadata and in the state, which also contain keys of applications."""
 _TOLD = (RunStarted, RunFinished, TextDelta, TextWithdrawn, BlockAnswered, TurnFinished)
-"""Events without an event of their own: messages, and the first and the last event, say the same."""
+"""Events not translated separately, because messages and the first and last events cover them."""
 _LOOP = re.compile(r"/(?:round|turn)\[\d+\]$")
 
 
 class AgUi:
-    """Translates the updates of one run to the events of one AG-UI run.
+    """Translator of a run's updates to the events of an AG-UI run.
 
-    `start`, then `translate` for each update from the first one on, then `finish`: the events together are a valid
-    sequence, whatever the updates are. `thread_id` and `run_id` are the AG-UI run's own. `state` is the application's
-    state, with its keys unchanged. `messages` are the messages the client already has; their contents are not sent
-    again.
+    Call `start`, then `translate` for each update from the first one on, then `finish`: the events together are a valid
+    sequence for any updates. `thread_id` and `run_id` are the AG-UI run's own. `state` is the application's state, with
+    its keys unchanged. `messages` are those that the client already has; their contents are not sent again.
     """
 
     def __init__(
@@ -68,18 +67,18 @@ class AgUi:
         self._ids = {"thread_id": thread_id, "run_id": run_id}
         self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
         self._text = list(messages)
-        # updates come from the first one on, also after an interrupt: these were told in the AG-UI run before it
+        # updates start with the first one, even after an interrupt; these were sent in the previous AG-UI run
         self._known = {message.id.rpartition("~")[0] for message in messages}
         self._known |= {message.tool_call_id for message in messages if isinstance(message, ag_ui.ToolMessage)}
         self.earlier_calls: int = 0
         """Model calls before the AG-UI run, which its usage leaves out."""
         self.first: list[ag_ui.BaseEvent] = []
-        """Events that come right after the first ones."""
+        """Events sent right after the first ones."""
         self.problems: dict[str, str] = {}
-        """Those of answers that were not accepted, by their places."""
+        """Problems of rejected answers, by the paths of their requests."""
         self._run = ""
         self._life = ""
-        """What the ids of messages have behind a reset, so that they are others than those that were taken back."""
+        """Suffix of message ids after a reset, to differ from those of withdrawn messages."""
         self._forget()
 
     def _forget(self) -> None:
@@ -101,7 +100,7 @@ class AgUi:
         yield from self.first
 
     def finish(self, details: RunDetails) -> Iterator[ag_ui.BaseEvent]:
-        """Emit the last events of an ended or suspended run: everything open is closed, and it has an outcome.
+        """Emit the last events of an ended or suspended run: open items are closed, and there is an outcome.
 
         Limits and cancellation are the outcome "cancelled"; a failure is RUN_ERROR, with the class as its code.
         """
@@ -141,13 +140,13 @@ class AgUi:
         return ag_ui.RunFinishedEvent(**self._ids, outcome=outcome, result=result, usage=self._used())
 
     def _failed(self, message: str, *, code: str | None = None) -> ag_ui.BaseEvent:
-        # error texts begin with their class, which is what remains of it in a store
+        # error texts begin with their class, the only part of it that is stored
         name = message.partition(":")[0]
         code = code or (name if name in errors.__all__ else "failed")
         return ag_ui.RunErrorEvent(message=message, code=code, usage=self._used())
 
     def _used(self) -> list[ag_ui.TokenUsage] | None:
-        """Count the tokens of each model, named provider/model or by its name alone."""
+        """Count the tokens of each model, named provider/model or only by its name."""
         return [
             ag_ui.TokenUsage(
                 provider=model.partition("/")[0] if "/" in model else None,
@@ -171,7 +170,7 @@ class AgUi:
         self._steps.clear()
 
     def translate(self, update: Update) -> Iterator[ag_ui.BaseEvent]:
-        if update.kind == "reset":  # what was sent is taken back; the client keeps the messages that it came with
+        if update.kind == "reset":  # withdraw what was sent; the client keeps the messages that it sent
             yield from self._close_all()
             self._forget()
             self._life += "r"
@@ -185,7 +184,7 @@ class AgUi:
     def _tell(self, event: object) -> Iterator[ag_ui.BaseEvent]:
         match event:
             case RoundStarted():
-                # patterns inside others have open steps side by side, and AG-UI knows steps by their names alone
+                # nested patterns have several open steps, and AG-UI only identifies steps by name
                 scope = _LOOP.sub("", event.path.rpartition("/")[0])
                 yield from self._end_step(scope)
                 name = f"round {event.round}"
@@ -195,18 +194,18 @@ class AgUi:
                 names = (event.collection_id, event.task.id)
                 collection, task = (
                     part.replace("~", "~0").replace("/", "~1") for part in names
-                )  # as JSON Pointer has it
+                )  # escaped for JSON Pointer
                 board = f"/{OWN}/tasks/{collection}"
                 patch: list[Any] = [{"op": "add", "path": f"{board}/{task}", "value": wire_of(event)["task"]}]
                 if collection not in self._collections:
                     self._collections.add(collection)
-                    # a patch that adds below what is not there is refused as a whole
+                    # a patch that adds below a missing parent is rejected completely
                     patch.insert(0, {"op": "add", "path": board, "value": {}})
                 yield ag_ui.StateDeltaEvent(delta=patch, timestamp=_milliseconds(event.at))
             case ToolCalled():
                 yield from self._tool(event)
             case ModelCalled():
-                # replayed calls come first, and were paid for and told of in the run before
+                # replayed calls come first, and were paid for and reported in the previous run
                 if self._calls >= self.earlier_calls:
                     self._usage[event.model] += event.usage
                 self._calls += event.usage.calls
@@ -228,7 +227,7 @@ class AgUi:
                 yield custom_event(content.pop("kind"), content)
 
     def _end_step(self, path: str) -> Iterator[ag_ui.BaseEvent]:
-        """End the step of the innermost pattern around `path`, or else of the pattern below it."""
+        """End the step of the innermost pattern around `path`, or otherwise of the pattern below it."""
         around = [at for at in self._steps if f"{path}/".startswith(f"{at}/") or at.startswith(f"{path}/")]
         if around:
             yield ag_ui.StepFinishedEvent(step_name=self._steps.pop(max(around, key=len)))
@@ -287,7 +286,7 @@ router: APIRouter = APIRouter(prefix="/ag-ui", include_in_schema=False)
 
 
 class _Props(BaseModel):
-    """Contents of `forwardedProps.flowdebate`: options as in a plan file, and what happens if the client leaves."""
+    """Contents of `forwardedProps.flowdebate`: options as in a plan file, and the reaction to a client that leaves."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     options: dict[str, Any] = {}
@@ -309,7 +308,7 @@ async def ag_ui_run(
     ui = AgUi(thread_id=body.thread_id, run_id=body.run_id, state=body.state, messages=body.messages)
     latest = (await service.runs(pattern=pattern, labels={_THREAD: body.thread_id}, limit=1)).runs
     if latest and latest[0].status == "awaiting":
-        # an AG-UI client answers interrupts in a new run of the same thread; here that is the same run, which goes on
+        # an AG-UI client answers interrupts in a new run of the thread, which here continues the same run
         run = latest[0]
         await _answer(await service.run(run.run_id), body, service, ui)
     elif body.resume:
@@ -324,7 +323,7 @@ async def ag_ui_run(
             pattern,
             question,
             options={**values, **props.options} or None,
-            run_id=f"agui-{sha256(key.encode()).hexdigest()[:32]}",  # the same input again follows its run
+            run_id=f"agui-{sha256(key.encode()).hexdigest()[:32]}",  # repeating the same input follows its run
             seed=props.seed,
             labels={_THREAD: body.thread_id},
             check=front.check_options,
@@ -336,7 +335,7 @@ async def ag_ui_run(
 
 
 def _read_props(body: ag_ui.RunAgentInput) -> _Props:
-    """Read this library's part of the input; raise ConfigurationError for invalid values, and for impossible ids."""
+    """Read this library's part of the input; raise ConfigurationError for invalid values and ids."""
     try:
         check_data(body.model_dump(mode="json", by_alias=True))
     except ValueError as error:
@@ -353,7 +352,7 @@ def _read_props(body: ag_ui.RunAgentInput) -> _Props:
 
 
 def _text_of(message: ag_ui.Message) -> str:
-    """Return the words of a message: images, and messages of tools, reasoning and activities, are not for debaters."""
+    """Return the text of a message, without images; empty for messages of tools, reasoning and activities."""
     if isinstance(message, (ag_ui.ToolMessage, ag_ui.ActivityMessage, ag_ui.ReasoningMessage)):
         return ""
     if isinstance(message.content, list):
@@ -362,7 +361,7 @@ def _text_of(message: ag_ui.Message) -> str:
 
 
 async def _answer(waiting: RunDetails, body: ag_ui.RunAgentInput, service: Service | OwnedService, ui: AgUi) -> None:
-    """Pass the answers on, and resume the run; it asks again for missing or invalid answers."""
+    """Submit the answers, and resume the run, which asks again for missing or invalid answers."""
     ui.earlier_calls = 0 if waiting.usage is None else waiting.usage.calls
     open_places, answered = {request.place for request in waiting.pending}, False
     for entry in body.resume or ():

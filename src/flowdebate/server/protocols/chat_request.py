@@ -1,4 +1,4 @@
-"""Requests of OpenAI clients: what of their parameters is meant here, and the question in a chat."""
+"""Requests of OpenAI clients: the supported parameters, and the question in a chat."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 WHERE = "chat completion"
-"""The place of parameters in errors."""
+"""Location of parameters in errors."""
 DISCONNECT = "flowdebate_on_disconnect"
-"""Key of `metadata`: "continue" lets the run go on when the client leaves."""
+"""Key of `metadata`: "continue" lets the run continue when the client leaves."""
 
 _SAMPLING: Mapping[str, tuple[object, ...]] = {
     "temperature": (1,),
@@ -39,11 +39,12 @@ _SAMPLING: Mapping[str, tuple[object, ...]] = {
     "service_tier": ("auto", "default"),
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), ()),
     **dict.fromkeys(("reasoning", "reasoning_effort", "verbosity", "truncation"), ()),
-    # of other servers
+    # parameters of other servers
     **dict.fromkeys(("top_k", "min_p", "typical_p", "repetition_penalty", "repeat_penalty", "keep_alive"), ()),
 }
-"""Parameters that clients send unprompted, with the values of them that ask for nothing: models have the settings of
-their pattern. They are ignored, and the answer says so in a header.
+"""Parameters that clients send by default, with their neutral values.
+
+They are ignored, because models have the settings of their pattern, and a header of the answer lists them.
 """
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
@@ -61,7 +62,7 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
 }
 """Values of other parameters that only ask for the default behaviour."""
 _HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "max_tool_calls")
-"""Parameters without an effect on any answer: taken as they are."""
+"""Parameters that do not affect the answer, and are accepted."""
 _TOOLS = "Debaters have the tools of their pattern; those of a client are not called."
 _WHY: Mapping[str, str] = {
     **dict.fromkeys(("tools", "functions", "tool_choice", "function_call", "web_search_options"), _TOOLS),
@@ -77,7 +78,7 @@ _WHY: Mapping[str, str] = {
     "background": "Begin a run over HTTP, and look at it whenever you like.",
     "include": "An answer is text alone.",
 }
-"""Reasons for unsupported parameters; all others without a field are unknown."""
+"""Reasons for unsupported parameters; other parameters without a field are unknown."""
 
 
 class _Part(BaseModel):
@@ -95,7 +96,7 @@ class ChatMessage(BaseModel):
 
     @property
     def text(self) -> str:
-        """Its text; the texts of its parts are on lines of their own."""
+        """Text of the message; the texts of its parts are on separate lines."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content)
         return self.content or ""
@@ -110,7 +111,7 @@ class StreamOptions(BaseModel):
 
 
 class ForcedTool(BaseModel):
-    """A tool that has to be called: its arguments are an answer in a schema."""
+    """A tool that must be called, so that its arguments are an answer with a schema."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     name: str = Field(max_length=200)
@@ -133,7 +134,7 @@ class _ToolChoice(BaseModel):
 
 _TOOL_LIST: TypeAdapter[list[_Tool]] = TypeAdapter(list[_Tool])
 _OFFERS = ("tools", "functions")
-"""Parameters offering tools that a model need not call."""
+"""Parameters that offer tools which a model need not call."""
 
 
 class _Schema(BaseModel):
@@ -164,7 +165,7 @@ class _Request(BaseModel):
         return check_data(value)
 
     def check(self) -> list[str]:
-        """Return the ignored parameters; raise ConfigurationError for one to refuse."""
+        """Return the ignored parameters; raise ConfigurationError for an unsupported one."""
         ignored = []
         for name, value in (self.model_extra or {}).items():
             if value is None or name in _HINTS or value in _NEUTRAL.get(name, _SAMPLING.get(name, ())):
@@ -197,7 +198,7 @@ class _Request(BaseModel):
 class ChatRequest(_Request):
     """Body of a request for a chat completion.
 
-    Unsupported parameters are refused, unless clients send them unprompted.
+    Unsupported parameters are refused, unless clients send them by default.
     """
 
     messages: list[ChatMessage] = Field(min_length=1)
@@ -231,14 +232,14 @@ class ChatRequest(_Request):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of a run of this request; ConfigurationError for an unknown wish about its end."""
+        """The labels of a run of this request; raise ConfigurationError for an unknown policy about its end."""
         labels = dict(self.metadata or {})
         if labels.pop(DISCONNECT, "continue") != "continue":
             raise ConfigurationError(WHERE, f"metadata.{DISCONNECT}", self.metadata, '"continue", or left out')
         return labels if self.user is None else {**labels, "user": self.user}
 
     def chat(self) -> list[tuple[str, str]]:
-        """Return the messages as roles and texts, the question last: later results of tools come before it."""
+        """Return the messages as roles and texts, the question last: later results of tools are moved before it."""
         chat: list[tuple[str, str]] = [(message.role, message.text) for message in self.messages]
         last_user = max((at for at, (role, _) in enumerate(chat) if role == "user"), default=None)
         if last_user is not None and chat[-1][0] in ("tool", "function"):
@@ -330,10 +331,10 @@ def chat_context(messages: Sequence[tuple[str, str]]) -> str:
     """
     lines: list[str] = []
     room = _MOST
-    # the last messages are those that the question is about
+    # the question is about the last messages
     for name, message in reversed(messages):
         text = message.strip()
-        if len(text) > _LONG:  # debates end with what they have come to, so most of the room is for the end
+        if len(text) > _LONG:  # debates end with their result, so most of the room is for the end
             text = f"{text[: _LONG // 4]} […] {text[-_LONG * 3 // 4 :]}"
         line = f"[{tag_name(name)}] {quoted(text)}"
         if room < len(line):
@@ -370,7 +371,7 @@ def read_chat(
         raise ConfigurationError(location, "messages", f"{len(text):,} characters", allowed)
     if info is None or (page := info.load_page()).options.ROSTER in options:
         return {}, text
-    speakers = page.speakers_in(question)  # of the message alone; if it names none, a model reads the whole chat
+    speakers = page.speakers_in(question)  # only from the message; if it names none, a model reads the whole chat
     return {page.options.ROSTER: speakers} if speakers else {}, text
 
 
@@ -378,7 +379,7 @@ _LEAD = "The chat before this question, for reference:"
 _MOST = 8_000
 """Maximum characters of a chat to include with a question."""
 _LONG = 2_000
-"""Characters of one message."""
+"""Maximum characters of a message."""
 
 
 _ANSWER = ":answer"
@@ -389,7 +390,7 @@ _PLAIN = "Should rents be capped?"
 class ChatModel:
     """A pattern as a model: `debate/NAME` for a registered one, `flowdebate/NAME` for a built-in one.
 
-    With `:answer` behind its name, the completion is the output alone.
+    With `:answer` after its name, the completion is only the output.
     """
 
     pattern: str
@@ -419,7 +420,7 @@ class ChatModel:
 
 
 def chat_models(service: Service) -> Iterator[ChatModel]:
-    """List all models, each with its answer alone after it, if there is one."""
+    """List all models, each followed by its `:answer` form, if it has an answer."""
     for name in service.patterns:
         yield ChatModel(pattern=name, info=None, answer_only=False)
         yield ChatModel(pattern=name, info=None, answer_only=True)
@@ -436,7 +437,7 @@ def find_chat_model(service: Service, name: str) -> ChatModel | None:
     return next((model for model in chat_models(service) if model.id == name), None)
 
 
-# making a plan loads the pattern, and clients list models often
+# cached: making a plan loads the pattern, and clients list models often
 @cache
 def _needs_only_a_question(info: PatternInfo) -> bool:
     try:
@@ -451,7 +452,7 @@ def _writes_output(info: PatternInfo) -> bool:
 
 @cache
 def _has_answer(info: PatternInfo) -> bool:
-    """Check whether a run ends in an output, or in an answer of the pattern's own; a handoff ends in neither."""
+    """Check whether a run ends with an output or an answer of the pattern; a handoff has neither."""
     output = info.load_output()
     answer = vars(output).get("answer")
     says = "answer" in output.model_fields or (

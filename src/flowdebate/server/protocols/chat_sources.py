@@ -1,4 +1,4 @@
-"""Sources of an answer at the OpenAI-compatible endpoint: a run, or one plain call for a task that no user sees."""
+"""Sources of an answer at the OpenAI-compatible endpoint: a run, or a single call for a hidden task."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from flowdebate.ui.document import Tokens
 from flowdebate.ui.text import as_json, printable
 
 ONLY_ONCE = {"x-should-retry": "false"}
-"""Header that keeps OpenAI's clients from repeating, and paying for, a failed run."""
+"""Header that keeps OpenAI's clients from repeating a failed run and its costs."""
 _FAILED = ("failed", "rejected", "dead_letter")
 _ELSEWHERE = ("running", "queued", "left_behind")
 _LONGEST_MESSAGE = 16_000
-"""Maximum characters of a hidden task's message for its model to read: a title needs no whole debate."""
+"""Maximum characters of a hidden task's message for its model to read: a title does not need a whole debate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class End:
     about: dict[str, Any]
     """Description of the run, for clients that know this server."""
     counted: bool
-    """Flag of complete token counts."""
+    """True if the token counts are complete."""
 
 
 class Source(ABC):
@@ -56,11 +56,11 @@ class Source(ABC):
 
     @abstractmethod
     def texts(self) -> AsyncGenerator[str | None]:
-        """Pieces of the answer; None in a pause. An exception without an answer."""
+        """Yield the pieces of the answer, and None in a pause; raise an exception if there is no answer."""
 
     @abstractmethod
     async def end(self) -> End:
-        """Return how the answer has ended."""
+        """Return the end of the answer."""
 
     def usage(self) -> dict[str, Any]:
         """Return the tokens of all calls, as far as they are known."""
@@ -81,7 +81,7 @@ class Source(ABC):
 
 
 class RunSource(Source):
-    """A run: its contributions and its result; with `answer_only` its output alone."""
+    """A run: its contributions and its result; with `answer_only` only its output."""
 
     def __init__(self, run: RunState, service: Service | OwnedService, reader: Reader, *, answer_only: bool) -> None:
         super().__init__(run.run_id, run.created_at)
@@ -105,7 +105,7 @@ class RunSource(Source):
         if details.status in _ELSEWHERE:
             raise HTTPException(503, f"The server stops; run {run_id} goes on later.", ONLY_ONCE)
         output = None
-        if details.document is None:  # of a block that is no pattern
+        if details.document is None:  # of a block that is not a pattern
             output = ((await stored_run(self._service, run_id)).outcome or {}).get("output")
         if not self._answer_only:
             yield chat.finish(details, output)
@@ -129,7 +129,7 @@ class RunSource(Source):
 
 
 class TaskSource(Source):
-    """One call of the model of a run's first seat, for a hidden task of a chat application; nothing is stored."""
+    """Single call of the model of a run's first seat, for a hidden task of a chat application; nothing is stored."""
 
     def __init__(self, body: ChatRequest, model: ChatModel, service: Service | OwnedService) -> None:
         super().__init__(f"task-{os.urandom(16).hex()}", time.time())

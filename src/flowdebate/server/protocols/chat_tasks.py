@@ -1,7 +1,7 @@
 """Hidden tasks of chat applications: titles, tags, follow-up questions and the like, not requested by any user.
 
 Chat applications send them to the model of the chat, after an answer or before it. They are recognized by their
-wording, and answered by one plain call of a model, not by a debate about "Generate a title".
+wording, and answered by a single model call instead of a debate about "Generate a title".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 _LONGEST = 400
 """Maximum characters of a sentence to read."""
 _TURNS = 12
-"""Maximum number of positions in a sentence at which an order may begin behind other words."""
+"""Maximum number of positions in a sentence at which an order may begin after other words."""
 _MOST = 8_000
 """Maximum characters of a message to search for a task: half of them at its beginning, half at its end."""
 
@@ -33,7 +33,7 @@ _KEYS = frozenset({
 """Fields of the answers of hidden tasks."""
 _EXAMPLE = re.compile(r"""\{\s*["'](\w+)["']\s*:""")
 
-# What a task asks for
+# Orders of tasks
 
 _KINDS = (
     r"titles?|headlines?|subject lines?|tags|labels?|keywords|name|topic|follow[- ]?ups?(?: questions?)?|"
@@ -59,7 +59,7 @@ _LEAD = re.compile(
     r"look at|examine|consider)\s",
     re.IGNORECASE,
 )
-"""Words in front of an order; it then begins here, or behind one of these:"""
+"""Words before an order, which then begins here or after one of these:"""
 _TURN = re.compile(r"[,:]\s+|\b(?:and|please)\s", re.IGNORECASE)
 _TOOLS = re.compile(r"\W*available tools:", re.IGNORECASE)
 _PERSONA = re.compile(
@@ -95,7 +95,7 @@ _UNMISTAKABLE = re.compile(
     r"\b(?:titles?|tags|emojis?|headlines?|autocompletion|summari[sz]e the user's (?:request|query|message))\b",
     re.IGNORECASE,
 )
-"""Tasks of a system message that no user gives an assistant for a whole chat."""
+"""Tasks in a system message that no user would give an assistant for a whole chat."""
 
 _CHINESE = re.compile(
     r"(?:总结|概括|生成|提炼|归纳|返回|给出|起|取|写|撰写|建议|提供|总結|產生)[^。？！\n]{0,40}"
@@ -109,7 +109,7 @@ _CHINESE_CHAT = re.compile(r"对话|會話|会话|對話|聊天|这句话|這句
 def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None) -> bool:
     """Return whether a chat, as roles and texts, ends in a task of the application's own.
 
-    The task is the last message, or the system message in front of its subject. `schema` is the schema of the answer.
+    The task is the last message, or the system message before its subject. `schema` is the schema of the answer.
 
     >>> is_hidden_task([("user", "Generate a concise, 3-5 word title for this conversation. Only return the title.")])
     True
@@ -136,14 +136,14 @@ def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | 
 
 
 def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
-    """Return whether a message is a task; one that is `alone` has to say itself that it is about a chat."""
+    """Return whether a message is a task; if it is `alone`, it must say that it is about a chat."""
     boxed = _without(text, _HISTORIES) != text
     outside = _without(text, _BOXES)
-    rest = _excerpt(_FENCE.sub("\n", outside).strip())  # code and the chat itself are not what the task says
+    rest = _excerpt(_FENCE.sub("\n", outside).strip())  # code and the chat are not part of the task's text
     if _asks_about_it(rest):
         return False
     if boxed and any(name.lower() in _KEYS for name in _EXAMPLE.findall(rest)):
-        return True  # in whatever language
+        return True  # in any language
     sentences = [*_sentences(rest)]
     if _CHINESE_FORM.search(rest) and _CHINESE_CHAT.search(rest):
         orders = [sentence for sentence in sentences if _CHINESE.search(sentence)]

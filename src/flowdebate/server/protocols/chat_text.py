@@ -1,4 +1,4 @@
-"""Text of a run for chat clients: Markdown, piece by piece, as it is said."""
+"""Text of a run for chat clients: Markdown, streamed piece by piece."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class ChatText:
-    """Translates the updates of a run, given from the first one on, to Markdown.
+    """Translator of a run's updates, from the first one on, to Markdown.
 
-    Contributions are in quotes, and nothing in one can end its quote; its own Markdown is shown as the client shows any
-    model's. If speakers' turns overlap, the first is shown as it writes, and each other one after the ones before it.
+    Contributions are in quotes that their text cannot end; their Markdown is rendered by the client. If speakers' turns
+    overlap, the first is shown as it writes, and each other one after the ones before it.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class ChatText:
     def _begin(self) -> None:
         self._speech = Speech()
         self._parts: list[_Part] = []
-        """What is not yet shown to its end, in order."""
+        """Parts that are not yet shown completely, in order."""
         self._said: dict[str, _Part] = {}
         """Open utterances by id."""
         self._turns: dict[str, _Part] = {}
@@ -97,7 +97,7 @@ class ChatText:
 
 @dataclass(slots=True)
 class _Part:
-    """One utterance, or a text of the page itself."""
+    """An utterance, or a text of the page itself."""
 
     texts: list[str]
     """Texts waiting to be shown."""
@@ -108,7 +108,7 @@ class _Part:
         self.texts.append(_in_quote(self._stream.feed(text)))
 
     def end(self, void: str | None) -> None:
-        """End it; `void` says why it does not count."""
+        """End the part; `void` is the reason why it does not count."""
         remark = "" if void is None else sections_text([Remark(text=f"that does not count: {void}")])
         self.texts.append(f"{_in_quote(self._stream.end())}\n\n{remark}")
         self.done = True
@@ -128,7 +128,7 @@ def _sections(event: object) -> Iterable[Section]:
     match event:
         case RoundStarted():
             return (round_heading(event.round, event.max_rounds),)
-        case RoleFailed():  # also of a text that was cut off: a chat has shown it without a mark
+        case RoleFailed():  # also for a truncated text, which a chat has shown without a mark
             return (role_failed(event.role, event.name, event.message, event.instead),)
         case _:
             return sections_of(event)
@@ -159,7 +159,7 @@ def _ending(details: RunDetails) -> Iterator[Section]:
 
 
 def answer_of(details: RunDetails, output: object = None) -> str | None:
-    """Return the output alone: text, or JSON of an output with fields; the pattern's own answer without a writer.
+    """Return only the output: text, or JSON for an output with fields; without a writer, the pattern's answer.
 
     `output` is the output of a run without document.
     """

@@ -148,11 +148,11 @@ async def _answer(
     if is_hidden_task(body.chat(), body.answer_schema):
         return await _respond(kind(source=TaskSource(body, model, service), model=model, body=body), request, ignored)
     run_id: str | None = None
-    if key is not None:  # each user has keys of their own
+    if key is not None:  # each user has separate keys
         run_id = f"chat-{sha256(json.dumps([owner_of(request.scope), key]).encode()).hexdigest()[:32]}"
     run = await _begin(service, model, body, run_id=run_id)
     reader = front.audience.join(service, run.run_id, cancel=DISCONNECT not in (body.metadata or {}))
-    # by the model's name, and where the answer has to fit a schema
+    # by the model's name, or if the answer has to fit a schema
     answer_only = model.answer_only or body.answer_schema is not None
     source = RunSource(run, service, reader, answer_only=answer_only)
     return await _respond(kind(source=source, model=model, body=body), request, ignored, leave=reader.leave)
@@ -240,7 +240,7 @@ class _Completion(_Answer):
         return JSONData(answer, headers=_incomplete(end))
 
     def _reason(self, end: End) -> str:
-        """Return the reason of the end; "tool_calls" for the arguments of a tool that had to be called."""
+        """Return the finish reason; "tool_calls" for the arguments of a forced tool."""
         reason = end.finish_reason
         return reason if reason != "stop" or self.body.forced_tool is None else "tool_calls"
 
@@ -289,7 +289,7 @@ class _Completion(_Answer):
 
 
 class _Response(_Answer):
-    """A response: one message of the assistant's, whole or in events."""
+    """A response: one message of the assistant, whole or in events."""
 
     async def whole(self) -> Response:
         text, end = await self._said()

@@ -28,17 +28,17 @@ T = TypeVar("T")
 
 
 class Audience:
-    """All readers of a run started for them.
+    """Readers of runs that were started for them.
 
-    `pause` is the number of quiet seconds after which a stream sends a sign of life.
+    `pause` is the number of quiet seconds after which a stream sends a ping.
     """
 
     def __init__(self, *, pause: float = 15.0) -> None:
         self.pause = pause
         self.readers: Counter[str] = Counter()
-        """By run."""
+        """Number of readers by run."""
         self.closed: asyncio.Event = asyncio.Event()
-        # the loop itself holds tasks weakly, and could lose one before it has cancelled the run
+        # the loop only has weak references to tasks, and could lose one before it has cancelled the run
         self._cancelling: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class Audience:
         """Cancel a run without readers."""
 
         async def cancel() -> None:
-            with suppress(FlowDebateError):  # it has ended meanwhile, or another process executes it
+            with suppress(FlowDebateError):  # it has ended in the meantime, or another process executes it
                 if (await service.run(run_id)).status in ("running", "queued"):
                     await service.cancel(run_id)
 
@@ -63,7 +63,7 @@ class Audience:
 
 
 class Reader:
-    """A reader for whom a run was started: if it leaves before the end, as the last one, the run is cancelled.
+    """A reader for whom a run was started: if the last reader leaves before the end, the run is cancelled.
 
     Chat clients have no other way to stop an answer. The run stays in the store, and can be resumed.
     """
@@ -90,7 +90,7 @@ class Reader:
         upcoming = asyncio.ensure_future(anext(items, None))
         try:
             while not closed.done():
-                # `wait_for` would cancel the reading in a pause, and lose an update that came just then
+                # `wait_for` would cancel the read in a pause, and could lose an update
                 await asyncio.wait(
                     {upcoming, closed}, timeout=self._audience.pause, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -100,13 +100,13 @@ class Reader:
                     upcoming = asyncio.ensure_future(anext(items, None))
                     yield item
                 else:
-                    # the run has come to its end, or waits for a person: leaving means nothing any more
+                    # the run has ended or waits for a person, so leaving has no effect anymore
                     self._cancels = False
                     return
         finally:
             upcoming.cancel()
             closed.cancel()
-            # a client that leaves cancels this task, also here; the follower has to be closed all the same
+            # a client that leaves cancels this task even here; the follower still has to be closed
             with CancelScope(shield=True):
                 await asyncio.wait({upcoming})
                 await items.aclose()
@@ -114,7 +114,7 @@ class Reader:
 
 async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
     """Return the result of `work`; cancel it and return None if the client leaves before."""
-    # a server notices only in streams that its client has left; here nothing would be sent for minutes
+    # servers only notice in streams that the client has left; here nothing would be sent for minutes
     doing = asyncio.ensure_future(work)
 
     async def disconnected() -> None:
