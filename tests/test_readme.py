@@ -29,8 +29,8 @@ FIGURES = {
     "We killed a server 30 times during 25 debates: of 266 calls, only the 16 in flight were repeated": (
         "durable.md",
         "In a test of 30 kills",
-        "all 25 debates were told so, without a reset",
-        "of 266 calls, 16 that were in flight were repeated, and no others",
+        "received all events of all 25 debates, without a reset",
+        "Of 266 calls, the 16 in flight were repeated, and no others",
     ),
 }
 """What the README says was measured, and the words of the page that says how."""
