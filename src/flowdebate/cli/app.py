@@ -17,13 +17,13 @@ from flowdebate.cli.help import Commands, Group, RunCommands, deferred
 from flowdebate.patterns import PATTERNS, PatternInfo
 
 _NARROWEST = 20
-"""Columns of a page: with fewer, an indented word does not fit."""
+"""Minimum columns of a page: with fewer, an indented word would not fit."""
 _WIDEST = 100
-"""Columns beyond which help is hard to read."""
+"""Maximum columns of help pages, which would be hard to read if wider."""
 
 
 class _Entry(NamedTuple):
-    """A command, by the place of its function."""
+    """A command, by the import path of its function."""
 
     place: str
     line: str
@@ -135,7 +135,7 @@ def _load(place: str) -> Callable[..., object]:
 
 
 def _unloaded() -> None:
-    """Stand in for the function of a command before it is loaded."""
+    """Replace the function of a command until it is loaded."""
 
 
 def _version(is_asked: bool) -> None:  # noqa: FBT001 - typer's callback
@@ -167,9 +167,9 @@ def flowdebate(
     """Hold debates between language models."""
     environment = {"NO_COLOR": "1" if no_color else None, "COLUMNS": None if width is None else str(width)}
     before = {name: os.environ.get(name) for name, value in environment.items() if value is not None}
-    os.environ.update({name: value for name, value in environment.items() if value is not None})  # where pages look
+    os.environ.update({name: value for name, value in environment.items() if value is not None})  # read by pages
 
-    def restore() -> None:  # the process may go on: tests call the command in theirs
+    def restore() -> None:  # the process may continue, as in tests
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _TICK = 0.5
-"""Seconds between two updates of the progress: often enough for a bar, and no load beside the calls."""
+"""Seconds between two updates of the progress: often enough for a bar, and no noticeable load."""
 
 
 @contextmanager
@@ -47,8 +47,8 @@ async def ask(work: Callable[[ProgressLines], Awaitable[_T]], *, usual_calls: in
     """Ask until `work` is done, and return its result, or the interrupting signal.
 
     `work` reports to the progress on stderr. A first SIGINT or SIGTERM cancels it, so that its runs are stored as
-    interrupted. `usual_calls` is the usual number of calls of a question, used to estimate the time left before one has
-    ended.
+    interrupted. `usual_calls` is the usual number of calls of a question, used to estimate the remaining time until the
+    first has ended.
     """
     with open_progress(sys.stderr, calls=usual_calls) as progress:
         task = asyncio.ensure_future(work(progress))
@@ -58,7 +58,7 @@ async def ask(work: Callable[[ProgressLines], Awaitable[_T]], *, usual_calls: in
                 while not task.done():
                     await asyncio.wait({task}, timeout=_TICK)
                     progress.refresh()
-            finally:  # also if the progress could not be drawn: calls in flight would be paid for
+            finally:  # also if drawing the progress failed, because calls in flight would be paid for
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait({task})
@@ -99,7 +99,7 @@ class Totals:
     calls: int | None = None
     tokens: int | None = None
     used_up: bool = False
-    """Flag of a question not started because a limit was reached."""
+    """True if a question was not started because a limit was reached."""
 
     def reached(self, counts: Counts) -> bool:
         """Check whether a limit is reached, before each question."""
@@ -119,14 +119,14 @@ class Ending:
     failed: int = 0
     """Number of questions with an error."""
     used_up: bool = False
-    """Flag of a total reached before all questions were asked."""
+    """True if a total limit was reached before all questions were asked."""
     incomplete: bool = False
-    """Flag of a result missing for any other reason."""
+    """True if a result is missing for any other reason."""
     batch_id: str | None = None
     """Name of the batch, for commands with --batch-id."""
 
     def advise(self) -> None:
-        """Say on stderr how to continue; nothing if all is done."""
+        """Explain on stderr how to continue, unless everything is done."""
         again = (
             "the same command" if self.batch_id is None else f"the same command, or any with --batch-id {self.batch_id}"
         )
@@ -147,7 +147,7 @@ class Ending:
         return ExitCode.NO_RESULT if self.used_up or self.incomplete else 0
 
     def leave(self) -> NoReturn:
-        """Say how to continue, and end the command."""
+        """Explain how to continue, and end the command."""
         self.advise()
         raise typer.Exit(self.exit_code)
 
@@ -155,7 +155,7 @@ class Ending:
 # Progress
 
 _EVERY = 5.0
-"""Seconds between two lines where there is no terminal: a log of an hour stays readable."""
+"""Seconds between two lines outside of terminals, so that the log of an hour stays readable."""
 _LONGEST = 80
 """Maximum characters of a question in a line."""
 
@@ -163,7 +163,7 @@ _LONGEST = 80
 class ProgressLines:
     """Progress as lines on stderr: failures at once, counts every few seconds.
 
-    `calls` is the usual number of calls of a question, used to estimate the time left until one is done.
+    `calls` is the usual number of calls of a question, used to estimate the remaining time until one is done.
     """
 
     def __init__(self, *, calls: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -186,11 +186,11 @@ class ProgressLines:
         """Announce the models to be asked."""
 
     def watch(self, count: Callable[[], Counts]) -> None:
-        """Show the counts returned by `count`, also while no question ends."""
+        """Show the counts returned by `count`, even while no question ends."""
         self._count = count
 
     def refresh(self) -> None:
-        """Show the counts of now, if something is watched."""
+        """Show the current counts, if any are watched."""
         if self._count is not None:
             self.show(self._count())
 
@@ -266,7 +266,7 @@ class ProgressBar(ProgressLines):
 
 
 def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
-    """Show progress on `stream` (stderr): a bar in a terminal with colours, else lines."""
+    """Show progress on `stream` (stderr): a bar in a terminal with colours, and otherwise lines."""
     from flowdebate.cli.terminal.screen import Screen
 
     console = Screen(stream).console
@@ -274,7 +274,7 @@ def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
 
 
 def _describe(counts: Counts, seconds_left: float | None) -> list[str]:
-    """Counts in words, the most important first: a narrow terminal cuts the last ones."""
+    """Describe counts in words, most important first, because a narrow terminal cuts the last ones."""
     from flowdebate.cli.terminal.screen import duration
     from flowdebate.evaluation.documents import rate_text
     from flowdebate.runs.batch import BatchSummary

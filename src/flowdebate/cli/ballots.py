@@ -235,7 +235,7 @@ class Rejudging:
             flag = "model" if error.field == "panel" else error.field.replace("_", "-")
             raise ConfigurationError(COMMAND, f"--{flag}", error.got, error.allowed) from None
         self._options = str([str(judge.plan), answer_form, labels, repeat, list(specs), seed])
-        """The options as text: the same text continues the same batch."""
+        """Options as text, by which the same batch is continued."""
         self._repeat = repeat
         self._max_concurrency = max_concurrency
         self._seed = seed
@@ -344,7 +344,7 @@ def leaderboard(
 
 
 def _rank_file(path: str, *, prior: float | None, form: Literal["text", "markdown", "json"]) -> None:
-    """Rank the systems of a file of ballots, with the first place where it can be told from the strengths."""
+    """Rank the systems of a file of ballots; include the effect of the first place if it can be identified."""
     from flowdebate.evaluation import rank_games, read_ballots
     from flowdebate.evaluation.documents import lay_out
     from flowdebate.web.notebook import summary_markdown

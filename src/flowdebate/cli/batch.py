@@ -102,7 +102,7 @@ class FinishedBatch:
     missing: int = 0
     """Number of runs without a result and without an error."""
     used_up: bool = False
-    """Flag of a total reached before all questions were asked."""
+    """True if a total limit was reached before all questions were asked."""
     signal: Signals | None = None
     """Signal behind the interruption of the batch."""
 
@@ -139,7 +139,7 @@ async def run_batch(
         on_error="collect",
         progress=None,
         until=totals.reached,
-        on_uncertain="retry",  # nobody is there who could decide it for one question of hundreds
+        on_uncertain="retry",  # nobody could decide this for each of hundreds of questions
         allow_changes=False,
         plan_item=plans.each,
     )
@@ -191,12 +191,12 @@ class Plans:
             raise misuse("--pattern", pattern, f"There is no pattern {pattern}.{hint} Patterns: {', '.join(PATTERNS)}.")
         self._info = info
         planned = make_plan(info, select_options(info, {**options, info.subject: first}), file=file, begins=True)
-        for key in ("record", "replay"):  # one file has the answers of one run
+        for key in ("record", "replay"):  # a file contains the answers of one run
             if getattr(planned.policies, key) is not None:
                 location, field = planned.options.place(key)
                 raise ConfigurationError(location, field, getattr(planned.options, key), "left out in a batch")
         self.stored: dict[str, Any] = stored_plan(planned)
-        """The plan as the store has it, without what depends on the question."""
+        """Stored form of the plan, without values that depend on the question."""
         for key in info.load_page().settled(planned):
             self.stored["options"].pop(key)
         if planned.dealt is not None:  # dealt to the sides of each question
@@ -212,7 +212,7 @@ class Plans:
         """The plan of the first question."""
         if store is not None and getattr(
             planned.options, "archive", None
-        ):  # only if asked: rows would see earlier ones
+        ):  # only on request: rows would see earlier ones
             self.base = replace(self.base, archive=archive_of(store, {}))
         self.base.pattern()  # refuses invalid options before a model is called
 
@@ -231,7 +231,7 @@ class Plans:
         return plan if plan.speakers else with_sides(plan, self._proposed[row.question])
 
     async def propose_sides(self, rows: Sequence[Row], *, name: str, store: Store, concurrency: int) -> None:
-        """Let the model propose sides for questions without any.
+        """Let the model propose sides for questions without sides.
 
         The proposals are a separate batch, and continuing does not ask again.
         """
@@ -262,7 +262,7 @@ class Plans:
         plan = self.of(row)
         dealt = {} if plan.dealt is None else {"model": plan.dealt}
         options = {**self.options_of(row), **plan.info.load_page().settled(plan), **dealt}
-        if plan.options.sources:  # their texts, not their files
+        if plan.options.sources:  # texts instead of files
             options["sources"] = plan.options.stored()["sources"]
         return plan.pattern(), {**self.stored, "options": options}
 
@@ -273,14 +273,14 @@ class Plans:
         return with_shared_models(make_plan(self._info, {}, file=self.options_of(row), location=location), self.base)
 
     def options_of(self, row: Row) -> dict[str, Any]:
-        """Return the options of a row in the form of a stored plan; a row may have sources of its own."""
+        """Return the options of a row in the form of a stored plan; a row may have separate sources."""
         from flowdebate.ui.plan import with_stored_sources
 
         return {**with_stored_sources(self.stored["options"]), **row.options, self._info.subject: row.question}
 
 
 def hash_name(kind: str, content: object) -> str:
-    """Return a name derived from the JSON data `content`: equal data gets the same name, and its batch is continued."""
+    """Return a name derived from the JSON data `content`: equal data has the same name, and so the same batch."""
     return f"{kind}-{hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=5).hexdigest()}"
 
 

@@ -52,7 +52,7 @@ class Row:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The row's own options, in the form of a plan file: its sources."""
+        """Options of the row in the form of a plan file: its sources."""
         row_sources = self.others.get("sources")
         return {"sources": [row_sources] if isinstance(row_sources, str) else row_sources} if row_sources else {}
 
@@ -60,7 +60,8 @@ class Row:
 def read_rows(path: str, form: str | None = None) -> list[Row]:
     """Read the rows of the file at `path` ("-": stdin), at least one.
 
-    `form` is one of `FORMATS`; None goes by the name. BadFile with the line and the field of an invalid question.
+    `form` is one of `FORMATS`; None to use the suffix. Raise BadFile with the line and the field of an invalid
+    question.
     """
     if form is None and Path(path).suffix.lower() == ".parquet":
         content, form = read_parquet(path), "jsonl"
@@ -137,7 +138,7 @@ COLUMNS = (
     "index", "status", "decision", "answer", "error", "run_id", "seed", "calls", "prompt_tokens", "completion_tokens",
     "seconds",
 )  # fmt: skip
-"""Columns of CSV besides the row's own."""
+"""Columns of CSV in addition to those of the row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +218,7 @@ class Line:
 
 
 def _answer_of(raw: object, output: object) -> str | None:
-    """Return the answer in words: the synthesizer's output, else the pattern's own result."""
+    """Return the answer in words: the synthesizer's output, or otherwise the pattern's result."""
     if isinstance(output, str):
         return output
     if output is not None and output is not raw:
@@ -235,7 +236,7 @@ def headers_of(columns: Mapping[str, Any]) -> list[str]:
 
 
 class Out:
-    """Writer of results; this one writes nothing."""
+    """Base of writers of results, which writes nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -255,12 +256,12 @@ class StdOut(Out):
 
 
 class JsonOut(Out):
-    """Writer of JSON Lines to a file: each line at once and as a whole; existing lines are not written again."""
+    """Writer of JSON Lines to a file: each line is written at once, and existing lines are skipped."""
 
     def __init__(self, path: Path, batch_id: str) -> None:
         self._path = path
         self._batch_id = batch_id
-        self._file = -1  # opened by `with`: a writer that is only made must not create or lock the file
+        self._file = -1  # opened by `with`, because a writer that is only created must not create or lock the file
         self._written: set[int] = set()
 
     def __enter__(self) -> Self:
@@ -268,7 +269,7 @@ class JsonOut(Out):
         self._open()
         try:
             self._resume()
-        except BaseException:  # `with` calls no `__exit__` of what it could not enter
+        except BaseException:  # `with` does not call `__exit__` if `__enter__` fails
             self.__exit__()
             raise
         return self
@@ -281,7 +282,7 @@ class JsonOut(Out):
             return
         data = self.text_of(line).encode("utf-8", "backslashreplace")
         try:
-            while data:  # a pipe or a full disk may take a part
+            while data:  # a pipe or a full disk may accept only a part
                 data = data[os.write(self._file, data) :]
         except OSError as error:
             raise WriteFailed(f"{self._path}: cannot be written: {error.strerror}") from None
@@ -293,7 +294,7 @@ class JsonOut(Out):
     def lines_of(self, content: str) -> tuple[str, _Found]:
         """Return the beginning of the file, and the contents of its complete lines."""
         lines = []
-        for number, text in enumerate(content.split("\n")[:-1], 1):  # what has no end was torn
+        for number, text in enumerate(content.split("\n")[:-1], 1):  # a line without an end is incomplete
             try:
                 value: dict[str, Any] = json.loads(text)
                 lines.append((int(value["index"]), str(value["runId"]), str(value["status"]), f"{text}\n"))
@@ -302,7 +303,7 @@ class JsonOut(Out):
         return "", lines
 
     def _open(self) -> None:
-        """Open the file to append to it, and lock it: two processes would write a row twice, or into each other."""
+        """Open the file to append to it, and lock it: two processes would write rows twice, or mix their lines."""
         try:
             self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
@@ -318,10 +319,10 @@ class JsonOut(Out):
             raise BadFile(str(self._path), "is being written by another process") from None
 
     def _resume(self) -> None:
-        """Retain the lines of finished rows; drop torn lines and rows to be resumed."""
+        """Keep the lines of finished rows; drop incomplete lines, and rows to be resumed."""
         if not self._path.is_file():  # a device or a pipe: there is nothing to continue
             return
-        content = self._path.read_bytes().decode("utf-8", "replace")  # a torn line may end within a character
+        content = self._path.read_bytes().decode("utf-8", "replace")  # an incomplete line may end within a character
         head, lines = self.lines_of(content)
         for index, run_id, _, _ in lines:
             if run_id != f"{self._batch_id}-{index}":
@@ -333,7 +334,7 @@ class JsonOut(Out):
         full_text = head + "".join(stored.values())
         if full_text != content:
             write_whole(self._path, full_text)
-            os.close(self._file)  # it is the file that was replaced
+            os.close(self._file)  # the file was replaced
             self._open()
         self._written = set(stored)
 
@@ -371,7 +372,7 @@ class CsvOut(JsonOut):
 
 
 def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
-    """Return the writer for `path`: "-" is stdout, None nothing; BadFile for an unknown suffix."""
+    """Return the writer for `path`: "-" is stdout, None writes nothing; raise BadFile for an unknown suffix."""
     if path is None:
         return Out()
     if path == "-":

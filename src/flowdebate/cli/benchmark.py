@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 CHANGES = "evidence/review_faults.jsonl"
-"""The changes of the repository, with a planted fault in two of three."""
+"""Changes in the repository, with planted faults in two thirds of them."""
 
 
 def benchmark_reviews(
@@ -29,7 +29,7 @@ def benchmark_reviews(
 ) -> None:
     """Review each change of a file as a batch, and print how many planted faults were found.
 
-    The subject of the options is the path of the changes. Only stored reviews are asked once, so the same command
+    The subject of the options is the path of the changes. Stored reviews are asked only once, so the same command
     continues where it stopped.
     """
     from flowdebate.evaluation import read_review_cases

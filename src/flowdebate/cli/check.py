@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def _default_model() -> str:
-    """Name the default model; Exit with a message without one."""
+    """Return the name of the default model; exit with a message if there is none."""
     from flowdebate.models.resolve import environment_choice, no_model
 
     default = environment_choice()
@@ -48,7 +48,7 @@ def _default_model() -> str:
 def check_models(
     specs: Sequence[str], *, base_url: str | None, quick: bool, record: Path | None, as_json: bool
 ) -> None:
-    """Check models one after the other, the default model without any; Exit with the command's code."""
+    """Check models one after the other, by default the default model; exit with the command's code."""
     from flowdebate.models.resolve import resolve_model
     from flowdebate.ui.models import Models
 
@@ -159,7 +159,7 @@ async def _ask_once(model: Model) -> dict[str, Any]:
     from flowdebate.blocks.generator import generator
     from flowdebate.runs.limits import Limits
 
-    # one request: a retry would cost money and hide the first failure
+    # a single request: a retry would cost money and hide the first failure
     asking = generator(name="check", prompt="Answer with one word.", user="Say: ready")
     begun = time.perf_counter()
     try:

@@ -166,10 +166,10 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     finished.ending(incomplete=report is None).leave()
 
 
-# What came of the debates
+# Results of the debates
 
 _NOT_ENDED = ("queued", "running", "left_behind", "interrupted", "awaiting", "rejected")
-"""States of runs still able to find a verdict."""
+"""Statuses of runs that can still reach a verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +181,7 @@ class _Outcome:
     without_verdict: Mapping[str, int]
     """The number of questions without a verdict, by the status of their runs."""
     left_out: Mapping[str, int]
-    """The number of other questions, by the same."""
+    """Number of other questions, by status."""
     failed: int
     """Number of failed baseline answers."""
 
@@ -196,12 +196,12 @@ async def _read_outcome(
     from flowdebate.service.runs import state_of
     from flowdebate.ui.statuses import status_text
 
-    # from the store, not from the batch: runs that an interrupt caught are no items of that, and are to be counted
+    # from the store, because interrupted runs are not items of the batch but have to be counted
     items: list[BenefitItem] = []
     left_out, without_verdict = Counter[str](), Counter[str]()
     failed = 0
     for index, question in enumerate(questions):
-        # the same question twice is one observation, not two independent ones
+        # a repeated question is one observation, not two independent ones
         shared = str([question.question, question.truth] if cluster is None else question.others.get(cluster))
         try:
             stored = await store.run(f"{name}-{index}")
@@ -252,12 +252,12 @@ class LabelledQuestion(Row):
 
 
 def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
-    """Return the positions in a row's own columns; none where it has no such column, and none was named."""
+    """Return the positions in a row's columns; empty if it has no such column, and none was named."""
     if not columns and _CHOICES not in row.others:
         return []
     cells = [read_cell_of(row, column, path=path, number=number) for column in columns or [_CHOICES]]
     values = [cell for cell in cells if cell not in (None, "")]
-    if len(cells) == 1:  # CSV has no lists: there one is written as JSON
+    if len(cells) == 1:  # CSV has no lists, so they are written as JSON
         value = cells[0]
         if isinstance(value, str):
             try:
@@ -266,7 +266,7 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
                 value = [value]
         values = value if isinstance(value, list) else [value]
     texts = [value.strip() for value in values if isinstance(value, str) and value.strip()]
-    # one letter for each, by which data sets name the right one; the same text twice could not be told apart
+    # one letter for each, as used by data sets for the right one; equal texts could not be distinguished
     if len(set(texts)) != len(values) or not 2 <= len(texts) <= len(_LETTERS):  # noqa: PLR2004 - two sides
         field = ", ".join(f"`{column}`" for column in columns or [_CHOICES])
         allowed = f"2 to {len(_LETTERS)} different texts"
@@ -283,7 +283,7 @@ def read_cell_of(row: Row, column: str, *, path: str, number: int) -> object:
 
 
 def read_truth(row: Row, column: str, stances: Sequence[str], names: Sequence[str], *, path: str, number: int) -> str:
-    """Return the correct stance of a row; BadFile if it is none of them."""
+    """Return the correct stance of a row; raise BadFile if it is not one of them."""
     value = read_cell_of(row, column, path=path, number=number)
     right = match_stance(value, stances, names)
     if right is None:
@@ -305,7 +305,7 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
     if isinstance(value, bool):
         value = "true" if value else "false"
     text = str(value).strip().casefold()
-    # later entries win: a position that is called "b" or "1" means itself, not the second one
+    # later entries win: a position called "b" or "1" means itself, not the second position
     stances_by_key = {str(index): stance for index, stance in enumerate(stances)}
     stances_by_key |= dict(zip(_LETTERS, stances, strict=False))
     if list(names) == ["pro", "con"]:
@@ -319,8 +319,8 @@ class EvaluationPlans(Plans):
     """Plans of the debates of a data set, with baselines; `rows` are the rows as they were read.
 
     The positions are the row's choices, dealt to the debaters at random (data sets often have the right one first), or
-    the positions of the named debaters. `baselines`: None for all baselines able to differ from each other. BadFile for
-    a row without a truth among its positions.
+    the positions of the named debaters. `baselines`: None for all baselines that can differ from each other. BadFile
+    for a row without a truth among its positions.
     """
 
     def __init__(
@@ -345,7 +345,7 @@ class EvaluationPlans(Plans):
             for number, row in enumerate(rows, 1)
         ]
         for question in self.questions:
-            self.of(question)  # refuses impossible options before anything is paid
+            self.of(question)  # rejects impossible options before any call is made
 
     def name(self, rows: Sequence[Row]) -> str:
         """Return the name of a batch of these rows, baselines and positions."""
@@ -357,9 +357,10 @@ class EvaluationPlans(Plans):
         """Return the options of one question: its sides, and the baselines."""
         from flowdebate.evaluation.benefit import DRAFTS
 
-        question = row if isinstance(row, LabelledQuestion) else self.questions[0]  # the bare row of the first question
+        # the unchanged row of the first question
+        question = row if isinstance(row, LabelledQuestion) else self.questions[0]
         sides = [dict(side) for side in question.sides]
-        # a vote of two first drafts is a coin, so it could not differ from one call
+        # a vote of two first drafts is a coin toss, which cannot differ from one call
         compared = [name for name in BASELINES if name != "drafts" or len(sides) >= DRAFTS]
         settings = {"baselines": list(self._baselines or compared), **self._equal}
         return {**super().options_of(row), "debaters": sides, **settings}

@@ -1,4 +1,4 @@
-"""Execution of a run through the service: its page to the end, its exit code, and what to do next."""
+"""Execution of a run through the service: its page, its exit code, and advice on the next step."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ if TYPE_CHECKING:
 
 
 _STARTS_WITHIN = 2.0
-"""Seconds for a run, after an interrupt, to reach a point where it can be stopped and resumed."""
+"""Seconds for a run to reach a point, after an interrupt, where it can be stopped and resumed."""
 POLL = 0.5
-"""Seconds between two looks at a run of another process: a turn takes seconds, and a look is one small query."""
+"""Seconds between two checks of a run of another process: a turn takes seconds, and a check is one small query."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
-    """How a run is shown."""
+    """Options for showing a run."""
 
     as_json: bool
-    """Flag of JSON on stdout; the page is then on stderr, if stderr is a terminal."""
+    """True for JSON on stdout; the page is then on stderr, if it is a terminal."""
     quiet: bool
-    """Flag to show only the end of the run."""
+    """True to show only the end of the run."""
     head: Sequence[str]
     """The first lines of the page."""
     form: Callable[[Document], str] | None = None
-    """Another form of the document for stdout; the page is then on stderr. Its first lines are shown in any case."""
+    """Another form of the document for stdout; the page is then on stderr. The first lines are always shown."""
 
     def page(self, plan: Plan) -> View:
         on_stderr = self.as_json or self.form is not None
         stream = sys.stderr if on_stderr else sys.stdout
         if on_stderr and (self.quiet or not stream.isatty()):
             for line in filter(None, self.head if self.form is not None and not self.quiet else ()):
-                tell(line)  # who reads a log has to see what was sent, and to whom
+                tell(line)  # readers of a log have to see what was sent, and to whom
             return View()
         from flowdebate.cli.terminal.page import LivePage
 
@@ -70,7 +70,7 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """A run up to the last part shown."""
+    """A run that was followed to its end, or to the last part shown."""
 
     view: View
     unwritten: WriteFailed | None
@@ -101,7 +101,8 @@ async def service_of(place: Place) -> AsyncIterator[Service]:
     try:
         yield service
     finally:
-        await service.close(0)  # at once: a run that still goes on was interrupted, and its journal has its answers
+        # without waiting: a run still in progress was interrupted, and its journal has its answers
+        await service.close(0)
 
 
 async def begin_named(
@@ -138,7 +139,7 @@ async def execute(
     markdown: Path | None,
     post: Callable[[Document, str], bool] | None = None,
 ) -> int:
-    """Start a run, show it to its end, and return the exit code. An interrupt or a closed pipe ends it, too.
+    """Start a run, show it to its end, and return the exit code. An interrupt or a closed pipe also ends it.
 
     `start` starts, resumes or forks a run of the service in `place`; without a result of `start`, the run is not
     stored. `post` sends the document and the error somewhere else; False if that fails.
@@ -150,7 +151,7 @@ async def execute(
             task.cancel()
 
     def soon() -> None:
-        """Stop a run about to speak like any other, with its results so far; give up any other start."""
+        """Stop a run that is about to speak normally, keeping its results; abandon any other start."""
         loop.call_soon_threadsafe(loop.call_later, _STARTS_WITHIN, give_up)
 
     async with nullcontext() if place is None else service_of(place) as service:
@@ -167,13 +168,13 @@ async def execute(
             else:
                 from flowdebate.service.channel import Channel
 
-                place, block = None, plan.pattern()  # not `place`: what follows would advise to resume it from there
+                place, block = None, plan.pattern()  # not `place`, because the advice would be to resume it from there
                 handle = block.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
                 updates = Channel.of(handle).read()
             seen = await follow_run(updates, handle, lambda: show.page(plan), interrupts)
         if handle is not None:
             end = await _end_of_handle(plan, handle, place)
-        else:  # it was over already, which only the store knows
+        else:  # it had already ended, which only the store knows
             assert place is not None  # noqa: S101 - above
             assert state is not None  # noqa: S101 - above
             end = await end_of_stored(place, state.run_id)
@@ -187,9 +188,10 @@ async def follow_run(
     make_view: Callable[[], View],
     interrupts: Interrupts | None = None,
 ) -> Followed:
-    """Show a run to its end. An interrupt cancels it, if it is executed here; without `handle` it ends the view.
+    """Show a run to its end.
 
-    `interrupts` are the start's interrupts; one may have arrived already.
+    An interrupt cancels it if it is executed here; without `handle`, it ends the view. `interrupts` are those of the
+    start, and one may already have arrived.
     """
     loop = asyncio.get_running_loop()
     view = View()
@@ -202,7 +204,7 @@ async def follow_run(
             await view.follow(updates)
 
     def stop() -> None:
-        view.show_cursor()  # a second signal ends the process at once
+        view.show_cursor()  # so that a second signal ends the process at once
         loop.call_soon_threadsafe((handle or reading).cancel)  # in a signal handler: the loop may be asleep
 
     reading = asyncio.ensure_future(read())
@@ -237,12 +239,12 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
     except FlowDebateError as error:
         failure = error
     except asyncio.CancelledError:
-        if not handle.done():  # it is this command that is cancelled, not its run
+        if not handle.done():  # this command was cancelled, not its run
             raise
     end = next((event for event in reversed(handle.events) if isinstance(event, RunFinished)), None)
     reached = end.error if end is not None and handle.status == "limit" else None
     fork: Fork | None = None
-    with suppress(StoreError):  # the run is over and shown; what it has from its parent is an extra
+    with suppress(StoreError):  # the run is over and shown; its relation to its parent is an extra
         if place is not None and (stored := await place.store.run(handle.run_id)).header.parent is not None:
             fork = Fork.of(stored, await place.store.steps(handle.run_id))
     document = document_of_plan(
@@ -303,7 +305,7 @@ def finish(  # noqa: C901 - one thing to write after the other
     from flowdebate.service.runs import short_id
 
     document, unwritten, hint = end.document, seen.unwritten, ""
-    if document.run_id is not None and place is not None and not end.advice:  # it is stored, and not to be resumed
+    if document.run_id is not None and place is not None and not end.advice:  # it is stored, and cannot be resumed
         hint = f"flowdebate show {short_id(document.run_id)}{place.option}"
     try:
         if unwritten is None:
@@ -318,7 +320,7 @@ def finish(  # noqa: C901 - one thing to write after the other
         tell(end.advice)
     write_report(document, markdown)
     is_posted = post is None or post(document, end.error)
-    if unwritten is not None:  # only now: the report is in a file of its own, and was paid for
+    if unwritten is not None:  # only now, because the report is in a separate file, and was paid for
         raise unwritten
     if end.code:
         return end.code
@@ -344,7 +346,7 @@ _WHY = {
 
 
 def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str | None = None) -> str:
-    """Explain how to resume a run; "" where there is nothing to resume."""
+    """Explain how to resume a run; "" if there is nothing to resume."""
     from flowdebate.service.runs import short_id
     from flowdebate.ui.statuses import RESUMABLE
 
@@ -358,7 +360,7 @@ def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str 
 
 
 def advice_on(run: StoredRun, place: Place) -> str:
-    """Explain how to resume a stored run, and the end of its process; "" where there is nothing to resume."""
+    """Explain the end of a stored run's process, and how to resume the run; "" if there is nothing to resume."""
     from flowdebate.service.runs import state_of
     from flowdebate.ui.plan import pattern_of_run
 

@@ -16,7 +16,7 @@ from flowdebate._text import did_you_mean
 from flowdebate._util.documentation import cite
 from flowdebate.patterns import PATTERNS, find_pattern
 
-if TYPE_CHECKING:  # typer's copy of click is private; type checkers need its names alone
+if TYPE_CHECKING:  # typer's copy of click is private; only type checkers need its names
     from typer._click import Command as ClickCommand
     from typer._click import Context, HelpFormatter
     from typer._click import Parameter as ClickParameter
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # typer's copy of click is private; type checkers need its na
 _WHOLE = 200
 """Maximum characters of a first sentence in the list of commands."""
 _TOKEN = re.compile(r"""(?:--?[\w-]+ (?!-))?(?:[^\s"']*"[^"]*"|[^\s"']*'[^']*'|\S+)""")
-"""A word of a command line, behind its option; text in quotes is one."""
+"""A word of a command line, together with its option; quoted text counts as a word."""
 PROGRAM = "flowdebate"
 GROUPS = ("runs", "eval")
 _LISTED = ("compare", "run", "resume", "serve", "mcp", "models", "eval", "runs")
@@ -192,7 +192,7 @@ class Commands(Group):
     """The top level: it lists the common commands, and names the other patterns in one line."""
 
     def unknown_command(self, name: str) -> str:
-        if " " in name.strip():  # no command has a space: it is a question
+        if " " in name.strip():  # no command contains a space, so it is a question
             return f'There is no command "{name}". To debate a question: flowdebate debate "…"'
         for group in GROUPS:
             if name in getattr(self.commands[group], "commands", ()):
@@ -235,7 +235,7 @@ class Command(TyperCommand):
         flags = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
         for at in reversed(range(len(args))):
             behind = args[at + 1 : at + 2]
-            # no commit has a space in its name: that is a question
+            # names of commits contain no space, so it is a question
             if args[at] in flags & BARE.keys() and not (behind and behind[0][:1] != "-" and " " not in behind[0]):
                 args.insert(at + 1, BARE[args[at]])
         with plain_words(ctx, args, self.get_params(ctx)):
@@ -271,7 +271,7 @@ class Command(TyperCommand):
 
 
 def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Command]:
-    """Return the class of a command with a lazy function, loaded to run it or to show its own help."""
+    """Return the class of a command whose function is loaded to run it, or to show its help."""
 
     class Deferred(Command):
         @cached_property
@@ -285,7 +285,7 @@ def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Comma
             return self.loaded.params
 
         @params.setter
-        def params(self, _: object) -> None: ...  # those of the placeholder
+        def params(self, _: object) -> None: ...  # the parameters of the placeholder
 
         def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
             self.loaded.format_help_text(ctx, formatter)
@@ -303,7 +303,7 @@ _KINDS = {"int": "a whole number", "number": "a number", "float": "a number"}
 
 @contextmanager
 def plain_words(ctx: Context, args: Sequence[str], parameters: Sequence[ClickParameter]) -> Iterator[None]:
-    """Turn an error of the parser inside into plain words about the problem and the likely intention."""
+    """Rewrite an error of the parser in plain words about the problem and the likely intention."""
     typed = list(args)  # the parser takes them out
     try:
         yield
@@ -315,7 +315,7 @@ def plain_words(ctx: Context, args: Sequence[str], parameters: Sequence[ClickPar
 
 
 def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickParameter]) -> str | None:  # noqa: ANN401 - one of a private module
-    """Return an error of the parser in plain words; None if it is plain already."""
+    """Return an error of the parser in plain words; None if it already is."""
     flag, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
     if hasattr(error, "possibilities"):
         flags = [
@@ -373,9 +373,9 @@ def _write_options(parameters: Iterable[ClickParameter], ctx: Context, formatter
         if record is not None:
             name, text = record
             if not name.startswith("-"):
-                name = name.partition(" <")[0]  # typer puts the type of an argument behind it
+                name = name.partition(" <")[0]  # typer appends the type of an argument
             first, slash, second = name.partition(" / --no-")
-            if slash and first == f"--{second}":  # click writes a switch twice, which takes half of the width
+            if slash and first == f"--{second}":  # click writes both forms of a switch, which takes half of the width
                 name = f"--[no-]{second}"
             panel = getattr(parameter, "rich_help_panel", None)
             default = "Arguments" if parameter.param_type_name == "argument" else "Options"
@@ -385,12 +385,12 @@ def _write_options(parameters: Iterable[ClickParameter], ctx: Context, formatter
 
 
 def _title(panel: object, default: str) -> str:
-    """Return the panel's title; typer has a placeholder in place of None."""
+    """Return the panel's title; typer has a placeholder instead of None."""
     return panel if isinstance(panel, str) else default
 
 
 def _pasted(line: str, formatter: HelpFormatter) -> list[str]:
-    """Return an example in the width of the page, still one line for a shell."""
+    """Wrap an example to the width of the page, as a single command for a shell."""
     indent = " " * formatter.current_indent
     words, sign = _TOKEN.findall(line), "\0"
     joined = " ".join(word.replace(" ", sign) for word in words)

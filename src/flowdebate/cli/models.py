@@ -81,7 +81,7 @@ def models(
 
 
 def _seats() -> dict[str, dict[str, str]]:
-    """Return the model of each seat of each pattern with --model each."""
+    """Return the model of each seat of each pattern for --model each."""
     from flowdebate.models.resolve import EACH
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.models import seat_titles

@@ -1,4 +1,4 @@
-"""Options of commands: typed once, checked by their types, given to typer as parameters, and completed in a shell."""
+"""Options of commands: declared once with a type, which checks them, for typer and completion in shells."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ MEASURED = {
         "changes. Default: evidence/review_faults.jsonl. To continue, repeat the command.",
     ),
 }
-"""Options of a pattern with a recorded run and a benchmark."""
+"""Options for patterns with a recorded run and a benchmark."""
 PULL_REQUEST = {
     "pr": (
         Count,
@@ -85,7 +85,7 @@ PULL_REQUEST = {
         False,
     ),
 }
-"""Options of a review of a pull request."""
+"""Options for reviews of pull requests."""
 RUN = "Id of a run, or at least its first 4 characters."
 RunName: TypeAlias = Annotated[str | None, Option(metavar="RUN", help=RUN)]
 RunNames: TypeAlias = Annotated[list[str] | None, Option(metavar="RUN", help=RUN)]
@@ -154,7 +154,7 @@ def read_labels(labels: Sequence[str] | None) -> dict[str, str]:
     return dict(label.split("=", 1) for label in labels or ())
 
 
-# Of commands that ask many questions
+# For commands with many questions
 
 Concurrency: TypeAlias = Annotated[Count, Option(metavar="N", help="Maximum number of runs at once.")]
 BatchName: TypeAlias = Annotated[
@@ -195,7 +195,8 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
     """Make a command of a function with parameters `Annotated[kind, Option(...)]`; positional ones are arguments.
 
     `shared` are options of all patterns, passed to the function as parameters of the same name, or as `**given`. Values
-    are checked by their kinds before the function is called; errors and warnings of the library are messages on stderr.
+    are checked by their types before the function is called; errors and warnings of the library become messages on
+    stderr.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -210,7 +211,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
                 parameters.append(parameter(name, hints[name], option, parameter_.default, argument=argument))
         for name in shared:
             kind, option = PlanOptions.model_fields[name].annotation, option_of(PlanOptions, name)
-            if not option.repeated:  # else they are checked once they are read
+            if not option.repeated:  # otherwise they are checked after reading
                 kinds[name] = kind, _flags_of(name, option)[0]
             parameters.append(parameter(name, kind, option))
 
@@ -242,7 +243,7 @@ def parameter(name: str, kind: object, option: Option, default: object = None, *
         declared = typer.Argument(**{**settings, "metavar": _metavar_of(name, option)}, show_default=False)
     else:
         flags = _flags_of(name, option)
-        if plain is bool and default is None:  # None is "not given", which leaves it to a plan file, and False is "no"
+        if plain is bool and default is None:  # None is "not given", so that a plan file can set it, and False is "no"
             flags = [f"{flags[0]}/--no-{flags[0].removeprefix('--')}"]
         settings |= {"rich_help_panel": option.panel, "show_default": default is not None}
         declared = typer.Option(*flags, **settings)
@@ -286,18 +287,19 @@ def _kind_of(annotation: object) -> tuple[type, tuple[str, ...]]:
 
 _MODELS = ("SPEC", "[NAME=]SPEC")
 _NEWEST = 50
-"""Number of runs offered: people type ids of recent runs, and the shell waits for the list."""
+"""Number of runs offered: people complete recent runs, and the shell waits for the list."""
 
 
 def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., object] | None:
     """Return typer's completer for an option with this metavar, or for one of `values`."""
 
-    def complete(ctx: typer.Context) -> list[tuple[str, str]]:  # typer drops what does not begin with what was typed
+    # typer drops values that do not begin with the typed text
+    def complete(ctx: typer.Context) -> list[tuple[str, str]]:
         offered: Iterable[tuple[str, str]] = ((value, "") for value in values)
         if metavar in _MODELS and not values:
             from flowdebate.models.providers import PROVIDERS
 
-            # with a slash behind it: the model's own name is typed
+            # ends with a slash, because the user types the model's name
             names = ("local", "each") if metavar != "SPEC" else ("local",)
             offered = ((name, "") for name in (*names, *(f"{provider}/" for provider in PROVIDERS)))
         elif metavar == "PATTERN":
@@ -309,7 +311,7 @@ def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., o
             from flowdebate.service.runs import list_runs, opened, short_id
             from flowdebate.ui.text import in_line
 
-            # a message would end up within the line that is typed
+            # a message would appear within the typed line
             with suppress(FlowDebateError, OSError), opened(ctx.params.get("store")) as place:
                 runs = asyncio.run(list_runs(place.store, limit=_NEWEST, brief=True))
                 offered = [(short_id(run.header.run_id), in_line(run.header.question)) for run in runs]

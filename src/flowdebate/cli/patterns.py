@@ -45,7 +45,7 @@ _HERE = {
     "quiet": opt.Quiet,
     "yes": opt.Yes,
 }
-"""Options of this front end alone."""
+"""Options that only this front end has."""
 _BENCHMARK_FLAGS = {"form": "--format"}
 
 
@@ -117,7 +117,7 @@ def select_options(info: PatternInfo, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
-    """Return the parameter of each option: the pattern's own come first, the common ones last."""
+    """Return the parameter of each option: options of the pattern first, common options last."""
     shared = dict.fromkeys(OutputOptions.model_fields, 1) | dict.fromkeys(PlanOptions.model_fields, 2)
     for name in sorted(options.names(), key=lambda name: shared.get(name, 0)):
         option, kind = option_of(options, name), options.model_fields[name].annotation
@@ -203,12 +203,12 @@ def _run(  # noqa: PLR0913 - the options of this front end
         with nullcontext() if no_store else opened(store, new=True) as place:
             if not plan.speakers:
                 if place is not None and place.named:
-                    with _store_needed():  # fails before anything is paid for
+                    with _store_needed():  # fails before any call is made
                         asyncio.run(place.store.runs(limit=1))
                 if not quiet:
                     for line in filter(None, show.head):
                         tell(line)
-                    show = replace(show, head=())  # it is asked now
+                    show = replace(show, head=())  # asked now
                 plan = _propose_sides(plan, yes=yes, place=place, run_id=run_id)
 
             is_named = place is not None and place.named
@@ -260,7 +260,7 @@ def _about_pull_request(
 async def _begin(
     service: Service | None, *, plan: Plan, run_id: str | None, labels: dict[str, str], resume: bool, is_named: bool
 ) -> RunState | None:
-    """Begin the run; None if it is not stored. `named` is whether the user has named the store."""
+    """Begin the run; None if it is not stored. `named` is True if the user has named the store."""
     try:
         if service is None:
             return None
@@ -272,13 +272,13 @@ async def _begin(
         if is_named:
             with _store_needed():
                 raise
-        # a data directory that cannot be written (a container, a full disk) must not forbid a debate
+        # an unwritable data directory (a container, a full disk) must not prevent a debate
         tell(f"Warning: the run is not stored: {error}")
         return None
 
 
 def ask_here() -> Ask | None:
-    """Return the function to ask a human in the terminal; None without a terminal, for a later answer."""
+    """Return the function to ask a human in the terminal; None to answer later, without a terminal."""
     from flowdebate.blocks.human.terminal import ask_in_terminal
 
     if not sys.stdin.isatty():
@@ -290,25 +290,25 @@ def ask_here() -> Ask | None:
 
 @contextmanager
 def _store_needed() -> Iterator[None]:
-    """Extend an error of the store inside by advice on how to continue without it."""
+    """Add advice on continuing without a store to errors of the store."""
     try:
         yield
     except StoreError as error:
         raise StoreError(error.store, f"{error.problem}; --no-store does not store the run") from error
 
 
-# Sides that the model proposes
+# Proposed sides
 
 
 def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | None) -> Plan:
     """Return `plan` with sides proposed by its model, after showing them; ends in Abort if the user declines them.
 
-    In a terminal the user is asked, unless `yes`, and may edit them. For a run with an id the proposal is stored beside
-    it, and the same command does not pay for it twice.
+    In a terminal the user is asked, unless `yes`, and may edit them. For a run with an id, the proposal is stored with
+    it, so that the same command does not pay twice.
     """
     from flowdebate.ui.plan import with_sides
 
-    # refuses invalid options before a model is called
+    # rejects invalid options before a model is called
     with_sides(plan, plan.info.load_page().any_speakers(plan.subject)).pattern()
     tell("The question does not say what the sides are; the model proposes some …")
     proposer = plan.info.load_page().create_proposer(plan.options.instructions)

@@ -44,7 +44,7 @@ _MOST_OF_COMMENT = 65_000
 _MOST_OF_STATE = 30_000
 """Maximum characters of a state in a comment. A longer one is left out, and the next run reads the whole change."""
 _MOST_OF_JSON = 2_000_000
-"""Most bytes of a state, unpacked."""
+"""Maximum bytes of an unpacked state."""
 _MOST_NOTES = 50
 _STATE = re.compile(r"<!-- flowdebate-review(?: (?P<state>[\w+/=]+) (?P<signature>[0-9a-f]{64}))? -->\s*\Z")
 _NOTE = re.compile(r"<!-- flowdebate-note ([0-9a-f]{16}) -->\s*\Z")
@@ -91,7 +91,7 @@ def _signature(packed: str, key: bytes) -> str:
 def _read_key() -> bytes:
     """Read the key for signing states: from the environment, or from a file in the data directory of this user.
 
-    Without a place for the file the key is a new one, and the next run reads the whole change.
+    If the file cannot be stored, a new key is used, and the next run reads the whole change.
     """
     if value := os.environ.get(KEY_VARIABLE):
         return value.encode()
@@ -129,7 +129,7 @@ class PullRequestReview:
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Post a comment about an error inside, and let it pass."""
+        """Post a comment about an error, and raise it again."""
         try:
             yield
         except FlowDebateError as error:
@@ -172,7 +172,7 @@ class PullRequestReview:
         return changes
 
     def _find_comment(self) -> None:
-        """Find the comment of an earlier run, and believe it if its author and its signature are ours."""
+        """Find the comment of an earlier run, and trust it if author and signature are ours."""
         self._login = self._github.login()
         for comment in reversed(self._github.reviews(self._number)):
             is_ours = comment.user is not None and comment.user.login == self._login
@@ -183,7 +183,7 @@ class PullRequestReview:
             if state is None or (state.repository, state.number) != (self._repository, self._number):
                 tell("The earlier review cannot be read: its comment has no state with a signature of this key")
                 return
-            # what other globs had left out is not read yet
+            # files excluded by other globs have not been read yet
             self._earlier = state if state.exclude == self._exclude else state.model_copy(update={"head": None})
             return
 
@@ -199,11 +199,11 @@ class PullRequestReview:
         drafts = []
         for draft in self._drafts:
             name = moved.get(draft.file or "", draft.file)
-            # a file that is no longer part of the change: the quote may stand in another one
+            # the file is no longer part of the change, but the quote may be in another one
             drafts.append(draft.model_copy(update={"file": name if name in files else None}))
         return drafts
 
-    # Without a question to reviewers
+    # Without asking reviewers
 
     def finish_unread(self, gate: str | None) -> int:
         """Decide about changes without anything to read, and return the exit code."""
@@ -246,7 +246,7 @@ class PullRequestReview:
         return self._post(body, state, raw, drafts)
 
     def _with_quote(self, finding: Finding) -> FindingDraft:
-        """Return a finding for the next run, with the words of its lines, since lines move."""
+        """Return a finding for the next run, with a quote of its lines, because lines move."""
         draft, place = finding.draft, finding.place
         if draft.quote or not place.found or place.line is None:
             return draft
@@ -303,7 +303,8 @@ class PullRequestReview:
             else:
                 self._github.update_review(self._number, self._comment.id, body)
             for note in notes:
-                self._github.create_note(self._number, self.changes.head, note)  # a rejected one is in the comment
+                # a rejected note is part of the comment
+                self._github.create_note(self._number, self.changes.head, note)
         except BadFile as error:
             tell(f"Error: the review is not posted: {error}")
             if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
@@ -362,7 +363,7 @@ class PullRequestReview:
 
 
 def _standing(draft: FindingDraft, number: int) -> Finding:
-    """Return a finding of an earlier run, never examined again."""
+    """Return a finding of an earlier run that was not examined again."""
     place = Place(**draft.model_dump(include={"file", "line", "end_line", "quote"}))
     fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
     raised = [Raised(agent_name=EARLIER, place=place, **fields)]

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PORT, _MCP_PORT = 8377, 8378
-"""Default ports: two neighbours, to let both servers run at once."""
+"""Default ports, adjacent so that both servers can run at once."""
 _HIGHEST_PORT = 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that are compared with
 _ENTRANCE = 60
-"""Lifetime of the file of `--open` in seconds: enough even if the browser has to start first."""
+"""Lifetime of the file of `--open` in seconds: long enough for a browser to start."""
 
 _App: TypeAlias = Annotated[
     Text | None,
@@ -165,7 +165,7 @@ def serve(  # noqa: PLR0913 - the options of the command
         opt.check(is_prefix(root_path.rstrip("/")), "--root-path", root_path, "a path such as /debates")
     address = host or _variable("FLOWDEBATE_HOST", str, _LOOPBACK[0])
     if address not in _LOOPBACK and token_file is None:
-        # A token that is printed ends up in scrollback and logs: good enough for this machine, not for a network.
+        # A printed token ends up in scrollback and logs, which is acceptable on this machine, but not on a network.
         raise misuse(
             "--token-file",
             None,
@@ -194,7 +194,7 @@ def serve(  # noqa: PLR0913 - the options of the command
         from flowdebate.server import create_app
         from flowdebate.server.app import serve as serve_app
 
-        # as browsers name it in a Host header: IPv6 in brackets, and none of them sends an address that means "any"
+        # as in the Host header of browsers: IPv6 in brackets, and never the address for "any"
         own_hosts = () if address in _ANYWHERE else (f"[{address}]" if ":" in address else address,)
         application = create_app(
             _make_service(app, store, values, allow_model, recover=not read_only),
@@ -224,7 +224,7 @@ def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
 
 
 def write_entrance(url: str, folder: Path | None) -> Path:
-    """Write a file to lead a browser to `url`, readable by its owner alone.
+    """Write a file that redirects a browser to `url`, readable only by its owner.
 
     Arguments of programs are seen by all users. Browsers running as snaps cannot read hidden folders, nor the folder of
     temporary files.
@@ -274,7 +274,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
     token, header = "", ""
     if token_file is not None:
         token, header = read_token(token_file), f"the token of {token_file}"
-    elif http:  # over stdio nobody needs one
+    elif http:  # not needed over stdio
         token = kept_token(new=new_token)
         header = f"the header Authorization: Bearer {token}"
 
@@ -369,7 +369,7 @@ def _make_service(
 
 
 _SHORTEST = 16
-"""Minimum length as in `create_app`, but checked here, where the message can name the file."""
+"""Minimum length, as in `create_app`; checked here, so that the message can name the file."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -384,8 +384,8 @@ def read_token(path: str) -> str:
 def kept_token(*, new: bool = False, needed: bool = False) -> str:
     """Return the token of this user's servers, made by the first of them; `new` replaces it.
 
-    Raises BadFile if others may have read or written the file. If the token cannot be stored, a message says so, and it
-    is valid for this start only, or, if it is `needed` by another command than the server, BadFile is raised.
+    Raise BadFile if others may have read or written the file. If the token cannot be stored, a message says that it is
+    only valid for this start; if another command than the server `needed` it, raise BadFile instead.
     """
     path = default_store_path().with_name("token")
     try:
@@ -393,7 +393,7 @@ def kept_token(*, new: bool = False, needed: bool = False) -> str:
         if new or not os.path.lexists(path):
             _write(path, replace=new)
         status = path.lstat()
-        with path.open("rb"):  # where it is there, and cannot be read
+        with path.open("rb"):  # it exists, but cannot be read
             pass
     except OSError as error:
         if needed:
@@ -412,7 +412,7 @@ def kept_token(*, new: bool = False, needed: bool = False) -> str:
 
 
 def _write(path: Path, *, replace: bool) -> None:
-    """Write a token, whole or not at all; of two servers starting at once, the first one's stands."""
+    """Write a token completely or not at all; of two servers starting at once, the first one wins."""
     handle, name = tempfile.mkstemp(prefix=".token-", dir=path.parent)  # with the mode 0600
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FLAGS = {"judges": "--model", "sides": "--side", "criteria": "--criterion", "texts": "FILE"}
-"""Flags with other names than the options of `compare_all`."""
+"""Flags whose names differ from the options of `compare_all`."""
 
 
 @opt.command("base_url")
@@ -89,7 +89,7 @@ def compare(  # noqa: PLR0913 - the options of the command
     if many:
         for flag, value in (("--question", question), ("--reference", reference)):
             opt.check(value is None, flag, value, "left out for a file of rows, which has a column for it")
-        source_rows = read_rows(files[0])[:limit]  # an empty cell is no text
+        source_rows = read_rows(files[0])[:limit]  # an empty cell is not a text
         rows = [
             {"question": row.question, **{key: cell for key, cell in row.others.items() if cell != ""}}
             | ({} if truth is None or row.others.get(truth) != "" else {truth: None})
@@ -159,7 +159,7 @@ def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterato
 
 
 def _read_files(files: Sequence[str]) -> dict[str, str]:
-    """Return the texts by file name, without the common parts of the names if the rest tells them apart."""
+    """Return the texts by file name, without common parts of the names if the rest is unique."""
     stems = [Path(file).stem for file in files]
     names = stems if len(set(stems)) == len(files) else files
     opt.check(len(set(names)) == len(files) > 1, "FILE", files, "different files, two or more; or one of rows")
@@ -170,7 +170,7 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
 
 
 _OF_ROWS = ("question", "debaters", "pattern", "seed")
-"""Options excluded from designs: the rows, or the study itself, set them."""
+"""Options that designs cannot set, because the rows or the study itself set them."""
 _LIMITS = ("max_calls", "max_tokens", "max_seconds", "max_cost", "price")
 """Options common to the debates of all designs."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -342,7 +342,7 @@ def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
 
             plan = planned(name, row, positions)
             pattern = plan.pattern()
-            # a design with models of its own has them inside
+            # a design with specific models contains them
             return pattern if plan.models == shared else sequencer(name=pattern.name, model=plan.models).then(pattern)
 
         return made
@@ -390,7 +390,7 @@ def _check_designs(study_file: StudyFile, path: str) -> None:
 
 @contextmanager
 def _in_files(path: str, questions: str) -> Iterator[None]:
-    """Let errors of a study name its file, and errors of a row the file of the questions."""
+    """Name the file of the study in its errors, and the file of the questions in errors of a row."""
     try:
         yield
     except RunChanged as error:

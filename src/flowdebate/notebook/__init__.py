@@ -1,4 +1,4 @@
-"""Debates in notebooks: a run while it goes on, and a person's turn in a cell.
+"""Debates in notebooks: runs in progress, and a person's turn in a cell.
 
 It needs the extra `notebook`: `pip install "flowdebate[notebook]"`. Results, handles and reports show themselves
 without it. See docs/notebooks.md.

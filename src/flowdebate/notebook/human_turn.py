@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _WHERE = "HumanTurn()"
 _SECONDS = 1.0
-"""Seconds between two looks at the store."""
+"""Seconds between two reads of the store."""
 _NOT_YET = "It is not your turn yet. This cell updates when it is."
 _STATIC = "A person's turn: run the notebook, and answer here."
 _RESUME = "Resume the run to continue."
@@ -39,10 +39,9 @@ class HumanTurn:
 
     `HumanTurn(run)` is for a durable run, given as its handle, its result or, with `store`, its id: once the run is
     suspended for a human, the cell shows the request and a form, and records the answer as `submit_answer` does; then
-    resume the run. Refused answers are shown at their fields, and so is that somebody else has answered. `block` is
-    the human's block, where the run asks several.
-
-    `HumanTurn()` is for `human(name=…, ask=turn.ask)`: the run waits for the widget, and goes on by itself.
+    resume the run. Problems of an answer are shown at its fields, and a note if somebody else has answered. `block` is
+    the human's block, if the run asks several. `HumanTurn()` is for `human(name=…, ask=turn.ask)`: the run waits for
+    the widget, and then continues.
     """
 
     def __init__(
@@ -61,11 +60,11 @@ class HumanTurn:
         self._asked: HumanRequest | None = None
         """The request that the cell shows."""
         self._answered = ""
-        """The note on the last one."""
+        """Note on the last request."""
         self._answer: asyncio.Future[Any] | None = None
-        """What `ask` waits for."""
+        """Future answer that `ask` awaits."""
         self._sending: asyncio.Future[None] | None = None
-        """The answer on its way to the store; nobody else refers to it."""
+        """Task that stores the answer; nothing else refers to it."""
         self._one_by_one = asyncio.Lock()
         self.widget: Any = _widget_class()(page=_page(note=_NOT_YET))
         """The widget, to put beside others of `ipywidgets`."""
@@ -103,11 +102,11 @@ class HumanTurn:
             return answer
 
     def close(self) -> None:
-        """Stop looking for requests; the cell stays as it is."""
+        """Stop looking for requests; the cell stays unchanged."""
         if self._watch is not None:
             self._watch.cancel()
 
-    # What the cell shows
+    # Contents of the cell
 
     def _show(self, request: HumanRequest) -> None:
         self._asked, self._answered = request, ""
@@ -123,12 +122,12 @@ class HumanTurn:
         errors = [{"field": field, "problem": problem} for field, problem in problems]
         self.widget.send({"kind": "refused", "message": error_text(error), "errors": errors})
 
-    # What the person sends
+    # Messages of the person
 
     def _receive(self, _: object, content: object, __: object) -> None:
-        """Take a message, in whatever thread the kernel handles it."""
+        """Handle a message, in any thread of the kernel."""
         if isinstance(content, dict) and content.get("kind") == "answer":
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits anymore
                 self._loop.call_soon_threadsafe(self._take, content)
 
     def _take(self, content: dict[str, Any]) -> None:
@@ -156,7 +155,7 @@ class HumanTurn:
         else:
             self._say(f"Your answer is recorded. {_RESUME}")
 
-    # What a durable run asks
+    # Requests of a durable run
 
     async def _look_again(self) -> None:
         goes_on = True
@@ -213,7 +212,7 @@ def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
 
 
 def _page(request: HumanRequest | None = None, *, note: str = "", token: str = "") -> str:
-    """Build the widget's HTML; all texts of others are escaped."""
+    """Build the widget's HTML; foreign texts are escaped."""
     if request is None:
         return render("notebook/turn", pending=None, note=note)
     pending = PendingInput.of(request)
@@ -229,7 +228,7 @@ def _widget_class() -> type[AnyWidget]:
     from anywidget import AnyWidget
     from traitlets import Unicode
 
-    # a widget is one module without an address of its own, from which others could be imported
+    # a widget is a single module without an address, so it cannot import others
     script = "".join(_IMPORT.sub("", asset(name)) for name in ("element.js", "form.js", "notebook/turn.js"))
     style = style_of("notebook/style.css", "notebook/turn.css")
     contents = {"_esm": script, "_css": style, "page": Unicode().tag(sync=True)}

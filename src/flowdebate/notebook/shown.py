@@ -1,4 +1,4 @@
-"""A run in one output of a notebook: live while it goes on, then its report."""
+"""A run in one output of a notebook: a live page, and then its report."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ OutT = TypeVar("OutT")
 RawT = TypeVar("RawT", default=Any)
 
 _SLOWEST = 60
-"""Seconds between two updates, at most."""
+"""Maximum seconds between two updates."""
 _SHARE, _LONGEST = 10, 2.0
-"""Drawing takes at most one part in so many of the time, up to pauses of so many seconds: a page grows with the debate,
-and is drawn in the event loop that the debate runs in."""
+"""Limits on drawing: the share of time is at most 1 / `_SHARE`, up to pauses of `_LONGEST` seconds.
+
+Pages grow with the debate, and are drawn in its event loop.
+"""
 
 
 class _RunCancelledError(asyncio.CancelledError):
-    """The cell that awaits a run was interrupted: the output has the run so far, and no traceback adds to it."""
+    """Raised if the cell that awaits a run was interrupted; the output shows the run so far, without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"{self}"]
@@ -49,16 +51,16 @@ class Shown(Generic[OutT, RawT]):
             raise _RunCancelledError(line) from None
 
     def _ipython_display_(self) -> None:
-        """Show nothing: the run is shown already, where `show` was called."""
+        """Show nothing, because `show` already shows the run."""
 
 
 def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> Shown[OutT, RawT]:
     """Show a run in the output of this cell while it goes on, and its report at the end; await it for the result.
 
-    The output changes at most once in `every` seconds, and only if there is news. A failure of the run is raised by
-    awaiting, after the page has shown how far the run came. Interrupting a cell that awaits cancels the run, as
-    awaiting the handle does; without `await` the cell ends, and the run goes on beside other cells.
-    Outside of a notebook, in a terminal too, nothing is shown. ConfigurationError without IPython.
+    The output changes at most once in `every` seconds, and only if there is news. Awaiting raises a failure of the run,
+    after the page has shown its progress. Interrupting a cell that awaits cancels the run, as awaiting the handle does;
+    without `await` the cell ends, and the run goes on beside other cells. Outside of a notebook, in a terminal too,
+    nothing is shown. ConfigurationError without IPython.
     """
     check_library("show()", "IPython", library="IPython", extra="notebook")
     value: object = handle
@@ -75,7 +77,8 @@ def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> Shown[OutT, R
 
     handle.listen(take)
     task = asyncio.create_task(_follow(handle, live, news, _output(), every), name=f"show {handle.run_id}")
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the page has it: nobody need await
+    # the page shows it, so awaiting is optional
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return Shown(task)
 
 
@@ -121,12 +124,12 @@ def _output() -> Callable[[dict[str, str]], None]:
 
     shell = get_ipython()
     if shell is None or type(shell).__name__ == "TerminalInteractiveShell":
-        return lambda _: None  # a terminal cannot change what it has written
+        return lambda _: None  # a terminal cannot update its output
     display_handle = display({"text/plain": "", "text/html": ""}, raw=True, display_id=True)
     return lambda bundle: display_handle.update(bundle, raw=True)
 
 
 _shell = sys.modules.get("IPython")
 if _shell is not None and _shell.get_ipython() is not None:
-    # a notebook imports this in its first cell: nobody waits yet
+    # imported in the first cell of a notebook, where nobody waits yet
     threading.Thread(target=import_ahead, name="flowdebate import").start()

@@ -23,7 +23,7 @@ from flowdebate.sources.documents import Text, resident_memory
 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "SYSTEMROOT", "LD_LIBRARY_PATH",
                 "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONHOME")  # fmt: skip
-"""Environment variables of a child process, without API keys: a document may take its parser over."""
+"""Environment variables of a child process, without API keys: a document may take over its parser."""
 _ROOT = Path(__file__).parents[2]
 _LONGEST_ANSWER = 40_000_000
 """Maximum size of an answer in bytes: JSON may take six times the size of the text."""
@@ -32,13 +32,13 @@ _LONGEST_ANSWER = 40_000_000
 _LOOK = 0.02
 """Seconds between two checks of a busy child."""
 _QUICK = 1.0
-"""Seconds after which a document gives way to waiting documents."""
+"""Seconds after which a document yields to waiting documents."""
 _PATIENCE = 60.0
 """Seconds that a document waits for its turn."""
 
 
 class _Answer(WireModel):
-    """Answer of a child process about a document. It is not trusted: a document may take the child over."""
+    """Answer of a child process about a document. It is not trusted, because a document may take over the child."""
 
     parts: tuple[tuple[str, str], ...] = ()
     unread: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class _Child:
     def __init__(self, memory: int, seconds: float) -> None:
         path = [str(_ROOT), *(str(Path(entry).absolute()) for entry in sys.path if entry)]
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter
-            # -P: without the modules of the folder in which somebody reads documents of others
+            # -P: without modules of the current folder, which may contain foreign documents
             [sys.executable, "-P", "-c", f"from flowdebate.sources.documents import serve; serve({memory}, {seconds})"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -67,7 +67,7 @@ class _Child:
                 **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"),
                 "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
             },
-            start_new_session=True,  # Ctrl-C is for the parent
+            start_new_session=True,  # the parent handles Ctrl-C
         )
         self.is_new = True
 
@@ -93,7 +93,7 @@ class _Child:
 
     @property
     def is_alive(self) -> bool:
-        """Say whether the process still runs."""
+        """Return whether the process still runs."""
         return self._process.poll() is None
 
     def kill(self) -> None:
@@ -105,7 +105,7 @@ class _Child:
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # what was not sent
+                with suppress(OSError):  # the unsent rest
                     pipe.close()
         self._process.wait()
 
@@ -113,7 +113,7 @@ class _Child:
 class Converter:
     """Pool of child processes that convert documents. Each child converts one document at a time.
 
-    A slow document gives way to waiting documents, and starts again in the queue of slow documents.
+    A slow document yields to waiting documents, and starts again in the queue of slow documents.
     """
 
     def __init__(self, *, memory: int = 400, seconds: float = 15.0) -> None:
@@ -251,5 +251,5 @@ def _close_shared() -> None:
         shared_converter().close()
 
 
-if hasattr(os, "register_at_fork"):  # a fork needs a converter of its own: two processes cannot share a child
+if hasattr(os, "register_at_fork"):  # a fork needs a new converter, because processes cannot share a child
     os.register_at_fork(after_in_child=shared_converter.cache_clear)

@@ -19,7 +19,7 @@ from flowdebate.sources.source import Source, matches_glob
 
 _SECONDS = 60
 _CONTEXT = "--unified=10"
-"""Ten lines around a change: three are too few for a review."""
+"""Option for ten lines of context around a change: three are too few for a review."""
 _LINK, _SUBMODULE = "120000", "160000"
 IS_LINK, IS_SUBMODULE, IS_BINARY = "is a link", "is a submodule", "is binary"
 HOLDS_SECRETS = f"{SECRET}, and is never read"
@@ -33,18 +33,18 @@ _CODE = re.compile(
     r"swift|tsx?|vue|zig)$",
     re.IGNORECASE,
 )
-"""Suffixes of source code. Its name alone says nothing about secrets: `secrets.py` is a Python module."""
+"""Suffixes of source code. Their names do not indicate secrets: `secrets.py` is a Python module."""
 _GENERATED = (
     *("*.lock", "*-lock.json", "*-lock.yaml", "*.lockb", "go.sum", "npm-shrinkwrap.json", "packages.lock.json"),
     *("*.min.js", "*.min.css", "*.js.map", "*.css.map", "*.snap", "*.pb.go", "*_pb2.py", "*_pb2.pyi", "*.g.dart"),
 )
 """Names of generated files, which people do not review: they come last, and only their beginning is shown."""
 _MINIFIED = re.compile(r"^[+-][^\n]{5000}", re.MULTILINE)
-"""A line that no person wrote."""
+"""Pattern of a line too long to be written by a person."""
 _FOLDED_LINES = 40
 _FOLDED_CHARACTERS = 4_000
-"""Most changed lines and characters of a generated file in prompts."""
-# Neither the configuration nor the environment of a user may change what a diff says.
+"""Maximum changed lines and characters of a generated file in prompts."""
+# Neither the configuration nor the environment of a user may change a diff.
 _OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--find-renames",
             "--no-relative", "-l1000", f"-O{os.devnull}", "--submodule=short", "--ignore-submodules=dirty")  # fmt: skip
 _SETTINGS = ("core.quotePath=false", "core.fsmonitor=false", f"core.hooksPath={os.devnull}",
@@ -143,12 +143,12 @@ def source_of_patch(name: str, patch: bytes) -> Source:
 
 
 def holds_secrets(name: str) -> bool:
-    """Say whether a changed file may hold secrets by its name; source code is judged by its content."""
+    """Return whether a changed file may hold secrets by its name; source code is judged by its content."""
     return is_secret(Path(name)) and not _CODE.search(name)
 
 
 def comes_last(source: Source) -> bool:
-    """Say whether a changed file is behind all others: it is generated, or was folded."""
+    """Return whether a changed file is behind all others: it is generated, or was folded."""
     return matches_glob(source.name, _GENERATED) or source.unread is not None
 
 
@@ -169,14 +169,14 @@ def _fold(text: str) -> tuple[str, str | None]:
     cut = sum(index >= len(kept_lines) for index in changed)
     if cut == 0:
         return text, None
-    # like "\ No newline at end of file", it is no line of the file
+    # like "\ No newline at end of file", it is not a line of the file
     return "\n".join([*kept_lines, f"\\ {counted(cut, 'more changed line')}, not shown", ""]), (
         f"{cut:,} of {counted(len(changed), 'changed line')}, folded"
     )
 
 
 def _is_binary(patch: bytes) -> bool:
-    """Say whether git shows no lines, because of the content or an attribute of the file."""
+    """Return whether git shows no lines, because of the content or an attribute of the file."""
     return b"\n@@ " not in patch and b"\nBinary files " in patch
 
 
@@ -254,7 +254,7 @@ class _Git:
         )
         if first or (revision == "HEAD" and self._id_of("HEAD") is None):
             return self._empty_tree()
-        self._run("rev-parse", "--verify", "--end-of-options", revision)  # its error says why the commit is missing
+        self._run("rev-parse", "--verify", "--end-of-options", revision)  # its error explains why the commit is missing
         raise BadFile(self.name, f"cannot be read: there is no commit {revision}")
 
     def _id_of(self, revision: str) -> str | None:

@@ -115,7 +115,7 @@ _FEW_LINES, _MOST_PIECES = 3, 300
 
 
 def _reads_across(textpage: PdfTextPage, width: float) -> bool:
-    """Say whether the text of a page runs across two columns, as some programs write it."""
+    """Return whether the text of a page runs across two columns, as some programs write it."""
     pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MOST_PIECES))]
     broken = 0
     for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):
@@ -176,11 +176,11 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-# What is packed: Office, EPUB
+# Archives: Office, EPUB
 
 
 def _unpack(data: bytes) -> zipfile.ZipFile:
-    """Open an archive. Raise _Unreadable if it is encrypted or too large, whatever sizes it states."""
+    """Open an archive. Raise _Unreadable if it is encrypted or too large, regardless of the sizes it states."""
     if data.startswith(_OLD_OFFICE):
         raise _Unreadable("is encrypted, or of a version before 2007: save it as it is today, without a password")
     packed = zipfile.ZipFile(io.BytesIO(data))
@@ -243,7 +243,7 @@ def _read_docx(data: bytes, text: Text) -> None:
 
 
 def _is_on(properties: Element, name: str) -> bool:
-    """Say whether the properties of a run or a style turn a switch on."""
+    """Return whether the properties of a run or a style turn a switch on."""
     switch = properties.find(f"{_W}{name}")
     return switch is not None and switch.get(f"{_W}val", "1") not in ("0", "false", "off")
 
@@ -417,7 +417,7 @@ class _Sheet:
     has_formulas: bool = False
 
     def hides(self, cell: ReadOnlyCell) -> bool:
-        """Say whether a cell is in a hidden row or column."""
+        """Return whether a cell is in a hidden row or column."""
         return cell.row in self.rows or any(first <= cell.column <= last for first, last in self.columns)
 
 
@@ -669,7 +669,7 @@ class Kind:
 
     @property
     def is_installed(self) -> bool:
-        """Say whether all required modules are installed."""
+        """Return whether all required modules are installed."""
         return all(map(_is_there, self.libraries))
 
 
@@ -739,7 +739,7 @@ def serve(memory: int, seconds: float) -> None:
     os.dup2(2, 1)  # output of libraries must not mix with answers
     _limit_memory(memory)
     with suppress(AttributeError, OSError):
-        os.nice(10)  # a server has priority
+        os.nice(10)  # servers have priority
     while True:
         _end_in(_IDLE)
         if not (head := requests.readline()):
@@ -803,4 +803,4 @@ def _end_with_parent(requests: IO[bytes], *, on: bool) -> None:
             fcntl.fcntl(requests, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(requests, fcntl.F_SETFL, flags | os.O_ASYNC if on else flags & ~os.O_ASYNC)
         if on and select.select([requests], [], [], 0)[0]:
-            os._exit(1)  # the parent is gone already
+            os._exit(1)  # the parent is already gone

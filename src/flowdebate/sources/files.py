@@ -49,7 +49,7 @@ def make_source(name: str, text: str) -> Source:
 
 
 def is_file(text: str) -> bool:
-    """Say whether a text is a data URL, which may take long to read."""
+    """Return whether a text is a data URL, which may take long to read."""
     return _DATA_URL.match(text) is not None
 
 
@@ -70,11 +70,11 @@ def _read_document(name: str, path: str, data: bytes, kind: str) -> Source:
 
 MEGABYTE = 1_000_000
 MOST_OF_FILE = 20
-"""Megabytes of a file: a document of a thousand pages has fewer."""
+"""Maximum megabytes of a file: a document of a thousand pages is smaller."""
 MOST_OF_IMAGES = 10
-"""Megabytes of all images, each of which goes to the provider with every turn: some take 20 in a request, as base64."""
+"""Maximum megabytes of all images, which are sent with every turn: some providers accept 20, as base64."""
 _MOST_LISTED = 200
-"""Files of a folder that are listed as left out."""
+"""Maximum number of omitted files to list for a folder."""
 
 
 def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Source]:
@@ -172,7 +172,7 @@ def _named(entry: str, folder: Path) -> tuple[str | None, Path]:
 
 
 def _is_within(path: Path, allowed: Path) -> bool:
-    """Say whether `path` is below `allowed` when all links are followed."""
+    """Return whether `path` is below `allowed` when all links are followed."""
     try:
         return path.resolve().is_relative_to(allowed.resolve())
     except (OSError, ValueError):  # links in a circle, a NUL

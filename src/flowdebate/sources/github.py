@@ -42,9 +42,9 @@ GITHUB_ACTIONS = "github-actions[bot]"
 _JSON, _RAW = "application/vnd.github+json", "application/vnd.github.raw+json"
 _ATTEMPTS = 4
 _MOST_WAIT = 300.0
-"""Most seconds to wait for a rate limit."""
+"""Maximum seconds to wait for a rate limit."""
 _MOST_COMPARED = 300
-"""Most files that a comparison of commits lists."""
+"""Maximum files listed by a comparison of commits."""
 _MOST_OF_MESSAGE = 300
 _NO_NEWLINE = "\\ No newline at end of file"
 _SUBMODULE = re.compile(r"^[-+]Subproject commit [0-9a-f]{40}(-dirty)?$")
@@ -118,7 +118,7 @@ class _Rejected(BadFile):
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """Changes of a pull request, as far as they are to be read."""
+    """Changes of a pull request that are to be read."""
 
     head: str
     """Commit that was read."""
@@ -237,7 +237,7 @@ class GitHub:
     def _newer(self, since: str | None, merge_base: str | None, pull: _Pull) -> tuple[list[_File] | None, set[str]]:
         """List the files changed after `since`, and the names of files whose base has changed.
 
-        None stands for a comparison that does not say everything.
+        None for an incomplete comparison.
         """
         if since is None:
             return None, set()
@@ -284,7 +284,7 @@ class GitHub:
         changed = [line for line in patch.split("\n") if line[:1] in ("+", "-")]
         if changed and all(_SUBMODULE.fullmatch(line) for line in changed):
             return IS_SUBMODULE
-        # so does the target of a link look
+        # the target of a link looks the same
         if patch.endswith(_NO_NEWLINE) and sum(line[0] == "+" for line in changed) == 1:
             kind = self._kind(file.filename, commit)
             return None if kind == "file" else IS_LINK if kind == "symlink" else "may be a link"
@@ -396,7 +396,7 @@ class GitHub:
             try:
                 response = self._client.request(method, address, json=body, headers={"Accept": accept})
             except httpx2.HTTPError as error:
-                if last or method != "GET":  # what was written must not be written twice
+                if last or method != "GET":  # writes must not be repeated
                     raise BadFile(self._name, f"GitHub cannot be reached at {self._api}: {error}") from None
                 wait = 0.5 * 2**attempt
             else:

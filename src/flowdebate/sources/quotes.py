@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flowdebate.sources.source import Source
 
 _LONGEST = 1_200
-"""Characters of a passage: 300 tokens, a paragraph or two."""
+"""Maximum characters of a passage: 300 tokens, a paragraph or two."""
 
 
 class Passage(WireModel):
@@ -32,16 +32,16 @@ class Passage(WireModel):
     start: int
     end: int
     page: str | None = None
-    """Its page; None in a source without pages."""
+    """Name of the page; None in a source without pages."""
 
 
 def find_passages(
     sources: tuple[Source, ...], queries: Sequence[str], characters: int, *, share: tuple[int, int] = (0, 1)
 ) -> list[Passage]:
-    """Find the best passages for all `queries`, as many as `characters` have room for, in the order of the sources.
+    """Find the best passages for all `queries`, as many as fit into `characters`, in the order of the sources.
 
     A `share` is the number of a reader, from 0, and the number of readers: half of the room has the same passages for
-    all of them, and the other half each reader's own ones of the next best. Neighbours in a source become one passage.
+    all readers, and the other half different ones of the next best. Neighbours in a source become one passage.
 
     Raises ConfigurationError if the extra `flowdebate[documents]` is not
     installed.
@@ -67,7 +67,7 @@ def find_passages(
 
 
 def _fill(ranked: Sequence[int], sizes: Sequence[int], room: int) -> set[int]:
-    """Choose the first places of `ranked` to fit into `room`, without places too long for the rest."""
+    """Choose the first places of `ranked` that fit into `room`, skipping those too long for the rest."""
     chosen = set[int]()
     for place in ranked:
         if sizes[place] <= room:
@@ -160,7 +160,7 @@ def cut(source: Source) -> Iterator[Passage]:
 
 
 QuoteStatus = Literal["verified", "unverified", "too_short"]
-"""A source contains the words; no source does; they are too few to prove anything."""
+"""Status of a quote: a source contains the words, no source does, or they are too few to prove anything."""
 
 
 class Span(WireModel):
@@ -186,7 +186,7 @@ class VerifiedQuote(Quote):
     source: str | None = None
     """The name of the source that contains it; None if there is none."""
     spans: tuple[Span, ...] = ()
-    """Its places in the source, from the first word to the last: one for each part between ellipses."""
+    """Places in the source, from the first word to the last, one for each part between ellipses."""
     page: str | None = Field(default=None, exclude_if=lambda page: page is None)
     """Page of its beginning in a source with pages: "page 12"; None (and omitted from JSON) for any other."""
 
@@ -196,7 +196,7 @@ class VerifiedQuote(Quote):
 _DEEPEST = 2  # quotations further inside others are left out
 _MOST_OPEN = 16  # marks that wait for their counterpart: a text of nothing but marks would take quadratic time
 
-# Opening marks, each with those that close it.
+# Opening marks with their closing marks.
 _CLOSED_BY = {
     '"': '"”',
     "“": '”"',
@@ -365,7 +365,7 @@ def normalise(text: str) -> Normalised:
     return Normalised("".join(pieces), starts, spans, words)
 
 
-_source = lru_cache(maxsize=512)(normalise)  # a debate looks up all arguments in the same sources
+_source = lru_cache(maxsize=512)(normalise)  # cached: a debate looks up all arguments in the same sources
 
 
 def verify_quotes(
@@ -444,7 +444,7 @@ def _find_parts(parts: list[Normalised], source: Normalised) -> tuple[Span, ...]
     return tuple(spans)
 
 
-@lru_cache(maxsize=256)  # each of a judge's views has the same arguments
+@lru_cache(maxsize=256)  # cached: all views of a judge have the same arguments
 def look_up(text: str, sources: tuple[Source, ...]) -> tuple[VerifiedQuote, ...]:
     """Look up the quotes in a text, with their pages."""
     return tuple(_with_page(_as_copied(quote, sources), sources) for quote in verify_quotes(text, _texts(sources)))
@@ -459,7 +459,7 @@ def look_up_quote(quote: str, sources: tuple[Source, ...]) -> VerifiedQuote:
 
 
 def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
-    r"""Return the forms of a `quote` with less and less decoration, each with the line numbers removed from it.
+    r"""Return the forms of a `quote` with decreasing decoration, with the line numbers removed from each.
 
     The first form is the quote itself. The others have no code fence or surrounding marks, no bars, and no line numbers
     (None without any; numbers of blank lines are omitted).

@@ -45,7 +45,7 @@ _KEYS = re.compile(
 
 
 def is_secret(path: PurePath) -> bool:
-    """Say whether files of this name, or in this folder, often contain secrets."""
+    """Return whether files of this name, or in this folder, often contain secrets."""
     name, full_path = path.name.lower(), path.as_posix().lower()
     if not FOLDERS.isdisjoint(path.parts) or any(fnmatchcase(name, pattern) for pattern in _NAMES):
         return True
@@ -53,7 +53,7 @@ def is_secret(path: PurePath) -> bool:
 
 
 def holds_key(data: bytes) -> bool:
-    """Say whether a file contains a private key of OpenSSL, OpenSSH, OpenPGP, PuTTY, OpenVPN or age.
+    """Return whether a file contains a private key of OpenSSL, OpenSSH, OpenPGP, PuTTY, OpenVPN or age.
 
     >>> holds_key(b"-----BEGIN PGP PRIVATE KEY BLOCK-----"), holds_key(b"-----BEGIN PUBLIC KEY-----")
     (True, False)

@@ -37,7 +37,7 @@ class Page(WireModel):
 
 
 def is_none(value: object) -> bool:
-    """Say whether a field is None, and thus not written."""
+    """Return whether a field is None, and thus not written."""
     return value is None
 
 
@@ -50,7 +50,7 @@ class SourceInfo(WireModel):
     sha256: str = ""
     """Hash of the same bytes."""
     characters: int = 0
-    """Length of its text; 0 for what was left out."""
+    """Length of the text; 0 if it was left out."""
     pages: int | None = Field(default=None, exclude_if=is_none)
     """The number of its pages; None (and omitted from JSON) if there are none."""
     media_type: str | None = Field(default=None, exclude_if=is_none)
@@ -73,9 +73,9 @@ IMAGES = {
     "image/gif": b"GIF8[79]a",
     "image/webp": b"RIFF....WEBP",
 }
-"""First bytes of the image formats taken by providers."""
+"""First bytes of the image formats that providers accept."""
 MOST_OF_IMAGE = 3.75
-"""Megabytes of an image: the five in which Anthropic takes one are of base64, and others take more."""
+"""Maximum megabytes of an image: Anthropic accepts five in base64, and others accept more."""
 AN_IMAGE = "(an image, which is shown to you)"
 """Placeholder in a prompt for an image's text."""
 
@@ -86,7 +86,7 @@ def image_type(data: bytes) -> str | None:
 
 
 def is_image(url: str) -> bool:
-    """Say whether a data URL contains a supported image."""
+    """Return whether a data URL contains a supported image."""
     begins, _, encoded = url.partition(",")
     if re.fullmatch(r"data:image/(png|jpeg|gif|webp);base64", begins) is None:
         return False
@@ -97,7 +97,7 @@ def is_image(url: str) -> bool:
 
 
 class Source(WireModel):
-    """A text for quotation in arguments, or an image for models with eyes.
+    """A text to quote in arguments, or an image for models that read images.
 
     >>> Source.of("report", "Rents rose.").info.characters
     11
@@ -179,7 +179,7 @@ class Source(WireModel):
 
 
 MOST_OF_NAME = 200
-"""Characters of the name of a source."""
+"""Maximum characters of the name of a source."""
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -207,7 +207,7 @@ def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
 
 
 def matches_glob(name: str, globs: Sequence[str]) -> bool:
-    """Say whether a glob matches the path of a file, or its last part."""
+    """Return whether a glob matches the path of a file, or its last part."""
     return any(fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob) for glob in globs)
 
 
@@ -243,13 +243,15 @@ SourcesLike: TypeAlias = "Mapping[str, str | Source] | Sequence[str | Path | Sou
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Sources with a bound on the room that they take: `debate(sources=Sources(["docs"], tokens=8_000))`."""
+    """Sources with a limit on their size in prompts: `debate(sources=Sources(["docs"], tokens=8_000))`."""
 
     items: SourcesLike
     """Texts by name, a list of paths of files and folders, or a `Diff`."""
     tokens: int | None = field(default=None, kw_only=True)
-    """Maximum number of tokens of them in a prompt. Of more, each turn is shown the best passages for the question and
-    the last arguments. None: a quarter of the model's context, or 32,000 where that is unknown.
+    """Maximum number of tokens of sources in a prompt.
+
+    If they have more, each turn is shown the best passages for the question and the last arguments. None for a quarter
+    of the model's context, or 32,000 if that is unknown.
     """
 
     def __post_init__(self) -> None:
@@ -298,13 +300,12 @@ _HUNK = re.compile(r"@@ -\d+(?:,(?P<old>\d+))? \+(?P<start>\d+)(?:,(?P<new>\d+))
 
 
 class Line(NamedTuple):
-    """One line of a source."""
+    """A line of a source."""
 
     file: str
-    """The source's name; in a diff, that of the changed file."""
+    """Name of the source; in a diff, of the changed file."""
     number: int | None
-    """Number of the line in the file as it is now; None for lines removed by a diff, and for a diff's own text around
-    its hunks.
+    """Current number of the line in the file; None for lines removed by a diff, and for lines between its hunks.
     """
     start: int
     """Start of the line in the source's text, in characters."""
@@ -314,7 +315,7 @@ class Line(NamedTuple):
     """Sign of a line in a diff, "+", "-" or a blank; empty for any other line."""
 
 
-@lru_cache(maxsize=512)  # a run looks up many quotes in its sources
+@lru_cache(maxsize=512)  # cached: a run looks up many quotes in its sources
 def number_lines(source: Source) -> tuple[Line, ...]:
     r"""Split a source into lines, each with its file and its line number.
 
@@ -323,7 +324,7 @@ def number_lines(source: Source) -> tuple[Line, ...]:
     >>> [(line.file, line.number, line.text) for line in number_lines(Source.of("diff", diff))][3:]
     [('x.py', 7, 'def f():'), ('x.py', None, '    return 1'), ('x.py', 8, '    return 2')]
     """
-    # not splitlines: editors and git count line feeds alone
+    # not splitlines: editors and git only count line feeds
     texts = source.text.split("\n")
     if texts[-1] == "":
         texts.pop()
@@ -340,7 +341,7 @@ def number_lines(source: Source) -> tuple[Line, ...]:
         elif is_diff and (hunk := _HUNK.match(text)):
             number, old, new = int(hunk["start"]), int(hunk["old"] or 1), int(hunk["new"] or 1)
         elif is_diff and text.startswith(("--- ", "+++ ")) and (path := content[4:].split("\t")[0]) != "/dev/null":
-            # git writes a name with quotes, backslashes or control characters in escapes; it is the source's, then
+            # git escapes names with quotes, backslashes or control characters; the source has the plain name
             file = source.name if path.startswith('"') else re.sub(r"^[abciw]/", "", path)
         lines.append(Line(file, line_number, start, content, sign))
         start += len(text) + 1
@@ -358,7 +359,7 @@ def numbered(source: Source, start: int = 0, end: int | None = None) -> str:
     end = len(source.text) if end is None else end
     lines = number_lines(source)
     ends = [line.start - 1 for line in lines[1:]] + [len(source.text.removesuffix("\n"))] * bool(lines)
-    # from the text: the sign of a diff's line stays, which says what was there before
+    # from the text, to keep the sign of a diff's line
     return "\n".join(
         f"{line.number or '':>5} {source.text[line.start : stop]}"
         for line, stop in zip(lines, ends, strict=True)

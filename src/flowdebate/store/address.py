@@ -1,4 +1,4 @@
-"""Addresses of stores. An invalid address is rejected with the valid forms, and never taken for a path."""
+"""Addresses of stores. An invalid address is rejected with the valid forms, and never treated as a path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POSTGRES = "a PostgreSQL address: postgresql://user:password@host:port/database"
 _ENCODE = "In a user or password, / and @ are written as %2F and %40"
 _SCHEME = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9]*)(?:\+[A-Za-z0-9_]+)?://")
 """Scheme of an address, with SQLAlchemy's suffix for the driver."""
-# Anything with "://" in it, with a password before an "@", or with a scheme: one letter alone is a drive of Windows.
+# Anything with "://", with a password before an "@", or with a scheme; a single letter is a Windows drive.
 _LOOKS_LIKE_ADDRESS = re.compile(
     r".*://|(?![a-z]:\\)[^@/]*:.*@|[a-z][\w+.-]+:/|(?:postgres|postgresql|mysql|mariadb|redis|mongodb|sqlite|file):",
     re.DOTALL | re.IGNORECASE,

@@ -1,7 +1,7 @@
 """Persistent archive: records of past debates among the documents of a store.
 
-Each debate adds one document to each part under its id, so writing twice changes nothing, and concurrent processes
-cannot overwrite each other. Stores delete no documents: forgotten ones are overwritten.
+Each debate adds a document to each part under its id, so writing is idempotent, and concurrent processes cannot
+overwrite each other. Stores cannot delete documents, so forgotten ones are overwritten.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from flowdebate.store.open import StoreChoice, open_store
 _FORMAT = 1
 """Format number of documents."""
 _LONGEST_NAME = 100
-"""Characters: the name is part of a key in every store, and is shown in error messages."""
+"""Maximum characters of a name, which is part of a key in every store and shown in error messages."""
 
 
 class ArchivedDebate(PastDebate):
@@ -73,7 +73,7 @@ class StoredArchive(Archive):
     ) -> None:
         """Replace the outcome of a debate, or the answer shown to later debates, or both.
 
-        ConfigurationError as of `record_outcome`, and for a debate that is not here or has no answer.
+        Raise ConfigurationError like `record_outcome`, and for a debate that is missing or has no answer.
         """
         past = (await self.logs["debates"].read()).get(debate)
         if past is None or (answer is not None and past.answer is None):
@@ -134,17 +134,17 @@ class _StoredLog(Log[Any]):
         self._collection = collection
         self._adapter: TypeAdapter[Any] = TypeAdapter(kind)
         self._parsed: Mapping[str, tuple[str, Any]] = {}
-        """Documents that were read before, with their values."""
+        """Documents read before, with their values."""
 
     async def add(self, debate: str, value: object) -> None:
         body = self._body(debate, value)
         if not await self._store.put(self._collection, debate, body):
             await self._store.put(
                 self._collection, debate, body, expected=GONE
-            )  # another run has the id of a deleted one
+            )  # a new run has the id of a deleted one
 
     async def replace(self, debate: str, value: object) -> None:
-        """Put `value` in the place of that of `debate`; None removes it."""
+        """Replace the value of `debate` by `value`; None removes it."""
         body = GONE if value is None else self._body(debate, value)
         while (before := (await self._store.documents(self._collection)).get(debate)) != body:
             if before is None and value is None:

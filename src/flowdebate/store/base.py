@@ -65,7 +65,7 @@ class RunHeader:
     plan: Mapping[str, Any] | None = None
     """Plan for the command line to rebuild the block; None for runs of other programs."""
     foreign: bool = False
-    """True if the run was imported: its input, options and recorded answers may be anybody's."""
+    """True if the run was imported, so that its input, options and recorded answers are untrusted."""
     parent: Mapping[str, Any] | None = None
     """The `run` from which a fork was made, and its changes; None for any other run."""
     format: int = ROW_FORMAT
@@ -73,10 +73,10 @@ class RunHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRow:
-    """One step of a run: an attempt, and its recorded result."""
+    """Step of a run: an attempt, and its recorded result."""
 
     key: str
-    """Path of the step in the run; never a running number, which concurrent branches would mix up."""
+    """Path of the step in the run, not a running number, which concurrent branches would confuse."""
     kind: StepKind
     request: str | None = None
     """The hash of the request; for a human's step the whole request as JSON; None if nothing was asked."""
@@ -123,7 +123,7 @@ class Store(Protocol):
     survive the process. A write completes even if its caller is cancelled. A run has one owner at a time: the store
     object that created or took it, until it finishes or releases the run, or its process dies. Writes of anybody else
     are refused with RunConflict.
-    StoreError, with the store's name, where the store cannot be read or written; it is left as it is.
+    StoreError, with the store's name, if the store cannot be read or written; it stays unchanged.
     """
 
     @property
@@ -131,7 +131,7 @@ class Store(Protocol):
         """The place, for messages: a path, or an address without its password."""
 
     async def create(self, header: RunHeader) -> None:
-        """Add a new run and own it. Raises RunExists where the id is taken."""
+        """Add a new run and own it. Raise RunExists if the id is taken."""
 
     async def take(self, run_id: str) -> StoredRun:
         """Take ownership of a run and return it as it was before.
@@ -178,16 +178,16 @@ class Store(Protocol):
         `text` is searched in the question, in any case; stores may search for one or two characters in the newest
         10,000 runs alone (`NEWEST_SEARCHED`). The ids begin with `prefix`. `before` is the `position` of any run,
         stored or deleted since: only later runs in the list are returned. So the pages of a list neither repeat a run
-        nor skip one present from the beginning, whatever is added or deleted meanwhile. With `brief`, outcomes may lack
-        `output` and `raw`, their largest parts. Raises ConfigurationError for another `limit` or `before` (see
-        `check_page`).
+        nor skip one present from the beginning, even if runs are added or deleted in the meantime. With `brief`,
+        outcomes may lack `output` and `raw`, their largest parts. Raises ConfigurationError for another `limit` or
+        `before` (see `check_page`).
         """
 
     async def delete(self, run_id: str) -> None:
         """Delete the run. Raises RunNotFound, and RunConflict while its owner is alive."""
 
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
-        """Add a whole run of another store, as it is and without an owner. Raises RunExists."""
+        """Add a complete run of another store, unchanged and without an owner. Raises RunExists."""
 
     async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
         """Read the document `key` of several collections, by collection; those without one are left out."""
@@ -257,7 +257,7 @@ def unpack_outcome(packed: Mapping[str, Any] | None) -> Mapping[str, Any] | None
 
 
 NEWEST_SEARCHED = 10_000
-"""Runs in which a text of one or two characters is looked for, the newest ones: no index of trigrams has it."""
+"""Number of newest runs to search for texts of one or two characters, which trigram indexes do not cover."""
 
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
@@ -298,8 +298,8 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
 @contextmanager
 def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
     """Keep the run in `ending` while its end or release is written, and after an error that may have prevented it."""
-    # A run whose end could not be written, as on a full disk, is owned by nobody who executes it: the same store object
-    # must be able to take or delete it, without a new process.
+    # A run whose end could not be written, as on a full disk, is no longer executed, but still owned: the same store
+    # object must be able to take or delete it.
     ending.add(run_id)
     try:
         yield
@@ -314,7 +314,7 @@ _RARE = ("foreign", "parent")
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """Return the fields of `header` as they are stored and exported: rare ones only where they are set."""
+    """Return the fields of `header` as they are stored and exported: rare ones only if they are set."""
     return {name: getattr(header, name) for name in _FIELDS if name not in _RARE or getattr(header, name)}
 
 
@@ -352,7 +352,7 @@ _MARKED = re.compile("\x1a([0-9a-f]{4})")
 
 
 def encode_text(text: str) -> str:
-    r"""Escape what databases refuse in `text`: NUL and half surrogate pairs. Most texts stay as they are.
+    r"""Escape what databases refuse in `text`: NUL and half surrogate pairs. Most texts are unchanged.
 
     >>> encode_text("no\x00 end")
     'no\x1a0000 end'

@@ -1,4 +1,4 @@
-"""Draining store: lets a process end its runs without losing the calls in flight."""
+"""Draining store, which lets a process end its runs without losing calls in flight."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Draining(Store):
         self.stopping = True
 
     async def quiet(self) -> None:
-        """Return once no step that was started here is open."""
+        """Return once no step started here is open."""
         await self._quiet.wait()
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:

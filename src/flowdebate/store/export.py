@@ -1,7 +1,7 @@
 """Export and import of runs as JSON Lines, whose schema is published with the package.
 
-First the files, then the lines: runs and steps as lines of JSON, and back. Lines that do not fit raise ValueError with
-the problem.
+The first part handles files, the second part lines: runs and steps as lines of JSON, and back. Invalid lines raise
+ValueError with the problem.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class Imported:
     added: tuple[str, ...] = ()
     """The ids of the imported runs, in the order of the file."""
     skipped: tuple[str, ...] = ()
-    """Ids of existing runs, left as they are."""
+    """Ids of existing runs, which were not changed."""
 
 
 async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
     """Yield the run as lines without line ends: one for it and its documents, then one for each of its steps.
 
-    A run in progress is exported as it is at this moment. RunNotFound; StoreError for a run with values that are not
+    A run in progress is exported in its current state. RunNotFound; StoreError for a run with values that are not
     JSON data.
     """
     run = await store.run(run_id)
@@ -94,7 +94,9 @@ async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
 
 
 async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *, overwrite: bool = False) -> int:
-    """Write the runs to the file `path`, which appears whole or not at all, for its owner alone; return their number.
+    """Write the runs to the file `path` and return their number.
+
+    It appears completely or not at all, readable only by its owner.
 
     BadFile for a path that exists (unless with `overwrite`) or cannot be written.
     """
@@ -104,7 +106,7 @@ async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *
     part = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
     written = 0
     try:
-        # A file of its own until it is whole: whoever looks at `path`, or backs it up, never finds half an export.
+        # A temporary file until it is complete, so that `path` never contains half an export.
         await asyncio.to_thread(lambda: os.close(open_private(part, os.O_WRONLY | os.O_EXCL)))
         for run_id in run_ids:
             lines = [f"{line}\n" async for line in export_run(store, run_id)]
@@ -143,10 +145,10 @@ async def import_runs(
     exists: Literal["raise", "skip"] = "raise",
     trusted: bool = False,
 ) -> Imported:
-    """Add the runs in `lines` to `store`, without an owner; each of them whole or not at all.
+    """Add the runs in `lines` to `store`, without an owner; each of them completely or not at all.
 
-    They stay marked as foreign (`RunHeader.foreign`): whoever wrote the file chose their inputs, plans and recorded
-    answers. With `trusted`, for files written only by your own programs, they stay as in the file. BadFile, with
+    They are marked as foreign (`RunHeader.foreign`), because the author of the file chose their inputs, plans and
+    recorded answers. With `trusted`, for files written only by your own programs, they are unchanged. BadFile, with
     `source`, the line and the field, for anything but an export; RunExists for a run whose id is taken, unless `exists`
     is "skip". Runs before it in the file stay imported, and a note of the error names them.
     """
@@ -162,7 +164,8 @@ async def import_runs(
             _check_plan(run, source)
             if not trusted:
                 parent = run.header.parent
-                # Of its parent only the name: it is complete without, and another run of this store may have that id.
+                # Keep only the name of its parent: it is self-contained, and another run of this store may have that
+                # id.
                 parent = None if parent is None else {"run": str(parent.get("run"))}
                 run = replace(run, header=replace(run.header, foreign=True, parent=parent))
             try:
@@ -219,7 +222,7 @@ def read_runs(
             try:
                 value = read(line)
             except ValueError:
-                if current is not None and current.is_whole():  # a bad line takes away nothing that comes before it
+                if current is not None and current.is_whole():  # an invalid line does not affect earlier ones
                     yield current.run, current.rows, current.documents
                     current = None
                 raise
@@ -242,7 +245,7 @@ def read_runs(
 
 async def _put_all(store: Store, collection: str, documents: Mapping[str, str]) -> None:
     for key, body in documents.items():
-        # Documents outlast their run: what is there already stays, unless it was deleted.
+        # Documents outlast their run: keep existing ones, unless they were deleted.
         if not await store.put(collection, key, body):
             await store.put(collection, key, body, expected=GONE)
 
@@ -266,7 +269,7 @@ class _Reading:
             raise ValueError(f"{self.steps} steps of run {shown(run_id)} must follow its line, got {count}")
 
     def add(self, value: Mapping[str, Any]) -> None:
-        """Add the step of a line that was read; ValueError if none, or none of this run, may follow."""
+        """Add the step of a line that was read; raise ValueError if no step, or none of this run, may follow."""
         run_id = self.run.header.run_id
         if self.is_whole():
             raise ValueError(f"a line of kind 'run' must follow: run {shown(run_id)} has all its steps")
@@ -321,7 +324,7 @@ def export_schema() -> dict[str, Any]:
 def _text(value: object) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
-        if _SURROGATE.search(text):  # stores keep them, UTF-8 has none
+        if _SURROGATE.search(text):  # stores keep them, but UTF-8 cannot encode them
             text = json.dumps(value, allow_nan=False, default=_plain)
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
@@ -335,7 +338,7 @@ def _plain(value: object) -> dict[Any, Any]:
     raise TypeError(f"a {type(value).__name__} is not JSON data")
 
 
-@cache  # who verifies or imports many files reads the schema once
+@cache  # cached for verifying or importing many files
 def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
     """Make the function that parses and checks a line; it raises ValueError for an invalid one."""
     import jsonschema
@@ -362,7 +365,7 @@ def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
 
 
 def _check_formats(value: dict[str, Any]) -> None:
-    """Refuse the formats of other versions before the schema, which would call them merely wrong."""
+    """Reject the formats of other versions before the schema check, which would only call them invalid."""
     run = value.get("run")
     header = run.get("header") if isinstance(run, dict) else None
     for name, holder, newest in (("format", value, EXPORT_FORMAT), ("run.header.format", header, ROW_FORMAT)):
@@ -443,7 +446,7 @@ def _check_depth(value: object) -> None:
 
 
 def _check_body(body: str, *, field: str = "row.body") -> None:
-    """Check that a body is JSON: it is stored as it is, and an unreadable one would end the resumed run."""
+    """Check that a body is JSON: it is stored unchanged, and an unreadable one would end the resumed run."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -479,7 +482,7 @@ def _finite(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    try:  # Python refuses to read thousands of digits, since that takes quadratic time
+    try:  # Python refuses to parse thousands of digits, which takes quadratic time
         return int(text)
     except ValueError:
         raise ValueError(f"a number of {len(text):,} digits is too large") from None

@@ -39,5 +39,5 @@ def settle_from_thread(jobs: Iterable[Job]) -> None:
     for loop, group in by_loop.items():
         try:
             loop.call_soon_threadsafe(settle, group)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # the loop is closed, and nobody waits anymore
             continue

@@ -22,7 +22,10 @@ Addresses of other programs work as well: "postgresql+psycopg://…", "host=… 
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"
 _KNOWN: dict[tuple[int, str], Store] = {}
-"""Stores opened by name: equal names share one object and its connection; by process, since none survives a fork."""
+"""Stores opened by name, so that equal names share an object and its connection.
+
+The process is part of the key, because no connection survives a fork.
+"""
 
 
 def default_store_path() -> Path:
@@ -46,7 +49,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
     if isinstance(choice, Path):
         choice = str(choice)
     if isinstance(choice, str) and choice.strip():
-        # SQLite would report a damaged file, or make one of that name.
+        # SQLite would report a damaged file, or create one with that name.
         if choice.lower().endswith((".jsonl", ".ndjson")):
             allowed, name = "a Store, a SQLite file or an address", hide_credentials(choice)
             hint = f"`flowdebate import {name}`, or import_runs(), reads exported runs into a store"
@@ -55,7 +58,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
     if not isinstance(choice, (bool, str)):
         from flowdebate.store.base import Store
 
-        # `isinstance` with a protocol looks at each of its methods; a declared subclass is known without that.
+        # `isinstance` with a protocol checks each of its methods; a declared subclass is recognized without that.
         if Store in type(choice).__mro__ or isinstance(choice, Store):
             return choice
     allowed = 'a Store, a path, "postgresql://…", "memory:", False for none, or None for FLOWDEBATE_STORE'
@@ -80,7 +83,7 @@ def _open_by_name(place: str) -> Store:
     existing = _KNOWN.get(key)
     if existing is not None and not getattr(
         existing, "lost", False
-    ):  # a lost one takes nothing more: open the file anew
+    ):  # a lost store accepts nothing more: open the file again
         return existing
     if is_remote:
         from flowdebate.store.postgres.store import PostgresStore

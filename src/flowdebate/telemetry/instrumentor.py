@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_IN_SPANS = ("true", "span_only", "span_and_event")  # values with which content goes into spans
+_IN_SPANS = ("true", "span_only", "span_and_event")  # values that put content into spans
 
 
 class FlowDebateInstrumentor:
     """The entry point `opentelemetry_instrumentor`; programs may also call `FlowDebateInstrumentor().instrument()`.
 
-    Runs with an `observe` of their own keep it. Content is exported only if the environment variable
-    OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says `SPAN_ONLY` or `SPAN_AND_EVENT`.
+    Runs with `observe` keep it. Content is exported only if the environment variable
+    OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `SPAN_ONLY` or `SPAN_AND_EVENT`.
     """
 
     def instrument(
@@ -35,9 +35,9 @@ class FlowDebateInstrumentor:
         )
 
     def uninstrument(self, **_: object) -> None:
-        """Export no further run."""
+        """Stop exporting runs."""
         set_default_observer(None)
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Return the packages to be installed: none besides this one."""
+        """Return the packages to be installed: none except this one."""
         return ()

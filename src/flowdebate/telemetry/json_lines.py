@@ -6,14 +6,14 @@ import json
 import logging
 from datetime import UTC, datetime
 
-# What every record has, `taskName` from Python 3.12 on; all else was given as `extra`.
+# Attributes of every record (`taskName` from Python 3.12 on); others were passed as `extra`.
 _FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class JsonLines(logging.Formatter):
-    """Formats each record as one line of JSON: time, level, logger, message, and its extra fields.
+    """Formatter of records as lines of JSON: time, level, logger, message, and extra fields.
 
-    Of an exception only the class is written: its message may quote a model. `times=False` leaves out the time.
+    Only the class of an exception is written, because its message may quote a model. `times=False` leaves out the time.
     """
 
     def __init__(self, *, times: bool = True) -> None:

@@ -1,7 +1,7 @@
 """Names of spans, attributes, events and metrics: GenAI conventions, and this library's own.
 
 The conventions have no release yet: `CONVENTIONS` is the commit of github.com/open-telemetry/semantic-conventions-genai
-whose names these are. docs/telemetry.md has all of them, which the tests compare.
+whose names these are. docs/telemetry.md lists all of them, as the tests check.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ VERDICT: Final = "debate.verdict"
 SUBMITTED: Final = "submitted"
 RESUMED: Final = "resumed"
 FORKED: Final = "forked"
-CANCELLED: Final = "cancelled"  # the `error.type` of what was cancelled; of what failed it is the class of the error
+CANCELLED: Final = "cancelled"  # `error.type` of cancelled work; for failures, it is the class of the error
 OTHER_PROVIDER: Final = "custom"
-# Providers that the conventions call otherwise than the names of models do.
+# Providers whose names in the conventions differ from those in names of models.
 PROVIDERS: Final = {
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",
@@ -149,14 +149,14 @@ def server_names(address: str) -> tuple[str | None, str | None, int | None]:
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
-    except ValueError:  # an application's own model may say anything
+    except ValueError:  # a custom model may report anything
         return None, None, None
     return _hosts().get(host or ""), host, port
 
 
 @cache
 def _hosts() -> dict[str, str]:
-    """Return the providers by their hosts; a server on this machine may be any."""
+    """Return the providers by their hosts; a server on this machine may be any provider."""
     from flowdebate.models.providers import PROVIDERS as ENDPOINTS
 
     hosted = {

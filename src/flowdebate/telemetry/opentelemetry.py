@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans and metrics of runs, by the GenAI conventions, through its API alone."""
+"""OpenTelemetry: spans and metrics of runs, by the GenAI conventions, using only its API."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Content = Literal["none", "spans"]
 
 TRACEPARENT = "traceparent"  # the label of a stored run with the W3C context of its first trace
 
-# The buckets that the conventions advise.
+# Buckets recommended by the conventions.
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _TOKENS = tuple(4**power for power in range(14))
 _WORKFLOW_SECONDS = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
@@ -59,10 +59,10 @@ Attributes = dict[str, "AttributeValue"]
 
 
 class OpenTelemetry(Observer):
-    """Exports runs as spans and metrics: `run(…, observe=OpenTelemetry())`; one object serves any number of runs.
+    """Exporter of runs as spans and metrics: `run(…, observe=OpenTelemetry())`; one object serves any number of runs.
 
-    The providers are the global ones if they are None. With `content="spans"`, spans also have the texts of prompts,
-    answers and tools; without, no text that a person or a model wrote leaves the process.
+    None for the global providers. With `content="spans"`, spans also contain the texts of prompts, answers and tools;
+    otherwise, no text of a person or a model leaves the process.
     """
 
     def __init__(
@@ -158,9 +158,9 @@ class _Meters:
 
 
 class _Current(AbstractContextManager["Any"]):
-    """A span that is the current one inside, and ends with it; an exception is its `error.type`, without a message.
+    """Context with a current span, which ends with it; an exception becomes its `error.type`, without a message.
 
-    No generator: an exception of the application may be frozen, and takes no traceback from `contextlib`.
+    It is not a generator, because an exception of the application may be frozen, and `contextlib` sets tracebacks.
     """
 
     def __init__(self, span: Span) -> None:
@@ -188,7 +188,7 @@ class _Current(AbstractContextManager["Any"]):
 
 
 _FIRST: ContextVar[bool] = ContextVar("flowdebate_first_delivery", default=False)
-"""True if a worker executes the run for the first time; it is not resumed then."""
+"""True if a worker executes the run for the first time; it is then not a resumption."""
 
 
 class _Delivery(_Current):
@@ -199,7 +199,7 @@ class _Delivery(_Current):
         self._first = first
 
     def given(self) -> None:
-        _FIRST.set(self._first)  # in the worker's task for this run, which ends with it
+        _FIRST.set(self._first)  # in the worker's task for this run, which ends together with it
 
 
 class _Agent(AbstractContextManager[None]):
@@ -224,7 +224,7 @@ class _Agent(AbstractContextManager[None]):
 
     @property
     def span(self) -> Span:
-        """The span, which begins when the agent did."""
+        """Span that begins at the start of the agent."""
         if self._span is None:
             attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT: self._name, **self._attributes}
             self._span = self._tracer.start_span(
@@ -233,7 +233,7 @@ class _Agent(AbstractContextManager[None]):
         return self._span
 
 
-# The agent that acts, whose span is the parent of its calls and tools.
+# The acting agent, whose span is the parent of its calls and tools.
 _AGENT: ContextVar[_Agent | None] = ContextVar("flowdebate_agent", default=None)
 
 
@@ -248,7 +248,7 @@ class _Chat(_Current):
         self._path = started.path
         self._request = request
         self._about = attributes
-        """The attributes of its metrics."""
+        """Attributes of the metrics."""
         self._began = time.perf_counter()
 
     def given(self) -> Callable[[ModelResponse], object]:
@@ -280,7 +280,7 @@ class _Chat(_Current):
 
     def finish(self) -> None:
         self._run.chats.pop(self._path, None)
-        # a model behind an address of its own has a name that says nothing of its provider
+        # the name of a model at a custom address does not identify its provider
         provider, host, port = names.server_names(self._request.attempts.server or "")
         if provider is not None:
             self._about[names.PROVIDER] = provider
@@ -317,7 +317,7 @@ class _ToolSpan(_Current):
 
 
 class _RunTrace(_Current, Observer):
-    """One run."""
+    """Trace of a run."""
 
     def __init__(
         self,
@@ -357,9 +357,9 @@ class _RunTrace(_Current, Observer):
         return self
 
     def count_cost(self, attempts: Sequence[Attempt], attributes: Attributes) -> None:
-        """Count what `attempts` have cost, where it is known."""
+        """Count the cost of `attempts`, if known."""
         for attempt in attempts:
-            with suppress(Exception):  # a function of prices is the application's; the run raises what it raises
+            with suppress(Exception):  # a price function belongs to the application; the run raises its errors
                 cost = self._run.cost_of(attempt.model, attempt.usage)
                 if cost is not None and cost > 0:
                     self.meters.cost.add(cost, attributes)
@@ -467,7 +467,7 @@ class _RunTrace(_Current, Observer):
         verdict = reached.verdict
         judging, winner = verdict.judging, verdict.winner
         sides = dict(self._sides)
-        if judging is not None and winner in judging.scores:  # which are in the declared order of the sides
+        if judging is not None and winner in judging.scores:  # in the declared order of the sides
             sides = {side: number for number, side in enumerate(judging.scores, start=1)}
         label = "none" if winner is None else f"side {sides[winner]}" if winner in sides else "other"
         flipped = judging is not None and judging.flipped

@@ -1,4 +1,4 @@
-"""Forms: the fields of a new run, from the options of its pattern, and the fields of an answer, from its schema."""
+"""Forms: fields of a new run, from the options of its pattern, and fields of an answer, from its schema."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ of texts, "numbers", "pairs" of a name and a value, "entries" with fields of the
 other value of an answer as its "json", and a "group" of fields."""
 
 _FRONT = ("answer", "model")
-"""Options beside question, speakers and material, in this order."""
+"""Options at the top, besides question, speakers and material, in this order."""
 _PANELS: Mapping[str, str] = {"format": "Format", "exclude": "Material", "focus": "Focus"}
-"""Groups of options that the command line puts elsewhere."""
+"""Groups of options that are elsewhere on the command line."""
 _LABELS: Mapping[str, str] = {
     "answer_form": "How the judge answers",
     "attempts": "Attempts for each call",
@@ -70,9 +70,9 @@ _LABELS: Mapping[str, str] = {
     "terminate_when": "End early when",
     "turn_timeout": "Most seconds for an answer",
 }
-"""Labels of options whose own names are not plain."""
+"""Labels of options whose names are not plain."""
 _ELSEWHERE = frozenset({"suspend", "goes_on", "earlier"})
-"""Options about the terminal of a command, of forks, and of programs."""
+"""Options for terminals, forks, and programs, which the form leaves out."""
 _SPECIAL = frozenset({"humans", "sources"})
 _HELP: Mapping[str, str] = {
     "answer": "The answer to check. Default: the author, a model, answers first.",
@@ -82,7 +82,7 @@ _HELP: Mapping[str, str] = {
     "focus": "What reviewers look for, such as security. A reviewer's role says what this one looks for.",
     "weights": "Weights of votes by name, one a line, as Planner=2; a weight that is not given is 1.",
 }
-"""Help of options that the command line takes in another form."""
+"""Help on options that differ from those of the command line."""
 _LONG_TEXTS = ("TEXT", "FILE")
 """Placeholders of options for texts of several lines."""
 _SCHEMA_TYPES = ("Text", "Number", "Whole number", "Yes or no", "List of texts")
@@ -100,16 +100,16 @@ _OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
 }
 """Labels of the fields of phases, with an example in grey."""
 _FEW = 6
-"""Maximum number of choices to show one below the other; more become a list to open."""
+"""Maximum number of choices to show one below the other; more become a drop-down list."""
 _NULL = re.compile(r"\bnull\b")
 _DEEPEST = 4
-"""Maximum levels of a schema that become fields: a schema may refer to itself, and deeper levels are typed as JSON."""
+"""Maximum levels of a schema that become fields: a schema may refer to itself; deeper levels are entered as JSON."""
 _SIMPLE = ("string", "integer", "number", "boolean")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field of a form."""
+    """Field of a form."""
 
     name: str
     """Key in the request."""
@@ -120,33 +120,33 @@ class Field:
     """The values of a choice; for text, suggestions."""
     required: bool = False
     nullable: bool = False
-    """Flag of a field that sends null when it is empty, instead of being left out."""
+    """True if the empty field sends null, instead of being left out."""
     minimum: float | None = None
     maximum: float | None = None
     whole: bool = False
-    """Flag of an integer field."""
+    """True for an integer field."""
     value: object = None
     """Initial value."""
     placeholder: str = ""
     """Grey text in the empty field; it is never sent."""
     about: Mapping[str, str] = field(default_factory=dict)
-    """One line on each of its choices."""
+    """Explanations of the choices, a line each."""
     none: str = "Default"
     """Label of the empty choice."""
     flag: str = ""
     """Flag on the command line and in its errors."""
     models: bool = False
-    """Flag of a field of models."""
+    """True for a field of models."""
     parts: tuple[Field, ...] = ()
 
     @property
     def few(self) -> bool:
-        """Return whether its choices fit on lines of their own."""
+        """Return whether there are few enough choices to show each on a line."""
         return len(self.choices) <= _FEW
 
     @property
     def folds(self) -> bool:
-        """Return whether all parts but the first are folded: models of single roles, beside one for everyone."""
+        """Return whether all parts except the first are folded: models of single roles, next to one for all."""
         return self.kind == "group" and self.models and len(self.parts) > 1
 
 
@@ -170,12 +170,12 @@ class Form:
     blank: tuple[Field, ...] = ()
     """The fields of one more speaker."""
     proposes: bool = False
-    """Flag of optional speakers: the question names them."""
+    """True if speakers are optional, because the question names them."""
     people: tuple[str, ...] | None = None
-    """Roles beside the speakers that people can play; None if people can play none, not even speakers."""
+    """Roles besides the speakers that people can take; None if people can take no role."""
     front: tuple[Field, ...] = ()
     folded: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
-    """All other options by their group."""
+    """Other options by group."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def form_of(
     folded: dict[str, list[Field]] = {panel: [] for panel in ("Format", "Focus", *get_args(Panel), "Material", "Other")}
     front: list[Field] = []
     for name in options.model_fields:
-        # people are chosen beside the speakers, and what the server would refuse is not asked for
+        # people are chosen next to the speakers, and options that the server would reject are left out
         hidden = options.WITHOUT | _ELSEWHERE | _SPECIAL | {info.subject, options.ROSTER}
         if name in hidden or not may_be_given(options, name):
             continue
@@ -272,7 +272,7 @@ def _seats_of(options: type[PlanOptions], levels: Sequence[str]) -> tuple[Field,
 
 
 def _explained(field: Field) -> Field:
-    """Take the lines on single choices out of the help of a field."""
+    """Remove the lines on single choices from the help of a field."""
     starts = {choice: match for choice in field.choices if (match := re.search(_CHOICE.format(choice), field.help))}
     if not starts or len(starts) < len(field.choices):
         return field
@@ -415,7 +415,7 @@ def _resolved(part: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _label(name: str) -> str:
-    """Put a key into words.
+    """Convert a key to words.
 
     >>> _label("max_calls"), _label("nextSpeakers")
     ('Max calls', 'Next speakers')
@@ -435,7 +435,7 @@ def _in_words(help: str) -> str:  # noqa: A002 - as in Option
     return _FLAG.sub(lambda match: f"“{_LABELS.get(keys[match[1]], _label(keys[match[1]]))}”", plain)
 
 
-# Requests to people as pages show them: who asks, what was said so far, and what was said since
+# Requests to people on pages: the asker, the contributions so far, and the contributions since
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,12 +450,12 @@ class Asked:
     def of(cls, pending: PendingInput) -> Asked:
         """Build the request; it is blind if all its speakers argue for one of the reader's choices of a winner."""
         parts = parse_request(pending.shown)
-        # only a judge is asked for one of several winners; a request of another kind names nobody
+        # only a judge is asked for one of several winners; other requests name nobody
         part = (pending.answer_schema or {}).get("properties", {}).get("winner", {})
         stances: Sequence[str] = next(
             (part_["enum"] for part_ in (part, *part.get("anyOf", ())) if "enum" in part_), []
         )
-        # the tag of who reads without names is the stance, which may have a comma
+        # without names, the tag is the stance, which may contain a comma
         parts = replace(
             parts,
             sections=tuple(
@@ -478,7 +478,7 @@ def _by_stance(part: Said | str, stances: Sequence[str]) -> Said | str:
 
 
 def role_in_words(block: str, pattern: str) -> str:
-    """Name the role of a block for its person.
+    """Describe the role of a block to its person.
 
     >>> role_in_words("rent-judge", "rent"), role_in_words("rent-debater-Ann", "rent"), role_in_words("chair", "rent")
     ('the judge', 'Ann', 'chair')
@@ -496,7 +496,7 @@ def said_since(document: Document, answer: object) -> list[Turn]:
     positions = [
         at for at, entry in enumerate(entries) if isinstance(answer, str) and entry.text.strip() == answer.strip()
     ]
-    # the last of them: the same words may have been said before
+    # the last match, because the same words may occur before
     return [
         Turn(number=at + 1, entry=entry, party=parties.get(entry.name), call=None)
         for at, entry in enumerate(entries)

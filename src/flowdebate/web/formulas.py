@@ -1,6 +1,6 @@
-"""Formulas in LaTeX as MathML, which browsers set themselves: found, converted and reduced to a safe subset.
+"""Formulas in LaTeX as MathML, which browsers render: found, converted and reduced to a safe subset.
 
-The converter, latex2mathml, is optional: without it, formulas stay as they were written.
+The converter, latex2mathml, is optional: without it, formulas are shown as written.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 RULE = "formula"
 """Name of the rule, and of its tokens."""
 _LONGEST = 1_000
-"""Characters of a formula; a longer one stays as it was written."""
+"""Maximum characters of a formula; a longer one is shown as written."""
 _MOST = 1_000
 """Maximum number of formula beginnings to try in one text: each may look at as many characters as a formula has."""
 _FORMULA = re.compile(
     r"\$\$(?P<block>[^$]{1,1000}?)\$\$"
     r"|\\\[(?P<brackets>.{1,1000}?)\\\]"
     r"|\\\((?P<parentheses>.{1,1000}?)\\\)"
-    # two amounts of money are no formula: it begins and ends without a space, and no digit follows
+    # two amounts of money are not a formula: a formula begins and ends without a space, and no digit follows
     r"|\$(?P<line>(?![\s$])(?:[^$\\\n]|\\.){1,1000}?(?<!\s))\$(?!\d)",
     re.DOTALL,
 )
@@ -38,7 +38,7 @@ _ELEMENTS = frozenset(
         *("munder", "mover", "munderover", "mtable", "mtr", "mtd", "mstyle", "menclose"),
     )
 )
-"""Elements of a formula; none of them hides its content, as a phantom does."""
+"""Elements of a formula; none of them can hide its content, like a phantom."""
 _WORDS = frozenset(
     (
         *("accent", "accentunder", "columnalign", "displaystyle", "fence", "form", "largeop", "mathvariant"),
@@ -92,7 +92,7 @@ def as_mathml(latex: str, *, block: bool) -> Markup | None:
     except Exception:  # noqa: BLE001 - a model may write anything, for which the library has many errors
         return None
     opened = '<math display="block">' if block else "<math>"
-    source = f'<annotation encoding="application/x-tex">{escape(latex)}</annotation>'  # which browsers do not show
+    source = f'<annotation encoding="application/x-tex">{escape(latex)}</annotation>'  # not shown by browsers
     return Markup(f"{opened}<semantics>{html}{source}</semantics></math>")  # noqa: S704 - of safe parts
 
 

@@ -49,12 +49,12 @@ def manual_page(name: str) -> ManualPage | None:
 
 
 def _without_pictures(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Leave out paragraphs of only a picture, with or without a link: the package has none."""
+    """Leave out paragraphs that only contain a picture, because the package has no pictures."""
     skipped = 0
     for token, inline in zip(tokens, [*tokens[1:], None], strict=True):
         parts = (inline.children if inline is not None else None) or ()
         if token.type == "paragraph_open" and {part.type for part in parts} - {"link_open", "link_close"} == {"image"}:
-            skipped = 3  # it opens, what is in it, and it closes
+            skipped = 3  # opening, contents, and closing
         if skipped:
             skipped -= 1
         else:
@@ -62,7 +62,7 @@ def _without_pictures(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _point(token: Token) -> None:
-    """Let a link lead to a page beside it, or to the web; what leads into a checkout, and a picture, is its words."""
+    """Resolve a link to another page or to the web; links into the repository, and pictures, become text."""
     if token.type == "html_inline":
         token.content = ""
     if token.type == "image":

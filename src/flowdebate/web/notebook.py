@@ -1,7 +1,7 @@
 """Pages of notebooks: reports of runs in a frame, live pages of runs in progress, summaries of evaluations.
 
-`RunView`, `Document` and the reports of evaluations ask for it when IPython asks them. Nothing here raises: a notebook
-then shows the repr.
+`RunView`, `Document` and the reports of evaluations use it to answer IPython. Failures are not raised, and the notebook
+shows the repr instead.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LOG = logging.getLogger(__name__)
 _MOST_EVENTS = 20_000
 """Maximum number of events of a run with a task board."""
 _LARGEST = 3_000_000
-"""Characters of a report in a notebook; a larger one is summed up."""
+"""Maximum characters of a report in a notebook; a larger one is summarized."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000
 """Maximum characters of a live page, and of a text still being written."""
 
@@ -147,7 +147,7 @@ def _error(run: RunView) -> str | None:
 
 
 def _waits(value: object) -> str:
-    """Name the person a suspended run waits for; "" for any other."""
+    """Return the person that a suspended run waits for; "" for other runs."""
     pending = value.pending if isinstance(value, RunView) and value.status == "awaiting" else ()
     names = ", ".join(dict.fromkeys(request.block for request in pending))
     return f"The run waits for an answer from {names}." if names else ""
@@ -164,7 +164,10 @@ def _in_short(document: Document) -> Summary:
 
 
 def _state(value: object) -> Summary | None:
-    """Describe the state of a run without a document; None for a result with a more telling repr, unless it waits."""
+    """Describe the state of a run without a document.
+
+    None for a result with a more informative repr, unless it waits.
+    """
     if not isinstance(value, RunView) or (isinstance(value, RunResult) and value.status != "awaiting"):
         return None
     facts = (("Error", _error(value)), ("", _waits(value)))
@@ -186,7 +189,7 @@ def _numbers(run: RunView) -> Iterator[str]:
 def live_html(run: RunView, live: Live | None = None) -> str:
     """Render a run in progress, or a suspended one, as HTML in the look of the notebook, with the knowledge of `live`.
 
-    It has no frame: a frame would be empty for a moment each time it is replaced, and forget where its reader was.
+    It has no frame, because a frame would be empty for a moment at each update, and lose the scroll position.
     """
     live_state = live if live is not None and run.status == "running" else Live()
     if live is None and run.status == "running":
@@ -201,7 +204,7 @@ def live_html(run: RunView, live: Live | None = None) -> str:
     speaking = [
         (
             names.get(turn.agent_name) or Party(name=turn.agent_name, about=turn.stance or "", number=number),
-            # its end, where it goes on
+            # the end, where it is growing
             text[-_LIVE_TEXT:],
         )
         for number, (turn, text) in enumerate(live_state.speaking, len(names))
@@ -220,9 +223,9 @@ def live_html(run: RunView, live: Live | None = None) -> str:
 # Excerpts: sections within a size that a notebook can hold
 
 _LONGEST = 20_000
-"""Characters of one text."""
+"""Maximum characters of a text."""
 _MOST = 300_000
-"""Characters of all contributions."""
+"""Maximum characters of all contributions."""
 
 
 def excerpt(sections: Iterable[Section], *, maximum: int = _MOST, longest: int = _LONGEST) -> list[Section]:
@@ -244,7 +247,7 @@ def excerpt(sections: Iterable[Section], *, maximum: int = _MOST, longest: int =
 
 
 def shortened(text: str, longest: int) -> str:
-    """Cut `text` to a length, and say so.
+    """Cut `text` to a length, with a remark.
 
     >>> shortened("a" * 2_000, 5)
     'aaaa… (2,000 characters)'
@@ -265,7 +268,7 @@ def _middle(sizes: Sequence[int], maximum: int) -> tuple[int, int]:
 
 
 def _size(section: Section) -> int:
-    """Count characters, plus some for the surroundings on a page."""
+    """Count characters, plus some for the markup of a page."""
     if not isinstance(section, (Entry, Group)):
         return 0
     facts = section.facts if isinstance(section, Group) else ()
@@ -300,7 +303,7 @@ _FACTS = 200
 """Maximum number of facts of one statement."""
 
 
-# Summaries of evaluations and of what has no page
+# Summaries of evaluations and of values without a page
 
 _ROWS = 100
 """Maximum rows of a table; further ones are counted. A notebook is a file, to be mailed and put under version control.
@@ -358,7 +361,7 @@ def _cut_row(section: ReportSection) -> ReportSection:
             rows = tuple(tuple(shortened(cell, _CELL) for cell in row) for row in section.rows[:_ROWS])
             return Table(head=section.head, rows=rows)
         case Points():
-            # as they are: many begin with the name of a model or a system
+            # unchanged, because many begin with the name of a model or a system
             items = tuple(shortened(each, _SENTENCE) for each in section.items[:_ROWS])
             return Points(items=items, lead=shortened(section.lead, _SENTENCE))
         case _:

@@ -34,7 +34,7 @@ class PlotRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """Shares from 0 to 1, one below the other."""
+    """Plot of shares from 0 to 1, one below the other."""
 
     rows: tuple[PlotRow, ...]
     ticks: Ticks
@@ -67,12 +67,12 @@ _X, _Y = (40.0, 308.0), (200.0, 12.0)
 """The ends of both axes in a drawing of points."""
 _QUARTERS = [(quarter / 4, f"{25 * quarter}%") for quarter in range(5)]
 _APART = 12.0
-"""Minimum distance of two legible letters."""
+"""Minimum distance between two legible letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A point with the interval of its height; on the page, in the units of the drawing."""
+    """Point with the interval of its height, in the units of the drawing."""
 
     name: str
     about: str
@@ -135,7 +135,7 @@ def _placed(points: Sequence[Point], across: Callable[[float], float]) -> list[P
     occupied: list[tuple[float, float]] = []
     for point, letter in zip(points, cycle(ascii_lowercase)):
         x, y = _on(_X, across(point.x)), _on(_Y, point.y)
-        # beside its marker, on the side where there is room; else further down
+        # beside its marker, on the side with room; otherwise further down
         places = [(x + 10, y + 4), (x - 10, y + 4), *((x + 10, y + 4 + step * _APART) for step in (-1, 1, -2, 2))]
         free = (
             candidate

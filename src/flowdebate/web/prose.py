@@ -1,8 +1,8 @@
-"""Markdown by models and people, as HTML: one safe subset, for every page.
+"""Markdown by models and people, rendered as HTML in one safe subset for all pages.
 
-Paragraphs, emphasis, code, quotes, lists, tasks, tables and formulas are set as such, and headings as bold lines. HTML
-is text. A link and an image are their words with the address behind them: nothing can be clicked or loaded. No part of
-a text is hidden: a block that would lose a word in the subset is set as written.
+Paragraphs, emphasis, code, quotes, lists, tasks, tables and formulas are supported, and headings become bold lines.
+HTML is shown as text. Links and images become their words followed by the address: nothing can be clicked or loaded. No
+part of a text is hidden: a block that would lose a word is shown as written.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _RULES = ("autolink", "backticks", "blockquote", "code", "emphasis", "escape", "fence", "heading", "hr", "image")
 _MORE_RULES = ("link", "list", "newline", "strikethrough", "table")
 _LONGEST = 100_000
-"""Characters of a text; a longer one is set as it was written, for some take a second."""
+"""Maximum characters of a text; a longer one is shown as written, because some take a second."""
 _DEEPEST = 20
-"""Maximum levels of lists and quotes in each other; the parser leaves out deeper ones."""
+"""Maximum nesting of lists and quotes; the parser drops deeper levels."""
 _SPECIAL = re.compile(r"[\\`*_\[<~|$]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
 """Special characters: a text without any of them consists of plain paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
@@ -42,7 +42,7 @@ _INDENTED = re.compile(r"\n[ \t]*")
 _HTML = {
     "paragraph_open": "<p>",
     "paragraph_close": "</p>",
-    "heading_open": '<p class="head">',  # no heading of the page: those are its own
+    "heading_open": '<p class="head">',  # not a heading of the page
     "heading_close": "</p>",
     "blockquote_open": "<blockquote>",
     "blockquote_close": "</blockquote>",
@@ -64,7 +64,7 @@ _HTML = {
     "td_open": "<td>",
     "td_close": "</td>",
     "hr": "<hr>",
-    "softbreak": "<br>",  # a line of its own was meant as one
+    "softbreak": "<br>",  # a separate line was meant as one
     "hardbreak": "<br>",
     "em_open": "<em>",
     "em_close": "</em>",
@@ -78,7 +78,7 @@ _HTML = {
 _CONTAINERS = frozenset({"blockquote_open", "bullet_list_open", "ordered_list_open", "table_open"})
 _DIRECTED = _CONTAINERS | {"paragraph_open", "heading_open", "list_item_open", "th_open", "td_open"}
 
-# Marks of spans in a text, while it is parsed: punctuation, for letters beside `**` would change what that means.
+# Marks of spans in a text while it is parsed: punctuation, because letters next to `**` would change its meaning.
 _MARK, _BEGINS, _ENDS = "\U0001da87", "\U0001da88", "\U0001da89"
 _MARKED = re.compile(f"{_MARK}(\\d+)([{_BEGINS}{_ENDS}])")
 _UNMARKED = str.maketrans(dict.fromkeys((_MARK, _BEGINS, _ENDS), "\ufffd"))
@@ -90,7 +90,7 @@ _RULE = re.compile(r"[ \t>]*(?:`{3,}|~{3,}|\|?[ \t]*:?-+[-:| \t]*$|(?:[*_-][ \t]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a text to mark on a page, wherever it is in the Markdown. Spans do not overlap."""
+    """Part of a text to mark on a page, anywhere in the Markdown. Spans do not overlap."""
 
     start: int
     end: int
@@ -112,7 +112,7 @@ def prose(text: str, spans: Sequence[Span] = ()) -> Markup:
     return _prose(text, tuple(spans))
 
 
-@lru_cache(maxsize=1024)  # pages are made anew at each request, and most of what was said stays
+@lru_cache(maxsize=1024)  # cached: pages are rendered for each request, and most contributions stay the same
 def _prose(text: str, spans: tuple[Span, ...]) -> Markup:
     if spans:
         text = _with_marks(text.translate(_UNMARKED), spans)
@@ -159,7 +159,7 @@ def _parser() -> MarkdownIt:
 
     parser = MarkdownIt("zero", {"maxNesting": _DEEPEST}).enable([*_RULES, *_MORE_RULES])
     parser.inline.ruler.before("escape", RULE, find_formula)
-    # no address is followed, so each is shown as it was written, whatever it would do
+    # addresses are never followed, so each is shown as written
     for name, function in (("validateLink", lambda _: True), ("normalizeLink", str), ("normalizeLinkText", str)):
         setattr(parser, name, function)
     return parser
@@ -211,7 +211,7 @@ def _paragraphs(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, Markup]
 
 
 class _Writer:
-    """Writes tokens as HTML, and notes the text that its reader can see."""
+    """Writer of tokens as HTML, which records the text that readers can see."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
@@ -226,10 +226,10 @@ class _Writer:
         self._directed = directed
         if directed:
             for index, token in enumerate(tokens):
-                # browsers look only at text outside of parts with a direction of their own
+                # browsers only consider text outside of parts with a separate direction
                 if token.type in _CONTAINERS or (token.type == "list_item_open" and not tokens[index + 1].hidden):
                     token.attrSet("dir", _direction(tokens[index:]) or "ltr")
-                elif token.type in _DIRECTED:  # numbers alone stand where their table or list has them
+                elif token.type in _DIRECTED:  # single numbers keep the direction of their table or list
                     token.attrSet("dir", "auto" if _direction(tokens[index : index + 3]) else "")
         self.write(tokens)
         self._directed = False
@@ -253,7 +253,7 @@ class _Writer:
                     self._enclosed("<code>", token.content, "</code>")
                 case "fence" | "code_block":
                     self._pieces.append('<pre tabindex="0">')
-                    if info := token.info.strip():  # whoever is sent the text reads it as well
+                    if info := token.info.strip():  # readers of the plain text see it, too
                         self._enclosed("<small>", info, "</small>\n")
                     self._enclosed("<code>", token.content.rstrip("\n"), "</code></pre>")
                 case "list_item_open":
@@ -268,11 +268,11 @@ class _Writer:
                 case "image":
                     self.write(token.children or ())
                     self._address(token, "src")
-                case "th_open" | "td_open" if "right" in str(token.attrs):  # where figures are
+                case "th_open" | "td_open" if "right" in str(token.attrs):  # alignment of figures
                     self._pieces.append(self._directed_tag(_HTML[token.type].replace(">", ' class="num">'), token))
                 case "strong_open" | "strong_close" if token.markup == "__":  # a name in code, such as __init__
                     self._text("__")
-                case _ if not token.hidden:  # of the paragraphs in a list without blank lines
+                case _ if not token.hidden:  # paragraphs in a list without blank lines
                     self._pieces.append(self._directed_tag(_HTML[token.type], token))
                 case _:
                     pass
@@ -282,7 +282,7 @@ class _Writer:
         return tag.replace(">", f' dir="{direction}">', 1) if direction else tag
 
     def write_plain(self, text: str) -> None:
-        """Write a block as it was written."""
+        """Write a block unchanged."""
         self._pieces.append('<p dir="auto">' if _RIGHT_TO_LEFT.search(text) else "<p>")
         for number, line in enumerate(filter(None, _INDENTED.split(text.strip()))):
             self._pieces.append("<br>" if number else "")
@@ -308,7 +308,7 @@ class _Writer:
         self._text(task[2])
 
     def _formula(self, token: Token) -> None:
-        """Write a formula; as it was written if it cannot be read, or holds a mark of a span."""
+        """Write a formula; unchanged if it is unreadable or contains a mark of a span."""
         html = (
             None if self._spans and _MARKED.search(token.markup) else as_mathml(token.content, block=bool(token.info))
         )
@@ -388,7 +388,7 @@ def _marked_at(text: str, at: int) -> int:
 # Texts that grow
 
 _ALWAYS = 50
-"""An open block is set anew once it has grown by this part of it: a long one costs as much as some short ones."""
+"""An open block is rendered again once it has grown by this part, so a long one costs as much as a few short ones."""
 _INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
 _UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
 """Ambiguous end of a growing text: it may become anything."""
@@ -398,7 +398,7 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\Z")
 
 
 class GrowingProse:
-    """A text while it is written: finished blocks are rendered once, and what may still change is rendered again.
+    """Text in progress: finished blocks are rendered once, and the rest is rendered again.
 
     A block is finished when the start of the next one is final. An incomplete line does not decide it: `***` is a rule,
     but `***so***` continues the paragraph before it. Later text never changes a finished block, because the subset has
@@ -416,19 +416,19 @@ class GrowingProse:
         self._done: list[Markup] = []
         self._open: list[Markup] = []
         self.kept: int = 0
-        """The blocks that were there before the last change and still are."""
+        """Number of blocks unchanged by the last update."""
         self._shown = 0
-        """The characters that are set."""
+        """Number of rendered characters."""
 
     def grow(self, text: str) -> bool:
-        """Take the whole text as it is now; whether it is to be shown again."""
-        if not text.startswith(self._text):  # it was asked for again
+        """Update the whole text; return whether to show it again."""
+        if not text.startswith(self._text):  # the text was requested again
             self.__init__()  # type: ignore[misc]
         self._text = text
         if len(text) - self._shown <= (self._shown - self._start) // _ALWAYS:
             return False
         self._shown = len(text)
-        if text.lstrip()[:1] == "{":  # data is not read
+        if text.lstrip()[:1] == "{":  # data are not shown
             return True
         tail = text[self._start :]
         plain = _plain(tail)
@@ -449,7 +449,7 @@ class GrowingProse:
 
     @property
     def news(self) -> list[Markup]:
-        """The blocks behind the `kept` ones."""
+        """Return the blocks after the unchanged ones."""
         return [*self._done[self.kept :], *self._open]
 
     @property
@@ -458,7 +458,7 @@ class GrowingProse:
 
 
 def _is_final_start(lines: Sequence[str], line: int) -> bool:
-    """Tell whether the block at `line` starts there whatever text follows."""
+    """Check whether the block at `line` starts there regardless of later text."""
     # the last line may be incomplete, and the second line of a table makes it one
     if line + 2 < len(lines):
         return True
@@ -467,7 +467,7 @@ def _is_final_start(lines: Sequence[str], line: int) -> bool:
 
 
 def _close(group: Sequence[Token]) -> None:
-    """Close emphasis and code left open in the last line of a block, so that it looks as it will when finished."""
+    """Close open emphasis and code in the last line of a block, so that it looks like the finished one."""
     token = next((token_ for token_ in reversed(group) if token_.type in ("inline", "fence", "code_block")), None)
     if token is None or token.type != "inline":
         return
@@ -476,7 +476,7 @@ def _close(group: Sequence[Token]) -> None:
         mark, code = match[0], opened and opened[-1][0] == "`"
         if opened and mark == opened[-1]:
             opened.pop()
-        elif opened and match.end() == len(content) and opened[-1].startswith(mark):  # half of what closes it
+        elif opened and match.end() == len(content) and opened[-1].startswith(mark):  # half of the closing mark
             content = content[: match.start()]
         elif mark[0] != "\\" and not code and content[match.end() : match.end() + 1].strip():
             opened.append(mark)

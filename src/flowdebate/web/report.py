@@ -1,4 +1,4 @@
-"""Reports as one HTML file without a script: of a run, with its journal, and of a study."""
+"""Reports as single HTML files without scripts: of a run, with its journal, and of a study."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _VERSION = re.compile(r'<meta name="generator" content="flowdebate ([^"<>]*)">')
 async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
     """Render the report of a run from the lines of its export and its evidence.
 
-    Raise BadFile for nothing to show, or too much. `evidence_in` and `Service.evidence` give both.
+    Raise BadFile if there is nothing to show, or too much. `evidence_in` and `Service.evidence` give both.
     """
     journal = "".join(f"{line}\n" for line in lines).encode()
     if len(journal) > _MEGABYTES * 1_000_000:
@@ -55,14 +55,14 @@ async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
 def report_policy(*, base: str = "'none'") -> str:
     """Return the content security policy of reports.
 
-    Nothing is loaded and nothing acts, and only their own style counts.
+    It forbids loading and scripts, and only allows the style of the report.
     """
     digest = base64.b64encode(sha256(style_of(*STYLES).encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri {base}; form-action 'none'"
 
 
 async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
-    """Render the report as a function of the journal alone; `packed` is its form in the report."""
+    """Render the report as a function of only the journal; `packed` is its form in the report."""
     replay = evidence.replay
     sheet = Sheet.of(
         await evidence.document(),
@@ -74,7 +74,7 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
     return _rendered(
         sheet,
         models=sorted({call.model for call in sheet.trace.calls if call.model}),
-        # of the file as which a browser saves the journal
+        # name of the file in which a browser saves the journal
         name=re.sub(r"[^A-Za-z0-9._-]", "_", evidence.run.header.run_id)[:80],
         packed=packed,
         journal_hash=sha256(journal).hexdigest(),
@@ -88,7 +88,7 @@ def document_html(
 ) -> str:
     """Render the report of a document, and of the events of its run, for a frame: it carries no journal.
 
-    `sections` take the place of the document's own.
+    `sections` replace those of the document.
     """
     return _rendered(Sheet.of(document, events=events, sections=sections), framed=True)
 
@@ -105,7 +105,7 @@ def _rendered(sheet: Sheet, **journal: object) -> str:
 
 async def verify_file(path: str) -> list[Finding]:
     """Check the report at `path`, or each run of an export ("-": on stdin); BadFile for any other file."""
-    # mail programs and editors change the ends of lines, and no text of a page depends on them
+    # mail programs and editors change line ends, which do not affect the text
     text = read_text(path, megabytes=_MEGABYTES).replace("\r\n", "\n")
     if text.lstrip()[:1] == "<":
         return [await verify_report(text, source=path)]
@@ -120,7 +120,7 @@ async def verify_report(
 ) -> Finding:
     """Check a report against its journal, by replaying the journal: no model is asked, and nothing is stored.
 
-    Whatever the report says, no file is read and no server is connected to. `block` is the pattern of a run without a
+    Regardless of the report, no file is read and no server is connected to. `block` is the pattern of a run without a
     plan, and `model` its model. BadFile, with `source`, for a file that is not a report.
     """
     from flowdebate import __version__
@@ -140,14 +140,14 @@ async def verify_report(
     try:
         rendered = await _page(evidence, journal, packed)
     except FlowDebateError as error:
-        # there is nothing to compare with
+        # nothing to compare with
         rendered = html
         finding = finding.model_copy(update={"outcome": "unknown", "problems": (f"It gives no page: {error}",)})
     if rendered != html:
         problems.extend(_differences(html, rendered))
     if not problems:
         return finding
-    # another version may set the same run differently: that is no sign that anybody changed it
+    # another version may render the same run differently, which does not mean that it was changed
     if finding.outcome == "verified" and made_by != __version__ and digest == hash_claimed:
         problems.append(f"flowdebate {made_by} has made it, and this is {__version__}: verify it with that version.")
         return finding.model_copy(update={"outcome": "unknown", "problems": tuple(problems)})
@@ -156,7 +156,7 @@ async def verify_report(
 
 def _only(pattern: re.Pattern[str], html: str, source: str, what: str) -> str:
     matches = pattern.findall(html)
-    # whatever a model wrote is escaped and cannot match: a second one was put there by somebody
+    # texts of models are escaped and cannot match, so a second match was inserted by somebody
     if len(matches) != 1:
         raise BadFile(source, f"is not a report of flowdebate: it has {what} {len(matches)} times, not once")
     return str(matches[0])
@@ -182,7 +182,7 @@ def _unpacked(packed: str, source: str) -> bytes:
 
 
 def _differences(page: str, rendered: str) -> Iterator[str]:
-    """Describe the visible differences, or else say that the file differs in its invisible parts."""
+    """Describe the visible differences, or say that the file differs in its invisible parts."""
     for shown_piece, rendered_piece in zip_longest(_pieces(page), _pieces(rendered)):
         if shown_piece != rendered_piece:
             location = "" if shown_piece is None or not shown_piece.place else f" at {shown_piece.place}"
@@ -232,7 +232,7 @@ class _Texts(HTMLParser):
 
 
 def study_html(report: StudyReport) -> str:
-    """Render the page of a study report, finished or not; nothing in it is loaded, and nothing acts."""
+    """Render the page of a study report, finished or not; it loads nothing and has no scripts."""
     from flowdebate import __version__
 
     accuracies = [

@@ -1,4 +1,4 @@
-"""Rendering: Jinja templates that escape what others wrote and make hidden characters visible."""
+"""Rendering with Jinja templates that escape foreign text and make hidden characters visible."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def macro(name: str, *arguments: object) -> str:
 
 
 def _unprintable(part: object) -> str:
-    """Raise for a part of a page without a template: it must not vanish silently."""
+    """Raise an error for a part of a page without a template, which must not vanish silently."""
     raise TypeError(type(part).__name__)
 
 
@@ -56,7 +56,7 @@ def assets() -> dict[str, bytes]:
 def asset(name: str) -> str:
     """Return a style sheet or a script as text.
 
-    The assets of notebooks, not loaded by pages, are in a folder of their own.
+    The assets of notebooks, which pages do not load, are in a separate folder.
     """
     return _STATIC.joinpath(name).read_text("utf-8")
 
@@ -75,10 +75,9 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("flowdebate.web"),
         autoescape=True,
-        auto_reload=False,  # else each piece of a live page asks the file system whether its template has changed
-        # a misspelt name fails in tests, and is no blank on a page
+        auto_reload=False,  # otherwise each piece of a live page would check if its template has changed
         undefined=StrictUndefined,
-        # escaping makes markup harmless; characters that hide or reverse text are no markup
+        # escaping only handles markup, not characters that hide or reverse text
         finalize=_seen,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -88,7 +87,7 @@ def _environment() -> Environment:
         cited=cited,
         inline=inline,
         json=as_json,
-        exact=json.dumps,  # in ASCII, so that nothing of it is made visible
+        exact=json.dumps,  # in ASCII, so that nothing in it is made visible
         words=_words,
         error=_error_words,
         failure=_failure,
@@ -142,7 +141,7 @@ def _error_words(name: str) -> str:
 
 
 def _failure(text: str) -> str:
-    """Say why a run failed, without the error's class and the fields of a schema: its page folds these.
+    """Describe why a run failed, without the error's class and the fields of a schema, which its page folds.
 
     >>> _failure("SchemaViolation: the answer does not fit its schema: `ranking.0` is missing (block 'b', model 'm')")
     "a model's answer could not be read"

@@ -11,7 +11,7 @@ from typing import Any
 from flowdebate.patterns import find_pattern
 
 _WIDE = 88
-"""Columns of a program, as formatters of Python have it."""
+"""Columns of a program, as in Python formatters."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _PROGRAM = """import asyncio
 
@@ -49,12 +49,12 @@ def as_toml(request: Mapping[str, Any]) -> str | None:
         return None
     plan = {"pattern": info.name, info.subject: request["question"], **(request.get("options") or {})}
     plan |= {key: request[key] for key in ("seed",) if request.get(key) is not None}
-    tables = {  # TOML has them below all plain values
+    tables = {  # in TOML, tables follow all plain values
         key: value
         for key, value in plan.items()
         if isinstance(value, list) and value and all(isinstance(item, dict) for item in value)
     }
-    # TOML has no null: what is left out has its default
+    # TOML has no null, so omit defaults
     lines = [f"{_key(key)} = {_value(value)}" for key, value in plan.items() if key not in tables and value is not None]
     for key, entries in tables.items():
         for entry in entries:
@@ -106,8 +106,8 @@ def _value(value: object) -> str:
 
 
 def _text(text: str) -> str:
-    """Write a basic string: as in JSON, but no character is written as a pair of halves."""
-    # JSON leaves DEL as it is, and TOML forbids it in a string
+    """Write a basic string: like JSON, but without surrogate pairs."""
+    # JSON does not escape DEL, but TOML forbids it in a string
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -26,7 +26,7 @@ from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, Store, StoredRu
 from flowdebate.workers.queue import DELIVERIES, QueuedRunStatus, RunQueue, read_queue
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
-# Seconds in which a delivery that is just ending may end, and between two looks at it.
+# Seconds for an ending delivery to end, and between two checks of it.
 _PATIENCE, _PAUSE = 10.0, 0.05
 
 
@@ -128,8 +128,8 @@ class Workers:
     ) -> str:
         """Store a run, put it on the queue, and return its id; `limits` are below those of the workers.
 
-        Workers take runs with a lower `priority` first; of one priority owners (the label `owner`) take turns, each
-        with their runs in the order of submission. A run that has started and is delivered again goes before all.
+        Workers take runs with a lower `priority` first; within a priority, owners (the label `owner`) take turns, each
+        with their runs in the order of submission. A started run that is delivered again has precedence.
 
         Safe to repeat with the same `run_id`: the run is stored once, and delivered at most once more. Errors:
         ConfigurationError for an unknown pattern, or a question or limit that cannot be stored; RunExists if another
@@ -147,7 +147,7 @@ class Workers:
                 await self.store.add(queued, ())
             except RunExists:
                 stored = await self._find_same(queued.header, seeded=seed is not None)
-            # Also one that was there: the client that stored it may have died before it put it on the queue.
+            # Also an existing run, because the client that stored it may have died before queueing it.
             if stored.status in ("queued", "running"):
                 await self._deliver(stored.header)
         return stored.header.run_id
@@ -197,7 +197,7 @@ class Workers:
         return header.run_id
 
     async def resume(self, run_id: str, *, retry_dead_letter: bool = False) -> None:
-        """Put an ended run back on the queue, whatever ended it.
+        """Put an ended run back on the queue, regardless of the reason for its end.
 
         A complete run is left unchanged, unless its judge, chair or synthesizer failed: it is then asked again.
 
@@ -211,7 +211,7 @@ class Workers:
         if stored.status == "dead_letter" and not retry_dead_letter:
             raise DeadLetter(self.store.name, run_id, stored.recoveries)
         if stored.owned and not await asyncio.to_thread(self.queue.active, run_id):
-            raise RunConflict(self.store.name, run_id)  # its worker is giving it up, or it is no worker's
+            raise RunConflict(self.store.name, run_id)  # its worker is giving it up, or it does not belong to a worker
         if not stored.owned and stored.status != "queued":
             await self._set(run_id, "queued")
         await self._deliver(stored.header, first=stored.status == "awaiting")  # a person has answered, and waits
@@ -226,12 +226,12 @@ class Workers:
         if stored.status in ("queued", "running") and not stored.owned:
             try:
                 await self._set(run_id, "interrupted", only=("queued", "running"))
-            except RunConflict:  # a worker has taken it meanwhile, and notices the cancellation
+            except RunConflict:  # a worker has taken it in the meantime, and will notice the cancellation
                 return
 
     async def status(self, run_id: str) -> QueuedRunStatus:
         """Return the status of the run; raise RunNotFound for an unknown one."""
-        # The run is read last: a worker notes there why it gave a run up before it ends the delivery.
+        # Read the run last: before ending the delivery, a worker stores there why it gave up.
         deliveries = await asyncio.to_thread(self.queue.of, run_id)
         last = deliveries[0] if deliveries else None
         problem = None if last is None else await asyncio.to_thread(self.queue.problem_of, last.workflow_id)
@@ -261,7 +261,7 @@ class Workers:
 
         After `stop` no new call starts. Calls in flight have `patience` seconds to finish; unfinished runs go back to
         the queue. The worker waits for an absent database; StoreError if it refuses the user. On the port `health`, GET
-        /health says that the worker turns, and GET /ready whether its database answers.
+        /health reports that the worker is running, and GET /ready that its database answers.
         """
         from flowdebate.workers.worker import Worker
 
@@ -286,7 +286,7 @@ class Workers:
         return plan.get("workers") == self.name and plan.get("version") == self.version
 
     def limits_of(self, header: RunHeader) -> Limits | None:
-        """Return the limits of a run at its workers: its own ones, bounded by theirs."""
+        """Return the limits of a run at its workers: its limits, capped at theirs."""
         return self._within(limits_of(self.store, replace(header, limits=(header.plan or {}).get("limits"))))
 
     def check_accepted(self, header: RunHeader) -> None:
@@ -317,7 +317,7 @@ class Workers:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
 
     def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
-        """Return the limits of a run; raise ConfigurationError for a cost of its own."""
+        """Return the limits of a run; raise ConfigurationError for a separate cost limit."""
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:
@@ -329,7 +329,7 @@ class Workers:
         """Return the stored run with this id; raise RunExists if it is a different one."""
         existing = await self.store.run(header.run_id)
         then = existing.header
-        # A submission without a seed draws another one each time that it is repeated.
+        # A submission without a seed draws a new one on each repetition.
         as_then = replace(header, created_at=then.created_at, seed=header.seed if seeded else then.seed)
         if (as_then.input, as_then.seed, _request(as_then)) != (then.input, then.seed, _request(then)):
             raise RunExists(self.store.name, header.run_id)
@@ -337,11 +337,11 @@ class Workers:
         return existing
 
     async def _deliver(self, header: RunHeader, *, first: bool = False) -> None:
-        """Put the run on the queue; a delivery that is just ending, and misses this, is waited for."""
+        """Put the run on the queue; wait for an ending delivery that would miss it."""
         ends = time.monotonic() + _PATIENCE
         while not await asyncio.to_thread(self.send, header, first=first) and time.monotonic() < ends:
             stored = await self.store.run(header.run_id)
-            if stored.owned or stored.status != "queued":  # the delivery in progress has taken it up
+            if stored.owned or stored.status != "queued":  # the delivery in progress has noticed it
                 return
             await asyncio.sleep(_PAUSE)
 
@@ -352,7 +352,7 @@ class Workers:
 
     async def reject(self, run_id: str, problem: str) -> None:
         """Store why no worker can execute a waiting run, for everybody waiting for it."""
-        with suppress(StoreError):  # it is gone or executed elsewhere, or its store is away
+        with suppress(StoreError):  # it was deleted, is executed elsewhere, or its store is down
             if (await self.store.run(run_id)).status in ("queued", "running"):
                 await self._set(run_id, "rejected", only=("queued", "running"), error=problem)
 
@@ -360,7 +360,7 @@ class Workers:
         self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = (), error: str | None = None
     ) -> None:
         """Set the stored status; with `only`, only if it was one of these."""
-        before = await self.store.take(run_id)  # RunConflict if a worker was quicker
+        before = await self.store.take(run_id)  # RunConflict if a worker was faster
         unchanged = bool(only) and before.status not in only
         outcome = before.outcome if unchanged or error is None else {**(before.outcome or {}), "error": error}
         await self.store.finish(run_id, before.status if unchanged else status, outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-import pickle  # only to write one, and see that it is refused
+import pickle  # only used to write a pickle and check that it is rejected
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ FROM {deliveries} WHERE queue_name = %(queue)s AND status IN ('ENQUEUED', 'DELAY
 _TAKEN = """
 SELECT executor_id, count(*) FROM {deliveries} WHERE queue_name = %(queue)s AND status = 'PENDING' GROUP BY 1
 """
-# The turn of a run among those of its priority: that of the first that waits, and behind the last of its owner.
+# Turn of a run within its priority: that of the first waiting run, but after the last one of its owner.
 _TURN = """
 WITH waiting AS NOT MATERIALIZED (
     SELECT priority, queue_partition_key AS owner FROM "{schema}".workflow_status
@@ -52,7 +52,7 @@ WITH waiting AS NOT MATERIALIZED (
 )
 SELECT least(coalesce(max(turn), %(first)s), %(last)s) FROM turns
 """
-# Rows with another mark are not read: DBOS would unpickle what they hold, and so run it.
+# Rows with another mark are not read, because DBOS would unpickle, and so execute, their contents.
 _PROBLEM = """
 SELECT delivery.serialization, coalesce(ended.output, delivery.output), coalesce(ended.error, delivery.error)
 FROM "{schema}".workflow_status AS delivery LEFT JOIN "{schema}".workflow_output AS ended USING (workflow_uuid)
@@ -130,12 +130,12 @@ def read_queue(workers: Workers) -> QueueState:
 
 WORKFLOW = "flowdebate.deliver"  # the only one
 _TURNS = 2**24
-"""Number of turns of each priority, out of DBOS's 2**31; few are needed, since an empty queue begins anew."""
+"""Number of turns of each priority, out of DBOS's 2**31; few are needed, because an empty queue starts again."""
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS's statuses of deliveries that have not ended
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
-"""Status of a run's last delivery: no worker has it; one has; it has ended, failed, or was cancelled."""
-_DEATHS_TOGETHER = 2  # of workers that execute other runs as well; then the run is executed alone
+"""Status of a run's last delivery: waiting, taken by a worker, ended, failed, or cancelled."""
+_DEATHS_TOGETHER = 2  # deaths of workers that executed other runs as well, after which the run is executed alone
 
 # DBOS's own statuses, translated.
 DELIVERIES: Mapping[str, Delivery] = {
@@ -157,7 +157,7 @@ class QueuedRunStatus:
     status: StoredStatus
     """Stored status: "queued" until a worker starts the run."""
     owned: bool
-    """True if a process is running it at this moment."""
+    """True if a process is currently executing the run."""
     steps: int
     """The number of recorded steps."""
     outcome: Mapping[str, Any] | None
@@ -179,18 +179,18 @@ class QueuedRunStatus:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Fate of a run's earlier deliveries; each delivery carries it along in its attributes."""
+    """Outcomes of a run's earlier deliveries; each delivery contains them in its attributes."""
 
     deaths: int = 0
     """Number of workers in a row that died while executing the run, without recording a step of it."""
     alone: int = 0
-    """Number of these workers that executed nothing else: the run itself is to blame."""
+    """Number of these workers that executed nothing else, so that the run caused the crash."""
     outages: int = 0
-    """Number of delays in a row because its provider was away, without a recorded step."""
+    """Number of consecutive delays because its provider was unavailable, without a recorded step."""
     since: int = 0
     """Time of the first such delay, in seconds since the epoch."""
     steps: int = 0
-    """The run's steps at the last of these."""
+    """Number of the run's steps at the last of these."""
 
     @classmethod
     def of(cls, delivery: WorkflowStatus) -> History:
@@ -199,7 +199,7 @@ class History:
 
     @property
     def suspect(self) -> bool:
-        """True if the run is to be executed alone, since it may be killing its workers."""
+        """True to execute the run alone, because it may be killing its workers."""
         return self.deaths >= _DEATHS_TOGETHER
 
     @property
@@ -212,7 +212,7 @@ class History:
         return longest
 
     def after_death(self, steps: int) -> History:
-        """Return the history after one more worker has died, with so many steps recorded.
+        """Return the history after the death of another worker, with this number of recorded steps.
 
         >>> once = History().after_death(3)
         >>> twice = once.after_death(3)
@@ -223,7 +223,7 @@ class History:
         return replace(before, deaths=before.deaths + 1, alone=before.alone + before.suspect)
 
     def after_outage(self, steps: int, now: float) -> History:
-        """Return the history after one more outage of the provider, with so many steps recorded."""
+        """Return the history after another outage of the provider, with this number of recorded steps."""
         before = self._without_progress(steps)
         return replace(before, outages=before.outages + 1, since=before.since or math.ceil(now))
 
@@ -232,7 +232,7 @@ class History:
 
 
 DELAYS = {"death": (0.5, 60.0), "outage": (5.0, 600.0)}
-"""Seconds until a run is delivered again: the first time, and at most."""
+"""Seconds until a run is delivered again: initial, and maximum."""
 
 
 class RunQueue:
@@ -246,16 +246,16 @@ class RunQueue:
         self.url: str = url
         self.name = name
         self.version: str = f"{name}/{version}"
-        """The version as DBOS knows it: unique among the applications of a database."""
+        """Version in DBOS, unique among the applications of a database."""
         self.schema = schema
         self._client: DBOSClient | None = None
         self._engine: Engine | None = None
         self._lock = threading.Lock()
 
     def open(self) -> DBOSClient:
-        """Import DBOS, make its tables, and connect: what may fail or take seconds, before anything is stored.
+        """Import DBOS, make its tables, and connect, which may fail or take seconds, before anything is stored.
 
-        StoreError where the database cannot be used.
+        Raise StoreError if the database cannot be used.
         """
         with self._lock, self._reached():
             if self._client is None:
@@ -264,7 +264,7 @@ class RunQueue:
                 from sqlalchemy import create_engine, make_url
 
                 url = make_url(self.url).set(drivername="postgresql+psycopg")
-                # two sessions, for DBOS and for the query of turns
+                # two sessions: for DBOS, and for querying turns
                 self._engine = create_engine(
                     url, pool_size=2, max_overflow=0, pool_pre_ping=True, connect_args={"application_name": self.name}
                 )
@@ -278,20 +278,20 @@ class RunQueue:
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
-        """Raise StoreError where the database cannot be used."""
+        """Raise StoreError if the database cannot be used."""
         try:
             yield
         except Exception as error:
             address = Address(self.url, schema=self.schema, timeout=10.0, patience=2.0)
-            cause = getattr(error, "orig", error)  # of SQLAlchemy's errors that of the driver
+            cause = getattr(error, "orig", error)  # the driver's error inside SQLAlchemy's
             if not address.is_error(cause):
                 raise
             raise StoreError(address.name, address.describe(cause)) from None
 
     def send(self, run_id: str, *, owner: str = "", priority: int | None = 0) -> bool:
-        """Put the run on the queue, unless a delivery of it is active; whether one waits now, and none is just ending.
+        """Put the run on the queue, unless a delivery is active; return whether one is waiting, and none is ending.
 
-        Lower priorities are taken first; of one priority owners take turns. None is before all of them.
+        Lower priorities are taken first, and owners take turns within a priority. None precedes all priorities.
         """
         deliveries = self.of(run_id)
         active = [delivery.status for delivery in deliveries if delivery.status in ACTIVE]
@@ -302,7 +302,7 @@ class RunQueue:
         return "PENDING" not in active
 
     def send_again(self, old: str, run_id: str, history: History, *, delay: float) -> None:
-        """Put the run on the queue in place of its delivery `old`, first, but after `delay` seconds; safe to repeat."""
+        """Put the run first on the queue after `delay` seconds, replacing its delivery `old`; safe to repeat."""
         deliveries = self.of(run_id)
         if {delivery.workflow_id for delivery in deliveries if delivery.status in ACTIVE} <= {old}:
             partition = next(
@@ -322,7 +322,7 @@ class RunQueue:
         return str(problem or failure) if problem or failure else None
 
     def foreign(self) -> list[str]:
-        """Find the deliveries from other writers than this library."""
+        """Find deliveries not written by this library."""
         return [str(delivery) for (delivery,) in self._query(_FOREIGN, queue=self.name)]
 
     def _query(self, query: str, **values: object) -> Sequence[Any]:
@@ -333,11 +333,11 @@ class RunQueue:
             return session.exec_driver_sql(query.format(schema=schema), values).all()
 
     def drop(self, delivery: str) -> None:
-        """Forget a delivery: cancelling it would look like a user's request to a worker that is alive all the same."""
+        """Delete a delivery; a live worker would mistake a cancellation for a user's request."""
         self.open().delete_workflows([delivery])
 
     def _send(self, run_id: str, deliveries: Sequence[WorkflowStatus], history: History, **options: object) -> None:
-        # The next number, not a random one: of clients that send a run at once all but one find it there.
+        # The next number instead of a random one, so that concurrent clients find the delivery of the first.
         number = 1 + max((int(delivery.workflow_id.rpartition("/")[2], 16) for delivery in deliveries), default=-1)
         options_sent: Any = options | {
             "workflow_name": WORKFLOW,
@@ -350,13 +350,13 @@ class RunQueue:
         self.open().enqueue(options_sent, run_id)
 
     def _turn(self, partition: str, priority: int) -> int:
-        first = 1 + priority * _TURNS  # runs that have started have none, which DBOS takes first
+        first = 1 + priority * _TURNS  # started runs have no priority, which DBOS takes first
         values = {"first": first, "last": first + _TURNS - 1, "queue": self.name, "version": self.version}
         [[turn]] = self._query(_TURN, **values, owner=partition)
         return int(turn)
 
     def taken_by(self, worker: str, delivery: str) -> tuple[DeliveredRun, History]:
-        """Return the delivery in the form for observers, and the fate of earlier deliveries."""
+        """Return the delivery in the form for observers, and the history of earlier deliveries."""
         workflows = self.open().list_workflows(workflow_ids=[delivery], load_input=False, load_output=False)
         origin = {"queue": self.name, "worker": worker, "version": self.version.removeprefix(f"{self.name}/")}
         if not workflows:
@@ -384,7 +384,7 @@ class RunQueue:
         return [workflow.workflow_id for workflow in self.of(run_id) if workflow.status in ACTIVE]
 
     def taken(self, worker: str | None = None) -> Sequence[WorkflowStatus]:
-        """Return the deliveries in progress at workers of this version, or at this one."""
+        """Return the deliveries in progress at workers of this version, or at one worker."""
         return self.open().list_workflows(
             queue_name=self.name,
             status="PENDING",
@@ -402,7 +402,7 @@ class RunQueue:
         return {workflow.workflow_id for workflow in workflows}
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """Cancel deliveries; finished ones stay as they are."""
+        """Cancel deliveries; finished ones stay unchanged."""
         if ids:
             self.open().cancel_workflows(list(ids))
 
@@ -412,7 +412,7 @@ class RunQueue:
             self.open().resume_workflows(list(ids), queue_name=self.name)
 
     def prepare(self, max_concurrency: int, owner_concurrency: int | None, poll: float) -> None:
-        """Create or change the queue: how many runs per worker, and of one owner at all, and seconds between polls."""
+        """Create or change the queue: runs per worker, runs per owner, and seconds between polls."""
         self.open().register_queue(
             self.name,
             worker_concurrency=max_concurrency,
@@ -450,18 +450,18 @@ def driver() -> ModuleType:
     return dbos
 
 
-_OURS = "portable_json"  # DBOS's mark of rows that hold JSON, as this library writes them
+_OURS = "portable_json"  # DBOS's mark of JSON rows, as written by this library
 
 
 def json_serializer() -> Serializer:
-    """DBOS's JSON serializer, for rows without a mark: its default reads pickles."""
+    """Return DBOS's JSON serializer for rows without a mark, because its default reads pickles."""
     from dbos._serialization import DBOSPortableJSON
 
     return DBOSPortableJSON
 
 
 def refuse_pickles() -> None:
-    """Keep DBOS from unpickling rows in this process, a worker; ConfigurationError if DBOS still would.
+    """Prevent DBOS from unpickling rows in this worker process; raise ConfigurationError if it still would.
 
     A mark in each row decides how DBOS reads it. Without this function, anybody with write access to the queue's tables
     could run code in every worker.

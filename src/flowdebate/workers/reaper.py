@@ -1,4 +1,4 @@
-"""Reaper: puts the runs of dead workers back on the queue."""
+"""Reaper that puts the runs of dead workers back on the queue."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 -
 
 
 def worker_id(machine: str, process: int, number: int) -> str:
-    """Return the worker's unique id in DBOS; it names the lock that shows that the worker is alive."""
+    """Return the worker's unique id in DBOS; it names the lock that the live worker holds."""
     return f"{machine}:{process}:{number}"
 
 
@@ -86,7 +86,7 @@ class Reaper:
             }
             alive = set(await self._ask(_ALIVE))
             dead = [name for name, workflow in taken_deliveries.items() if number_of(workflow.executor_id) not in alive]
-            # All at once: each take may wait a moment for the owner to come back.
+            # Concurrently, because each take may wait for the owner to come back.
             await asyncio.gather(
                 *(self._redeliver(taken_deliveries[name]) for name in self._long_enough("delivery", dead))
             )
@@ -108,7 +108,7 @@ class Reaper:
         """Deliver the run of a dead worker again, with a delay if the worker had started it."""
         queue, store = self._workers.queue, self._workers.store
         run_id = decode_text((delivery.attributes or {}).get("run", ""))
-        with suppress(RunNotFound, RunConflict):  # deleted, or somebody executes it
+        with suppress(RunNotFound, RunConflict):  # deleted, or being executed
             stored = await store.run(run_id)
             if stored.status == "running" and not stored.owned:
                 stored = await store.take(run_id)
@@ -120,7 +120,8 @@ class Reaper:
                     )
                     await store.finish(run_id, "dead_letter", {**(stored.outcome or {}), "error": reason})
                 else:
-                    await store.finish(run_id, "queued", stored.outcome)  # so that its next take counts nothing
+                    # so that its next take does not count as a recovery
+                    await store.finish(run_id, "queued", stored.outcome)
                     name = delivery.workflow_id
                     await asyncio.to_thread(queue.send_again, name, run_id, history, delay=history.delay)
                     await asyncio.to_thread(queue.drop, name)
@@ -130,7 +131,7 @@ class Reaper:
     async def sweep_left(self) -> None:
         """Deliver running runs whose deliveries have ended, and queued ones without a delivery.
 
-        As when a worker lost its connection and died, or a client between storing the run and putting it on the queue.
+        This happens if a worker loses its connection and dies, or a client dies between storing and queueing the run.
         """
         workers, unowned, before = self._workers, list[str](), None
         while page := await workers.store.runs(status="running", brief=True, limit=_PAGE, before=before):
@@ -143,7 +144,7 @@ class Reaper:
         unowned += await self._undelivered()
 
         def send_if_done(stored: StoredRun) -> None:
-            # A delivery in progress is its worker's, and a run that a worker gave up on needs a person.
+            # A delivery in progress belongs to its worker, and a run that a worker gave up on needs a person.
             last = next(iter(workers.queue.of(stored.header.run_id)), None)
             if last is None or (last.status == "SUCCESS" and not workers.queue.problem_of(last.workflow_id)):
                 workers.send(stored.header, first=stored.status == "running")
@@ -157,7 +158,7 @@ class Reaper:
         await self._reject_stranded(state)
 
     async def _reject_stranded(self, state: QueueState) -> None:
-        """Mark runs that have waited for a while without a live worker of their version; one may yet come."""
+        """Mark runs that have waited for a while without a live worker of their version, which may still start."""
         from psycopg import sql
 
         workers, versions = self._workers, ", ".join(sorted({repr(worker.version) for worker in state.workers}))
@@ -198,7 +199,7 @@ class Reaper:
                 session.close()
 
     def _long_enough(self, kind: str, ids: list[str]) -> list[str]:
-        """Return the `ids` seen for at least GRACE; all others of their kind are forgotten."""
+        """Return the `ids` seen for at least GRACE; forget other ids of this kind."""
         now, names = time.monotonic(), {f"{kind} {run_id}" for run_id in ids}
         self._gone = {
             name: since for name, since in self._gone.items() if name in names or not name.startswith(f"{kind} ")

@@ -1,4 +1,4 @@
-"""Worker: takes run ids from the queue and resumes their runs, through a drainable store."""
+"""Worker that takes run ids from the queue and resumes their runs, through a drainable store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("flowdebate")
 COOLDOWN = 10.0
-"""Seconds for which workers start no runs once their provider is away; then each of them tries one."""
+"""Seconds without new runs after an outage of the provider; then each worker tries one."""
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _TRIES = 100  # attempts to resume a run while its store is unreachable: at least ten minutes
 _SWEEPS_PER_STORE_SWEEP = 3  # sweeps of the queue for each sweep of the store, which reads all running runs
@@ -67,12 +67,12 @@ class _WorkerStore(Draining):
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         if status == "failed" and await self._provider.puts_off(run_id, self):
-            status = "queued"  # at once: whoever follows the run must not take it for failed
+            status = "queued"  # at once, so that followers do not consider the run failed
         await super().finish(run_id, status, outcome)
 
 
 class _Provider:
-    """Availability of the runs' provider; workers of a queue tell one another about outages."""
+    """Availability of the runs' provider; workers of a queue inform each other about outages."""
 
     def __init__(self, workers: Workers) -> None:
         self._counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
@@ -92,7 +92,7 @@ class _Provider:
             await asyncio.sleep(min(max(delay, _PAUSE), 1.0))
 
     async def settle(self, ticket: int, *, away: bool) -> None:
-        """Count how a run ended; tell the other workers if nothing more can be asked."""
+        """Count the end of a run; inform the other workers if the provider is unavailable."""
         step = self.circuit.settle(ticket, succeeded=False if away else None)
         if step.before != step.after == "open":
             _LOGGER.warning("the provider is unavailable: no run starts for %g s", COOLDOWN)
@@ -100,14 +100,14 @@ class _Provider:
                 await self._counter.pause(self._key, COOLDOWN)
 
     async def look(self) -> None:
-        """Read whether another worker has found the provider away."""
+        """Read whether another worker has reported an outage."""
         self._paused_until = time.monotonic() + await self._counter.seconds_left(self._key)
 
     async def puts_off(self, run_id: str, store: Store) -> bool:
-        """Return whether a failed run is to be tried again later, since its provider was away, and not for too long."""
+        """Return whether to retry a failed run later, because its provider has been unavailable for a short time."""
         run, history = self.runs.get(run_id, (None, History()))
         error = None if run is None else run.failure
-        # where the provider cannot be used at the moment, another call would fail as well
+        # while the provider is unavailable, another call would fail, too
         temporary = (ModelUnavailable, ProviderFailed, RateLimited, ModelTimeout)
         is_away = isinstance(error, CircuitOpen) or (isinstance(error, temporary) and error.transient)
         if not is_away or not self._outage:
@@ -130,7 +130,7 @@ _HELD = 2
 
 
 class Worker:
-    """One worker, for one call of `work()`."""
+    """Worker for a call of `work()`."""
 
     def __init__(self, workers: Workers, *, patience: float) -> None:
         self._workers = workers
@@ -150,13 +150,13 @@ class Worker:
         """The tasks of DBOS."""
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Take runs until `stop` is set, then release them all; raises whatever prevents the start."""
+        """Take runs until `stop` is set, then release them all; raise errors at the start."""
         if not await self._reach(stop):
             return
 
         async def drain() -> None:
             await stop.wait()
-            self._store.stop()  # whatever the worker is waiting for at this moment
+            self._store.stop()  # regardless of what the worker is waiting for
 
         draining = asyncio.ensure_future(drain())
         try:
@@ -179,7 +179,7 @@ class Worker:
             await asyncio.to_thread(self._owner.end)
 
     async def _reach(self, stop: asyncio.Event) -> bool:
-        """Wait for a database that is away, or has too few sessions; return False if `stop` is set before.
+        """Wait for a database that is down or has too few sessions; return False if `stop` is set before.
 
         StoreError for a database that refuses access.
         """
@@ -204,12 +204,12 @@ class Worker:
                 location = self._address.name
                 _LOGGER.warning("worker %s waits for its database: %s (%s)", self.id, location, problem)
             reported = problem
-            with suppress(TimeoutError):  # workers that start together do not look for sessions together
+            with suppress(TimeoutError):  # random, so that workers that start together do not check at the same time
                 await asyncio.wait_for(stop.wait(), 1.0 + SystemRandom().random())
         return False
 
     def _make_engine(self) -> type[DBOS]:
-        """Configure DBOS; it runs its workflows on the loop in which it is launched."""
+        """Configure DBOS, which runs its workflows in the loop that launches it."""
         engine: type[DBOS] = driver().DBOS
         refuse_pickles()
         deliveries = self._workers.queue
@@ -245,9 +245,9 @@ class Worker:
     # Runs
 
     async def _deliver(self, delivery: str, run_id: str) -> dict[str, Any]:
-        """Resume the run until it ends: its status, or the problem."""
+        """Resume the run until it ends; return its status, or the problem."""
         if self._store.stopping:
-            await _forever()  # the delivery is handed back
+            await _forever()  # the delivery is returned to the queue
         task = asyncio.ensure_future(self._resume_in_turn(delivery, run_id))
         self._running[delivery] = (run_id, task)
         try:
@@ -265,7 +265,7 @@ class Worker:
         return {"status": None, "problem": f"{type(error).__name__}: {error_text(error)}"}
 
     async def _resume_in_turn(self, delivery: str, run_id: str) -> str:
-        """Resume the run; one that may kill its worker waits until the others here have ended, and they wait for it."""
+        """Resume the run; one that may kill its worker is executed alone."""
         delivered, history = await asyncio.to_thread(self._workers.queue.taken_by, self.id, delivery)
         ticket, suspect = await self._provider.admit(), history.suspect
         self._suspects += suspect
@@ -284,7 +284,7 @@ class Worker:
                 await asyncio.to_thread(self._workers.queue.send_again, delivery, run_id, later, delay=delay)
                 return "queued"
             except FlowDebateError as error:
-                await self._workers.reject(run_id, error_text(error))  # unless it has failed, and is stored so
+                await self._workers.reject(run_id, error_text(error))  # unless it is stored as failed
                 raise
             finally:
                 self._executing -= 1
@@ -300,10 +300,10 @@ class Worker:
         for tries_left in reversed(range(_TRIES)):
             try:
                 if away:
-                    await self._store.release(run_id)  # this worker may own it, and could not take it again
+                    await self._store.release(run_id)  # this worker may still own it, and could not take it again
                 return await self._once(run_id, history, delivered, failed=away)
             except RunConflict:
-                return "elsewhere"  # the process that executes it has another delivery
+                return "elsewhere"  # the executing process has another delivery
             except StoreError as error:
                 if type(error) is not StoreError or not tries_left:
                     raise
@@ -314,11 +314,11 @@ class Worker:
         raise AssertionError
 
     async def _once(self, run_id: str, history: History, delivered: DeliveredRun, *, failed: bool) -> str:
-        """Try to resume once; with `failed`, a failed run is resumed too: it failed because of its store."""
+        """Try to resume once; with `failed`, a failed run is also resumed, because its store caused the failure."""
         workers = self._workers
         stored = await self._store.run(run_id)
         if stored.status not in ("queued", "running", "rejected") and not (failed and stored.status == "failed"):
-            return str(stored.status)  # it has ended, or was cancelled
+            return str(stored.status)  # ended or cancelled
         header = stored.header
         before = delivered.delivery > 1 or stored.status != "queued" or stored.steps > 0
         delivered = delivered.model_copy(update={"resumed": before})
@@ -343,7 +343,7 @@ class Worker:
             model=workers.model,
             limits=limits,
             observe=workers.observe,
-            retry_dead_letter=True,  # the reaper counts deaths, and has given up none that it delivers
+            retry_dead_letter=True,  # the reaper counts deaths, and delivers no run that it has given up
         )
         run.accounts = self._accounts.of(stored.header.labels)
         self._provider.runs[run_id] = (run, history)
@@ -355,7 +355,7 @@ class Worker:
     # Maintenance
 
     async def tell_health(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer a request over HTTP: that the worker turns, or, to one for /ready, whether its database answers."""
+        """Answer a request over HTTP: report that the worker runs or, for /ready, whether its database answers."""
         with suppress(OSError, TimeoutError, ValueError):
             request = await asyncio.wait_for(reader.readline(), 5.0)
             well = self._well or b"/ready" not in request
@@ -412,12 +412,12 @@ class Worker:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
         deliveries = self._workers.queue
-        with suppress(Exception):  # else the reaper of another worker does it
+        with suppress(Exception):  # otherwise the reaper of another worker does it
             await asyncio.to_thread(
                 lambda: deliveries.hand_back([delivery.workflow_id for delivery in deliveries.taken(self.id)])
             )
 
 
 async def _forever() -> None:
-    """Wait until the loop ends: DBOS must not record that the delivery is done."""
+    """Wait until the loop ends, so that DBOS does not record the delivery as done."""
     await asyncio.Event().wait()

@@ -56,7 +56,7 @@ def demo(
 
 
 def play_review(*, page: bool) -> NoReturn:
-    """Play the recorded review at once, in the terminal or on a page in a browser."""
+    """Play the recorded review, in the terminal or on a page in a browser."""
     from flowdebate.models.recording import ReplayModel
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan
@@ -76,7 +76,7 @@ def play(plan: Plan, description: str, *, page: bool) -> NoReturn:
         show = Show(as_json=False, quiet=False, head=[description])
 
         async def unstored(_: Service | None) -> None:
-            """Do nothing: the run is in no store, and cannot be resumed."""
+            """Do nothing, because the run is not stored and cannot be resumed."""
 
         code = asyncio.run(execute(plan, None, unstored, show, None))
     raise typer.Exit(code)

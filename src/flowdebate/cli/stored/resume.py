@@ -141,7 +141,7 @@ def _confirm(run: StoredRun, values: Mapping[str, Any]) -> bool:
 # answer
 
 _LONGEST = 4_000_000
-"""Characters read from stdin: more than the limit of any answer."""
+"""Maximum characters read from stdin, above the limit of any answer."""
 
 
 @opt.command()
@@ -169,7 +169,7 @@ def answer(
         stored = asyncio.run(find_run(opened_store.store, run))
         pending = asyncio.run(_answer(opened_store.store, stored, data if text is None else text, place))
         short, option = short_id(stored.header.run_id), opened_store.option
-    for request in pending:  # resumed now, the run would only be suspended again
+    for request in pending:  # if resumed now, the run would only be suspended again
         tell(f"It still waits for {request.block}: flowdebate runs answer {short} --place '{request.place}'{option}")
     if pending:
         return
@@ -182,7 +182,7 @@ def answer(
 
 
 async def _answer(store: Store, stored: StoredRun, text: str | None, place: str | None) -> Sequence[HumanRequest]:
-    """Record the given answer, or ask for all; returns the open requests."""
+    """Record the given answer, or ask for all answers; return the open requests."""
     from flowdebate.blocks.human.answers import check_submission, open_requests, submit_answer
     from flowdebate.blocks.human.terminal import ask_in_terminal
     from flowdebate.service.runs import requests_in
@@ -196,7 +196,7 @@ async def _answer(store: Store, stored: StoredRun, text: str | None, place: str 
         for request in waiting:
             tell(f"{request.place}\n{request.to_read}\n\n[{request.block}] {request.expects}")
         text = sys.stdin.read(_LONGEST).removesuffix("\n")
-    if text is not None or not waiting:  # where nothing is waited for, this raises
+    if text is not None or not waiting:  # raises if there is no open request
         await submit_answer(store, run_id, text, place=place)
     else:
         for request in waiting:
@@ -318,7 +318,7 @@ def fork(  # noqa: PLR0913 - the options of the command
 
 
 def _read_setting(text: str) -> tuple[str, Any]:
-    """Parse an option named by `--set`, with its value as in a TOML file, or as text; None for an empty one.
+    """Parse an option named by `--set`, with its value as in a TOML file, or as text; None for an empty value.
 
     >>> _read_setting("max_rounds=3"), _read_setting("schedule=swap"), _read_setting("terminate_when=")
     (('max_rounds', 3), ('schedule', 'swap'), ('terminate_when', None))
@@ -334,13 +334,13 @@ def _read_setting(text: str) -> tuple[str, Any]:
         read = tomllib.loads(f"value = {value}")
     except (tomllib.TOMLDecodeError, RecursionError):
         return key, value
-    return key, read["value"] if len(read) == 1 else value  # a line feed in it would begin a second key
+    return key, read["value"] if len(read) == 1 else value  # a line feed would begin a second key
 
 
 def _find_changes(
     places: Sequence[str], at: str | None, say: str | None, edit: Sequence[str]
 ) -> tuple[str | None, dict[str, str]]:
-    """Return the path to ask anew from, and the edited answers by their paths."""
+    """Return the path to ask again from, and the edited answers by path."""
     from flowdebate.ui.files import read_text
 
     place_found = None if at is None else _find_place(at, places, option="--at")
@@ -356,7 +356,7 @@ def _find_changes(
 
 
 def _find_place(abbreviation: str, places: Sequence[str], *, option: str) -> str:
-    """Find the path named by `abbreviation`, in full or shortened; ConfigurationError for none, or for several."""
+    """Find the full or shortened path `abbreviation`; raise ConfigurationError unless exactly one matches."""
     if abbreviation in places:
         return abbreviation
     matches = [place for place in places if _is_short_for(abbreviation, place)]
@@ -371,11 +371,11 @@ def _find_place(abbreviation: str, places: Sequence[str], *, option: str) -> str
 
 
 _NAMED = 8
-"""Maximum paths listed in a message: enough for a round of a usual debate."""
+"""Maximum paths listed in a message, enough for a round of a typical debate."""
 
 
 def _is_short_for(abbreviation: str, place: str) -> bool:
-    """Check whether `abbreviation` has ends of parts of `place`, in order, with the last at its end.
+    """Check whether `abbreviation` consists of ends of parts of `place`, in order, including the last part.
 
     >>> place = "rent/round[2]/rent-turn-ann/rent-debater-ann"
     >>> [_is_short_for(given, place) for given in ("ann", "round[2]/ann", "debater-ann", "round[1]/ann", "round[2]")]

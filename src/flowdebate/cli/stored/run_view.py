@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 _ORIGINS: dict[str | None, str] = {"reused": "taken from the parent run", "edited": "edited"}
-"""Origin of a fork's answer, if it was not asked for."""
+"""Labels of a fork's answers that were not asked for."""
 
 
 def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, following: str | None = None) -> None:
-    """Write a table with a row for each run, or for the runs of a batch; `following` is the command for the next."""
+    """Write a table with a row for each run or batch; `following` is the command for the next rows."""
     if not rows:
         page.line("No runs.")
         return
@@ -41,7 +41,7 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
         cells = (
             short_id(header.run_id) if len(runs) == 1 else f"{header.labels[BATCH_LABEL]} ({len(runs)} runs)",
             ago(now - header.created_at) or f"{moment(header.created_at):%Y-%m-%d}",
-            header.block if info is None else info.name,  # without a pattern it is the run of another program
+            header.block if info is None else info.name,  # a run without a pattern is from another program
             next(iter(states)) if len(states) == 1 else several,
             f"{sum(run.steps for run in runs)}",
             header.question,
@@ -62,7 +62,7 @@ def run_data(run: StoredRun, *, complete: bool = False) -> dict[str, Any]:
         "block": header.block,
         "pattern": None if (info := pattern_of_run(run)) is None else info.name,
         "question": header.question,
-        "status": state_of(run),  # not the stored one: a run whose process is gone is still "running" there
+        "status": state_of(run),  # not the stored status, which is still "running" if the process is gone
         "steps": run.steps,
         "createdAt": moment(header.created_at).isoformat(),
         "updatedAt": moment(run.updated_at).isoformat(),
@@ -174,7 +174,7 @@ def document_of(run: StoredRun, steps: Sequence[StepRow]) -> Document:
 
 
 def prose(value: object) -> str:
-    """JSON data as lines for readers: labels, values, and lists.
+    """Render JSON data as lines for readers: labels, values, and lists.
 
     >>> print(prose({"winner": None, "nextSpeakers": ["ann", "bob"], "issues": [{"text": "No source.", "score": 5}]}))
     Winner: none

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _DAY = 86_400
 _MOST = 20
-"""Default rows of a list: they fit a terminal without scrolling."""
+"""Default number of rows of a list, which fit a terminal without scrolling."""
 
 
 @opt.command()
@@ -64,7 +64,7 @@ def runs(  # noqa: PLR0913 - the options of the command
     labels = opt.read_labels(label) | ({} if batch_id is None else {BATCH_LABEL: batch_id})
     filters = {"state": status, "block": pattern, "search": text, "labels": labels}
     with opened(store) as place:
-        # one row more than is shown tells whether there is a next page
+        # one row more than shown, to see if there is a next page
         rows = asyncio.run(_rows(place.store, filters, limit + 1, before, fold=batch_id is None and not as_json))
     following = None
     if len(rows) > limit:
@@ -85,7 +85,7 @@ async def _rows(
     from flowdebate.runs.batch import BATCH_LABEL
     from flowdebate.service.runs import each_run, find_run
 
-    # a position, not an offset: runs that begin or are deleted between two pages would shift the list
+    # a position instead of an offset, because runs started or deleted between two pages would shift the list
     after = None if before is None else (await find_run(store, before)).position
     rows: list[list[StoredRun]] = []
     batches: set[str] = set()
@@ -106,7 +106,7 @@ async def _rows(
 async def _batch_row(
     store: Store, filters: dict[str, Any], first: StoredRun, after: tuple[float, str] | None
 ) -> list[StoredRun]:
-    """Return the runs of a batch, listed at its newest run; none if the newest run is on an earlier page.
+    """Return the runs of a batch, which is listed at its newest run; empty if that is on an earlier page.
 
     `first` is the newest run of the batch following the position `after`.
     """
@@ -204,7 +204,7 @@ async def _select(
 
     if not names:
         oldest = time.time() - (older_than or 0) * _DAY
-        # no run was written to before it began
+        # a run cannot have changed before its start
         runs_found = each_run(store, **filters, before=None if older_than is None else (oldest, ""), brief=True)
         return [run async for run in runs_found if not run.owned and run.updated_at <= oldest]
     selected = {run.header.run_id: run for run in [await find_run(store, name) for name in names]}
@@ -279,7 +279,7 @@ def verify(
         findings = asyncio.run(verify_file(file))
     except FlowDebateError:
         raise
-    except Exception as error:  # the file may be anybody's; an exit code of 1 would say that it was changed
+    except Exception as error:  # the file is untrusted; an exit code of 1 would mean that it was changed
         raise BadFile(file, f"cannot be verified: {error_text(error)}") from error
     if as_json:
         write_json([finding.model_dump(by_alias=True) for finding in findings])
@@ -368,7 +368,7 @@ def render(
     try:
         render_page(document, open_page(document.speakers))
         write_report(document, markdown)
-    except RecursionError:  # a file can be nested deeper than what prints it
+    except RecursionError:  # a file can be nested more deeply than the printer supports
         raise BadFile(file, "is nested too deeply") from None
 
 

@@ -53,7 +53,7 @@ def watch(
 
 
 def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markdown: Path | None) -> int:
-    """Show a run to its end, or until an interrupt; the exit code."""
+    """Show a run to its end, or until an interrupt; return the exit code."""
     from flowdebate.cli.stored.run_view import document_of
     from flowdebate.service.runs import short_id
 
@@ -90,7 +90,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
 
 
 def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
-    """Return the plan of a stored run; or None, and the reason."""
+    """Return the plan of a stored run, or None and the reason."""
     from flowdebate.ui.plan import pattern_of_run, plan_of
 
     if pattern_of_run(stored) is None:
@@ -102,7 +102,7 @@ def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
 
 
 def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 - of this module
-    """Return the page of the run's own command, with the run and its status in the first line."""
+    """Return the page of the run's command, with the run and its status in the first line."""
     from flowdebate.cli.terminal.page import LivePage
     from flowdebate.service.runs import ago, moment, short_id, state_of
     from flowdebate.ui.models import models_line
@@ -165,7 +165,7 @@ async def _follow_steps(place: Place, run_id: str) -> AsyncGenerator[Update, Non
 
 
 class _Steps(View):
-    """Shows the steps of a run as `flowdebate show` does."""
+    """View of the steps of a run, as in `flowdebate show`."""
 
     def __init__(self, stored: StoredRun, *, quiet: bool) -> None:
         from flowdebate.cli.stored.run_view import show_head
@@ -177,7 +177,7 @@ class _Steps(View):
             show_head(stored, self._page)
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
-        """Show the steps to the end of the run; WriteFailed where they cannot be written."""
+        """Show the steps to the end of the run; raise WriteFailed if they cannot be written."""
         from flowdebate.cli.stored.run_view import show_step
 
         async for update in updates:

@@ -1,4 +1,4 @@
-"""Markdown in a terminal: styles in place of marks, and tables in columns."""
+"""Markdown in a terminal: styles instead of marks, and tables in columns."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _BETWEEN = "  "
 
 
 class Marks:
-    """A text in pieces, each with its style. Lists and quotes are read as they are, and no word is left out.
+    """Splitter of a streamed text into styled parts.
 
-    A table is held until it ends, and is set in columns where these fit into `width`.
+    Lists and quotes stay unchanged, and no word is left out. A table is held back until it ends, and laid out in
+    columns if they fit into `width`.
 
     >>> list(Marks().feed("**Half** of `it`: 2 * 3.", last=True))
     [('Half', 'bold'), (' of ', ''), ('it', 'cyan'), (': 2 ', ''), ('*', ''), (' 3.', '')]
@@ -33,10 +34,10 @@ class Marks:
         self._fenced = False
 
     def feed(self, piece: str, *, last: bool = False) -> Iterator[tuple[str, str]]:
-        """Return the parts of the text ready to be shown; all of them with the `last` piece."""
+        """Return the parts of the text ready to be shown; all of them after the `last` piece."""
         text = self._held + piece
         begins = self._before == "\n"
-        line = 0 if begins else text.find("\n") + 1 or len(text)  # the first line that is here whole
+        line = 0 if begins else text.find("\n") + 1 or len(text)  # the first complete line
         end = len(text)
         if not last:
             opened = _OPEN.search(text)
@@ -53,7 +54,7 @@ class Marks:
         yield from self._style(text[start:])
 
     def _style(self, text: str) -> Iterator[tuple[str, str]]:
-        """Text outside of tables, in parts with their styles."""
+        """Return text outside of tables as parts with their styles."""
         begins = self._before == "\n"
         for match in _PARTS.finditer(text):
             part, after = match[0], text[match.end() : match.end() + 1]
@@ -67,7 +68,7 @@ class Marks:
             self._before = part[-1]
 
     def _turns(self, mark: str, after: str, *, first: bool) -> bool:
-        """Check whether a mark begins or ends a style here, or a block of code."""
+        """Check whether a mark begins or ends a style or a block of code here."""
         if mark.startswith("```"):
             self._fenced = not self._fenced
             return True

@@ -54,8 +54,8 @@ _RESET = "starting over: turns that came at the same time are now in a different
 class Page:
     """Writer of the parts of a debate to `stream`, in the order of the calls.
 
-    No escape code is written where `stream` is no terminal, and none in a terminal under NO_COLOR. Text from outside is
-    indented (or in a frame), and cannot pass for the page's own words.
+    No escape codes are written if `stream` is not a terminal, or under NO_COLOR. Foreign text is indented (or in a
+    frame), and cannot pass for words of the page.
     """
 
     def __init__(self, stream: TextIO, speakers: Sequence[Speaker], *, environ: Mapping[str, str] = os.environ) -> None:
@@ -140,7 +140,7 @@ class Page:
             self.line(title)
 
     def speaker(self, name: str, description: str) -> None:
-        """Announce the next speaker, with its stance or role if the head of the page does not have it."""
+        """Announce the next speaker, with its stance or role unless the head of the page shows it."""
         self.line()
         if description:
             self.labelled(name, description, self.colour(name), indent="")
@@ -166,11 +166,11 @@ class Page:
             self.screen.flush()
 
     def remark(self, text: str) -> None:
-        """Write a remark of the page itself, in brackets."""
+        """Write a remark of the page in brackets."""
         self.line(f"({in_line(text)})", style="dim", indent="  ")
 
     def card(self, title: str, facts: Sequence[Fact]) -> None:
-        """Write a result in a frame; a fact with the title's name needs no label there, and long ones are set apart."""
+        """Write a result in a frame; a fact named like the title needs no label, and long facts are set apart."""
         self.line()
         if not self.screen.is_terminal:
             self.line(title)
@@ -188,7 +188,7 @@ class Page:
             label = [] if fact.label == title else [(f"{in_line(fact.label)}: ", "bold")]
             text = re.sub(
                 r"\n{3,}", "\n\n", printable(fact.text).strip("\n")
-            )  # a frame of blank lines hides what is below
+            )  # a frame of blank lines would hide the text below
             parts = [(part, f"{_STYLES[fact.tone]} {style}") for part, style in Marks(inside).feed(text, last=True)]
             lines.append(Text.assemble(apart, *label, *parts))
         self.screen.print(Panel(Group(*lines), title=Text(title, "bold"), border_style="green", padding=(1, 2)))
@@ -203,7 +203,7 @@ class Page:
         self.line("Summary", style="bold")
 
     def ending(self, document: Document, *, hint: str = "") -> None:
-        """Write the ending, unless complete; notes and totals; the run, its seed, and a `hint`."""
+        """Write the ending of an incomplete run, the notes and totals, the run, its seed, and a `hint`."""
         self.end_text()
         ending = STATUSES[document.status].ending
         if ending:
@@ -225,7 +225,7 @@ class Page:
             self.fork(document.fork)
 
     def fork(self, fork: Fork) -> None:
-        """Write the parts of a fork taken from its parent."""
+        """Describe the relation of a fork to its parent."""
         self._facts([f"Fork of {in_line(short_id(fork.parent))}: {fork.counts}"])
 
     def _facts(self, facts: Sequence[str]) -> None:
@@ -266,12 +266,12 @@ class Page:
     # How it is written
 
     def labelled(self, label: str, text: str, style: str, *, indent: str = "  ") -> None:
-        """Write `text` behind a label; its further lines are indented deeper than the label."""
+        """Write `text` after a label; further lines are indented more than the label."""
         behind = " " + text.lstrip(" \t\n")
         self._set([(f"{in_line(label)}:", style), (behind, "")], indent=f"{indent}  ", first=indent)
 
     def line(self, text: str = "", *, style: str = "", indent: str = "") -> None:
-        """Write a line of the page's own words, or as many as it takes."""
+        """Write a text of the page in one or more lines."""
         indent += " " * (len(text) - len(text.lstrip(" ")))
         self._set([(text, style)], indent=indent, first=indent)
 
@@ -288,7 +288,7 @@ class Page:
         self.screen.flush()
 
     def _wrap(self) -> Callable[[], int] | None:
-        # it is asked each time, since the window of a terminal may be resized meanwhile
+        # determined each time, because the terminal may be resized
         return (lambda: self.screen.width) if self.screen.breaks_lines else None
 
 
@@ -316,7 +316,7 @@ class LivePage(View):
             self._page.subject(plan.info.subject.capitalize(), plan.subject)
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
-        """Show a run to its end; WriteFailed where it cannot be shown."""
+        """Show a run to its end; raise WriteFailed if it cannot be shown."""
         if self._quiet:
             return await super().follow(updates)
         screen = self._page.screen
@@ -337,7 +337,7 @@ class LivePage(View):
                 self._page.end_text()
 
     def show_cursor(self) -> None:
-        """Give the cursor back to the terminal; may be called from a signal handler."""
+        """Show the cursor of the terminal again; may be called from a signal handler."""
         self._page.screen.show_cursor()
 
     def finish(self, document: Document, *, hint: str = "") -> None:

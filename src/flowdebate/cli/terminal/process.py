@@ -1,4 +1,4 @@
-"""Process of the command: its output, errors as messages, exit codes, files written whole, and signals."""
+"""Process of the command: output, errors as messages, exit codes, atomic writes, and signals."""
 
 from __future__ import annotations
 
@@ -59,14 +59,15 @@ def exit_code_of_signal(number: int) -> int:
 
 def prepare_streams() -> None:
     """Make stdout and stderr accept any character, and reopen closed streams on the null device."""
-    if sys.stdin is None:  # closed, as by cron or a container: first of all, or the next file gets its number
+    # closed, as by cron or a container; reopened first, because the next file would get its number
+    if sys.stdin is None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - open to the end
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
-        if stream is None:  # closed by whoever started us (`>&-`, a service manager): Python leaves no stream
+        if stream is None:  # closed by the parent (`>&-`, a service manager), so Python has no stream
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
         elif isinstance(stream, TextIOWrapper):
-            # what models write has characters that a console in another encoding (LANG=C, cp1252) would raise on
+            # texts of models contain characters that other encodings of the console (LANG=C, cp1252) do not support
             stream.reconfigure(errors="backslashreplace")
     logging.getLogger("flowdebate").addHandler(_Lines(logging.WARNING))
 
@@ -82,13 +83,13 @@ def log_to(target: str) -> Callable[[], None]:
         handler: logging.Handler = logging.StreamHandler(sys.stderr)
     else:
         check_target(Path(target))
-        os.close(open_private(Path(target), os.O_WRONLY | os.O_APPEND))  # a new file is its owner's alone
+        os.close(open_private(Path(target), os.O_WRONLY | os.O_APPEND))  # a new file is private to its owner
         handler = logging.FileHandler(target, encoding="utf-8")
     handler.setFormatter(JsonLines())
     logger = logging.getLogger("flowdebate")
     before = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)  # without it, the level of the root logger drops all but warnings
+    logger.setLevel(logging.INFO)  # otherwise the level of the root logger drops everything except warnings
 
     def stop() -> None:
         logger.removeHandler(handler)
@@ -99,11 +100,11 @@ def log_to(target: str) -> Callable[[], None]:
 
 
 def tell(message: str) -> None:
-    """Write `message` to stderr: nothing in it acts on a terminal, and its further lines are indented."""
+    """Write `message` to stderr, with control characters escaped and further lines indented."""
     from flowdebate.ui.text import printable
 
     lines = printable(message).replace("\n", "\n  ")
-    with suppress(OSError):  # where stderr is gone as well there is nobody to tell
+    with suppress(OSError):  # stderr is gone as well, so the message is lost
         if sys.stderr.isatty():
             from flowdebate.cli.terminal.screen import WIDEST, TextFlow
 
@@ -118,7 +119,7 @@ def tell(message: str) -> None:
 
 @contextmanager
 def report_warnings() -> Iterator[None]:
-    """Show warnings of the library inside as lines on stderr."""
+    """Show warnings of the library as lines on stderr."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         tell(f"Warning: {message}")
@@ -130,7 +131,7 @@ def report_warnings() -> Iterator[None]:
 
 
 def leave_stdout() -> None:
-    """Drop the buffered rest of stdout, or the interpreter would fail on it at exit."""
+    """Drop the buffered rest of stdout, on which the interpreter would fail at exit."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -160,12 +161,12 @@ def check_target(path: Path | None) -> None:
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write `content` to `path`, readable only by its owner if it is new; WriteFailed if this fails.
 
-    Readers see the previous content, or all of the new one.
+    Readers see either the previous or the complete new content.
     """
     from flowdebate.ui.files import reason_of
 
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-    target = Path(os.path.realpath(path))  # a link stays a link
+    target = Path(os.path.realpath(path))  # keep links
     part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.part")
     try:
         if target.exists() and not target.is_file():  # a device or a pipe: a rename would put a file in its place
@@ -184,7 +185,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 class _Lines(logging.Handler):
-    """Log records as lines on stderr, without tracebacks; except for records of runs, since pages show them."""
+    """Log records as lines on stderr, without tracebacks; except for records of runs, which pages show."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.name != "flowdebate.runs" and bool(super().filter(record))
@@ -195,7 +196,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def clean_up_at_termination() -> Iterator[None]:
-    """Let SIGTERM end the process only once its unfinished files are deleted: inside, it unwinds the stack first."""
+    """Delete unfinished files before SIGTERM ends the process, by unwinding the stack."""
 
     def unwind(number: int, _: FrameType | None) -> NoReturn:
         raise _Terminated(128 + number)
@@ -214,14 +215,14 @@ def clean_up_at_termination() -> Iterator[None]:
 
 
 class _Terminated(SystemExit):
-    """SIGTERM was received."""
+    """Raised when SIGTERM is received."""
 
 
 class Interrupts:
-    """While it is entered, the first SIGINT or SIGTERM calls `stop`, and leaves the next one to the system.
+    """Context in which the first SIGINT or SIGTERM calls `stop`, and restores the default handlers.
 
-    A second signal then ends the process even where Python is busy. Signals ignored by the caller stay ignored
-    (`nohup`, background jobs); outside the main thread nothing is changed.
+    A second signal then ends the process even if Python is busy. Signals ignored by the caller stay ignored (`nohup`,
+    background jobs); outside the main thread nothing is changed.
     """
 
     def __init__(self, stop: Callable[[], object]) -> None:
@@ -239,7 +240,7 @@ class Interrupts:
         return self
 
     def then(self, stop: Callable[[], object]) -> None:
-        """Call `stop` from now on; at once if a signal was received."""
+        """Set `stop`; call it at once if a signal was already received."""
         self._stop = stop
         if self.received is not None:
             stop()
@@ -257,10 +258,9 @@ class Interrupts:
 
 
 _SIGINT, _SIGPIPE = 2, 13
-"""Numbers of signals, since systems without a signal lack its name."""
+"""Numbers of signals, because some systems lack the names."""
 _CHANGED_LINES = 6
-"""Maximum lines of a changed prompt: it can differ in hundreds, and these identify the option and fit a small
-terminal."""
+"""Maximum lines of a changed prompt. Hundreds can differ; these identify the option and fit a small terminal."""
 
 
 def open_page(speakers: Sequence[Speaker] = ()) -> Page:
@@ -277,7 +277,7 @@ def write_json(value: object) -> None:
     text = value if isinstance(value, str) else as_json(value)
     with writing():
         sys.stdout.flush()
-        # bytes, not text: JSON is UTF-8 whatever the locale, and Windows would end the line with a carriage return
+        # bytes: JSON is UTF-8 in any locale, and Windows would add a carriage return
         sys.stdout.buffer.write(f"{text}\n".encode())
         sys.stdout.flush()
 
@@ -292,7 +292,7 @@ def write_report(document: Document, path: Path | None) -> None:
 
 @contextmanager
 def report_problems() -> Iterator[None]:
-    """Turn an error of the library inside into one message on stderr, and a closed pipe into none. Both end in Exit."""
+    """Turn an error of the library into a message on stderr, and a closed pipe into no message. Both end in Exit."""
     try:
         yield
     except (KeyboardInterrupt, typer.Abort):
@@ -302,7 +302,8 @@ def report_problems() -> Iterator[None]:
         raise typer.Exit(exit_code_of(error)) from None
     except WriteFailed as error:
         leave_stdout()
-        if error.reader_left:  # `| head` is no error; shells show it as the signal that would have ended us
+        # `| head` is not an error; shells show it as the signal that would have ended the process
+        if error.reader_left:
             raise typer.Exit(exit_code_of_signal(_SIGPIPE)) from None
         tell(f"Error: {error}")
         raise typer.Exit(ExitCode.FAILED) from None

@@ -1,4 +1,4 @@
-"""Text of a page as it arrives, wrapped, and in a terminal, below it, a line about the current work."""
+"""Streamed text of a page, wrapped; in a terminal, a line about the current work is below it."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 WIDEST = 100
 """Maximum columns of readable lines."""
 _TICK = 0.1
-"""Seconds between two frames of the live line: the spinner turns, and a terminal is not kept busy."""
+"""Seconds between two frames of the live line: enough for a spinner, without keeping the terminal busy."""
 _MINUTE = 60
 _STARTING = "Starting the local model (some seconds, once)"
 
 
 class Screen:
-    """Where a page is written.
+    """Output of a page.
 
-    In a terminal with colours, `live()` adds the live line below the text. Elsewhere, and under NO_COLOR, there is
-    none, and no escape code is written.
+    In a terminal with colours, `live()` adds a live line below the text. Elsewhere, and under NO_COLOR, there is no
+    live line, and no escape codes are written.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Screen:
         plain = not terminal or bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
         self.console: Console = RichConsole(
             file=cast("TextIO", checked),
-            force_terminal=terminal,  # otherwise rich takes any stream for one under FORCE_COLOR
+            force_terminal=terminal,  # otherwise, under FORCE_COLOR, rich treats any stream as a terminal
             color_system=None if plain else "auto",
             markup=False,
             highlight=False,
@@ -59,11 +59,11 @@ class Screen:
             _environ=environ,
         )
         self.breaks_lines: bool = terminal or environ.get("COLUMNS", "").isdecimal()
-        """Whether a page has a width: a file or a pipe has one only if somebody says so."""
+        """True if the page has a width; a file or a pipe only has one if it is set."""
         self.clock = clock
         self._live: Live | None = None
         self._line: Text | None = None
-        """The last line, which is not finished: a part of what is live."""
+        """Unfinished last line, part of the live display."""
         self._working: Working | None = None
         self._spinner: Spinner | None = None
 
@@ -84,12 +84,12 @@ class Screen:
     # Text
 
     def write(self, text: str, style: str = "") -> None:
-        """Write the printable `text` at the end of the last one."""
+        """Append the printable `text`."""
         from rich.text import Text
 
         if self._live is None:
             if style:
-                self.console.print(Text(text, style), end="", soft_wrap=True)  # its lines are broken already
+                self.console.print(Text(text, style), end="", soft_wrap=True)  # already wrapped
             else:
                 self.console.file.write(text)
             return
@@ -124,7 +124,7 @@ class Screen:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Hide the live line inside: somebody else writes to the terminal, or reads from it."""
+        """Hide the live line, while other code writes to the terminal or reads from it."""
         was_live = self._live is not None
         self._stop()
         try:
@@ -134,8 +134,8 @@ class Screen:
                 self._start()
 
     async def ticking(self) -> None:
-        """Move the live line on, until cancelled."""
-        with suppress(WriteFailed):  # whoever writes the text finds out
+        """Animate the live line until cancelled."""
+        with suppress(WriteFailed):  # the writer of the text notices
             while True:
                 await asyncio.sleep(_TICK)
                 self.tick()
@@ -152,7 +152,7 @@ class Screen:
     def show_cursor(self) -> None:
         """Restore the cursor hidden by a live line; may be called from a signal handler."""
         if self._live is not None:
-            with suppress(OSError, ValueError):  # not by rich, whose lock the interrupted code may hold
+            with suppress(OSError, ValueError):  # not through rich, whose lock the interrupted code may hold
                 os.write(self.console.file.fileno(), b"\x1b[?25h")
 
     def _start(self) -> None:
@@ -163,10 +163,10 @@ class Screen:
         self._live = Live(
             self,
             console=self.console,
-            auto_refresh=False,  # a thread of rich's would draw in the midst of a text; `ticking` draws in the loop
+            auto_refresh=False,  # rich's thread would draw in the middle of a text; `ticking` draws in the loop
             transient=True,
             redirect_stdout=False,
-            redirect_stderr=sys.stderr.isatty(),  # warnings go above the live line, not through it
+            redirect_stderr=sys.stderr.isatty(),  # warnings are written above the live line
             vertical_overflow="crop",
         )
         self._live.start()
@@ -237,7 +237,7 @@ def duration(seconds: float) -> str:
 
 
 class View:
-    """View of a run; this one shows nothing."""
+    """Base of views of runs, which shows nothing."""
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
         """Show a run to its end; WriteFailed where it cannot be shown."""
@@ -245,14 +245,14 @@ class View:
             pass
 
     def show_cursor(self) -> None:
-        """Give the cursor back to the terminal, if it is hidden; may be called from a signal handler."""
+        """Show the cursor of the terminal again, if hidden; may be called from a signal handler."""
 
     def finish(self, document: Document, *, hint: str = "") -> None:
         """Show the result and the totals."""
 
 
 class AskOnScreen:
-    """Function to ask humans as `ask` does, without a live line meanwhile."""
+    """Function to ask humans with `ask`, hiding the live line meanwhile."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -262,7 +262,7 @@ class AskOnScreen:
     async def __call__(self, request: HumanRequest) -> object:
         if self.screen is None:
             return await self._ask(request)
-        await asyncio.sleep(_TICK)  # the page shows what came before
+        await asyncio.sleep(_TICK)  # the page shows the earlier contributions
         with self.screen.paused():
             return await self._ask(request)
 
@@ -279,13 +279,11 @@ _NARROWEST = 20
 
 
 class TextFlow:
-    """Writer of one text; every line of it is behind `indent`, and none can pass for a line of the page.
+    """Writer of one text; every line begins with `indent`, and cannot pass for a line of the page.
 
     - `width`: the current number of columns; None does not wrap.
-    - `first`: in place of `indent` before the first line.
-
-    Lines are counted by what each character takes by itself: terminals differ in how they join them, and none takes
-    more than this. Two or more blank lines become one.
+    - `first`: used instead of `indent` for the first line. The width of a line is the sum of the widths of its
+    characters: terminals combine characters differently, but never use more. Two or more blank lines become one.
     """
 
     def __init__(
@@ -334,7 +332,7 @@ class TextFlow:
         self._unwritten.append(text)
 
     def _flush(self) -> None:
-        """Write the result of a piece at once: otherwise a page would be written word by word."""
+        """Write the result of a piece at once, instead of word by word."""
         if self._unwritten:
             self._out("".join(self._unwritten), self._style)
             self._unwritten = []

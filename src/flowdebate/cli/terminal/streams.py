@@ -1,4 +1,4 @@
-"""Streams with failures distinct from errors of the code writing to them."""
+"""Streams whose failures differ from errors of the code that writes to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TextIO
 
 
 class WriteFailed(Exception):
-    """Output could not be written. `reader_left` means a pipe closed by its reader, and no error."""
+    """Output could not be written. `reader_left` means that the reader closed the pipe, which is not an error."""
 
     def __init__(self, message: str, *, reader_left: bool = False) -> None:
         self.reader_left = reader_left
@@ -17,7 +17,7 @@ class WriteFailed(Exception):
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Turn an OSError inside into WriteFailed: the block only writes to stdout or stderr."""
+    """Turn an OSError into WriteFailed, in a block that only writes to stdout or stderr."""
     try:
         yield
     except BrokenPipeError as error:
@@ -27,7 +27,7 @@ def writing() -> Iterator[None]:
 
 
 class CheckedStream:
-    """A stream with failures as WriteFailed; at a broken pipe rich would end the process before the run is informed."""
+    """A stream with failures as WriteFailed; rich would end the process at a broken pipe."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

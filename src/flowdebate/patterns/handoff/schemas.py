@@ -47,7 +47,7 @@ class HandoffAnswer(WireModel):
     next_agent_name: str | None = None
     """The requested next speaker; None for nobody."""
     cut_off: bool = Field(default=False, exclude_if=lambda cut_off: not cut_off)
-    """Flag of a truncated text."""
+    """True if the text is truncated."""
 
 
 class HandoffEntry(Contribution):

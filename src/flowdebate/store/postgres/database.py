@@ -54,7 +54,7 @@ class Address:
         url = read_postgres_address(url, location="PostgresStore")
         try:
             parts: dict[str, Any] = dict(self._driver.conninfo.conninfo_to_dict(url))
-        except (self._driver.Error, UnicodeDecodeError):  # their texts may show the password
+        except (self._driver.Error, UnicodeDecodeError):  # their messages may contain the password
             raise ConfigurationError("PostgresStore", "url", "postgresql://…", POSTGRES) from None
         # An unquoted "@" or ":" in a password ends up in the host or the port.
         ports = str(parts.get("port") or "").replace(",", "")
@@ -65,12 +65,12 @@ class Address:
         self.patience = patience
         self.name: str = _name(parts)
         self.reached: bool = False
-        """Whether a session was ever opened: an address that fails before is more likely misspelt than briefly down."""
+        """True once a session was opened; an address that fails before is probably misspelt, not temporarily down."""
         self.prepared = False
-        """Whether the tables have this version's schema."""
+        """True once the tables have this version's schema."""
         self.preparing: threading.Lock = threading.Lock()
         self._secrets = [parts[part] for part in _SECRETS if parts.get(part)]
-        # a peer that is lost silently is noticed after 20 seconds, not after hours
+        # a silently lost peer is noticed after 20 seconds, not hours
         defaults = {
             "application_name": "flowdebate",
             "connect_timeout": max(2, math.ceil(patience)),
@@ -95,12 +95,12 @@ class Address:
         return connection
 
     def is_away(self) -> bool:
-        """Return whether no server accepts connections at the address; False if one does, whomever it lets in."""
+        """Return whether no server accepts connections at the address, even to reject the user."""
         pq = self._driver.pq
         return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 
     def is_full(self, error: BaseException) -> bool:
-        """Return whether the server refused a session since it has no more of them."""
+        """Return whether the server refused a session because none is left."""
         while error.__cause__ is not None and getattr(error, "sqlstate", None) is None:
             error = error.__cause__
         # a session that was never opened has no code
@@ -131,7 +131,7 @@ class Address:
             return code[:2] in ("08", "40") or code in _PASSING
         if not isinstance(error, (self._driver.OperationalError, self._driver.InterfaceError)):
             return False
-        # Or a server is there that rejects everybody at the moment, such as one that is starting.
+        # Or a server temporarily rejects everybody, such as one that is starting.
         pq = self._driver.pq
         return self.reached or bool(pq.PGconn.ping(self._conninfo.encode()) == pq.Ping.REJECT)
 
@@ -214,7 +214,7 @@ def open_prepared(address: Address) -> Session:
 def read_version(connection: Session, address: Address) -> str | None:
     """Read the number of the schema in the database; None if there is none, StoreError for one that is not usable here.
 
-    A newer schema is usable as long as it only adds to this one: it says itself since which number it does.
+    A newer schema is usable as long as it only extends this one; it stores the oldest compatible number.
     """
     row = connection.execute(_TABLE_THERE, (address.schema, _TABLE)).fetchone()
     if row is None or not row[0]:
@@ -246,7 +246,7 @@ def make_schema(connection: Session, schema: str) -> None:
 def _migrate(connection: Session, address: Address) -> None:
     """Apply the missing migrations in one transaction; none stays if one fails."""
     with IMPORTING:
-        import_module("sqlalchemy.orm")  # it hooks into what is used below: nobody may be halfway through importing it
+        import_module("sqlalchemy.orm")  # it patches modules used below, so nobody may be importing them
         from alembic import command
         from alembic.config import Config
         from sqlalchemy import create_engine
@@ -261,7 +261,7 @@ def _migrate(connection: Session, address: Address) -> None:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))  # it ends with the transaction
             if (read_version(connection, address) or "") >= KNOWN:  # another process was quicker
                 return
-            connection.execute("SET LOCAL statement_timeout = 0")  # indexes of many runs take as long as they take
+            connection.execute("SET LOCAL statement_timeout = 0")  # indexing many runs may take long
             make_schema(connection, address.schema)
             config.attributes.update(connection=session, schema=address.schema, table=_TABLE)
             command.upgrade(config, "head")

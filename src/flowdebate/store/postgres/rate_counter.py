@@ -55,8 +55,8 @@ _LEFT = f"SELECT greatest(0, free_at - {_NOW}) FROM rates WHERE key = %(key)s"  
 class PostgresCounter:
     """Queues of time slots in the database at `url`; one session, opened when it is needed.
 
-    Raises ConfigurationError where psycopg is missing or `url` is no address; StoreError, after `patience` seconds,
-    where the database cannot be used.
+    Raise ConfigurationError if psycopg is missing or `url` is not an address, and StoreError, after `patience` seconds,
+    if the database cannot be used.
     """
 
     def __init__(self, url: str, *, schema: str, patience: float) -> None:
@@ -84,7 +84,7 @@ class PostgresCounter:
         await self._sessions.do("", lambda session: session.execute(_CHARGE.encode(), values))
 
     async def pause(self, key: str, seconds: float) -> None:
-        """Give no slot of `key` for `seconds`, and one behind those of a burst."""
+        """Assign no slot of `key` for `seconds`, and then the next one after those of a burst."""
         values = {"key": key, "seconds": seconds}
 
         def work(session: Session) -> None:

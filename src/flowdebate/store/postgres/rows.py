@@ -49,7 +49,7 @@ _CONDITIONS = {
 }
 """Conditions on a listed run, by parameter; each has an index in the order of lists."""
 _SHORTEST_GRAM, _GRAMS = 3, 64
-"""Bytes of a text within reach of the index, and of a text for a search."""
+"""Maximum bytes of a text in the index, and of a text to search for."""
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
 INSERT = """
 INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, steps, recoveries, owner, claim,
@@ -63,7 +63,7 @@ UPDATE runs SET owner = %(owner)s, claim = %(claim)s, status = 'running', recove
                 updated_at = %(now)s
 WHERE run_id = %(run)s AND claim = %(before)s
 """
-"""Every change of owner changes the claim, so an unchanged claim means that nobody was quicker."""
+"""Every change of owner changes the claim, so an unchanged claim means that nobody else was faster."""
 FINISH = """
 UPDATE runs SET status = %(status)s, outcome = %(outcome)s, brief = %(brief)s, owner = NULL, claim = %(claim)s,
                 updated_at = %(now)s
@@ -136,7 +136,7 @@ def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
     if labels:
         texts = label_texts(labels)
         parameters["label"] = texts[0]
-        # Where the index decides, nothing else may: the planner would take it for a second, independent filter.
+        # If the index decides, no other condition is added, which the planner would treat as an independent filter.
         parameters["labels"] = texts if len(texts) > 1 or len(texts[0]) > _LABEL else None
         source += " JOIN run_labels USING (run_id)"
     if (before := filters.get("before")) is not None:
@@ -218,7 +218,7 @@ def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
     ids = sql.SQL("SELECT workflow_uuid FROM {} WHERE attributes @> jsonb_build_object('run', {}::text)").format(
         tables["workflow_status"], run_id
     )
-    for table in tables.values():  # the one that the others refer to is the last
+    for table in tables.values():  # the table referenced by the others is last
         session.execute(sql.SQL("DELETE FROM {} WHERE workflow_uuid IN ({})").format(table, ids))
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL sessions: a pool for statements, and one with a lock as a sign of its owner's life."""
+"""PostgreSQL sessions: a pool for statements, and one with a lock that shows that its owner is alive."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LONGEST_PAUSE = 0.25
 
 
 class _Worker:
-    """One thread with one session for executing jobs in order."""
+    """Thread with a session that executes jobs in order."""
 
     def __init__(self, address: Address, begin: Callable[[], Session]) -> None:
         self._address = address
         self._begin = begin
         self._session: Session | None = None
         self.jobs: queue.SimpleQueue[tuple[Job, float] | None] = queue.SimpleQueue()
-        """Jobs, each with the time when it was submitted."""
+        """Jobs with their submission times."""
         self.thread = threading.Thread(target=self._work, name="flowdebate-store", daemon=True)
         self.thread.start()
 
@@ -70,7 +70,7 @@ class _Worker:
 
 
 class SessionPool:
-    """Pool of up to `number` sessions, opened by `begin`; jobs about the same thing are executed in order.
+    """Pool of up to `number` sessions, opened by `begin`; jobs with the same key are executed in order.
 
     A job is executed again when its session was lost, even if it had succeeded: it has to be idempotent.
     """
@@ -84,14 +84,15 @@ class SessionPool:
 
     async def do(self, purpose: str, work: Callable[[Session], T]) -> T:
         """Execute `work`, even if the caller is cancelled; StoreError once the pool is closed or patience has ended."""
-        # One thread for all jobs about a run: a write goes on if its caller is cancelled; the end must not overtake it.
+        # One thread for all jobs of a run: a write continues if its caller is cancelled, and the end must not overtake
+        # it.
         index = crc32(purpose.encode("utf-8", "surrogatepass")) % len(self._workers)
         worker = self._workers[index]
         if worker is None:
             with self._lock:
                 if self._closed:
                     raise StoreError(self._address.name, "is closed")
-                # another thread may have started it meanwhile
+                # another thread may have started it in the meantime
                 worker = self._workers[index] = self._workers[index] or _Worker(self._address, self._begin)
         job = Job(work)
         worker.jobs.put((job, time.monotonic()))
@@ -132,7 +133,7 @@ _END_OLD = f"SELECT pg_terminate_backend(pid) {_HELD} AND (classid::bigint << 32
 
 
 class PostgresOwner:
-    """One owner of runs: alive as long as its session holds an advisory lock; a lost session is replaced at once.
+    """Owner of runs: alive as long as its session holds an advisory lock; a lost session is replaced at once.
 
     A thread waits for the loss, so that the runs stay unowned only while a new session is opened. `ensure` checks the
     lock before anything is written.
@@ -149,7 +150,7 @@ class PostgresOwner:
         self._bell: tuple[socket.socket, socket.socket] | None = None
 
     def ensure(self) -> None:
-        """Acquire the lock unless it is held; raise the driver's error where that fails."""
+        """Acquire the lock unless it is held; raise the driver's error if that fails."""
         with self._lock:
             if self._ended or (self._connection is not None and not self._lost(self._connection)):
                 return
@@ -178,7 +179,7 @@ class PostgresOwner:
         try:
             connection.execute(_KEEP)
             row = connection.execute("SELECT pg_try_advisory_lock(%s)", (self.id,)).fetchone()
-            if row is None or not row[0]:  # the server has not noticed that the old session is lost
+            if row is None or not row[0]:  # the server has not noticed the loss of the old session
                 connection.execute(_END_OLD, (self.id,))
                 connection.execute("SELECT pg_advisory_lock(%s)", (self.id,))
         except BaseException:

@@ -55,11 +55,11 @@ class PostgresStore(Store):
         self._sessions = SessionPool(connections, self._address, partial(open_prepared, self._address))
         self._grace = grace
         self._checked = -_CHECKED
-        """When the schema was last found to be usable, by the process's clock."""
+        """Time when the schema was last checked, by the process's clock."""
         self._gone: dict[int, float] = {}
-        """When each owner that is gone was first missed, by the process's clock."""
+        """Time when each lost owner was first missed, by the process's clock."""
         self._ending: set[str] = set()
-        """Runs whose end or release was not written, or not yet: this process owns them, and does not execute them."""
+        """Runs whose end or release has not been written: this process owns them, but does not execute them."""
         self._end = finalize(self, _end, self._sessions, self._owner)  # threads and sessions of a store that is dropped
 
     @property
@@ -75,7 +75,7 @@ class PostgresStore(Store):
 
         def work(session: Session) -> None:
             added = session.execute(rows.INSERT, values).rowcount
-            # With this claim it is the run of an earlier attempt, whose confirmation was lost with the session.
+            # With this claim, it was created by an earlier attempt, whose confirmation was lost with the session.
             if not added and self._ownership(session, header.run_id)[1] != claim:
                 raise RunExists(self.name, header.run_id)
 
@@ -151,7 +151,7 @@ class PostgresStore(Store):
         )
 
         def work(session: Session) -> list[StoredRun]:
-            # A plan for these values, not for all: how many runs a filter leaves differs by a factor of a thousand.
+            # Plan for these values: the number of matching runs varies by a factor of a thousand.
             return [rows.stored_of(row, self.name) for row in session.execute(*matches, prepare=False).fetchall()]
 
         return await self._do("", work)
@@ -198,7 +198,7 @@ class PostgresStore(Store):
             row = session.execute(rows.INTEND, values).fetchone()
             if row is None:
                 self._check_owned(session, run_id)
-                self._refuse(run_id)  # it was taken and given back in between
+                self._refuse(run_id)  # taken and released in between
             return int(row[0])
 
         return await self._do(run_id, work)
@@ -217,7 +217,7 @@ class PostgresStore(Store):
         count = "SELECT cardinality(failures) FROM steps WHERE run_id = %(run)s AND key = %(key)s"
 
         def work(session: Session) -> None:
-            if "before" not in values:  # once: a repeated request adds no second failure
+            if "before" not in values:  # only once: a repeated request must not add a second failure
                 row = session.execute(count, values).fetchone()
                 values["before"] = 0 if row is None else row[0]
             if not session.execute(rows.FAIL, values).rowcount:
@@ -278,7 +278,7 @@ class PostgresStore(Store):
     # The database
 
     async def _do(self, purpose: str, work: Callable[[Session], T]) -> T:
-        """Execute `work` in a session, as the owner; jobs about the same thing in order."""
+        """Execute `work` in a session, as the owner; jobs with the same key in order."""
 
         def owning(session: Session) -> T:
             if time.monotonic() > self._checked + _CHECKED:
@@ -337,7 +337,7 @@ class PostgresStore(Store):
 
 
 _CHECKED = 30.0
-"""Seconds for which a process relies on a schema it has checked: a newer one may not suit it any more."""
+"""Seconds for which a checked schema is trusted, because a newer one may no longer be usable."""
 _LONGEST = 1_000_000
 """Longest timeout in seconds; the server's maximum is not far above it."""
 

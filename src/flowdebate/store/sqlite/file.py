@@ -75,7 +75,7 @@ _SCHEMA = (
         PRIMARY KEY (label, created_at DESC, run_id)
     ) STRICT, WITHOUT ROWID
     """,
-    # the labels of a damaged header are none
+    # a damaged header has no labels
     """
     CREATE TRIGGER labels_added AFTER INSERT ON runs BEGIN
         INSERT OR IGNORE INTO run_labels SELECT key || '=' || atom, new.created_at, new.run_id
@@ -89,7 +89,7 @@ _SCHEMA = (
         );
     END
     """,
-    # questions by their trigrams, under numbers of their own: VACUUM may change those of rows without a key
+    # trigrams of questions, with separate numbers, because VACUUM may change the numbers of rows without a key
     "CREATE TABLE run_numbers (number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE) STRICT",
     """
     CREATE VIRTUAL TABLE run_texts
@@ -120,7 +120,8 @@ _HEAD = ("application_id", "user_version")
 def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
     """Open the store at `path`, created for its owner alone if missing; errors call it `name`.
 
-    StoreError for a file that is no store, or has several names: SQLite would write a log beside each of them.
+    Raise StoreError for a file that is not a store, or that has several names, for each of which SQLite would write a
+    log.
     """
     make_private_folder(path.parent)
     # A missing one is created. One that is there is not opened: closing it would end this process's locks on it, and
@@ -141,7 +142,7 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
 
 
 def check_version(version: int, name: str) -> None:
-    """StoreError for the schema of another version."""
+    """Raise StoreError for the schema of another version."""
     if version != VERSION:
         problem = f"was written by another version of flowdebate (its schema is {version}, known: {VERSION})"
         raise StoreError(name, f"{problem}: open it with that version, or use another file")
@@ -166,7 +167,7 @@ def connect_quick(path: Path) -> sqlite3.Connection:
 
 
 def _open(path: Path, patience: float) -> sqlite3.Connection:
-    # Transactions begin where the writer says so; event loops of several threads use one quick connection in turn.
+    # The writer begins transactions explicitly; event loops of several threads take turns with one quick connection.
     connection = sqlite3.connect(
         path, timeout=patience, isolation_level=None, check_same_thread=False, factory=_Connection
     )
@@ -175,7 +176,7 @@ def _open(path: Path, patience: float) -> sqlite3.Connection:
 
 
 def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
-    """Switch the file to WAL, retrying while another process does the same: SQLite itself does not wait there."""
+    """Switch the file to WAL; retry while another process does the same, because SQLite itself does not wait."""
     end = time.monotonic() + patience
     while True:
         try:
@@ -207,7 +208,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
         return
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        # another process may have been quicker
+        # another process may have been faster
         is_new = connection.execute("PRAGMA user_version").fetchone()[0] == 0
         for statement in _SCHEMA if is_new else ():
             connection.execute(statement)
@@ -239,7 +240,7 @@ def _encode(values: Any) -> Any:  # noqa: ANN401 - as above
 def _decode(data: bytes) -> str:
     try:
         return decode_text(data.decode())
-    except UnicodeDecodeError as error:  # a damaged file is an error of the store, not of the application's code
+    except UnicodeDecodeError as error:  # a damaged file is an error of the store, not of the application
         raise sqlite3.DatabaseError(f"it holds invalid text: {error}") from error
 
 
@@ -265,9 +266,12 @@ class Disk:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._file: tuple[int, int] | None = None
-        """The file's device and number, once it is open."""
+        """Device and inode of the file, once it is open."""
         self.lost: OSError | None = None
-        """Why a sync failed, or FileNotFoundError. Nobody knows what is on the disk then: nothing more is written."""
+        """Error of a failed sync, or FileNotFoundError.
+
+        The state of the disk is then unknown, and nothing more is written.
+        """
 
     def check(self) -> OSError | None:
         """Check that the file is still the original one; return `lost`."""
@@ -309,7 +313,7 @@ class Disk:
                     if self._handle is None:  # made by SQLite's first write, named after the real file
                         self._handle = os.open(f"{os.path.realpath(self._path)}-wal", os.O_RDWR)
                     _sync(self._handle)
-                except OSError as error:  # for good: a second sync may report success for what the first one has lost
+                except OSError as error:  # for good, because a second sync may succeed although the first one lost data
                     self.lost = error
             finish(self.lost)
 

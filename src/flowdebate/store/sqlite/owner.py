@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class Owner:
-    """One owner of runs: alive until `end` is called or its process ends, however that happens."""
+    """Owner of runs: alive until `end` is called or its process ends in any way."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         make_private_folder(folder)
         self.id: str = os.urandom(8).hex()
-        # Not by thread: whichever thread writes first acquires it, and whoever closes the store releases it.
+        # Not bound to a thread: the first writing thread acquires it, and any thread that closes the store releases it.
         self._lock = FileLock(folder / self.id, mode=0o600, thread_local=False)
         self._lock.acquire(blocking=False)
 
@@ -39,7 +39,7 @@ class Owner:
         """Return whether the owner with this id is alive; remove the lock file of a dead one."""
         if owner == self.id:
             return True
-        path = self._folder / Path(owner).name  # the id is read from a file that anybody may have written
+        path = self._folder / Path(owner).name  # the id comes from a file that anybody may have written
         if not path.exists():
             return False
         lock = FileLock(path, mode=0o600, thread_local=False)
@@ -81,7 +81,7 @@ _NONE = Attempt("call", None, 0)
 class OpenSteps:
     """Open steps of all runs of one owner.
 
-    Each attempt is a line in the log `path`, which outlives the process, for whoever takes over its runs.
+    Each attempt is a line in the log `path`, which outlives the process and serves those who take over its runs.
     """
 
     def __init__(self, path: Path) -> None:
@@ -123,7 +123,7 @@ class OpenSteps:
         if before is None:
             return None
         attempt = Attempt(kind, request, before.number + 1)
-        self._write(_line(run_id, key, attempt))  # first: a request must not be sent whose start nobody will know of
+        self._write(_line(run_id, key, attempt))  # first, because the start of every sent request must be recorded
         run[key] = attempt
         return attempt.number
 
@@ -141,7 +141,7 @@ class OpenSteps:
             self._runs[run_id][key] = None
 
     def close(self, *, remove: bool) -> None:
-        """Close the log; `remove` it where the database has all open steps."""
+        """Close the log; `remove` it if the database has all open steps."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -156,7 +156,7 @@ class OpenSteps:
                 self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
             written = os.write(self._file, line)
             self._size += written
-        if written < len(line):  # a disk that is nearly full takes a part, and reports no error
+        if written < len(line):  # a nearly full disk accepts a part without an error
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def _shorten(self) -> None:
@@ -188,7 +188,7 @@ def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
                 _, key, *attempt = json.loads(line)
             except ValueError:  # the disk was full halfway through the line
                 continue
-            if key is None:  # the run is tracked anew
+            if key is None:  # the run is tracked again
                 steps = {}
             else:
                 steps[key] = Attempt(*attempt)

@@ -35,7 +35,7 @@ BRIEF = RUN.replace("owner, outcome FROM", "owner, brief FROM")
 _CONDITIONS = {
     "status": "status = :status",
     "block": "block = :block",
-    # LIKE ignores the case of ASCII letters only; the index tells nearly always, and what it has escaped is read again.
+    # LIKE only ignores the case of ASCII letters; the index decides nearly always, and escaped texts are checked again.
     "text": "instr(folded, :folded) AND flowdebate_found(question, :text)",
     "labels": "flowdebate_labelled(header, :labels)",
     "label": "label = (SELECT key || '=' || atom FROM json_each(:label))",
@@ -51,7 +51,7 @@ _OLDEST_SEARCHED = f"SELECT created_at FROM runs ORDER BY created_at DESC LIMIT 
 _MANY, _MOST_PARTS = 1_000, 32
 _HAVE_PARTS = f"SELECT count(*) FROM (SELECT 1 FROM run_texts WHERE run_texts MATCH ? LIMIT {_MANY})"  # noqa: S608
 _FEW = ("running", "queued", "awaiting")
-"""Statuses of few runs: their index leaves least to be read."""
+"""Statuses of few runs: their index is the most selective."""
 LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
 RELEASE = (
     f"UPDATE runs SET owner = NULL, steps = {_FINISHED}, updated_at = max(updated_at, {_LATEST} / 1e9)"  # noqa: S608
@@ -108,7 +108,8 @@ def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> s
     folded, parts = (filters.get("text") or "").casefold(), None
     if encode_text(folded) == folded:  # few are not, and the connection encodes what it is given
         trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MOST_PARTS)
-        parts = " AND ".join('"{}"'.format(part.replace('"', '""')) for part in trigrams) or None  # as FTS5 is asked
+        # in the syntax of FTS5
+        parts = " AND ".join('"{}"'.format(part.replace('"', '""')) for part in trigrams) or None
     if parts is not None and connection.execute(_HAVE_PARTS, (parts,)).fetchone()[0] == _MANY:
         parts = None
     since = None
@@ -211,5 +212,5 @@ def steps_of(connection: sqlite3.Connection, run_id: str, logged: Mapping[str, A
         if row.body is None and row.attempts < number:
             rows[key] = replace(row, kind=kind, request=request, attempts=number)
     ordered = sorted(rows.values(), key=lambda row: (row.seq is None, row.seq or 0, row.key))
-    # The file has times, so that a commit reads no counter; whoever reads a run gets 1, 2, 3.
+    # The file has times, so that a commit needs no counter; readers of a run get 1, 2, 3.
     return [replace(row, seq=place) if row.seq else row for place, row in enumerate(ordered, start=after + 1)]

@@ -57,9 +57,9 @@ class SqliteStore(Store):
         self._open_steps: OpenSteps
         """The open steps of `_owner`; set together with it."""
         self._latest = 0
-        """The number of the last finished step: nanoseconds since the epoch, or more where a clock went back."""
+        """Number of the last finished step: nanoseconds since the epoch, or more if a clock went back."""
         self._recovered: set[str] = set()
-        """Runs that were resumed after a crash and have not finished another step since."""
+        """Runs resumed after a crash that have not finished another step since."""
         self._ending: set[str] = set()
         """Runs whose end or release was not written, or not yet: this process owns them, and does not execute them."""
         self._writer = Writer(
@@ -72,7 +72,7 @@ class SqliteStore(Store):
 
     @property
     def lost(self) -> bool:
-        """True if the object takes nothing more: the disk did not take a write, or the file is gone."""
+        """True if the object accepts nothing more, because a write failed or the file is gone."""
         return self._writer.lost is not None
 
     # Runs
@@ -96,7 +96,7 @@ class SqliteStore(Store):
         await self._release_ended(run_id)
         dead_owners: list[
             str
-        ] = []  # the dead owner; its log goes only after the commit, since it has open steps until then
+        ] = []  # the dead owner, whose log is removed only after the commit, because it contains open steps until then
 
         def work(connection: sqlite3.Connection) -> StoredRun:
             self._check_version(connection)
@@ -188,7 +188,7 @@ class SqliteStore(Store):
             number = None if self._owner is None else self._open_steps.begin(run_id, key, kind, request)
         except OSError as error:
             raise self._error(error) from error
-        if number is not None:  # nearly always: one line in a file, which no other process waits for
+        if number is not None:  # usually one line in a file, for which no other process waits
             return number
 
         def work(connection: sqlite3.Connection) -> int:
@@ -210,7 +210,8 @@ class SqliteStore(Store):
         values |= {"request": attempt and attempt.request, "attempts": 1 if attempt is None else attempt.number}
 
         def work(connection: sqlite3.Connection) -> None:
-            self._latest = max(self._latest + 1, time.time_ns())  # later than all steps before, whatever the clock says
+            # later than all earlier steps, even if the clock went back
+            self._latest = max(self._latest + 1, time.time_ns())
             done = connection.execute(rows.COMMIT, values | {"seq": self._latest, "owner": self._own().id})
             self._check_owned(connection, done, run_id)
             if run_id in self._recovered:
@@ -274,7 +275,7 @@ class SqliteStore(Store):
                     rows.save_open_steps(connection, run_id, self._open_steps.attempts(run_id))
 
         if self._owner is not None and not (self._writer.closed or self._writer.forked):
-            saved = False  # a log whose steps the database does not have stays, for whoever takes the runs
+            saved = False  # a log with steps missing in the database is kept for those who take the runs
             with suppress(StoreError):
                 await self._do(save_open_steps)
                 saved = True
@@ -320,7 +321,7 @@ class SqliteStore(Store):
         return StoreError(self.name, f"cannot be used: {error}")
 
     def _is_read_only(self) -> bool:
-        """Say whether SQLite cannot write the file, or the log beside it."""
+        """Return whether SQLite cannot write the file, or the log beside it."""
         effective = os.access in os.supports_effective_ids
         places = [os.path.realpath(place) for place in (self._path.parent, self._path)]
         existing = [place for place in places if os.path.exists(place)]  # noqa: PTH110 - of a name that is too long, too
@@ -329,7 +330,7 @@ class SqliteStore(Store):
     def _own(self) -> Owner:
         """Return this process's owner, creating it at first use."""
         if self._owner is None:
-            real = Path(os.path.realpath(self._path))  # one folder, whatever links lead to the file
+            real = Path(os.path.realpath(self._path))  # one folder, independent of links to the file
             owner = Owner(real.with_name(f"{real.name}-owners"))
             self._open_steps = OpenSteps(owner.log_of(owner.id))
             self._owner = owner

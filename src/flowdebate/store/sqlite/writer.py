@@ -21,7 +21,7 @@ from flowdebate.store.sqlite.file import Disk
 T = TypeVar("T")
 
 _MOST = 500
-"""Jobs of one transaction."""
+"""Maximum jobs of a transaction."""
 _LOG_JOBS = 2000
 """Jobs between two checkpoints: some 16 MB, unless they are large."""
 
@@ -63,13 +63,13 @@ class Writer:
         self._quick: sqlite3.Connection | None = None
         self._quick_lock = threading.Lock()
         self._connected = False
-        """Whether the thread could open the file."""
+        """True once the thread could open the file."""
         self._batches: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
-        """The jobs that each loop executes in its next turn."""
+        """Jobs that each loop executes in its next turn."""
         self._last_batch = 0
         self._submitted = 0
         self._done = 0
-        """Jobs submitted to the thread, and jobs that it has done."""
+        """Numbers of jobs submitted to the thread, and done by it."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -83,7 +83,7 @@ class Writer:
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Execute potentially slow `work` in the thread; its writes are on disk when this returns."""
         self._submit_stranded()
-        self._run_batch(asyncio.get_running_loop())  # that comes before it
+        self._run_batch(asyncio.get_running_loop())  # which comes before it
         return cast("T", await self._submit(_Job(work)))
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
@@ -93,7 +93,7 @@ class Writer:
         if together is not None:
             together.append(job)
         elif durably and self._last_batch <= 1 and self._submitted == self._done:
-            self._submit(job)  # somebody has to wait for the disk, and nobody else writes
+            self._submit(job)  # the caller has to wait for the disk, and nobody else writes
         else:
             self._batches[job.loop] = [job]
             job.loop.call_soon(self._run_batch, job.loop)
@@ -130,7 +130,7 @@ class Writer:
         return self._process is not None and self._process != os.getpid()
 
     def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Execute the batch of this turn of the loop: here, or in the thread while that is busy with earlier jobs."""
+        """Execute the batch of this turn of the loop: here, or in the thread while it is busy with earlier jobs."""
         jobs = self._batches.pop(loop, [])
         if not jobs:
             return
@@ -138,7 +138,7 @@ class Writer:
         if not self._run_here(jobs):
             self._submit_all(jobs)
             return
-        # Another process writes: the thread waits for it, with the store's patience, and the event loop does not.
+        # Another process writes: the thread waits for it, with the store's patience, instead of the event loop.
         locked = dict.fromkeys(job for job in jobs if job.error is not None and _is_lock(job.error))
         self._submit_all(locked)
         jobs = [job for job in jobs if job not in locked]
@@ -161,7 +161,7 @@ class Writer:
             self._submit(job)
 
     def _run_here(self, jobs: list[_Job]) -> bool:
-        """Execute `jobs` here and now; False, and nothing done, where that is not possible."""
+        """Execute `jobs` immediately; return False, without doing anything, if that is impossible."""
         idle = self._connected and self._submitted == self._done
         if not idle or self._disk.check() or not self._quick_lock.acquire(blocking=False):
             return False
@@ -178,7 +178,7 @@ class Writer:
     def _checkpoint(self, finish: Callable[[OSError | None], None], lost: OSError | None) -> None:
         """Checkpoint the write-ahead log before `finish`: the callers' next write restarts it from its beginning.
 
-        Where others read or write at that moment, the log grows on, and the next batch tries again.
+        If others read or write at that moment, the log keeps growing, and the next batch tries again.
         """
         with self._quick_lock, suppress(sqlite3.Error):
             if self._quick is not None and lost is None:
@@ -235,7 +235,7 @@ class Writer:
 
 
 def _run_jobs(jobs: list[_Job], connection: sqlite3.Connection) -> None:
-    """Execute `jobs` in one transaction; where that fails, each in its own transaction."""
+    """Execute `jobs` in one transaction; if that fails, each in a separate transaction."""
 
     def work(connection: sqlite3.Connection) -> None:
         for job in jobs:
@@ -247,7 +247,7 @@ def _run_jobs(jobs: list[_Job], connection: sqlite3.Connection) -> None:
         else:
             _in_transaction(work, connection)
     except BaseException as error:  # noqa: BLE001 - raised where the jobs are awaited
-        if len(jobs) == 1 or _is_lock(error):  # each of them would wait as long once more
+        if len(jobs) == 1 or _is_lock(error):  # each would wait as long again
             for job in jobs:
                 job.error = error
             return
@@ -263,7 +263,7 @@ def _is_lock(error: BaseException) -> bool:
 
 
 def _in_transaction(work: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> T:
-    connection.execute("BEGIN IMMEDIATE")  # a lock that is taken at the first write may fail after some reads
+    connection.execute("BEGIN IMMEDIATE")  # a lock taken at the first write may fail after some reads
     try:
         value = work(connection)
         connection.execute("COMMIT")

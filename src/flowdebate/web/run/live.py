@@ -1,4 +1,4 @@
-"""A run in progress, as pieces of its page: each is rendered once, for everybody looking at it."""
+"""Pieces of the page of a run in progress, each rendered once for all readers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from flowdebate.web.run.sheet import Party, Round, Turn, parties_of, public_sect
 from flowdebate.web.templates import macro
 
 _REDRAWN = 1.5
-"""The drawing of the trace shows all calls, so it is made anew only when there are half as many again as in the last
-one: all drawings of a run together then cost about as much as three of its last one, however long it is."""
+"""Growth of the number of calls after which the trace, which shows all of them, is drawn again.
+
+All drawings of a run then cost about as much as three of the last one.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,27 +51,27 @@ class LivePage:
     def __init__(self, document: Document | None, *, link: str = "", manual: str = "", public: bool = False) -> None:
         live: type[Live] = Live if document is None else PATTERNS[document.pattern].load_page().live
         self._live = live(document=document)
-        self._live.clock = time.time  # which browsers have as well
+        self._live.clock = time.time  # browsers have it, too
         self._names = {} if document is None else parties_of(document)
         self._link = link
         self._manual = manual
         self._public = public
         self._pieces: dict[str, dict[str, str]] = {}
         self._new: dict[str, tuple[str, str, tuple[Any, ...]]] = {}
-        """What is still to be rendered, by id: its place, its macro, and what this is given."""
+        """Pieces to be rendered, by id: place, macro, and arguments."""
         self._changed = False
         self._round = Round(number=0, title="")
         self._parts = 0
         self._turns: dict[str, str] = {}
-        """Who speaks, by the path of each turn."""
+        """Speakers by the path of their turns."""
         self._growing: dict[str, GrowingProse] = {}
-        """What is being said, by the path of its turn."""
+        """Texts in progress, by the path of their turns."""
         self._said = 0
         self._calls: list[Call] = []
         self._sums = Sums()
         self._failed = 0
         self._last: dict[str, Call] = {}
-        """The last call of each one in its turn, by name."""
+        """Last call of each speaker in its turn, by name."""
         self._drawn = 0
         self._people: dict[str, HumanAsked] = {}
         """The people who have been asked, by place."""
@@ -78,7 +80,7 @@ class LivePage:
         self._result = _Result(card=None, outputs=(), names=self._names)
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Take in `event`, or a text from character `start` on; return whether there is news other than that text."""
+        """Process `event`, or a text from character `start` on; return whether there is news other than that text."""
         if start is not None:
             self._changed |= (changed := self._live.take(event, start))
             return changed
@@ -86,7 +88,7 @@ class LivePage:
         match event:
             case TurnStarted():
                 self._turns[event.path] = event.agent_name
-                # a turn of a function has no call, and must not get that of the turn before
+                # a turn of a function has no call, and must not get that of the previous turn
                 self._last.pop(event.agent_name, None)
                 if event.agent_name not in self._names:
                     position, number = event.stance or "", len(self._names)
@@ -113,12 +115,12 @@ class LivePage:
         for turn, text in self._live.speaking:
             self._growing.setdefault(turn.path, GrowingProse()).grow(text)
         self._sum_up()
-        # by its id, a piece that has changed several times since the last message is rendered once
+        # by id, so that a piece that changed several times since the last message is rendered once
         new, self._new = self._new, {}
         pieces = []
         for name, (at, template, values) in new.items():
             piece = {"id": name, "at": at, "html": macro(template, *values).strip()}
-            if template == "task" and values[0].finished:  # behind all others that are
+            if template == "task" and values[0].finished:  # after all other pieces
                 piece["last"] = "last"
                 self._pieces.pop(name, None)
             self._pieces[name] = piece
@@ -126,7 +128,7 @@ class LivePage:
         return self._message(pieces, complete=False)
 
     def whole(self) -> str:
-        """Everything up to the last news, as a message in JSON."""
+        """Return everything up to the last news, as a message in JSON."""
         return self._message(list(self._pieces.values()), complete=True)
 
     def text(self, path: str) -> str:
@@ -169,7 +171,7 @@ class LivePage:
     def _put(self, name: str, at: str, template: str, *values: object) -> None:
         self._new[name] = at, template, values
 
-    # What was said
+    # Contributions
 
     def _show(self, section: Section) -> None:
         place = f"round-{self._round.number}"
@@ -179,7 +181,7 @@ class LivePage:
                 self._round = Round(number=number, title=section.title)
                 self._parts = 0
                 self._put_round()
-            # later than the first contribution, it belongs where it was said
+            # after the first contribution, it stays where it was made
             case Group() if section.opens and not self._parts:
                 self._round = replace(self._round, notes=(*self._round.notes, section))
                 self._put_round()
@@ -206,7 +208,7 @@ class LivePage:
         self._put(f"to-round-{self._round.number}", "rounds", "to_round", self._round)
 
     def _put_part(self, name: str, place: str, part: Turn | Fact | Group | Remark) -> None:
-        if place not in self._pieces and place not in self._new:  # what comes before the first heading
+        if place not in self._pieces and place not in self._new:  # content before the first heading
             self._put_round()
         self._parts += 1
         if isinstance(part, Turn):
@@ -234,7 +236,7 @@ class LivePage:
                 pass
 
     def _answer(self, event: ModelCalled | HumanAsked) -> None:
-        if isinstance(event, ModelCalled) and event.error is not None:  # not a step of the run, but paid for
+        if isinstance(event, ModelCalled) and event.error is not None:  # not a step of the run, but it cost money
             if event.attempts:
                 self._failed += 1
                 failed = call_of(0, event, self._turns, self._names)

@@ -38,7 +38,7 @@ class Call:
     """An answer of a model, or of a person."""
 
     number: int
-    """Its place among all of them, from 1, in order of recording."""
+    """Number of the call, from 1, in the order of recording."""
     place: str
     who: str
     """A speaker, or a role."""
@@ -125,7 +125,7 @@ class Trace:
 
     calls: tuple[Call, ...]
     failed: tuple[Call, ...] = ()
-    """Calls without an answer: paid for, but no steps of the run."""
+    """Calls without an answer, which were paid for but are not steps of the run."""
     bars: tuple[Bar, ...] = ()
     rows: tuple[Row, ...] = ()
     ticks: tuple[Tick, ...] = ()
@@ -182,7 +182,7 @@ def _call(
     parties: Mapping[str, Party],
 ) -> Call:
     speaker = turn_at(step.place, turns)
-    # a block that asks several times has a `#` and a number behind its place, and says its role once
+    # repeated requests of a block have a `#` and a number after its path, and only the first has its role
     call = requests.get(step.place) or requests.get(step.place.partition("#")[0])
     usage, refused = step.usage, step.refused
     prompts = [request.prompt_tokens for request in refused] + ([usage.prompt_tokens] if usage else [])
@@ -245,7 +245,7 @@ def _role(event: ModelCalled | HumanAsked) -> str:
 def draw(calls: tuple[Call, ...]) -> Trace:
     """Draw the trace of these calls; without a drawing if there are too many of them, or no times are known."""
 
-    def is_timed(call: Call) -> bool:  # the journal of a run that was imported may say anything
+    def is_timed(call: Call) -> bool:  # the journal of an imported run may contain anything
         is_known = None not in (call.starts, call.seconds)
         return is_known and (call.seconds or 0) >= 0 and abs(call.starts or 0) < _LAST_TIME
 
@@ -253,7 +253,7 @@ def draw(calls: tuple[Call, ...]) -> Trace:
     if not timed or len(timed) > _MOST_DRAWN:
         return Trace(calls=calls)
     begins = min(call.starts or 0.0 for call in timed)
-    # a run that was replayed, or of models that answer at once, may take no time at all
+    # a replayed run, or one with instant answers, may take no time
     lasts = max(max((call.starts or 0.0) + (call.seconds or 0.0) for call in timed) - begins, 0.001)
     step = next((interval for interval in _STEPS_OF_TIME if lasts / interval <= _TICKS), lasts / _TICKS)
     names = list(dict.fromkeys(call.who for call in timed))
@@ -267,13 +267,13 @@ def draw(calls: tuple[Call, ...]) -> Trace:
             key=lambda timed_call: timed_call.starts or 0.0,
         ):
             start, width = (call.starts or 0.0) - begins, call.seconds or 0.0
-            # calls of one speaker that overlap, as those of a panel, are drawn below each other
+            # overlapping calls of a speaker, as of a panel, are drawn below each other
             lane = next((at for at, ends in enumerate(lanes) if ends <= start), len(lanes))
             lanes[lane : lane + 1] = [start + width]
             x = _LEFT + _WIDTH * start / lasts
             bars.append(
                 Bar(x=x, y=y + lane * _HEIGHT, width=max(_WIDTH * width / lasts, 1.5), call=call)
-            )  # a short one is still seen
+            )  # keep short calls visible
         y += max(len(lanes), 1) * _HEIGHT
     ticks = [Tick(x=_LEFT + _WIDTH * at * step / lasts, label=_time(at * step)) for at in range(int(lasts / step) + 1)]
     return Trace(calls=calls, bars=tuple(bars), rows=tuple(rows), ticks=tuple(ticks), height=y)

@@ -1,4 +1,4 @@
-"""One run, as shown by its page and its report: who speaks, round by round, and the result."""
+"""Run as shown by its page and its report: speakers, contributions by round, and the result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowdebate.web.prose import Span, is_marked, prose
 from flowdebate.web.run.record import Board, Call, Trace, board_of, trace_of
 
 _MARKS = 5
-"""Shapes for marks; a sixth party begins again with the first."""
+"""Shapes of marks; a sixth party reuses the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Party:
     name: str
     about: str
     number: int
-    """Its place among the speakers, from 0."""
+    """Number of the speaker, from 0."""
 
     @property
     def side(self) -> int:
@@ -47,27 +47,27 @@ class Turn:
     """A contribution."""
 
     number: int
-    """Its place among all of them, from 1."""
+    """Number of the turn, from 1."""
     entry: Entry
     party: Party | None
     call: Call | None
-    """The model's call behind it; None for a person's turn, and where the call is unknown."""
+    """Model call of the turn; None for a person's turn, or if the call is unknown."""
     citations: tuple[Citation, ...] = ()
 
     @property
     def html(self) -> Markup:
-        """Its text, with its quotes marked."""
+        """Text as HTML, with marked quotes."""
         return prose(self.entry.text, [citation.span for citation in self.citations])
 
     @property
     def is_marked(self) -> bool:
-        """Return whether its text has Markdown: copying it from the page would lose the marks."""
+        """Return whether its text has Markdown: which would be lost when copying it from the page."""
         return is_marked(self.entry.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """A part of the page with a heading of its own."""
+    """Part of the page with a heading."""
 
     number: int
     title: str
@@ -111,9 +111,9 @@ class Sheet:
         votes: Votes | None = None,
         sections: Iterable[Section] | None = None,
     ) -> Sheet:
-        """Build the sheet of a document; the stored and replayed parts of its run fill the record beside it.
+        """Build the sheet of a document; the stored and replayed parts of its run fill the record.
 
-        `sections` take the place of the document's own.
+        `sections` replace those of the document.
         """
         parties = parties_of(document)
         trace = trace_of(steps, events, parties)
@@ -193,7 +193,7 @@ _SHORTEST, _FEW, _MINUTES = 0.1, 10, 180
 def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace) -> Iterable[Round]:  # noqa: C901 - a case for each kind
     """Split the sections at headings; the result's sections are shown elsewhere."""
     title, parts, number, turns, quotes = "", list[Entry | Fact | Group | Remark](), 0, 0, 0
-    calls: dict[str, list[Call]] = {}  # by name, also of roles that have turns without being a party
+    calls: dict[str, list[Call]] = {}  # by name, including roles that have turns without being a party
 
     def finished() -> Round:
         nonlocal turns, quotes
@@ -220,7 +220,7 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
             if parts or title:
                 yield finished()
             title, parts, number = section.title, [], number + 1
-        # the result stands above the rounds, wherever it came up in them
+        # the result is shown above the rounds
         elif not isinstance(section, (Card, Output)) and not _is_mark(section):
             parts.append(section)
     if parts or title:
@@ -235,10 +235,11 @@ def _is_mark(section: Section) -> TypeGuard[Fact]:
 def _taken(calls: list[Call], text: str) -> Call | None:
     """Take the first call with its answer in `text`, unless another contribution has it.
 
-    A speaker who answers with data alone is shown in words that no answer contains: then the first turn's last call.
+    A speaker who answers only with data is shown in words that no answer contains; then take the last call of the first
+    turn.
     """
     for call in calls:
-        # a turn may be cut at its last full sentence, or have a line around what the model wrote
+        # a turn may be cut at its last full sentence, or have a line around the model's text
         if call.text.strip() and (call.text.strip() in text or text in call.text):
             calls.remove(call)
             return call
@@ -250,7 +251,7 @@ def _taken(calls: list[Call], text: str) -> Call | None:
     return last
 
 
-# Quotes in what was said
+# Quotes in contributions
 
 _QUOTATION = frozenset({"Pi", "Pf", "Ps", "Pe"})
 """Categories of opening and closing quotation characters."""
@@ -261,12 +262,12 @@ class Citation:
     """A quote looked up in the sources."""
 
     number: int
-    """Its place among all quotes, from 1."""
+    """Number of the quote, from 1."""
     name: str
     party: Party | None
     start: int
     end: int
-    """End of its place in the contribution, with its quotation marks."""
+    """End of the quote in the contribution, including quotation marks."""
     text: str
     source: str | None
     """The source containing it; None if there is none."""
@@ -303,7 +304,7 @@ def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Cita
 
 
 def public_sections(sections: Iterable[Section]) -> Iterator[Section]:
-    """Leave out warnings, also inside of groups: the words of an error may have the addresses of servers."""
+    """Leave out warnings, also inside of groups: because error messages may contain addresses of servers."""
     for section in sections:
         if isinstance(section, Group):
             yield replace(section, facts=tuple(fact for fact in section.facts if fact.tone != "warning"))

@@ -30,7 +30,7 @@ class Moment:
 
     call: Call
     steps: tuple[Call, ...]
-    """All of them."""
+    """All steps."""
     round: str
     """The title of the step's round; "" for a step outside of all rounds."""
     said: tuple[Round, ...]
@@ -72,7 +72,7 @@ def _turns(part: Round) -> Iterator[Turn]:
 
 
 def _until(rounds: Iterable[Round], call: Call) -> Iterator[Round]:
-    """Return the rounds before `call`: turns with an unknown call go with the turns before them."""
+    """Return the rounds before `call`; turns with an unknown call belong to the preceding turns."""
     for sheet_round in rounds:
         later = [turn for turn in _turns(sheet_round) if turn.call is not None and turn.call.number >= call.number]
         if not later:
@@ -93,7 +93,7 @@ class ForkLine:
 
     run: RunState
     step: int | None
-    """The number of the first step that differs by choice; None where other options were given."""
+    """The number of the first step that differs by choice; None if options were changed."""
     changed: str
     sheet: Sheet | None
     """Its own sheet; None if it has no document."""
@@ -117,7 +117,7 @@ _PASS = re.compile(r"\[\d+\]")
 """Number of a round or another loop pass, within a path."""
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
-# the time of the comparison grows with the product of their lengths
+# the time of a comparison grows with the product of the lengths
 _MOST_COMPARED = 4_000_000
 """Maximum pairs of words for comparing two texts word by word."""
 _ALIKE = 0.4
@@ -141,13 +141,13 @@ class Side:
 
     call: Call
     pieces: tuple[Piece, ...]
-    """Its text, cut where it differs from the other run's."""
+    """Text in pieces, split where it differs from the other run's."""
     label: str
     """Origin of the step in a fork; "" for a run not forked from the other one."""
 
     @property
     def html(self) -> Markup:
-        """Its text, with the differences marked."""
+        """Text as HTML, with marked differences."""
         ends = [0, *accumulate(len(piece.text) for piece in self.pieces)]
         places = zip(ends, ends[1:], self.pieces, strict=False)
         spans = [Span(start, end, kind.kind) for start, end, kind in places if kind.kind != "same"]
@@ -156,7 +156,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A step in which the runs differ, or that only one of them has."""
+    """Step in which the runs differ, or that only one of them has."""
 
     one: Side | None
     other: Side | None
@@ -168,11 +168,11 @@ class Same:
 
     first: int
     last: int
-    """Their numbers in the first run."""
+    """Numbers of the steps in the first run."""
     names: tuple[str, ...]
     """Names of the speakers of these steps, each once."""
     reused: bool
-    """Flag of steps reused by a fork from the other run."""
+    """True if a fork reused the steps from the other run."""
 
 
 def changes(one: str, other: str) -> list[Piece]:
@@ -233,10 +233,10 @@ class Course:
 
 
 def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
-    """Pair the steps of two runs by round and turn, whatever the speakers' names; `fork` says which one was forked.
+    """Pair the steps of two runs by round and turn, not by name; `fork` tells which one was forked.
 
-    Steps that only the other run has stand behind the step they follow there. Runs without a common step are shown step
-    by step.
+    Steps that only the other run has come after the step that they follow there. Runs without a common step are shown
+    step by step.
     """
     pairs: list[Pair | Same] = []
     for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _is_same(*pair)):
@@ -301,7 +301,7 @@ def _side(call: Call, pieces: Sequence[Piece] | None, without: Kind, *, label: b
     pieces_shown = (
         [Piece("same", call.text)] if pieces is None else [piece for piece in pieces if piece.kind != without]
     )
-    # leading space and line breaks, which nobody needs to see as changed, are on their own
+    # leading spaces and line breaks are separate pieces, because nobody needs to see their changes
     parts = ((piece.kind, text) for piece in pieces_shown for text in _MARGIN.split(piece.text) if text)
     return Side(
         call=call,
