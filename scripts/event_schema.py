@@ -85,11 +85,8 @@ def schema_text() -> str:
 
 def table() -> str:
     """The table of the page about events, in Markdown."""
-    rows = [
-        f"| `{kind.__name__}` | `{kind.kind}` | {_headline(kind)} | {', '.join(_shown_fields(kind)) or '-'} |"
-        for kind in event_kinds()
-    ]
-    return "\n".join(["| Class | `kind` | What happened | Fields |", "|---|---|---|---|", *rows, ""])
+    rows = [f"| `{kind.__name__}` | `{kind.kind}` | {_headline(kind)} |" for kind in event_kinds()]
+    return "\n".join(["| Class | `kind` | What happened |", "|---|---|---|", *rows, ""])
 
 
 def page_text(text: str) -> str:
@@ -187,10 +184,6 @@ def _own_texts(kind: type[Any]) -> Mapping[str, str]:
 
 def _headline(kind: type[BaseEvent]) -> str:
     return (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ").removesuffix(".")
-
-
-def _shown_fields(kind: type[BaseEvent]) -> list[str]:
-    return [f"`{each.name}`" for each in fields(kind) if each.name not in {"path", "at"}]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,15 @@
+"""Set-up of docs/humans.md."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+from flowdebate.testing import ScriptedModel
+
+
+def model(page: dict[str, Any]) -> None:
+    """Replace the model of the page by one that makes one argument, in an empty folder."""
+    os.chdir(tempfile.mkdtemp())
+    page["model"] = ScriptedModel("Homes come first.")
