@@ -7,6 +7,6 @@ import tempfile
 from typing import Any
 
 
-def folder(page: dict[str, Any]) -> None:  # noqa: ARG001 - all set-up takes the page
+def folder(page: dict[str, Any]) -> None:
     """Go to an empty folder."""
     os.chdir(tempfile.mkdtemp())
