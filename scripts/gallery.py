@@ -83,7 +83,7 @@ REPORTS = ("feature_debate", "three_sides", "investment", "council", "round_robi
 _LINES = 2
 """How many of the first lines of an output the page shows."""
 
-_WIDTH = 110
+_WIDTH = 90
 """How many characters of a line the page shows."""
 
 HEAD = """# Gallery
