@@ -183,7 +183,11 @@ def _own_texts(kind: type[Any]) -> Mapping[str, str]:
 
 
 def _headline(kind: type[BaseEvent]) -> str:
-    return (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ").removesuffix(".")
+    """Return the first clause of a docstring, with the mark of an item or a live event."""
+    headline = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ").removesuffix(".")
+    clause = re.sub(r"; (?![^(]*\)).*", "", headline)
+    mark = re.search(r" \([^)]*(?:item|live only)\)", headline)
+    return clause if mark is None or mark[0] in clause else clause + mark[0]
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ GROUPS = {
 REPORTS = ("feature_debate", "three_sides", "investment", "council", "round_robin", "moral_decisions")
 """Those of which the site has a report."""
 
-_LINES = 2
+_LINES = 1
 """How many of the first lines of an output the page shows."""
 
 _WIDTH = 90
