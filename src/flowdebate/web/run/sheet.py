@@ -61,7 +61,7 @@ class Turn:
 
     @property
     def is_marked(self) -> bool:
-        """Return whether its text has Markdown: which would be lost when copying it from the page."""
+        """Return whether the text has Markdown, which would be lost when copying it from the page."""
         return is_marked(self.entry.text)
 
 
