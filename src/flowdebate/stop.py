@@ -100,7 +100,7 @@ class _One(Condition):
 
     called: str
     test: Callable[[Context], object] = field(compare=False, repr=False)
-    own: Callable[..., object] | None = None
+    function: Callable[..., object] | None = None
     """The application's function, if the test is one."""
 
     @property
@@ -119,7 +119,7 @@ class _One(Condition):
 
     @property
     def functions(self) -> tuple[Callable[..., object], ...]:
-        return () if self.own is None else (self.own,)
+        return () if self.function is None else (self.function,)
 
 
 def _as_bool(answer: object, name: str) -> bool:

@@ -256,7 +256,7 @@ def test_a_request_is_read_back_in_its_parts(
     """
     who = render_who(name, stance=stance)
     entries = [
-        DebateContributionEntry(round=number, agent_name=each.name, stance=each.about, text=each.text)
+        DebateContributionEntry(round=number, agent_name=each.name, stance=each.position, text=each.text)
         for number, spoken in enumerate(said or (), 1)
         for each in spoken
     ]

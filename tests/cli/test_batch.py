@@ -325,7 +325,7 @@ def test_formulas_of_models_and_of_rows_are_text_and_the_file_continues(folder: 
     assert {row[header.index("answer")] for row in rows} == {"'=1\rtwo"}
     again = read_rows(str(folder / "r.csv"))
     assert [row.question for row in again] == ['=HYPERLINK("x")', "+1\r2"]
-    assert [(row.others["=note"], row.others["n"], row.others["answer"]) for row in again] == [
+    assert [(row.columns["=note"], row.columns["n"], row.columns["answer"]) for row in again] == [
         ("@sum", "-3", "=1\rtwo"),
         ("-tell", "+x", "=1\rtwo"),
     ]
@@ -362,7 +362,7 @@ def _lines() -> list[Any]:
     return [
         Line(
             index=index,
-            row=Row(question=f'Is it "{index}",\nor not?', others={"n": index}),
+            row=Row(question=f'Is it "{index}",\nor not?', columns={"n": index}),
             run_id=f"b-{index}",
             decision=None,
             answer="two\nlines, é",
@@ -408,7 +408,7 @@ def test_rows_are_read_as_spreadsheets_write_them(tmp_path: Path) -> None:
     for content in ("\ufeffquestion;id\nTea, or not?;1\n", "question\tid\r\nTea, or not?\t1\r\n"):
         path.write_text(content, newline="")
         (row,) = read_rows(str(path))
-        assert (row.question, dict(row.others)) == ("Tea, or not?", {"id": "1"})
+        assert (row.question, dict(row.columns)) == ("Tea, or not?", {"id": "1"})
     path.write_text("Topic\nTea?\n\n")
     assert [row.question for row in read_rows(str(path))] == ["Tea?"]
 
@@ -422,9 +422,9 @@ def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
     parquet.write_table(arrow.table(columns), path)
     found = read_rows(str(path))
     assert [row.question for row in found] == ["Tea?", "Rent\n2?"]
-    assert [row.others["n"] for row in found] == [1, None]
-    assert found[0].others["of"] == ["a", "b"]
-    assert found[0].others["day"] == "2026-11-09"
+    assert [row.columns["n"] for row in found] == [1, None]
+    assert found[0].columns["of"] == ["a", "b"]
+    assert found[0].columns["day"] == "2026-11-09"
     parquet.write_table(arrow.table({"topic": ["Tea?"]}), path)
     with pytest.raises(BadFile, match=r"line 1: `question` is missing"):
         read_rows(str(path))

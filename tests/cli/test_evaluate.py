@@ -243,14 +243,14 @@ def test_choices_are_a_list_in_a_cell_or_a_column_each(
     others: dict[str, Any], columns: list[str], choices: list[str]
 ) -> None:
     """CSV has lists as JSON; blank cells are no choice; without a column there are none."""
-    row = Row(question="?", others=others)
+    row = Row(question="?", columns=others)
     assert read_choices(row, columns, path="q.csv", number=1) == choices
 
 
 def test_text_that_is_no_list_is_refused() -> None:
     """What can only be one position is told with the column."""
     with pytest.raises(BadFile, match="`choices` must hold 2 to 26 different texts"):
-        read_choices(Row(question="?", others={"choices": "tea or coffee"}), [], path="q.csv", number=1)
+        read_choices(Row(question="?", columns={"choices": "tea or coffee"}), [], path="q.csv", number=1)
 
 
 def test_one_of_its_debates_is_resumed_by_itself(folder: Path) -> None:

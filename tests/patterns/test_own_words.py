@@ -18,8 +18,8 @@ from flowdebate.web.notebook import document_of_view
 
 pytestmark = pytest.mark.anyio
 
-ADA = OwnWords(name="Ada", stance="cap rents", others={"Ben": "free rents"})
-A = OwnWords(name="a", stance="for", others={"b": "against"})
+ADA = OwnWords(name="Ada", stance="cap rents", other_stances={"Ben": "free rents"})
+A = OwnWords(name="a", stance="for", other_stances={"b": "against"})
 
 LABELLED = {
     "bold name": (ADA, "**Ada:** Rents rise."),
@@ -91,7 +91,7 @@ def test_other_texts_stay_whole(kind: str) -> None:
 def test_a_label_that_is_asked_for_stays(instructions: str) -> None:
     """By instructions, or by the speaker's own prompt."""
     assert ADA.separate("Ada: Rents rise.", instructions=instructions) == ("Ada: Rents rise.", None)
-    told = OwnWords(name="Ada", others={}, system_prompt=instructions)
+    told = OwnWords(name="Ada", other_stances={}, system_prompt=instructions)
     assert told.separate("Ada: Rents rise.") == ("Ada: Rents rise.", None)
 
 
@@ -124,7 +124,7 @@ def test_a_streamed_answer_has_no_label_however_it_is_cut(text: str, cuts: list[
     for begin, end in pairwise([0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]):
         listen(text[begin:end])
     listen.finish()
-    whole = OwnWords(name="Ada", stance="cap rents", others={}).separate(text)[0]
+    whole = OwnWords(name="Ada", stance="cap rents", other_stances={}).separate(text)[0]
     assert "".join(heard) == whole
 
 

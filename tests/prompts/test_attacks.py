@@ -324,8 +324,8 @@ def test_only_the_offices_decide_a_debate(attack: Attack) -> None:
     assert (raw.rounds, raw.stop_reason, result.status) == (2, "max_rounds", "complete")
     assert [one.done for one in raw.moderator_decisions] == [False, False]
     said = clean_text(f"Mine is right.{attack.written()}")
-    anna = OwnWords(name="anna", stance="for", others={"ben": "against"})
-    ben = OwnWords(name="ben", stance="against", others={"anna": "for"})
+    anna = OwnWords(name="anna", stance="for", other_stances={"ben": "against"})
+    ben = OwnWords(name="ben", stance="against", other_stances={"anna": "for"})
     assert [(one.round, one.agent_name, one.stance, one.text) for one in raw.transcript] == [
         (number, words.name, words.stance, words.separate(said)[0]) for number in (1, 2) for words in (anna, ben)
     ]

@@ -239,7 +239,7 @@ def test_a_link_expires() -> None:
         assert stage.http.get(path).status_code == 404
     now = 0.0
     links = Links("secret", clock=lambda: now)
-    code = links.sign(Link(run_id="a", began=0.0, place="p", expires_at=10.0))
+    code = links.sign(Link(run_id="a", started_at=0.0, place="p", expires_at=10.0))
     assert links.read(code) is not None
     assert Links("another", clock=lambda: now).read(code) is None
     now = 10.0
@@ -266,7 +266,7 @@ def test_no_other_code_is_read(code: str) -> None:
 def test_a_changed_code_is_not_read(index: int, character: str) -> None:
     """One character is enough."""
     links = Links(TOKEN, clock=lambda: 0.0)
-    link = Link(run_id="city", began=0.0, place="debate/round[1]/ann", expires_at=60.0)
+    link = Link(run_id="city", started_at=0.0, place="debate/round[1]/ann", expires_at=60.0)
     code = links.sign(link)
     index %= len(code)
     changed = code[:index] + character + code[index + 1 :]

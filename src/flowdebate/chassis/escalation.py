@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """Rule of an escalation: a step decides if its output has a `confidence` of at least `least`."""
+    """Rule of an escalation: a step decides if its output has a `confidence` of at least `minimum`."""
 
-    least: float
+    minimum: float
 
     def __post_init__(self) -> None:
-        check_option(Share, "least", self.least, location="Confidence", optional=False)
+        check_option(Share, "minimum", self.minimum, location="Confidence", optional=False)
 
 
 Rule: TypeAlias = Literal["agreement", "undisputed"] | Agreement | Confidence | Callable[..., Any]
@@ -406,7 +406,7 @@ class _Check(Block[_Judged, "str | None"]):
         super().__init__("until")
         options = Agreement() if rule == "agreement" else rule if isinstance(rule, Agreement) else None
         self._agreement = None if options is None else AgreementCheck("agreement", options)
-        self._confidence = rule.least if isinstance(rule, Confidence) else None
+        self._confidence = rule.minimum if isinstance(rule, Confidence) else None
         self._function: Function | None = None
         if options is None and self._confidence is None and not isinstance(rule, str):
             function: Any = rule

@@ -89,12 +89,12 @@ class Material:
 
     def all_of_run(self, ctx: Context) -> tuple[Source, ...]:
         """Return all sources as of the start of the run, omitted ones included."""
-        sources: tuple[Source, ...] = ctx.run.known.get(self._of_run, self.sources)
+        sources: tuple[Source, ...] = ctx.run.cache.get(self._of_run, self.sources)
         return sources
 
     async def record(self, ctx: Context) -> None:
         """Record the sources once a run, as a decision at this path; a resumed run keeps its first sources."""
-        if self in ctx.run.known:  # as in the mirror of a debate
+        if self in ctx.run.cache:  # as in the mirror of a debate
             return
 
         async def read() -> list[Source]:
@@ -102,7 +102,7 @@ class Material:
             return [source.model_copy(update=without) for source in self.sources] if self.in_plan else [*self.sources]
 
         sources = await ctx.decide(read, returns=list[Source])
-        ctx.run.known[self] = self.sources if self.in_plan else tuple(sources)
+        ctx.run.cache[self] = self.sources if self.in_plan else tuple(sources)
 
     def told(self, output: OutputT, ctx: Context) -> OutputT:
         """Add the list of sources, and the quotes of each contribution, to `output`."""
@@ -111,7 +111,7 @@ class Material:
             "sources": [source.info for source in self.all_of_run(ctx)],
             "quotes": [list(look_up(entry.text, sources)) for entry in output.entries],
         }
-        if passages := ctx.run.known.get((self, Shown)):  # in order, also for simultaneous speakers
+        if passages := ctx.run.cache.get((self, Shown)):  # in order, also for simultaneous speakers
             update["passages"] = sorted(passages, key=lambda item: (item.round, item.block))
         return output.model_copy(update=update)
 
@@ -151,7 +151,7 @@ class Material:
                 return await asyncio.to_thread(find_passages, sources, queries, room, share=self.share)
 
             passages = await ctx.decide(search, returns=list[Passage])
-            turns = ctx.run.known.setdefault((self._of_run, Shown), [])
+            turns = ctx.run.cache.setdefault((self._of_run, Shown), [])
             turns.append(Shown(round=round_of(ctx), block=ctx.block, passages=passages))
             return "\n\n".join(
                 [*([before] if before else []), render_passages(passages, sources, numbers=self.numbered), task]

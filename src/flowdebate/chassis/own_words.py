@@ -32,14 +32,14 @@ _LONGEST_FRAME = len("**The debater for [], []:** ")
 class OwnWords:
     r"""Reader of the answers of one speaker among others; see the module.
 
-    >>> ada = OwnWords(name="Ada", stance="cap rents", others={"Ben": "free rents"})
+    >>> ada = OwnWords(name="Ada", stance="cap rents", other_stances={"Ben": "free rents"})
     >>> ada.separate("**Ada:** Rents rise.\n\n[free rents] No, they fall.")
     ('Rents rise.', 'Ben')
     """
 
     name: str
     stance: str | None = None
-    others: dict[str, str | None]
+    other_stances: dict[str, str | None]
     """Stances of the other speakers, by name."""
     system_prompt: str | None = None
     """Text of the application about the speaker; a label that it asks for is kept."""
@@ -50,7 +50,7 @@ class OwnWords:
         return cls(
             name=member.name,
             stance=getattr(member, "stance", None),
-            others={other.name: getattr(other, "stance", None) for other in roster if other.name != member.name},
+            other_stances={other.name: getattr(other, "stance", None) for other in roster if other.name != member.name},
             system_prompt=getattr(member, "system_prompt", None),
         )
 
@@ -126,7 +126,9 @@ class OwnWords:
     @cached_property
     def _others(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
         """Patterns of lines that begin a turn of another speaker, by name."""
-        return tuple((name, re.compile(_turn_of(name, stance), re.MULTILINE)) for name, stance in self.others.items())
+        return tuple(
+            (name, re.compile(_turn_of(name, stance), re.MULTILINE)) for name, stance in self.other_stances.items()
+        )
 
     def _find_other(self, text: str) -> tuple[int, str] | None:
         """Find the first line of somebody else's turn, after some words of the speaker."""

@@ -80,13 +80,13 @@ class AnotherRound:
     terminate_when: StopWhen | None
     quorum: int = 1
     voice_of: Callable[[Any], str] | None = None
-    held: int = 0
+    earlier_rounds: int = 0
     """Number of rounds held before the continuation, of which none is the last."""
 
     async def __call__(self, _: object, ctx: Context) -> bool:
         end_turns(ctx, self.quorum, self.voice_of)
         state = pattern_state(ctx)
-        if state.round <= self.held:
+        if state.round <= self.earlier_rounds:
             return True
         reason: str | None = self.stop_reason(state)
         if reason is None and self._asked is not None:

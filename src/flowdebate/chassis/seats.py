@@ -193,13 +193,13 @@ def deal_roles(roles: Sequence[str], models: Sequence[str]) -> dict[str, str]:
 
 def independent_by_default(model: ModelChoice, roles: Sequence[str], *, location: str) -> ModelChoice:
     """Return the default model of a pattern with `roles` of different vendors, and warn about it."""
-    if model is not None or model_of_environment() is not None or not (found := found_models()):
+    if model is not None or model_of_environment() is not None or not (available := found_models()):
         return model
-    models = deal_roles(roles, found)
+    models = deal_roles(roles, available)
     listed = ", ".join(f"{role} {name}" for role, name in models.items())
     message = f"no model is named, so models are: {listed}; name models, or set FLOWDEBATE_MODEL, to choose others"
-    if len(found) == 1:
-        message = f"one vendor is set up, so {', '.join(roles)} are all {found[0]}; see {cite(ONE_MODEL)}"
+    if len(available) == 1:
+        message = f"one vendor is set up, so {', '.join(roles)} are all {available[0]}; see {cite(ONE_MODEL)}"
     # the caller of the pattern's function is four frames up: above this function, the factory and its wrapper
     warnings.warn(f"{location}: {message}", FlowDebateWarning, stacklevel=4)
-    return models if len(found) > 1 else None
+    return models if len(available) > 1 else None

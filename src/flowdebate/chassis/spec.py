@@ -128,7 +128,7 @@ class PatternSpec(Generic[OptionsT]):
     """
     roster: str = "debaters"
     member: type[Debater | Persona] = Persona
-    least: int = 2
+    min_speakers: int = 2
     """Minimum number of speakers."""
     cap: str = "max_rounds"
     """The option with the maximum of rounds, and the stop reason for it."""
@@ -159,7 +159,7 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
     location = f"{spec.name} {name!r}"
     # the caller of the pattern's function is five frames up: above this function, the factory and its wrapper
     roster = check_roster(
-        options.roster, location=location, kind=spec.member, field=roster_field, minimum=spec.least, stacklevel=5
+        options.roster, location=location, kind=spec.member, field=roster_field, minimum=spec.min_speakers, stacklevel=5
     )
     for role in spec.roles:
         role.check(options.roles.get(role.name), location=location)
@@ -362,7 +362,7 @@ class Loop(Generic[OptionsT]):
                 terminate_when=terminate_when,
                 quorum=self.failures.least,
                 voice_of=self.spec.voice_of,
-                held=0 if self.goes_on is None else self.goes_on.held,
+                earlier_rounds=0 if self.goes_on is None else self.goes_on.held,
             ),
             max_iterations=self.max_rounds,
             label=self.spec.round,

@@ -171,7 +171,7 @@ def _write(audited: JudgeAudit, items: Items, ballots: BallotFile | None, *, as_
         titles = {"quality": "All judges against the truth", "content": "What besides the content decides"}
         for name, report in reports.items():
             if (more := lay_out(report)) is not None:
-                page.summary(replace(more, about=titles.get(name, f"{name} against the truth")))
+                page.summary(replace(more, subtitle=titles.get(name, f"{name} against the truth")))
 
 
 def _measure(items: Items, ballots: BallotFile | None) -> dict[str, JudgeQuality | ContentAudit]:

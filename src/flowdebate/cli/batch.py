@@ -221,7 +221,9 @@ class Plans:
         options = {
             key: value for key, value in self.stored["options"].items() if key not in (*_BOUNDS, self._info.subject)
         }
-        return hash_name("batch", [self.stored["pattern"], options, [[row.question, dict(row.others)] for row in rows]])
+        return hash_name(
+            "batch", [self.stored["pattern"], options, [[row.question, dict(row.columns)] for row in rows]]
+        )
 
     def of(self, row: Row) -> Plan:
         """Return the plan of a row; all rows share their models."""

@@ -47,13 +47,13 @@ class Row:
     """A question with the other columns of its row."""
 
     question: str
-    others: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Any] = field(default_factory=dict)
     """The other columns or fields, repeated in the results."""
 
     @property
     def options(self) -> dict[str, Any]:
         """Options of the row in the form of a plan file: its sources."""
-        row_sources = self.others.get("sources")
+        row_sources = self.columns.get("sources")
         return {"sources": [row_sources] if isinstance(row_sources, str) else row_sources} if row_sources else {}
 
 
@@ -122,7 +122,7 @@ def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
 def _make_row(path: str, number: int, question: object, columns: Mapping[str, Any], *, field: str = _QUESTION) -> Row:
     if not isinstance(question, str) or not is_text(question):
         raise BadFile(path, f"line {number}: `{field}` must be {_TEXT}, got {shown(question)}")
-    return Row(question=str(question), others=columns)
+    return Row(question=str(question), columns=columns)
 
 
 FORMATS: Mapping[str, Callable[[str, str], Iterable[Row]]] = {
@@ -190,7 +190,7 @@ class Line:
         value = {
             "index": self.index,
             "question": self.row.question,
-            "row": dict(self.row.others),
+            "row": dict(self.row.columns),
             "runId": self.run_id,
             "status": document.status,
             "decision": self.decision,
@@ -210,7 +210,7 @@ class Line:
             self.index, document.status, self.decision, self.answer, document.error, self.run_id, document.seed,
             usage.calls, usage.prompt_tokens, usage.completion_tokens, document.seconds,
         )  # fmt: skip
-        values = ["" if value is None else value for value in (*self.row.others.values(), *own_cells)]
+        values = ["" if value is None else value for value in (*self.row.columns.values(), *own_cells)]
         cells = [
             value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str) for value in values
         ]
@@ -382,9 +382,9 @@ def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
         return JsonOut(Path(path), batch_id)
     if suffix != ".csv":
         raise BadFile(path, "cannot be written: its name must end in .jsonl or .csv")
-    columns = list(rows[0].others)
-    if any(list(row.others) != columns for row in rows):
+    columns = list(rows[0].columns)
+    if any(list(row.columns) != columns for row in rows):
         raise BadFile(path, "cannot be written: not all rows have the same fields; write .jsonl")
-    if len(set(headers_of(rows[0].others))) != len(headers_of(rows[0].others)):
+    if len(set(headers_of(rows[0].columns))) != len(headers_of(rows[0].columns)):
         raise BadFile(path, "cannot be written: columns of the rows have the names of results; write .jsonl")
-    return CsvOut(Path(path), batch_id, rows[0].others)
+    return CsvOut(Path(path), batch_id, rows[0].columns)

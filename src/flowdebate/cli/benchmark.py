@@ -42,7 +42,7 @@ def benchmark_reviews(
                 f"--{name}", options[name], "--benchmark brings its own changes: leave out --source and --diff."
             )
     cases = read_review_cases(options.get(info.subject) or CHANGES)
-    rows = [Row(question=str(page.question_about_sources), others={"sources": case.sources}) for case in cases]
+    rows = [Row(question=str(page.question_about_sources), columns={"sources": case.sources}) for case in cases]
     values = {name: value for name, value in options.items() if name != info.subject}
     with store_for_asking(store) as place:
         plans = Plans(info.name, values, file, first=rows[0].question)

@@ -64,7 +64,7 @@ def critic(  # noqa: PLR0913 - the options of the command
     from flowdebate.ui.models import with_policies
 
     check_scipy("eval critic")
-    rows = [{**row.others, "question": row.question} for row in read_rows(answers)[:limit]]
+    rows = [{**row.columns, "question": row.question} for row in read_rows(answers)[:limit]]
     for name in (truth, "answer", *([] if cluster is None else [cluster])):
         if any(name not in row for row in rows):
             raise misuse(answers, None, f"{answers}: each row needs a column `{name}`.")

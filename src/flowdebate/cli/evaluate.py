@@ -121,7 +121,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
         raise misuse("scipy", None, '`evaluate` needs scipy: pip install "flowdebate[audit]"')
     rows = read_rows(questions)[:limit]
     opt.check(
-        cluster is None or all(cluster in row.others for row in rows), "--cluster", cluster, "a column of all rows"
+        cluster is None or all(cluster in row.columns for row in rows), "--cluster", cluster, "a column of all rows"
     )
     with store_for_asking(store) as place:
         judging = {"schedule": schedule, "panel": panel or None, "labels": labels or None}
@@ -202,7 +202,7 @@ async def _read_outcome(
     failed = 0
     for index, question in enumerate(questions):
         # a repeated question is one observation, not two independent ones
-        shared = str([question.question, question.truth] if cluster is None else question.others.get(cluster))
+        shared = str([question.question, question.truth] if cluster is None else question.columns.get(cluster))
         try:
             stored = await store.run(f"{name}-{index}")
         except RunNotFound:
@@ -253,7 +253,7 @@ class LabelledQuestion(Row):
 
 def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
     """Return the positions in a row's columns; empty if it has no such column, and none was named."""
-    if not columns and _CHOICES not in row.others:
+    if not columns and _CHOICES not in row.columns:
         return []
     cells = [read_cell_of(row, column, path=path, number=number) for column in columns or [_CHOICES]]
     values = [cell for cell in cells if cell not in (None, "")]
@@ -276,10 +276,10 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
 
 def read_cell_of(row: Row, column: str, *, path: str, number: int) -> object:
     """Return a row's value in a column; BadFile, with the existing columns, if there is no such column."""
-    if column not in row.others:
-        available = f"; there are: {', '.join(map(shown, ('question', *row.others)))}"
+    if column not in row.columns:
+        available = f"; there are: {', '.join(map(shown, ('question', *row.columns)))}"
         raise BadFile(path, f"question {number}: there is no column `{column}`{available}")
-    return row.others[column]
+    return row.columns[column]
 
 
 def read_truth(row: Row, column: str, stances: Sequence[str], names: Sequence[str], *, path: str, number: int) -> str:
@@ -382,4 +382,4 @@ class EvaluationPlans(Plans):
             sides = [dict(side) for side in declared or default]
             stances, names = [side["stance"] for side in sides], [side["name"] for side in sides]
         right = read_truth(row, truth, stances, names, path=path, number=number)
-        return LabelledQuestion(question=row.question, others=row.others, sides=tuple(sides), truth=right)
+        return LabelledQuestion(question=row.question, columns=row.columns, sides=tuple(sides), truth=right)

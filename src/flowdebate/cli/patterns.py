@@ -202,7 +202,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
         plan = with_policies(plan)
         with nullcontext() if no_store else opened(store, new=True) as place:
             if not plan.speakers:
-                if place is not None and place.named:
+                if place is not None and place.is_explicit:
                     with _store_needed():  # fails before any call is made
                         asyncio.run(place.store.runs(limit=1))
                 if not quiet:
@@ -211,7 +211,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
                     show = replace(show, head=())  # asked now
                 plan = _propose_sides(plan, yes=yes, place=place, run_id=run_id)
 
-            is_named = place is not None and place.named
+            is_named = place is not None and place.is_explicit
             begin = partial(_begin, plan=plan, run_id=run_id, labels=labels, resume=resume, is_named=is_named)
             finish = None if pull is None else pull.finish
             code = asyncio.run(execute(plan, place, begin, show, markdown, finish))

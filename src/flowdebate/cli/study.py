@@ -91,11 +91,11 @@ def compare(  # noqa: PLR0913 - the options of the command
             opt.check(value is None, flag, value, "left out for a file of rows, which has a column for it")
         source_rows = read_rows(files[0])[:limit]  # an empty cell is not a text
         rows = [
-            {"question": row.question, **{key: cell for key, cell in row.others.items() if cell != ""}}
-            | ({} if truth is None or row.others.get(truth) != "" else {truth: None})
+            {"question": row.question, **{key: cell for key, cell in row.columns.items() if cell != ""}}
+            | ({} if truth is None or row.columns.get(truth) != "" else {truth: None})
             for row in source_rows
         ]
-        blanks = [[key for key, cell in row.others.items() if cell == ""] for row in source_rows]
+        blanks = [[key for key, cell in row.columns.items() if cell == ""] for row in source_rows]
     else:
         opt.check(question is not None, "--question", question, "what the texts answer")
         opt.check(not side, "--side", side, "left out for files of texts")
@@ -328,7 +328,7 @@ def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
         from flowdebate.ui.plan import make_plan
 
         sides = [{"name": letter, "stance": stance} for letter, stance in zip(_LETTERS, positions, strict=False)]
-        row_options = Row(question=row["question"], others=row).options
+        row_options = Row(question=row["question"], columns=row).options
         options = {"synthesizer": False, **study_file.debate, **study_file.designs[design], **row_options}
         of_row = {"question": row["question"], "debaters": sides}
         return with_policies(make_plan(PATTERNS["debate"], values, file={**options, **of_row}, location=path))
@@ -371,7 +371,7 @@ def _read_rows(study_file: StudyFile, path: str) -> list[dict[str, Any]]:
         for column in (study_file.id, study_file.cluster, study_file.control):
             if column not in (None, "question"):
                 read_cell_of(row, column, path=study_file.questions, number=number)
-        rows.append({**row.others, "question": row.question, "choices": choices, "truth": truth})
+        rows.append({**row.columns, "question": row.question, "choices": choices, "truth": truth})
     return rows
 
 

@@ -310,7 +310,7 @@ def _compare_with(
         required_n=0,
         finding="too_few",
         summary="",
-    ), comparison.most
+    ), comparison.largest_gain
 
 
 def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:

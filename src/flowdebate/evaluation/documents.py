@@ -37,7 +37,7 @@ class Summary:
 
     title: str
     """Title of the report, for a display with values of many kinds."""
-    about: str = ""
+    subtitle: str = ""
     sections: tuple[ReportSection, ...]
 
 
@@ -58,11 +58,13 @@ def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - 
             return Summary(title="Judge quality", sections=(Points(items=tuple(value.findings)),))
         case ContentAudit():
             ballot_text = counted(value.ballots, "ballot")
-            return Summary(title="Content audit", about=ballot_text, sections=(Points(items=tuple(value.findings)),))
+            return Summary(title="Content audit", subtitle=ballot_text, sections=(Points(items=tuple(value.findings)),))
         case StudyReport():
             return lay_out_study(value)
         case Dynamics():
-            return Summary(title="Dynamics", about=counted(value.courses, "course"), sections=(_dynamics({"": value}),))
+            return Summary(
+                title="Dynamics", subtitle=counted(value.courses, "course"), sections=(_dynamics({"": value}),)
+            )
         case Comparison():
             return lay_out_comparison(value)
         case ComparisonTable():
@@ -72,7 +74,7 @@ def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - 
         case Ranking():
             return Summary(
                 title="Ranking",
-                about=f"{counted(value.games, 'game')}",
+                subtitle=f"{counted(value.games, 'game')}",
                 sections=(
                     _ranking_table(value.systems),
                     Points(items=(*_first_place(value, "place"), *value.findings)),
@@ -113,7 +115,7 @@ def lay_out_audit(
             Points(items=(*findings, *(() if readers is None else readers.findings))),
         ]
     heading = f"Audit of {counted(audit.ballots, 'ballot')} on {counted(audit.items, 'item')}{models}"
-    return Summary(title="Judge audit", about=heading, sections=tuple(sections))
+    return Summary(title="Judge audit", subtitle=heading, sections=tuple(sections))
 
 
 def lay_out_review_benchmark(benchmark: ReviewBenchmark) -> Summary:
@@ -139,7 +141,7 @@ def lay_out_review_benchmark(benchmark: ReviewBenchmark) -> Summary:
         head=("Kind of fault", "Planted", "Raised", "Confirmed"),
         rows=tuple((kind, *(f"{count:,}" for count in counts)) for kind, counts in benchmark.recall_by_kind.items()),
     )
-    return Summary(title="Review benchmark", about=describe_benchmark(benchmark), sections=(rates, kinds))
+    return Summary(title="Review benchmark", subtitle=describe_benchmark(benchmark), sections=(rates, kinds))
 
 
 def lay_out_critique_check(check: CritiqueCheck) -> Summary:
@@ -167,7 +169,7 @@ def lay_out_critique_check(check: CritiqueCheck) -> Summary:
     left_out = [f"{counted(check.left_out, 'answer')} without a decision left out"] if check.left_out else []
     title = f"Check of a critique on {counted(len(check.answers), 'answer')}, {wrong:,} of them wrong"
     points = Points(items=(check.advice, f"Calls for each answer: {check.calls:.1f}", *left_out))
-    return Summary(title="Critique check", about=title, sections=(rates, gain, points))
+    return Summary(title="Critique check", subtitle=title, sections=(rates, gain, points))
 
 
 def lay_out_benefit(
@@ -271,7 +273,7 @@ def lay_out_study(report: StudyReport) -> Summary:
     registered = "not registered" if report.registered is None else f"registered as {report.registered[:12]}"
     return Summary(
         title=f"Study {report.study}",
-        about=f"{report.asked:,} of {report.planned:,} answers, {registered}",
+        subtitle=f"{report.asked:,} of {report.planned:,} answers, {registered}",
         sections=(
             methods,
             comparisons,
@@ -353,7 +355,7 @@ def lay_out_comparison(comparison: Comparison) -> Summary:
     ]
     return Summary(
         title="Comparison",
-        about=f"Better: {comparison.winner}" if comparison.winner is not None else "Neither is better",
+        subtitle=f"Better: {comparison.winner}" if comparison.winner is not None else "Neither is better",
         sections=(
             sides,
             judges,
@@ -384,7 +386,7 @@ def _lay_out_tournament(tournament: Tournament) -> Summary:
     failed = [f"{counted(len(tournament.failed), 'run')} without a verdict"] if tournament.failed else []
     return Summary(
         title="Tournament",
-        about=f"{counted(len(tournament.games), 'game')}",
+        subtitle=f"{counted(len(tournament.games), 'game')}",
         sections=(
             Table(head=("System", "Points"), rows=points),
             *([_ranking_table(tournament.ranking.systems)] if tournament.ranking.systems else []),
@@ -452,7 +454,7 @@ def lay_out_leaderboard(board: Leaderboard) -> Summary:
         sections += [Heading(title="Findings"), Points(items=tuple(board.findings))]
     for why, number in board.left_out.items():
         sections.append(Fact(label="Not counted", text=f"{counted(number, 'run')}, {why}", tone="dim"))
-    return Summary(title="Leaderboard", about=counted(board.runs, "run"), sections=tuple(sections))
+    return Summary(title="Leaderboard", subtitle=counted(board.runs, "run"), sections=tuple(sections))
 
 
 def _truth_table(table: ComparisonTable) -> Table:
@@ -519,7 +521,7 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
     )
     return Summary(
         title="Comparisons",
-        about=f"{counted(table.rows, 'row')} compared",
+        subtitle=f"{counted(table.rows, 'row')} compared",
         sections=(
             systems,
             *([_ranking_table(table.ranking.systems)] if table.ranking is not None and table.ranking.systems else []),

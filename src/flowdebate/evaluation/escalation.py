@@ -196,11 +196,11 @@ def _report(
 
 def _arm(outcomes: Sequence[_Outcome], confidence: float) -> EscalationArm:
     tokens = [outcome.tokens for outcome in outcomes]
-    known = [count for count in tokens if count is not None]
+    token_counts = [count for count in tokens if count is not None]
     return EscalationArm(
         accuracy=_share([outcome.right for outcome in outcomes], confidence),
         calls=fmean(outcome.calls for outcome in outcomes),
-        tokens=fmean(known) if len(known) == len(tokens) else None,
+        tokens=fmean(token_counts) if len(token_counts) == len(tokens) else None,
     )
 
 

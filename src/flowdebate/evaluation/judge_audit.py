@@ -143,13 +143,13 @@ class CountedJudges:
     """The right sides of these items."""
     is_known: bool = False
     """True if the right side of any item is known."""
-    known: dict[Hashable, ItemCounts] = field(default_factory=dict)
+    distinct_counts: dict[Hashable, ItemCounts] = field(default_factory=dict)
 
     @classmethod
     def of(cls, items: Iterable[tuple[Sequence[JudgeBallot], Sequence[str] | None, str | None]]) -> CountedJudges:
         """Count items, given as their ballots, sides in speaking order, and right side."""
         by_item: dict[Hashable, ItemCounts] = {}
-        judges = cls(all=CountedItems(by_item), known=by_item)
+        judges = cls(all=CountedItems(by_item), distinct_counts=by_item)
         for ballots, spoke, right in items:
             judges.add(ballots, spoke, right)
         judges.models = dict(sorted(judges.models.items()))
@@ -162,7 +162,7 @@ class CountedJudges:
             by_model.setdefault(ballot.model or "", []).append(ballot)
         self.all.add(count(ballots, spoke))
         for name, counts_of_model in by_model.items():
-            self.models.setdefault(name, CountedItems(self.known)).add(count(counts_of_model, spoke))
+            self.models.setdefault(name, CountedItems(self.distinct_counts)).add(count(counts_of_model, spoke))
         self.is_known |= right is not None
         if len(by_model) > 1:
             self.shares.append(_shares(ballots))

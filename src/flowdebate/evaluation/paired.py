@@ -24,7 +24,7 @@ class Paired:
     low: float
     high: float
     """Difference in accuracy, with the ends of Newcombe's interval for paired shares."""
-    most: float
+    largest_gain: float
     """The largest difference not excluded by several such comparisons (Bonferroni)."""
     clusters: int
     """The number of independent groups of questions."""
@@ -67,7 +67,7 @@ def compare_credits(
         difference=fmean(differences),
         low=low,
         high=high,
-        most=upper,
+        largest_gain=upper,
         clusters=len(sums),
         p=sign_flip_test(leans),
         answered=fsum(seen),

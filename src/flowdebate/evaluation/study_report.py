@@ -442,7 +442,7 @@ def _compare(
         early=early,
         finding="too_few",
         summary="",
-    ), comparison.most
+    ), comparison.largest_gain
 
 
 def _ratio(answers: Sequence[tuple[Any, Any]], of: Literal["tokens", "cost"]) -> float | None:

@@ -154,7 +154,7 @@ class StudyProgress:
     total: int
     failed: int
     """Number of answers with an error."""
-    asked: int
+    new_answers: int
     """Answers of this call."""
     seconds: float
     """Seconds since the start of this call."""
@@ -286,7 +286,7 @@ class _Asking:
             done=len(answers),
             total=planned.total(),
             failed=sum(answer.problem is not None for answer in answers),
-            asked=self._asked,
+            new_answers=self._asked,
             seconds=time.monotonic() - self._began,
             usage=self._spent.usage,
             remaining=self._remaining(answers, planned),

@@ -183,7 +183,7 @@ class Copy(NamedTuple):
 
     excess: float
     """Excess over the bounds; above 1, the turn is a copy."""
-    told: str
+    message: str
 
 
 NOT_COPIED = Copy(0.0, "")

@@ -218,7 +218,7 @@ class _Blocks:
     """A text whose tags are read from its beginning to its end."""
 
     text: str
-    said: list[str] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
     """Text of the answer up to `start`."""
     start: int = 0
     """Index where the answer's text continues."""
@@ -245,26 +245,26 @@ class _Blocks:
             return
         inside = self.text[opening.end() : tag.start()]
         if not _BETWEEN_MENTIONS.fullmatch(inside):
-            self.said.append(self.text[self.start : opening.start()])
+            self.pieces.append(self.text[self.start : opening.start()])
             self.start = _end_of_space(self.text, tag.end())
             self.thought += max(len(inside), 1)
         self.opening = None
 
     def close_unopened(self, tag: re.Match[str]) -> None:
         """Treat all text before `tag` as a thought."""
-        before = sum(map(len, self.said)) + tag.start() - self.start
-        self.said, self.start = [], _end_of_space(self.text, tag.end())
+        before = sum(map(len, self.pieces)) + tag.start() - self.start
+        self.pieces, self.start = [], _end_of_space(self.text, tag.end())
         self.thought, self.unannounced = self.thought + max(before, 1), True
 
     def is_thought_to_the_end(self, opening: re.Match[str]) -> bool:
         """Tell whether an unclosed tag opens a thought: a mention of the tag is never at the beginning."""
-        is_first = not any(map(str.strip, self.said)) and not self.text[self.start : opening.start()].strip()
+        is_first = not any(map(str.strip, self.pieces)) and not self.text[self.start : opening.start()].strip()
         return is_first or self.thought > 0 or _REST_OF_LINE.match(self.text, opening.end()) is not None
 
     def cut(self, end: int, *, thinks: bool = False, open: bool = False) -> SeparatedText:  # noqa: A002 - the field
         """Return the text up to `end`."""
-        spoken = "".join((*self.said, self.text[self.start : end]))
-        if self.thought and not (self.said and self.said[0].strip()):
+        spoken = "".join((*self.pieces, self.text[self.start : end]))
+        if self.thought and not (self.pieces and self.pieces[0].strip()):
             spoken = _unwrap(spoken.lstrip())
         return SeparatedText(spoken, self.thought, self.unannounced, thinks=thinks, open=open)
 

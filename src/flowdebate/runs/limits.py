@@ -423,7 +423,7 @@ class _Meter:
     """Reserved and actual usage of one call in one account."""
 
     account: Account
-    held: Used = _NOTHING
+    reserved: Used = _NOTHING
     used: Used = _NOTHING
 
 
@@ -442,12 +442,12 @@ class Charge:
             with suppress(ConfigurationError):  # a wrapper has no price, and the model inside it is not known yet
                 reserved = meter.account.expect(model, request)
             await meter.account.count(reserved)
-            meter.held = reserved
+            meter.reserved = reserved
 
     async def end(self) -> None:
         """Replace the reserved by the actual usage of the call."""
         for meter in self._meters:
-            meter.account.owe(meter.used, instead=meter.held)
+            meter.account.owe(meter.used, instead=meter.reserved)
             with suppress(StoreError):  # the answer has arrived: its usage is counted with the next write
                 await meter.account.count()
 
@@ -457,7 +457,7 @@ class Charge:
             expected = meter.account.expect(model, request)
             if self._sent:
                 meter.account.owe(expected)
-                meter.held = meter.held.plus(expected)
+                meter.reserved = meter.reserved.plus(expected)
         self._sent = True
         return request, None if self._budget is None else self._budget.reserve(model, request)
 

@@ -36,7 +36,7 @@ class Records:
     """The model calls in progress, for readers who join while they last."""
     saved_states: dict[str, Any] = field(init=False)
     """The session's states when the run started, by key; new states go to the session, for later runs."""
-    held: dict[str, list[tuple[bool, object, str]]] = field(default_factory=dict)
+    held_events: dict[str, list[tuple[bool, object, str]]] = field(default_factory=dict)
     """Events held back below each path; each entry says whether the event is recorded, and where it happened."""
     closed: bool = False
     """True if the run is over."""
@@ -65,7 +65,7 @@ class Records:
                 event.path = path
             if role is not None and isinstance(event, BlockEvent) and event.role is None:
                 event.role = role
-        if self.held and self._is_held(event, path, recorded=True):
+        if self.held_events and self._is_held(event, path, recorded=True):
             return
         self.events.append(event)
         if self.observe is not None:
@@ -75,7 +75,7 @@ class Records:
 
     def tell(self, event: object) -> None:
         """Pass `event` to the listeners without recording it."""
-        if self.held and self._is_held(event, "", recorded=False):
+        if self.held_events and self._is_held(event, "", recorded=False):
             return
         for listener in self.listeners:
             listener(event)
@@ -86,7 +86,7 @@ class Records:
 
         Readers thus see concurrent events one after the other, in the same order in each run.
         """
-        self.held[path] = []
+        self.held_events[path] = []
         try:
             yield
         finally:
@@ -94,7 +94,7 @@ class Records:
 
     def release(self, path: str) -> None:
         """Emit all held events below `path`, and stop holding them."""
-        for recorded, event, place in self.held.pop(path, ()):
+        for recorded, event, place in self.held_events.pop(path, ()):
             if recorded:
                 self.emit(event, place)
             else:
@@ -103,9 +103,9 @@ class Records:
     def _is_held(self, event: object, path: str, *, recorded: bool) -> bool:
         path = getattr(event, "path", path) or path
         # the innermost, because a debater may itself be a mirrored debate
-        around = max((holder for holder in self.held if is_within(path, holder)), key=len, default=None)
+        around = max((holder for holder in self.held_events if is_within(path, holder)), key=len, default=None)
         if around is not None:
-            self.held[around].append((recorded, event, path))
+            self.held_events[around].append((recorded, event, path))
         return around is not None
 
     def call_started(self, request: ModelRequest, model: str, path: str) -> CallStarted:

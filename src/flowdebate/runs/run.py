@@ -164,7 +164,7 @@ class Run:
     _ended: float | None = field(default=None, init=False)
     began_at: float = field(default=0.0, init=False)
     """Time of the run's first start, by its clock; a resumed run keeps it."""
-    known: dict[object, Any] = field(default_factory=dict, init=False)
+    cache: dict[object, Any] = field(default_factory=dict, init=False)
     """Values looked up or recorded once for the whole run, by owner."""
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
     """Observer of its parts, while it is being executed."""

@@ -360,7 +360,7 @@ class Link:
     """Access given by a link."""
 
     run_id: str
-    began: float
+    started_at: float
     """Start of the run, in seconds since the epoch: another run may later have the same id."""
     place: str | None = None
     """Place of its only request; None for all requests of `role`."""
@@ -381,7 +381,7 @@ class Links:
     """Signer and reader of links, with one secret.
 
     >>> links = Links("secret", clock=lambda: 0.0)
-    >>> code = links.sign(Link(run_id="city", began=0.0, place="debate/ann", expires_at=60.0))
+    >>> code = links.sign(Link(run_id="city", started_at=0.0, place="debate/ann", expires_at=60.0))
     >>> links.read(code).place
     'debate/ann'
     >>> links.read(code[:-1] + "x") is None

@@ -69,7 +69,7 @@ async def make_link(
     if body.role is not None and body.role not in (roles := await service.people(run_id)):
         raise ConfigurationError("POST /runs/{id}/links", "role", body.role, f"one of {', '.join(roles) or 'none'}")
     expires_at = front.links.clock() + body.seconds
-    link = Link(run_id=run_id, began=created_at, place=place, role=body.role, expires_at=expires_at)
+    link = Link(run_id=run_id, started_at=created_at, place=place, role=body.role, expires_at=expires_at)
     root, code = shared_root_of(request), front.links.sign(link)
     path = f"{root}{API}/links/{code}"
     link_made = LinkMade(path=path, page=f"{root}/answer/{code}", place=place, role=link.role, expires_at=expires_at)
@@ -79,7 +79,7 @@ async def make_link(
 def made_of(share: Share, run_id: str, front: Front, request: Request) -> LinkMade:
     """Build the shared form of a public link."""
     root = shared_root_of(request)
-    link = Link(run_id=run_id, began=share.begun_at, expires_at=share.expires_at, share=share.id)
+    link = Link(run_id=run_id, started_at=share.begun_at, expires_at=share.expires_at, share=share.id)
     code = front.links.sign(link)
     page = f"{root}/shared/{code}"
     path = f"{root}{API}/links/{code}/votes" if share.shows == "vote" else page
@@ -204,6 +204,6 @@ async def link_of(front: Front, code: str, *, public: bool = False) -> tuple[Lin
         with suppress(RunNotFound):
             stored = await front.service.store.run(link.run_id)
             # a new run may have the id of a deleted one, for which the link was made
-            if stored.header.created_at == link.began:
+            if stored.header.created_at == link.started_at:
                 return link, stored
     raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not valid, or not any more.")

@@ -159,7 +159,7 @@ class Place:
     """An open store."""
 
     store: Store
-    named: bool
+    is_explicit: bool
     """True if the user named the store."""
     option: str = ""
     """Option for other commands: "", or " --store WHERE"."""
@@ -190,7 +190,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
         if is_file and not (new or Path(store.name).exists()):
             raise ConfigurationError(COMMAND, "--store", location, "a store that exists")
     try:
-        yield Place(store=store, named=store_location is not None, option=option)
+        yield Place(store=store, is_explicit=store_location is not None, option=option)
     finally:
         asyncio.run(close_store(store))
 

@@ -208,7 +208,7 @@ class Service(Readership):
         With `providers`, requests not forwarded by a proxy may name every model of a configured provider.
         """
         if self._recipes.allowed is None:
-            self._recipes.allowed = AllowedModels(own=self.model_name, providers=providers)
+            self._recipes.allowed = AllowedModels(service_model=self.model_name, providers=providers)
         return self._recipes.allowed
 
     @property

@@ -68,12 +68,12 @@ def find_passages(
 
 def _fill(ranked: Sequence[int], sizes: Sequence[int], room: int) -> set[int]:
     """Choose the first places of `ranked` that fit into `room`, skipping those too long for the rest."""
-    chosen = set[int]()
+    places = set[int]()
     for place in ranked:
         if sizes[place] <= room:
-            chosen.add(place)
+            places.add(place)
             room -= sizes[place]
-    return chosen
+    return places
 
 
 def _append(passages: list[Passage], passage: Passage) -> None:

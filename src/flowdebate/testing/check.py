@@ -159,14 +159,14 @@ def find_broken_promise(
         skip=frozenset(skip),
         seed=SystemRandom().getrandbits(32) if seed is None else seed,
         options=options,
-        most=_SHRINKING if shrink else 0,
+        max_shrinks=_SHRINKING if shrink else 0,
     )
     with forbid_real_models():
         for example in options.get("examples", ()):
             check.holds(example)
-        if check.found.broken is None:
+        if check.finding.broken is None:
             _draw(check)
-    return check.found
+    return check.finding
 
 
 def _draw(check: _Check) -> None:
@@ -190,7 +190,7 @@ def _draw(check: _Check) -> None:
     # depend on earlier ones
     quiet = settings(
         max_examples=options.get("max_examples", 100),
-        phases=[Phase.generate, *([Phase.shrink] if check.most else [])],
+        phases=[Phase.generate, *([Phase.shrink] if check.max_shrinks else [])],
         deadline=None,
         database=None,
         derandomize=False,
@@ -204,14 +204,14 @@ def _draw(check: _Check) -> None:
     @given(drawn)
     def holds(example: Example) -> None:
         # hypothesis makes all examples throw the same dice: a block with its own might then repeat itself by chance
-        random.seed(f"{check.seed} {check.found.examples} {check.found.shrunk}")
+        random.seed(f"{check.seed} {check.finding.examples} {check.finding.shrunk}")
         check.holds(example)
-        if check.found.broken is not None and check.found.broken.example == example:
-            raise check.found.broken
+        if check.finding.broken is not None and check.finding.broken.example == example:
+            raise check.finding.broken
 
     with suppress(PromiseBroken, errors.Flaky):  # a block that keeps state may fail once only
         holds()
-    if check.found.broken is None:
+    if check.finding.broken is None:
         check.whole()
 
 
@@ -225,9 +225,9 @@ class _Check:
     skip: frozenset[str]
     seed: int
     options: CheckOptions
-    most: int
+    max_shrinks: int
     """Maximum number of examples in search of a smaller one."""
-    found: Finding = field(default_factory=Finding)
+    finding: Finding = field(default_factory=Finding)
     waits: dict[Wait | None, int] = field(default_factory=dict)
     """Number of waits in the first example, by place in the application's code."""
 
@@ -238,12 +238,12 @@ class _Check:
 
     def holds(self, example: Example) -> None:
         """Run `example`, unless a smaller one has been looked for long enough, and note the first broken promise."""
-        if self.found.broken is None:
-            self.found.examples += 1
-        elif self.found.shrunk >= self.most or self.found.hung or self.found.broken.example == example:
+        if self.finding.broken is None:
+            self.finding.examples += 1
+        elif self.finding.shrunk >= self.max_shrinks or self.finding.hung or self.finding.broken.example == example:
             return  # hypothesis asks once more for the one that failed: a block that keeps state might pass it now
         else:
-            self.found.shrunk += 1
+            self.finding.shrunk += 1
         start = monotonic()
         pattern = self.make()
         broken: tuple[Callable[..., Iterator[str]], str] | None
@@ -252,19 +252,19 @@ class _Check:
             try:
                 broken = run_in_time(lambda: self._first_problem(pattern, example), self.clock)
             except RunHangs as hang:
-                self.found.hung = True
+                self.finding.hung = True
                 broken = ends_within_its_rounds, _describe_hang(self.clock.seconds, hang.place)
-        self.found.seconds += monotonic() - start
+        self.finding.seconds += monotonic() - start
         if broken is not None:
             promise, problem = broken
             call = f"{self.location}(…, examples=[{example!r}])"
-            self.found.broken = self._broken(promise, problem, example, call)
-        elif self.found.examples == _FEW:
+            self.finding.broken = self._broken(promise, problem, example, call)
+        elif self.finding.examples == _FEW:
             self._announce()
 
     def _announce(self) -> None:
         """Announce the time of an example if the check will take long."""
-        examples, took = self.options.get("max_examples", 100), self.found.seconds / self.found.examples
+        examples, took = self.options.get("max_examples", 100), self.finding.seconds / self.finding.examples
         if took * examples > _LONG:
             warnings.warn(
                 f"{self.location}(): an example takes {took:.1f} s, so {examples} take about {took * examples:.0f} s. "
@@ -275,11 +275,11 @@ class _Check:
 
     def whole(self) -> None:
         """Note the first broken promise about all examples."""
-        self.found.seen.examples = self.found.examples
+        self.finding.seen.examples = self.finding.examples
         for promise in OF_A_CHECK:
             if promise.__name__ not in self.skip:
-                for problem in promise(self.found.seen):
-                    self.found.broken = self._broken(promise, problem, None, f"{self.location}(…, seed={self.seed})")
+                for problem in promise(self.finding.seen):
+                    self.finding.broken = self._broken(promise, problem, None, f"{self.location}(…, seed={self.seed})")
                     return
 
     def _broken(self, promise: Callable[..., Any], problem: str, example: Example | None, call: str) -> PromiseBroken:
@@ -302,7 +302,7 @@ class _Check:
         """Yield the runs of `example`, each with the promises to check at its end."""
         parts = [*_parts_of(pattern)]
         stances = frozenset(part.stance for part in parts if isinstance(part, Turn) and part.stance)
-        seen = self.found.seen
+        seen = self.finding.seen
         predicate, *rest = {id(test): test for test in _predicates_of(parts)}.values() or [None]
         # not of a pattern in another one; and what waits for time, tokens or the application may never come in a check
         seen.speakers = frozenset((part.name, part.agent_name) for part in parts if isinstance(part, Turn))
@@ -419,7 +419,7 @@ class _Check:
         await handle.wait(self.clock.left)
         if handle.done():
             return None
-        self.found.hung = True
+        self.finding.hung = True
         places = [place_of_task(task) for task in asyncio.all_tasks() - {asyncio.current_task()}]
         handle.cancel()
         await handle.wait(1)

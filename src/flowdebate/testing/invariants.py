@@ -119,7 +119,7 @@ class Coverage:
 
     has_predicate: bool = False
     """True if the pattern has a `terminate_when`."""
-    asked: int = 0
+    evaluated: int = 0
     """Runs with an evaluated `terminate_when`."""
     fired: int = 0
     """Runs ended by it."""
@@ -136,7 +136,7 @@ class Coverage:
         reason = getattr(run.raw, "stop_reason", None)
         fired = reason is not None and reason not in PATTERNS_OWN
         self.fired += fired
-        self.asked += fired or (_count_rounds(run.raw) or 0) > 1
+        self.evaluated += fired or (_count_rounds(run.raw) or 0) > 1
 
 
 Problems: TypeAlias = Iterator[str]
@@ -456,8 +456,8 @@ def terminate_when_can_fire(seen: Coverage) -> Problems:
 
     Examples cannot know its trigger: `texts=["…"]` adds texts for models to say.
     """
-    if seen.has_predicate and seen.asked and not seen.fired:
-        yield f"terminate_when was asked in {seen.asked} runs and was never true"
+    if seen.has_predicate and seen.evaluated and not seen.fired:
+        yield f"terminate_when was asked in {seen.evaluated} runs and was never true"
 
 
 OF_A_RUN: Sequence[Callable[[Played], Problems]] = (

@@ -52,8 +52,8 @@ def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
             allowed = f"one of {', '.join(STEPS)} with `{options.place(conflict)[1]}`"
             raise ConfigurationError(location, field, "auto", allowed)
     roster = options.ROSTER
-    most = {key: value for key, value in page.options_for(STEPS[-1]).items() if key == roster}
-    return _filled(page, options, most)
+    roster_options = {key: value for key, value in page.options_for(STEPS[-1]).items() if key == roster}
+    return _filled(page, options, roster_options)
 
 
 def without_depth(page: PatternPage, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class Live:
     """Description of the work of each role other than a speaker."""
     phases: ClassVar[Mapping[str, str]] = {}
     """Description of a speaker's work, by the phase of its turn."""
-    own: ClassVar[OwnSections] = {}
+    event_sections: ClassVar[OwnSections] = {}
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
         self.plan = plan
@@ -273,7 +273,7 @@ class Live:
                 yield Fact(label="Tool", text=call_text, tone="dim")
             case _ if type(self) is Live:
                 yield from sections_of(event)
-            case BaseEvent() if (render := self.own.get(type(event))) is not None:
+            case BaseEvent() if (render := self.event_sections.get(type(event))) is not None:
                 yield from render(event)
             case _:
                 yield from self.result(event)
@@ -472,7 +472,7 @@ class Together(Live):
 def sections_of(event: object) -> Iterable[Section]:
     """Build the sections of an event specific to a pattern; none for events of runs and applications."""
     for kind in _kinds():
-        if isinstance(event, BaseEvent) and (render := kind.own.get(type(event))) is not None:
+        if isinstance(event, BaseEvent) and (render := kind.event_sections.get(type(event))) is not None:
             return render(event)
     return ()
 

@@ -46,7 +46,7 @@ class AllowedModels:
 
     patterns: tuple[str, ...] = ()
     """Patterns of allowed names, such as "openai/*"; empty to allow the configured models."""
-    own: str | None = None
+    service_model: str | None = None
     """The service's own model."""
     providers: bool = False
     """True if requests that are not forwarded may name any model of a configured provider."""
@@ -54,7 +54,7 @@ class AllowedModels:
     @property
     def names(self) -> list[str]:
         """The allowed names, or patterns of names."""
-        default_names = [self.own] if self.own not in (None, EACH) else []
+        default_names = [self.service_model] if self.service_model not in (None, EACH) else []
         models = () if self.patterns else found_models()
         every = [f"{name}/*" for name in dict.fromkeys(map(vendor_of, models)) if name in PROVIDERS]
         allowed = [*default_names, *(self.patterns or models), *(every if self._is_own else ())]

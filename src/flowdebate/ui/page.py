@@ -51,7 +51,7 @@ class PatternPage(ABC):
     """True to use the models of all configured vendors if no model is named."""
     independent_roles: ClassVar[tuple[str, ...]] = ()
     """Roles to fill with different vendors in that case, in order of the vendors; empty to deal models to speakers."""
-    least: ClassVar[int] = 2
+    min_speakers: ClassVar[int] = 2
     """Minimum number of speakers."""
     proposes: ClassVar[bool] = False
     """True if a model proposes the speakers unless the subject names them; see `create_proposer`."""
@@ -113,7 +113,7 @@ class PatternPage(ABC):
         """Return the given speakers, or the default ones."""
         from flowdebate.chassis.roster import Persona
 
-        return roster(options, models, kind=Persona, default=self.default_speakers, minimum=self.least)
+        return roster(options, models, kind=Persona, default=self.default_speakers, minimum=self.min_speakers)
 
     def speakers_in(self, subject: str) -> list[dict[str, str]] | None:  # noqa: ARG002 - of most patterns, nobody
         """Return the speakers named in the subject, as options; None if a model has to propose them."""

@@ -78,7 +78,7 @@ class Plan:
     """Option `model` with names instead of "each"; None if "each" was not used."""
     apply: Callable[[Model | str], Model | str] = field(default_factory=lambda: lambda model: model)
     """Function that wraps a model in the policies; set by `with_policies`."""
-    made: Models
+    model_pool: Models
     schema: OutputSchema | None
     limits: Limits | None
     policies: Policies
@@ -220,7 +220,7 @@ def make_plan(
         first=speakers[0].model if _are_listed(options) else None,
         models=None,
         seats={},
-        made=models,
+        model_pool=models,
         schema=schema,
         limits=limits or None,
         policies=Policies(
@@ -261,7 +261,7 @@ def _at_address(plan: Plan) -> Plan:
     if unassigned:
         place, base_url = options.place("base_url")
         field = options.flag_of("model") if place == COMMAND else "model"
-        missing = plan.made.missing(field, base_url, seats=() if len(unassigned) == len(seats) else unassigned)
+        missing = plan.model_pool.missing(field, base_url, seats=() if len(unassigned) == len(seats) else unassigned)
         sentence = missing if place == COMMAND else f"{place}: {missing}"
         raise ConfigurationError(place, field, options.model, "the name of a model", message=sentence)
     first = next(
@@ -303,13 +303,13 @@ def _with_seats(plan: Plan) -> Plan:
         speaker=options.SPEAKER,
         location=place,
         field=field,
-        check=plan.made,
-        find=plan.made.find,
+        check=plan.model_pool,
+        find=plan.model_pool.find,
     )
     deals = EACH in (options.model, options.model.get(DEFAULT) if isinstance(options.model, Mapping) else None)
 
     def make(spec: Any) -> Any:  # noqa: ANN401 - a model, and what the run takes
-        return plan.apply(plan.made(spec, location=place, field=field))
+        return plan.apply(plan.model_pool(spec, location=place, field=field))
 
     rest = seats.rest if isinstance(seats.rest, Mapping) else {"chat": seats.rest, "synthesize": seats.rest}
     speakers = (

@@ -66,10 +66,10 @@ class _Turn:
     """The collection and the id of its task in the audit trail."""
     recorded: str | None = None
     """Text of the turn in the transcript."""
-    asked: bool = False
+    was_asked: bool = False
     answered: bool = False
     """True if the turn has visible answers."""
-    said: str = ""
+    text: str = ""
     """Last text of the turn that was not withdrawn."""
 
 
@@ -129,7 +129,7 @@ class Speech:
         match event:
             case ModelCalled() as call:
                 if (turn := self._turn_at(call.path)) is not None:
-                    turn.asked = True
+                    turn.was_asked = True
                 if call.error is not None:  # any streamed part of it is void
                     yield from self._close(call.path, void=call.error)
             case CallRetried() | CallFellBack() as trouble:
@@ -194,9 +194,9 @@ class Speech:
         """End the turn; emit the recorded text before if it was not streamed, as that of a function."""
         yield from self._close_below(finished.path)
         turn = self._turns.get(finished.path)
-        self.finished = "" if turn is None else turn.said if turn.recorded is None else turn.recorded
-        if turn is not None and turn.recorded and (turn.answered or not turn.asked):
-            last = clean_text(turn.said).strip()  # as the transcript has it: without lone surrogates
+        self.finished = "" if turn is None else turn.text if turn.recorded is None else turn.recorded
+        if turn is not None and turn.recorded and (turn.answered or not turn.was_asked):
+            last = clean_text(turn.text).strip()  # as the transcript has it: without lone surrogates
             if not last.startswith(turn.recorded.strip()):
                 yield from self._whole(finished.path, finished.block, finished.at, turn.recorded)
         self._turns.pop(finished.path, None)
@@ -226,7 +226,7 @@ class Speech:
     def _closed(self, utterance: _Utterance, *, void: str | None = None) -> Iterator[Closed]:
         del self._open[utterance.path]
         if void is None and utterance.turn is not None:
-            utterance.turn.said = utterance.text
+            utterance.turn.text = utterance.text
         yield Closed(id=utterance.id, void=void)
 
     def _close(self, call: str, *, void: str | None = None) -> Iterator[Closed]:

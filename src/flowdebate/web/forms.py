@@ -123,13 +123,13 @@ class Field:
     """True if the empty field sends null, instead of being left out."""
     minimum: float | None = None
     maximum: float | None = None
-    whole: bool = False
+    is_integer: bool = False
     """True for an integer field."""
     value: object = None
     """Initial value."""
     placeholder: str = ""
     """Grey text in the empty field; it is never sent."""
-    about: Mapping[str, str] = field(default_factory=dict)
+    explanations: Mapping[str, str] = field(default_factory=dict)
     """Explanations of the choices, a line each."""
     none: str = "Default"
     """Label of the empty choice."""
@@ -283,8 +283,8 @@ def _explained(field: Field) -> Field:
         for choice, match in starts.items()
     }
     if field.name == "format":
-        return replace(field, help="", about=explanations, none="No format")
-    return replace(field, help=field.help[:first].strip(), about=explanations)
+        return replace(field, help="", explanations=explanations, none="No format")
+    return replace(field, help=field.help[:first].strip(), explanations=explanations)
 
 
 def _speakers(
@@ -306,7 +306,7 @@ def _speakers(
             for speaker in sample
         ]
     else:
-        speakers = sample or page.default_speakers or [{}] * page.least
+        speakers = sample or page.default_speakers or [{}] * page.min_speakers
         entries = [tuple(replace(part, value=speaker.get(part.name)) for part in blank) for speaker in speakers]
     return blank, tuple(entries) if blank else ()
 
@@ -384,7 +384,7 @@ def _single(field: Field, part: Mapping[str, Any], root: Mapping[str, Any], dept
         case "integer" | "number" as kind:
             minimum = part.get("minimum", part.get("exclusiveMinimum"))
             is_integer = kind == "integer"
-            return replace(field, kind="number", minimum=minimum, maximum=part.get("maximum"), whole=is_integer)
+            return replace(field, kind="number", minimum=minimum, maximum=part.get("maximum"), is_integer=is_integer)
         case "array":
             items = _resolved(part.get("items", {}), root)
             lists: Mapping[object, Kind] = {"string": "lines", "integer": "numbers", "number": "numbers"}
@@ -463,7 +463,7 @@ class Asked:
                 for subpart in parts.sections
             ),
         )
-        spoken = {entry.about for section in parts.sections for entry in section.parts if isinstance(entry, Said)}
+        spoken = {entry.position for section in parts.sections for entry in section.parts if isinstance(entry, Said)}
         if not spoken or not spoken <= set(stances):
             return cls(parts, {})
         letters = [*ascii_uppercase, *map(str, range(len(ascii_uppercase) + 1, len(stances) + 1))]
@@ -472,8 +472,8 @@ class Asked:
 
 def _by_stance(part: Said | str, stances: Sequence[str]) -> Said | str:
     if isinstance(part, Said):
-        tag = f"{part.name}, {part.about}" if part.about else part.name
-        return replace(part, name="", about=tag) if tag in stances else part
+        tag = f"{part.name}, {part.position}" if part.position else part.name
+        return replace(part, name="", position=tag) if tag in stances else part
     return part
 
 

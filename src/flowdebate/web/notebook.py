@@ -160,7 +160,7 @@ def _in_short(document: Document) -> Summary:
     points = [f"{fact.label}: {fact.text}" for fact in facts] or [status_text(document.status)]
     points = [document.raw.incomplete, *points] if document.raw.incomplete else points
     subject = shortened(document.subject, _LONGEST)
-    return Summary(title=document.title, about=subject, sections=(Points(items=tuple(points)),))
+    return Summary(title=document.title, subtitle=subject, sections=(Points(items=tuple(points)),))
 
 
 def _state(value: object) -> Summary | None:
@@ -172,7 +172,9 @@ def _state(value: object) -> Summary | None:
         return None
     facts = (("Error", _error(value)), ("", _waits(value)))
     facts_shown = tuple(f"{label}: {text}" if label else text for label, text in facts if text)
-    return Summary(title=f"Run {value.run_id}", about="; ".join(_numbers(value)), sections=(Points(items=facts_shown),))
+    return Summary(
+        title=f"Run {value.run_id}", subtitle="; ".join(_numbers(value)), sections=(Points(items=facts_shown),)
+    )
 
 
 def _numbers(run: RunView) -> Iterator[str]:
@@ -317,14 +319,14 @@ def summary_html(summary: Summary) -> str:
     return render(
         "notebook/summary",
         title=summary.title,
-        about=shortened(summary.about, _SENTENCE),
+        subtitle=shortened(summary.subtitle, _SENTENCE),
         sections=[(_cut_row(section), _rows_left_out(section)) for section in summary.sections],
     )
 
 
 def summary_markdown(summary: Summary) -> str:
     """Render a part of a page as Markdown."""
-    suffix = f": {escaped(shortened(summary.about, _SENTENCE))}" if summary.about else ""
+    suffix = f": {escaped(shortened(summary.subtitle, _SENTENCE))}" if summary.subtitle else ""
     lines = [f"**{escaped(summary.title)}**{suffix}", ""]
     for section in summary.sections:
         lines += _markdown_lines(_cut_row(section), more=_rows_left_out(section))
@@ -362,7 +364,7 @@ def _cut_row(section: ReportSection) -> ReportSection:
             return Table(head=section.head, rows=rows)
         case Points():
             # unchanged, because many begin with the name of a model or a system
-            items = tuple(shortened(each, _SENTENCE) for each in section.items[:_ROWS])
+            items = tuple(shortened(item, _SENTENCE) for item in section.items[:_ROWS])
             return Points(items=items, lead=shortened(section.lead, _SENTENCE))
         case _:
             assert_never(section)

@@ -75,7 +75,7 @@ class Point:
     """Point with the interval of its height, in the units of the drawing."""
 
     name: str
-    about: str
+    description: str
     """Description for readers."""
     x: float
     y: float
@@ -146,7 +146,7 @@ def _placed(points: Sequence[Point], across: Callable[[float], float]) -> list[P
         occupied += [place, (x, y + 4)]
         label = (letter, *place) if point.name else None
         ends = {"low": _on(_Y, point.low), "high": _on(_Y, point.high)}
-        placed.append(Point(name=point.name, about=point.about, letter=label, x=x, y=y, **ends))
+        placed.append(Point(name=point.name, description=point.description, letter=label, x=x, y=y, **ends))
     return placed
 
 

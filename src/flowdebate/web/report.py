@@ -251,7 +251,7 @@ def study_html(report: StudyReport) -> str:
     costs = [
         Point(
             name=method.method,
-            about=f"{method.method}, {method.accuracy:.1%} at {method.tokens:,.0f} tokens",
+            description=f"{method.method}, {method.accuracy:.1%} at {method.tokens:,.0f} tokens",
             x=method.tokens,
             y=method.accuracy,
             low=method.low,
@@ -263,7 +263,7 @@ def study_html(report: StudyReport) -> str:
     sure = [
         Point(
             name="",
-            about=f"{bin_.accuracy:.0%} right where it is {bin_.confidence:.0%} sure, of {bin_.n:,}",
+            description=f"{bin_.accuracy:.0%} right where it is {bin_.confidence:.0%} sure, of {bin_.n:,}",
             x=bin_.confidence,
             y=bin_.accuracy,
             low=bin_.accuracy_low,

@@ -348,7 +348,7 @@ def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> 
 
 def test_invalid_rules_are_rejected() -> None:
     """When the rule is made."""
-    with pytest.raises(ConfigurationError, match="`least` must be from 0 to 1"):
+    with pytest.raises(ConfigurationError, match="`minimum` must be from 0 to 1"):
         Confidence(90)
     with pytest.raises(ConfigurationError, match="`model` cannot be set: the function decides"):
         Agreement(model="local", agree=lambda pair: True)

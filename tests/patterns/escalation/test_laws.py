@@ -128,7 +128,7 @@ def test_the_first_step_whose_rule_holds_is_the_last_one(plan: Plan, data: st.Da
     if output.skipped:
         assert rule is not None
         if isinstance(rule, Confidence):
-            assert rule.least <= output.output["confidence"] <= 1
+            assert rule.minimum <= output.output["confidence"] <= 1
         if rule == "undisputed":
             assert {ballot.winner for ballot in output.output.verdict.judging.ballots} == {output.output.winner}
 

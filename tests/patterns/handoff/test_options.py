@@ -202,7 +202,7 @@ def test_a_speaker_can_be_used_by_itself() -> None:
     )
     alone = sequencer(name="alone").then(block)
     result = alone.run_sync("Why?", model=ScriptedModel(call({"response": "So.", "next_agent_name": "Con"})))
-    assert result.output == HandoffDecision(text="So.", next_agent_name="Con", chosen_by="speaker", named="Con")
+    assert result.output == HandoffDecision(text="So.", next_agent_name="Con", chosen_by="speaker", written_name="Con")
 
 
 def test_no_model_is_needed_where_all_blocks_are_one_s_own() -> None:

@@ -41,7 +41,7 @@ def sheet(request: pytest.FixtureRequest) -> Sheet:
 
 def numbers(moment: Moment) -> list[int]:
     """The steps of the turns that had been said."""
-    turns = [part for each in moment.said for part in each.parts if isinstance(part, Turn)]
+    turns = [part for each in moment.rounds for part in each.parts if isinstance(part, Turn)]
     return [turn.call.number for turn in turns if turn.call is not None]
 
 

@@ -85,7 +85,7 @@ class Said:
     """Contribution with the tag of its author."""
 
     name: str
-    about: str
+    position: str
     """The stance or the role; empty for a tag without one."""
     text: str
 

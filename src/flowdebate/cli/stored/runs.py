@@ -477,6 +477,6 @@ def share(  # noqa: PLR0913 - the options of the command
         else:
             shares = [asyncio.run(make_share(place.store, run_chosen, "vote" if vote else "run", days * 86_400))]
     for entry in shares:
-        link = Link(run_id=run_id, began=entry.begun_at, expires_at=entry.expires_at, share=entry.id)
+        link = Link(run_id=run_id, started_at=entry.begun_at, expires_at=entry.expires_at, share=entry.id)
         address = f"{url.rstrip('/')}/shared/{links.sign(link)}"
         open_page().line(f"{entry.id} {entry.shows} {address}" if listed else address)

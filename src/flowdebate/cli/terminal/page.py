@@ -244,8 +244,8 @@ class Page:
             self.line(line, style="dim")
 
     def summary(self, summary: Summary) -> None:
-        if summary.about:
-            self.line(summary.about, style="bold")
+        if summary.subtitle:
+            self.line(summary.subtitle, style="bold")
         for section in summary.sections:
             self.show(section)
 

@@ -545,7 +545,7 @@ class Chat:
 
     def _reader(self, request: ModelRequest, parameters: Parameters) -> Reader:
         return Reader(
-            asked=self.dialect.model if self.dialect.echoes_name else None,
+            requested_model=self.dialect.model if self.dialect.echoes_name else None,
             strict=self.dialect.strict_model,
             secrets=self.endpoint.secrets,
             room=_room_of(parameters),

@@ -154,7 +154,7 @@ Json = Any  # an object that openai constructed from a server's JSON without val
 class Reader:
     """Reader of the answers of one model; its errors show none of `secrets`."""
 
-    asked: str | None = None
+    requested_model: str | None = None
     """Requested model; None if the server answers under another name."""
     strict: bool = False
     """True if the answer of another model is MalformedResponse."""
@@ -285,13 +285,15 @@ class Reader:
         odd: dict[Flag, bool] = {
             "cleaned": cleaned != text,
             "more_choices": several,
-            "other_model": bool(by and self.asked)
-            and str(by) not in str(self.asked)
-            and str(self.asked) not in str(by),
+            "other_model": bool(by and self.requested_model)
+            and str(by) not in str(self.requested_model)
+            and str(self.requested_model) not in str(by),
             "usage_unknown": usage.total_tokens is None,
         }
         if self.strict and odd["other_model"]:
-            raise MalformedResponse(f"model {one_line(str(by))} answered instead of {self.asked!r}", transient=False)
+            raise MalformedResponse(
+                f"model {one_line(str(by))} answered instead of {self.requested_model!r}", transient=False
+            )
         tool_calls = tuple(
             ToolCall(
                 # some servers send no id, but require one in the result

@@ -383,5 +383,5 @@ CONSENSUS: PatternSpec[ConsensusOptions] = PatternSpec(
     stop_reason=stop_reason,
     roster="agents",
     prompt_options=(),
-    least=1,  # its proposal can be voted for
+    min_speakers=1,  # its proposal can be voted for
 )

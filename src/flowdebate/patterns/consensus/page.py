@@ -249,7 +249,7 @@ class ConsensusLive(Live):
         "poll": "polled",
         "vote": "voting",
     }
-    own: ClassVar[OwnSections] = {
+    event_sections: ClassVar[OwnSections] = {
         CritiqueMade: lambda event: (critique_fact(event.critique),),
         PollVoteCast: lambda event: (poll_fact(event.ballot),),
         VoteCast: lambda event: (ballot_fact(event.ballot),),
@@ -321,7 +321,7 @@ class ConsensusPage(PatternPage):
     document: ClassVar[type[ConsensusDocument]] = ConsensusDocument
     live: ClassVar[type[ConsensusLive]] = ConsensusLive
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _AGENTS
-    least = 1
+    min_speakers = 1
     default_length = 3
 
     def speakers(self, options: ConsensusPlanOptions, models: Models) -> tuple[Any, ...]:

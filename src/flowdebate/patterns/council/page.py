@@ -132,7 +132,7 @@ class CouncilLive(Together):
 
     roles: ClassVar[Mapping[str, str]] = {"chair": "writing the answer"}
     phases: ClassVar[Mapping[str, str]] = {"review": "ranking the answers"}
-    own: ClassVar[OwnSections] = {ReviewFinished: lambda event: (review_group(event.review),)}
+    event_sections: ClassVar[OwnSections] = {ReviewFinished: lambda event: (review_group(event.review),)}
 
     def heading(self, event: RoundStarted) -> Iterator[Section]:
         yield Heading(title=_PHASES[event.round])

@@ -234,7 +234,7 @@ CRITIQUE: PatternSpec[CritiqueOptions] = PatternSpec(
     create_transcript=create_critique_transcript,
     roster="critics",
     prompt_options=(),
-    least=1,
+    min_speakers=1,
 )
 """Specification of a critique. It has no rounds to repeat: the answer is the first, the claims the second, the revision
 the third."""

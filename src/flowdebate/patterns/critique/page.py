@@ -198,7 +198,7 @@ class CritiqueLive(Together):
 
     roles: ClassVar[Mapping[str, str]] = {"author": "answering", "judge": "checking the claims"}
     phases: ClassVar[Mapping[str, str]] = {"criticize": "looking for faults", "revise": "revising the answer"}
-    own: ClassVar[OwnSections] = {
+    event_sections: ClassVar[OwnSections] = {
         AnswerGiven: _given,
         ClaimsMade: _made,
         ClaimsRuled: lambda event: claim_groups(event.claims),
@@ -221,7 +221,7 @@ class CritiquePage(PatternPage):
     each_by_default = True
     independent_roles: ClassVar[tuple[str, ...]] = ("author", "critic", "judge")
     default_length = 3
-    least = 1
+    min_speakers = 1
     exit_note = "4 the answer is rejected"
     depths: ClassVar[Mapping[Depth, PlanValues]] = {
         "quick": {"revise": False},

@@ -234,7 +234,7 @@ class DebateLive(OneByOne):
     """View of a debate in progress."""
 
     roles: ClassVar[Mapping[str, str]] = {"moderator": "opening the round", "judge": "weighing the arguments"}
-    own: ClassVar[OwnSections] = {
+    event_sections: ClassVar[OwnSections] = {
         MirrorStarted: lambda _: (mirror_heading(),),
         ModeratorDecided: lambda event: (decision_group(event.decision),),
     }
@@ -426,7 +426,9 @@ class DebatePage(PatternPage):
         return JudgeOptions(
             answer_form=options.answer_form,
             schedule=options.schedule,
-            panel=[plan.made(spec, location, f"{field}[{index}]") for index, spec in enumerate(options.panel or ())],
+            panel=[
+                plan.model_pool(spec, location, f"{field}[{index}]") for index, spec in enumerate(options.panel or ())
+            ],
             decided_by=options.decided_by,
             min_log_odds=options.min_log_odds,
             quotes=options.quotes is not False,

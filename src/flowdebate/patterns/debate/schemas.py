@@ -389,7 +389,7 @@ class DebateRawOutput(PatternOutput):
             questions.append(CrossQuestion(question=question, answer=reply))
         return questions
 
-    reader_questions: list[ReaderQuestion] = Field(default_factory=new_list, exclude_if=lambda asked: not asked)
+    reader_questions: list[ReaderQuestion] = Field(default_factory=new_list, exclude_if=lambda questions: not questions)
     """The questions of readers in the continued debate; none (and omitted from JSON) in any other debate."""
     audience: list[AudienceVote] = Field(default_factory=new_list, exclude_if=lambda votes: not votes)
     """The votes of the audience; none (and omitted from JSON) in a debate without one."""

@@ -230,7 +230,7 @@ class SmallModelSupport:
             entry for entry, copy in copies.items() if entry.agent_name == self.prompt.agent_name and copy.excess <= 1
         ]
         earlier = tuple(entry.text for entry in entries)
-        return Objection("Copied", worst.told, self._render(ctx, own_entries), copied=earlier, excess=worst.excess)
+        return Objection("Copied", worst.message, self._render(ctx, own_entries), copied=earlier, excess=worst.excess)
 
     async def _find_other_side(self, text: str, ctx: Context) -> Objection | None:
         """Find the other side on which `text` ends, in a debate with facts."""

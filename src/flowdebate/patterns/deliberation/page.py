@@ -97,7 +97,7 @@ class DeliberationLive(Together):
 
     roles: ClassVar[Mapping[str, str]] = {"moderator": "summing up the round"}
 
-    own: ClassVar[OwnSections] = {ModeratorReported: lambda event: report_groups(event.report)}
+    event_sections: ClassVar[OwnSections] = {ModeratorReported: lambda event: report_groups(event.report)}
 
 
 def report_groups(report: ModeratorReport | None) -> Iterator[Section]:

@@ -196,7 +196,7 @@ class HandoffDecision:
     chosen_by: ChosenBy | None = None
     problem: str | None = None
     """The problem of the answer; None if there is none."""
-    named: str | None = None
+    written_name: str | None = None
     """Name as written by the speaker."""
     cut_off: bool = False
     """True if the text is truncated."""
@@ -254,7 +254,7 @@ def check_decision(
         next_agent_name=name,
         chosen_by=None if name is None else chosen_by,
         problem=problem,
-        named=next_name,
+        written_name=next_name,
         cut_off=answer.cut_off,
         speaker=speaker,
     )

@@ -295,7 +295,7 @@ class Speaker(Block[Any, HandoffDecision]):
                 cut_off=words.cut_off,
                 next_agent_name=final.next_agent_name,
                 chosen_by=final.chosen_by,
-                named=final.named,
+                written_name=final.written_name,
             )
         if self._history and fresh and decision.text:
             ctx.session.history.append({"role": "assistant", "name": self.name, "content": decision.text})
@@ -389,7 +389,7 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
     instructions = options.get("instructions")
     words = OwnWords(
         name=agent_name,
-        others=dict.fromkeys(other_names),
+        other_stances=dict.fromkeys(other_names),
         system_prompt="\n".join(text for text in (system_prompt, instructions) if isinstance(text, str)),
     )
     return Speaker(

@@ -154,7 +154,7 @@ class HandoffLive(Live):
     """Last answer of the current speaker."""
     _shown = False
 
-    own: ClassVar[OwnSections] = {HandoffMade: next_speaker}
+    event_sections: ClassVar[OwnSections] = {HandoffMade: next_speaker}
 
     def heading(self, event: RoundStarted) -> Iterator[Section]:
         if event.round == 1:

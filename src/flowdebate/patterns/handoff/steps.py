@@ -101,4 +101,6 @@ def _refuse_problem(decision: HandoffDecision, other_names: Sequence[str], ctx: 
     block = ctx.block if decision.speaker is None else decision.speaker.name
     if decision.next_agent_name is not None:
         raise OutputError(block, "what is said, and who speaks next", [("response", NOTHING)])
-    raise RosterError(block, decision.named or "", other_names, field="next_agent_name", problem=decision.problem)
+    raise RosterError(
+        block, decision.written_name or "", other_names, field="next_agent_name", problem=decision.problem
+    )

@@ -269,7 +269,7 @@ def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> Re
         empty={
             name: count
             for name in loop.names
-            if (count := sum(raised.is_empty for raised in state.found.get(name, ())))
+            if (count := sum(raised.is_empty for raised in state.reports.get(name, ())))
         },
         transcript=reports_of(loop, state),
         **ending_of(ctx, status),
@@ -289,7 +289,7 @@ REVIEW: PatternSpec[ReviewOptions] = PatternSpec(
     create_transcript=create_review_transcript,
     roster="reviewers",
     prompt_options=(),
-    least=1,
+    min_speakers=1,
 )
 """Specification of a review. It has no rounds to repeat: finding is the first, examining the second, answering the
 third."""

@@ -529,7 +529,7 @@ def _rule_for(tally: Tally) -> StateRule:
 class Rule(NamedTuple):
     """Clause of a gate."""
 
-    most: int
+    maximum: int
     states: tuple[FindingState, ...]
     severities: tuple[Severity, ...]
 
@@ -552,7 +552,7 @@ def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ..
     Raise ConfigurationError for an invalid gate, and for one that always holds.
 
     >>> parse_gate("no confirmed major or worse", location="review 'x'", reviewers=2)
-    (Rule(most=0, states=('confirmed',), severities=('blocker', 'major')),)
+    (Rule(maximum=0, states=('confirmed',), severities=('blocker', 'major')),)
     """
     if gate is None:
         return ()
@@ -594,8 +594,8 @@ def hold_gate(
             finding for finding in findings if states[finding.id] in rule.states and finding.severity in rule.severities
         ]
         located = [finding for finding in relevant if finding.place.found is not False or finding.is_earlier]
-        against |= dict.fromkeys(finding.id for finding in located if len(located) > rule.most)
-        doubtful |= dict.fromkeys(finding.id for finding in relevant if len(relevant) > rule.most)
+        against |= dict.fromkeys(finding.id for finding in located if len(located) > rule.maximum)
+        doubtful |= dict.fromkeys(finding.id for finding in relevant if len(relevant) > rule.maximum)
     if against:
         return GateResult(rule=gate, holds=False, against=list(against), why=f"see {', '.join(against)}")
     if missing is None and doubtful:

@@ -224,7 +224,7 @@ class ReviewLive(Together):
         "examine": "examining findings of others",
         "defend": "answering for own findings",
     }
-    own: ClassVar[OwnSections] = {FindingsReported: _reported, FindingsExamined: _examined}
+    event_sections: ClassVar[OwnSections] = {FindingsReported: _reported, FindingsExamined: _examined}
 
     def heading(self, event: RoundStarted) -> Iterator[Section]:
         yield Heading(title=_PHASES[event.round])
@@ -242,7 +242,7 @@ class ReviewPage(PatternPage):
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = REVIEWERS
     each_by_default = True
     default_length = 3
-    least = 1
+    min_speakers = 1
     question_about_sources: ClassVar[str | None] = QUESTION
     divides_sources: ClassVar[bool] = True
     reads_pull_requests: ClassVar[bool] = True

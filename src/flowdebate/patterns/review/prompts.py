@@ -57,7 +57,7 @@ class ReviewerTemplate(Template):
     """Task of the first phase."""
     focus: str = part("Focus on: {focus}", uses("focus"))
     """Focus of the first phase, if there is one."""
-    shown: str = part(
+    findings: str = part(
         f"Question: {{question}}\n\n{_HOW_TO_READ} Refer to each finding by its number only.\n\nThe "
         f"findings:\n{{findings}}",
         uses("question", lines=["findings"]),
@@ -153,7 +153,7 @@ def create_examiner(
     """
 
     def examine(texts: ReviewerTemplate, value: FindingsAsked, _: Context) -> str:
-        text = filled(texts.shown, question=quoted(value.question), findings=value.shown)
+        text = filled(texts.findings, question=quoted(value.question), findings=value.text)
         turned = texts.examine_turned if value.turned else texts.examine
         return f"{text}\n\n{texts.defend if value.kind == 'defend' else turned}"
 
@@ -219,7 +219,7 @@ def create_merger(
         Profiles(full=MERGER, concise=MERGER),
         options,
         system=lambda texts, _, __: texts.system,
-        turn=lambda texts, value, _: filled(texts.pairs, pairs=value.shown),
+        turn=lambda texts, value, _: filled(texts.pairs, pairs=value.text),
         template=template,
         output_schema=Comparison,
         visibility=NOT_KEPT,

@@ -270,7 +270,7 @@ def create_review_transcript() -> ReviewTranscript:
 class ReviewState(PatternState):
     """The state of a review's sequencer."""
 
-    found: dict[str, list[Raised]] = Field(default_factory=new_dict)
+    reports: dict[str, list[Raised]] = Field(default_factory=new_dict)
     """Reports by reviewer, in order of arrival."""
     voices: dict[str, str] = Field(default_factory=new_dict)
     """Model of each reviewer; the reviewer's name for a custom block."""
@@ -493,7 +493,7 @@ class FindingsAsked:
     `Comparison` of pairs.
     """
     question: str
-    shown: str
+    text: str
     """The findings, or pairs of findings, as text without names."""
     turned: bool = False
     """True for the second request, in the other order."""
@@ -507,7 +507,7 @@ class FindingsAsked:
 
     def task_for_human(self) -> str:
         """Describe the findings and the task, for a person."""
-        return f"{self.shown}\n\n{_TASKS[self.kind]}"
+        return f"{self.text}\n\n{_TASKS[self.kind]}"
 
     def answer_schema(self) -> type[WireModel]:
         """Build the model of a valid answer."""

@@ -141,7 +141,7 @@ class ReviewerTurn(Block[Any, None]):
     async def _render_findings(self, state: ReviewState, ctx: Context) -> list[tuple[Finding, str]]:
         """Render the findings for this reviewer to examine or answer, as texts without names."""
         name, defends = self._agent_name, self._phase == "defend"
-        if self._phase == "find" or name not in state.found:
+        if self._phase == "find" or name not in state.reports:
             return []
         refutations = index_by_finding(
             verdict for verdicts in state.verdicts.values() for verdict in verdicts if verdict.verdict == "refute"
@@ -175,7 +175,7 @@ class ReviewerTurn(Block[Any, None]):
         question = self._hide(state.question, ctx) or ""
         # the findings are also in the other order, because models trust more what they read first
         ordered = "\n".join(reversed(texts) if turned else texts)
-        return FindingsAsked(kind=kind, question=question, shown=ordered, turned=bool(turned), part=part or 0)
+        return FindingsAsked(kind=kind, question=question, text=ordered, turned=bool(turned), part=part or 0)
 
     def _read(
         self,
@@ -245,7 +245,7 @@ class ReviewerTurn(Block[Any, None]):
         if self._phase == "find":
             heard = name if voice is None else ctx.model(voice).name  # type: ignore[arg-type]  # what a role takes
             handle.update(
-                found={**state.found, name: list(entries)},
+                reports={**state.reports, name: list(entries)},
                 voices={**state.voices, name: heard},
                 lines={**state.lines, name: lines},
             )
@@ -298,14 +298,14 @@ class Merging(Wrapped):
     async def act(self, _: object, ctx: Context, /) -> None:
         state = state_of(ctx, ReviewState)
         if state.losses:
-            check_quorum(state, list(state.found), quorum=self._loop.failures.least, block=ctx.block)
-        reports = [*state.found.values(), self._raised_again(ctx)]
+            check_quorum(state, list(state.reports), quorum=self._loop.failures.least, block=ctx.block)
+        reports = [*state.reports.values(), self._raised_again(ctx)]
         groups = group(raised for report in reports for raised in report)
         pairs, possible = await _find_pairs(groups) if self._asks else ([], 0)
         ctx.scope.handle.deadline = None  # the time for the first phase is over
         findings = join(groups, await self._compare(groups, pairs, ctx) if pairs else [])
         ctx.scope.handle.update(findings=findings, left_apart=possible - len(pairs))
-        if any(set(state.found).difference(finding.raisers) for finding in findings):
+        if any(set(state.reports).difference(finding.raisers) for finding in findings):
             self._loop.open_round(ctx, 2)
 
     def _raised_again(self, ctx: Context) -> list[Raised]:
@@ -332,7 +332,7 @@ class Merging(Wrapped):
                 for word, at in zip(("first", "second"), reversed(pair) if turned else pair, strict=True)
             ]
             question = FindingsAsked(
-                kind="merge", question=state_of(ctx, ReviewState).question, shown="\n".join(texts), turned=turned
+                kind="merge", question=state_of(ctx, ReviewState).question, text="\n".join(texts), turned=turned
             )
             answer = await self._inner(question, _place(ctx, int(turned)))
             if answer is MISSING:
@@ -355,7 +355,7 @@ async def _find_pairs(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[in
 def reports_of(loop: Loop[ReviewOptions], state: ReviewState) -> list[ReviewReport]:
     """Return each reviewer's contribution in each phase, in declared order."""
     texts_by_phase: list[dict[str, str]] = [
-        {name: report_of(findings) for name, findings in state.found.items()},
+        {name: report_of(findings) for name, findings in state.reports.items()},
         *(
             {name: verdicts_text(entries) for name, entries in answers.items()}
             for answers in (state.verdicts, state.defences)
@@ -425,7 +425,7 @@ def findings_of(state: ReviewState) -> list[Finding]:
 
     current = state.findings
     if current is None:  # the run ended before they were merged
-        current = join(group(flat(state.found)), [])
+        current = join(group(flat(state.reports)), [])
     return decide(current, flat(state.verdicts), flat(state.defences), state.voices)
 
 

@@ -98,7 +98,7 @@ class RoundRobinLive(OneByOne):
     """View of a round robin in progress."""
 
     roles: ClassVar[Mapping[str, str]] = {"referee": "reviewing the round"}
-    own: ClassVar[OwnSections] = {RefereeReported: lambda event: (referee_group(event.audit),)}
+    event_sections: ClassVar[OwnSections] = {RefereeReported: lambda event: (referee_group(event.audit),)}
 
 
 def referee_group(audit: RefereeAudit) -> Group:

@@ -115,7 +115,7 @@ class _Parent:
     began_at: float
     left_at: float
     """Time when the fork leaves the run (and its start, `began_at`), by the parent's clock."""
-    kept: str | None = None
+    reused_key: str | None = None
     """Part of the keys of steps reused regardless of their current requests; None if there are none."""
 
 
@@ -162,13 +162,13 @@ class ForkJournal(Journal):
             return None
         if key in self._parent.edits:
             return replace(row, request=request, body=edited_body(row, self._parent.edits[key]))
-        if self._parent.kept is not None and self._parent.kept in key:
+        if self._parent.reused_key is not None and self._parent.reused_key in key:
             return replace(row, request=request, body=reused_text(row.body) if row.kind == "call" else row.body)
         if row.kind in ("call", "human"):
             # Any asked model counts, including fallbacks; an answer edited by the parent has no model.
             same = row.request == request and (model is None or model in (models_asked(row.body) or (model,)))
             return replace(row, body=reused_text(row.body)) if same else None
-        # Decisions are made again: a fork is a cheap way to continue longer, or stop earlier, than its parent.
+        # Decisions are taken again: a fork is a cheap way to continue longer, or stop earlier, than its parent.
         return None if self._differs or key.endswith(DECISION) else row
 
     def read(self, row: StepRow, reader: Callable[[str], T]) -> T:
@@ -287,7 +287,7 @@ async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalO
             edits=parent["edits"],
             began_at=parent["began_at"],
             left_at=parent["left_at"],
-            kept=parent.get("kept"),
+            reused_key=parent.get("kept"),
         ),
         **options,
     )

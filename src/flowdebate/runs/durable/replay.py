@@ -197,7 +197,7 @@ def _start_replay(
 
 def _tell_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun) -> None:
     """Emit the events at the end of the journal that only the executing process knows about."""
-    for path in () if stored.owned else [*run.records.held]:  # the finished part of both halves
+    for path in () if stored.owned else [*run.records.held_events]:  # the finished part of both halves
         run.records.release(path)
     for place in [*journal.parked]:  # where the run would continue and count them itself
         run.count_failed(place)
@@ -246,7 +246,7 @@ async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:
         else:  # a block waits for a thread, or for time to pass, which is not visible in the loop
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE)
-        recorded = len(run.records.events) + sum(map(len, run.records.held.values()))
+        recorded = len(run.records.events) + sum(map(len, run.records.held_events.values()))
         now = (recorded, journal.stops)
         quiet = quiet + 1 if now == seen and journal.parked else 0
         seen, spins = now, spins + 1

@@ -40,7 +40,7 @@ class End:
 
     finish_reason: str
     """"stop", or "length" for a run cut short."""
-    about: dict[str, Any]
+    run_info: dict[str, Any]
     """Description of the run, for clients that know this server."""
     counted: bool
     """True if the token counts are complete."""
@@ -118,7 +118,7 @@ class RunSource(Source):
         details = await self._service.run(self.id)
         complete = details.status in ("complete", "degraded", "no_verdict")
         counted = _is_counted(details.usage)
-        return End(finish_reason="stop" if complete else "length", about=_about(details), counted=counted)
+        return End(finish_reason="stop" if complete else "length", run_info=_about(details), counted=counted)
 
     def _count_call(self, update: Update) -> None:
         if update.kind == "reset":
@@ -151,7 +151,7 @@ class TaskSource(Source):
         yield printable(result.output) if isinstance(result.output, str) else as_json(result.output)
 
     async def end(self) -> End:
-        return End(finish_reason="stop", about={"status": "complete", "hiddenTask": True}, counted=self._counted)
+        return End(finish_reason="stop", run_info={"status": "complete", "hiddenTask": True}, counted=self._counted)
 
 
 def _message(role: str, text: str) -> Message:

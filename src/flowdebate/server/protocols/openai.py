@@ -378,7 +378,7 @@ def _incomplete(end: End) -> dict[str, str]:
 
 
 def _about(end: End) -> dict[str, Any]:
-    return end.about if end.counted else {**end.about, "usage": "incomplete"}
+    return end.run_info if end.counted else {**end.run_info, "usage": "incomplete"}
 
 
 def _part(text: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Moment:
     """All steps."""
     round: str
     """The title of the step's round; "" for a step outside of all rounds."""
-    said: tuple[Round, ...]
+    rounds: tuple[Round, ...]
     """Contributions before it."""
 
     @property
@@ -49,7 +49,7 @@ class Moment:
     @property
     def turns(self) -> int:
         """Number of contributions before this step."""
-        return sum(isinstance(part, Turn) for round_ in self.said for part in round_.parts)
+        return sum(isinstance(part, Turn) for round_ in self.rounds for part in round_.parts)
 
     @property
     def is_crowded(self) -> bool:
@@ -64,7 +64,7 @@ def moment_at(sheet: Sheet, number: int) -> Moment | None:
         return None
     call = calls[min(number, len(calls)) - 1]
     its = (sheet_round.title for sheet_round in sheet.rounds for turn in _turns(sheet_round) if turn.call == call)
-    return Moment(call=call, steps=calls, round=next(its, ""), said=tuple(_until(sheet.rounds, call)))
+    return Moment(call=call, steps=calls, round=next(its, ""), rounds=tuple(_until(sheet.rounds, call)))
 
 
 def _turns(part: Round) -> Iterator[Turn]:

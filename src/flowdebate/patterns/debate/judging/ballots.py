@@ -166,7 +166,7 @@ class Judging(WireModel):
     decided_by: DecidedBy = "mean"
     """Rule for combining the ballots."""
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        default=MIN_LOG_ODDS, exclude_if=lambda least: least == MIN_LOG_ODDS
+        default=MIN_LOG_ODDS, exclude_if=lambda lead: lead == MIN_LOG_ODDS
     )
     """Lead needed to win by log-odds; omitted from JSON if it is the usual one."""
     criteria: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = Field(

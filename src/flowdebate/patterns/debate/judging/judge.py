@@ -212,7 +212,7 @@ class Judge(Block[Any, JudgedVerdict]):
         self._setup = JurorSetup(
             name=block_name,
             sides=sides,
-            named=not anonymize_transcript,
+            shows_names=not anonymize_transcript,
             has_sources=material is not None,
             template=how.template or JUDGE,
             fit=how.fit,

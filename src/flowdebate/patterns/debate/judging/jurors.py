@@ -233,7 +233,7 @@ class JurorSetup:
     name: str
     """The judge's block."""
     sides: tuple[str, ...]
-    named: bool
+    shows_names: bool
     """True if the juror's transcript has names."""
     has_sources: bool
     template: JudgeTemplate
@@ -259,7 +259,7 @@ class JurorSetup:
     def render(self, case: JudgeInput) -> str:
         """Render the transcript of one view."""
         notes = case.notes if self.show is quoted else notes_on_escapes(case)
-        return render_entries(case.entries, names=self.named, below=notes, show=self.show)
+        return render_entries(case.entries, names=self.shows_names, below=notes, show=self.show)
 
     def explain(self, office: str) -> str:
         """Explain quotes in a system message."""
@@ -306,7 +306,7 @@ class Juror:
             names = tuple(map(case.view.named, case.view.order))
             return self._generators(names).with_transform(partial(self._ballot, case))
         block = self._generators(self._setup.sides).with_transform(partial(self._verdict, case))
-        if not self._setup.named:
+        if not self._setup.shows_names:
             return block
         return block.with_synonyms({entry.agent_name: entry.stance for entry in case.entries})
 
