@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import audit, full_audit
 from flowdebate.evaluation.sample_sizes import NEEDED, power, smallest_n, smallest_rate, sought
+from flowdebate.evaluation.statistics import Resampling, binomial_chances, exact_interval
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 from flowdebate.patterns.debate.judging.views import as_schedule
 from tests.evaluation.test_judge_audit import all_figures, ballot, items
@@ -200,6 +201,39 @@ def test_what_cannot_be_asked_is_refused(call: object, message: str) -> None:
     assert callable(call)
     with pytest.raises(ConfigurationError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("n", "chance"), [(1, 0.5), (50, 0.999), (1_000, 1 / 3), (20_000, 0.5), (5, 1.0), (3, 0.0)])
+def test_binomial_chances_are_those_of_scipy(n: int, chance: float) -> None:
+    """Also the smallest ones, which a difference of two sums would lose."""
+    stats = pytest.importorskip("scipy.stats")
+    assert binomial_chances(n, chance) == pytest.approx(stats.binom.pmf(range(n + 1), n, chance), rel=1e-10, abs=1e-290)
+
+
+@pytest.mark.parametrize(("wins", "n"), [(0, 5), (5, 5), (3, 9), (1_234, 99_999)])
+def test_exact_intervals_are_those_of_scipy(wins: int, n: int) -> None:
+    """Clopper and Pearson's."""
+    stats = pytest.importorskip("scipy.stats")
+    assert exact_interval(wins, n) == pytest.approx(tuple(stats.binomtest(wins, n).proportion_ci(method="exact")))
+
+
+@pytest.mark.parametrize("size", [2, 40, 3_000])
+def test_bootstrap_intervals_are_those_of_scipy(size: int) -> None:
+    """From the same seed, the same numbers."""
+    stats, np = pytest.importorskip("scipy.stats"), pytest.importorskip("numpy")
+    source = np.random.default_rng(size)
+    numbers = source.integers(1, 4, size)
+    values = np.sort([source.random() * number for number in numbers])
+    numbers = numbers[np.lexsort((numbers, values))].astype(float)
+    expected = stats.bootstrap(
+        (values, numbers),
+        lambda value, number, axis: value.sum(axis=axis) / number.sum(axis=axis),
+        paired=True,
+        n_resamples=2_000,
+        batch=max(1, 500_000 // size),
+        rng=np.random.default_rng(3),
+    ).confidence_interval
+    assert Resampling(3, 2_000).interval(values, numbers, minimum=None) == pytest.approx(tuple(expected))
 
 
 def test_an_audit_of_a_run_needs_no_library() -> None:

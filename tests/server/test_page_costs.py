@@ -55,9 +55,11 @@ class Reading(MemoryStore):
         self.reads["documents"] += 1
         return await super().documents(collection)
 
-    async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
-        self.reads["documents_at"] += 1
-        return await super().documents_at(collections, key)
+    async def documents_in(
+        self, collections: Sequence[str], *, key: str | None = None
+    ) -> Mapping[str, Mapping[str, str]]:
+        self.reads["documents_in"] += 1
+        return await super().documents_in(collections, key=key)
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def test_a_list_reads_its_notes_in_one_query(counted: Stage, store: Reading) -> 
         counted.http.put(f"/api/v1/runs/{run_id}/note", json={"note": f"the note of {number}."})
     store.reads.clear()
     html = counted.http.get(f"{counted.pages}/").text
-    assert store.reads == {"runs": 2, "documents_at": 1}  # what waits for a person is a list of its own
+    assert store.reads == {"runs": 2, "documents_in": 1}  # what waits for a person is a list of its own
     assert all(f"the note of {number}." in html for number in range(12))
 
 

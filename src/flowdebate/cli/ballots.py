@@ -317,7 +317,6 @@ def leaderboard(
     from flowdebate.evaluation.documents import lay_out_leaderboard
     from flowdebate.evaluation.leaderboard import Standings
     from flowdebate.service.runs import each_run, opened
-    from flowdebate.web.notebook import summary_markdown
 
     async def read(store: Store) -> Leaderboard:
         standings = Standings()
@@ -336,6 +335,8 @@ def leaderboard(
     if form == "json":
         write_json(board.model_dump(mode="json", by_alias=True))
     elif form == "markdown":
+        from flowdebate.web.notebook import summary_markdown
+
         write_json(summary_markdown(lay_out_leaderboard(board)).rstrip())
     else:
         open_page().summary(lay_out_leaderboard(board))

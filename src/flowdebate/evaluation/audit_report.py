@@ -80,7 +80,7 @@ class Places(WireModel):
     first: int
     """Number of `leaning` items with more wins of the first place."""
     arrangements: int
-    """Number of orders of sides, or of assignments of labels, in the sample; a bias can only be found with two."""
+    """Number of orders of sides, or of assignments of labels, up to about 1,000; a bias can only be found with two."""
     apart: bool = True
     """True if labels moved independently of slots; otherwise one bias may look like the other."""
     p: float | None = None
@@ -248,24 +248,10 @@ class ReaderAgreement(InNotebooks, WireModel):
         >>> found.agreement.value, found.agreement.n, found.undecided, found.votes, found.same
         (0.5, 2, 1, 5, 2)
         """
-        read = [(winner, Counter(votes)) for winner, votes in debates if votes]
-        if not read:
-            return None
-        majorities: list[tuple[str, str]] = []
-        for winner, votes in read:
-            (favourite, number), *runners_up = votes.most_common(2)
-            # neither (None) counts as a side here: readers who mostly vote for neither do not disagree with the judge
-            if winner is not None and favourite is not None and not (runners_up and runners_up[0][1] == number):
-                majorities.append((winner, favourite))
-        share = sum(winner == favourite for winner, favourite in majorities) / len(majorities) if majorities else 0.0
-        low, high = share_interval(share, len(majorities)) if majorities else (None, None)
-        return cls(
-            agreement=Figure(value=share, n=len(majorities), low=low, high=high) if majorities else None,
-            debates=len(read),
-            undecided=len(read) - len(majorities),
-            votes=sum(votes.total() for _, votes in read),
-            same=sum(votes[winner] for winner, votes in read),
-        )
+        counts = VoteCounts()
+        for winner, votes in debates:
+            counts.add(winner, votes)
+        return counts.agreement
 
     @property
     def findings(self) -> list[str]:
@@ -283,6 +269,50 @@ class ReaderAgreement(InNotebooks, WireModel):
         if self.undecided:
             sentences.append(f"in {counted(self.undecided, 'debate')} the readers, or the judge, were for no side")
         return [*sentences, f"{self.same} of {counted(self.votes, 'vote')} were for what the judge found"]
+
+
+@dataclass(slots=True)
+class VoteCounts:
+    """Counts of the votes on debates, added one by one."""
+
+    debates: int = 0
+    """Debates with votes."""
+    decided: int = 0
+    """Debates in which both the judge and the readers preferred a side."""
+    agreeing: int = 0
+    """Debates in which they preferred the same side."""
+    votes: int = 0
+    same: int = 0
+    """Votes in agreement with the judge."""
+
+    def add(self, winner: str | None, votes: Sequence[str | None]) -> None:
+        """Add the votes on a debate with this winner; without votes, do nothing."""
+        if not votes:
+            return
+        counts = Counter(votes)
+        self.debates += 1
+        self.votes += len(votes)
+        self.same += counts[winner]
+        (favourite, number), *runners_up = counts.most_common(2)
+        # neither (None) counts as a side here: readers who mostly vote for neither do not disagree with the judge
+        if winner is not None and favourite is not None and not (runners_up and runners_up[0][1] == number):
+            self.decided += 1
+            self.agreeing += winner == favourite
+
+    @property
+    def agreement(self) -> ReaderAgreement | None:
+        """The agreement of readers and judges; None without any votes."""
+        if not self.debates:
+            return None
+        figure = None
+        if self.decided:
+            share = self.agreeing / self.decided
+            low, high = share_interval(share, self.decided)
+            figure = Figure(value=share, n=self.decided, low=low, high=high)
+        undecided = self.debates - self.decided
+        return ReaderAgreement(
+            agreement=figure, debates=self.debates, undecided=undecided, votes=self.votes, same=self.same
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flowdebate.evaluation.statistics import student_t
 
 if TYPE_CHECKING:
-    from flowdebate.evaluation.statistics import Floats
+    from flowdebate.evaluation.statistics import Floats, Integers
 
 _CONVERGED = 1e-11
+_DOUBTFUL = 10.0
+"""Log-odds between two options of a choice from which on a coefficient might be infinite."""
 _NO_VARIANCE = 1e-7
 """Standard errors below this value are due to rounding."""
 _FEWEST = 1.5
@@ -30,12 +34,10 @@ class ChoiceFit(NamedTuple):
 
     def interval(self, index: int, *, confidence: float) -> tuple[float | None, float | None]:
         """Return the ends of a coefficient's interval, by Student's t; None for both without a standard error."""
-        from scipy import stats  # type: ignore[import-untyped,unused-ignore]
-
         value, error = self.coefficients[index], self.errors[index]
         if error is None:
             return None, None
-        half = error * float(stats.t.isf((1 - confidence) / 2, self.freedom[index]))
+        half = error * student_t(1 - confidence, self.freedom[index])
         return (value - half, value + half) if isfinite(half) else (None, None)
 
     @property
@@ -50,18 +52,25 @@ class ChoiceFit(NamedTuple):
 
 
 def fit_choices(
-    options: Floats, shares: Floats, clusters: Sequence[Hashable], *, strengths: int, prior: float | None = None
+    options: Floats,
+    shares: Floats,
+    clusters: Sequence[Hashable],
+    *,
+    strengths: int,
+    prior: float | None = None,
+    times: Mapping[Any, int] | None = None,
 ) -> ChoiceFit | None:
     """Fit how much each column of `options` adds to the log-odds of being chosen (McFadden 1974). Needs scipy.
 
     `options` has a number for each choice, option and column; `shares` is the share of each choice given to each
-    option. Only differences between the first `strengths` columns matter: their coefficients have a mean of 0. `prior`
-    is the standard deviation of a normal prior on all coefficients.
+    option. Of the first `strengths` columns only differences count: their coefficients have a mean of 0. `prior` is the
+    standard deviation of a normal prior on all coefficients. `times` is the number of clusters with the same choices as
+    each of `clusters`; None: each is one.
 
     Standard errors are robust to clusters, with the correction of Bell and McCaffrey (2002) for few of them. Degrees of
     freedom are the effective number of clusters less one, by the entropy of their contributions to a coefficient: a
-    system with games on three questions has two, even if others played on more questions. Returns None without a prior
-    if a coefficient would be infinite (tested exactly, by linear programming), or columns cannot be told apart.
+    system with games on three questions has two, however many questions others played on. Returns None without a prior
+    if a coefficient would be infinite (in doubt tested exactly, by linear programming) or columns cannot be told apart.
     """
     import numpy as np
 
@@ -73,23 +82,36 @@ def fit_choices(
     basis[strengths:, strengths - 1 :] = np.eye(width - strengths)
     columns = options @ basis
     weight = 0.0 if prior is None else 1 / prior**2
-    if prior is None and (not _identified(columns) or _separated(columns, shares)):
+    if prior is None and not _identified(columns):
         return None
+    names, places = list(dict.fromkeys(clusters)), {name: place for place, name in enumerate(dict.fromkeys(clusters))}
+    place = np.array([places[cluster] for cluster in clusters])
+    number = np.array([1 if times is None else times[name] for name in names], dtype=float)
     coefficients = np.zeros(width - 1)
+    # Towards an infinite optimum steps do not shrink: the exact test, 24 MB to import, is for cases in doubt.
+    is_finite = prior is not None
     for _ in range(500):
         worth = columns @ coefficients
+        if not is_finite and np.ptp(worth, axis=1).max() > _DOUBTFUL:
+            if _separated(columns, shares):
+                return None
+            is_finite = True
         chances = np.exp(worth - worth.max(axis=1, keepdims=True))
         chances /= chances.sum(axis=1, keepdims=True)
         centred = columns - (chances[:, :, None] * columns).sum(axis=1, keepdims=True)
-        curvature = np.einsum("gk,gkp,gkq->pq", chances, centred, centred) + weight * np.eye(width - 1)
+        curvature = np.einsum("g,gk,gkp,gkq->pq", number[place], chances, centred, centred) + weight * np.eye(width - 1)
         scores = ((shares - chances)[:, :, None] * columns).sum(axis=1)
-        step = np.linalg.solve(curvature, scores.sum(axis=0) - weight * coefficients)
-        # far from the optimum, Newton's method overshoots
-        coefficients = coefficients + step / max(1.0, float(np.abs(step).max()))
+        step = np.linalg.solve(curvature, number[place] @ scores - weight * coefficients)
+        coefficients = coefficients + step / max(
+            1.0, float(np.abs(step).max())
+        )  # far from the optimum, Newton's method overshoots
         if np.abs(step).max() < _CONVERGED:
+            is_finite = True
             break
-    errors, freedom, count = _errors(chances, centred, scores, clusters, curvature, weight=weight, basis=basis)
-    return ChoiceFit((basis @ coefficients).tolist(), errors, freedom, count)
+    if not is_finite and _separated(columns, shares):
+        return None
+    errors, freedom = _errors(chances, centred, scores, place, number, curvature, weight=weight, basis=basis)
+    return ChoiceFit((basis @ coefficients).tolist(), errors, freedom, int(number.sum()))
 
 
 def _identified(columns: Floats) -> bool:
@@ -121,16 +143,19 @@ def _errors(
     chances: Floats,
     centred: Floats,
     scores: Floats,
-    clusters: Sequence[Hashable],
+    place: Integers,
+    number: Floats,
     curvature: Floats,
     *,
     weight: float,
     basis: Floats,
-) -> tuple[list[float | None], list[float], int]:
-    """Return standard errors and degrees of freedom of all coefficients, and the number of clusters."""
+) -> tuple[list[float | None], list[float]]:
+    """Return standard errors and degrees of freedom of all coefficients.
+
+    `place` has the cluster of each choice, and `number` how often each cluster occurs.
+    """
     import numpy as np
 
-    names, place = np.unique([str(cluster) for cluster in clusters], return_inverse=True)
     values, vectors = np.linalg.eigh(curvature)
     root = vectors / np.sqrt(values) @ vectors.T
     contrasts = root @ basis.T  # a column for each coefficient
@@ -139,22 +164,22 @@ def _errors(
     meat, alone = weight * root @ root, np.zeros((width, width))
     parts = []
     order = np.argsort(place, kind="stable")
-    for rows in np.split(order, np.cumsum(np.bincount(place))[:-1]):
+    for rows, same in zip(np.split(order, np.cumsum(np.bincount(place))[:-1]), number, strict=True):
         weighted = np.sqrt(chances[rows])[:, :, None] * centred[rows] @ root
         leverage, axes = np.linalg.eigh(np.einsum("gkp,gkq->pq", weighted, weighted))
         leverage = np.clip(leverage, 0, 1)
         sole = leverage > _SOLE
         scale = np.where(sole, 0.0, 1 / np.sqrt(np.where(sole, 1.0, 1 - leverage)))
         score = axes * scale @ (axes.T @ (root @ scores[rows].sum(axis=0)))
-        meat += np.outer(score, score)
-        alone += axes[:, sole] @ axes[:, sole].T
+        meat += same * np.outer(score, score)
+        alone += same * axes[:, sole] @ axes[:, sole].T
         parts.append(((axes.T @ contrasts) ** 2 * leverage[:, None]).sum(axis=0))
     variance = np.einsum("pc,pq,qc->c", contrasts, meat, contrasts)
     unseen = np.einsum("pc,pq,qc->c", contrasts, alone, contrasts)
-    parts_of_whole = np.maximum(parts, 1e-300) / np.maximum(np.sum(parts, axis=0), 1e-300)
-    freedom = np.exp(-(parts_of_whole * np.log(parts_of_whole)).sum(axis=0)) - 1  # equivalent number of equal clusters
+    parts_of_whole = np.maximum(parts, 1e-300) / np.maximum(number @ parts, 1e-300)
+    freedom = np.exp(-number @ (parts_of_whole * np.log(parts_of_whole))) - 1  # equivalent number of equal clusters
     errors = [
         None if free < _FEWEST or seen <= max(_NO_VARIANCE**2, hidden) else float(np.sqrt(seen + hidden))
         for seen, hidden, free in zip(variance, unseen, freedom, strict=True)
     ]
-    return errors, freedom.tolist(), len(names)
+    return errors, freedom.tolist()

@@ -220,11 +220,12 @@ def _tokens_ratio(ones: Sequence[_Outcome], baselines: Sequence[_Outcome]) -> Fi
 
 def _ratio(pairs: Sequence[tuple[int, int]]) -> Figure:
     """Compute the ratio of two sums over questions, with its bootstrap interval."""
-    spent, alternative = (sum(column) for column in zip(*pairs, strict=True))
+    columns = list(zip(*pairs, strict=True))
+    spent, alternative = map(sum, columns)
     value = spent / alternative if alternative else 0.0
     if len(pairs) < 2 or not alternative or len({*pairs}) == 1:  # noqa: PLR2004 - nothing varies
         return Figure(value=value, n=len(pairs), low=value, high=value)
-    low, high = Resampling(seed=0, resamples=_RESAMPLES).interval(pairs, minimum=None)
+    low, high = Resampling(seed=0, resamples=_RESAMPLES).interval(*columns, minimum=None)
     return Figure(value=value, n=len(pairs), low=low, high=high)
 
 

@@ -10,12 +10,13 @@ So items, not verdicts, are counted, resampled and permuted.
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from os import PathLike
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from flowdebate._util.validation import check_count
 from flowdebate.chassis.anonymity.names import kin_among
@@ -49,6 +50,9 @@ FIGURES = (
     "saturation",
     "slot_log_odds",
 )
+MOST_ARRANGEMENTS = 1_000
+"""Number of arrangements from which on no more are counted: two are enough for the tests."""
+_LOG_ODDS = "slot_log_odds"
 _JudgeView: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
@@ -112,38 +116,84 @@ class ItemCounts:
 class CountedItems:
     """Counts of items, added one by one, so that their ballots need not be in memory together.
 
-    Most items only differ in the names of their sides, and share one object.
+    Most items only differ in the names of their sides and in their log-odds, and are counted together.
     """
 
     def __init__(self, by_item: dict[Hashable, ItemCounts]) -> None:
         self._known = by_item
-        self.counts: list[ItemCounts] = []
+        self._times = Counter[Hashable]()
+        self.log_odds, self.numbers = array("d"), array("i")
+        """Sums of the log-odds of an item, and the numbers of their terms."""
         self.arrangements: dict[tuple[PlaceKind, Names], set[int]] = {}
-        """Hashes of the arrangements shown to judges."""
+        """Hashes of the arrangements shown to judges, about `MOST_ARRANGEMENTS` of them at most."""
 
     def add(self, counts: ItemCounts) -> None:
         """Add the counts of one item."""
         for kind, group in counts.families:
             for names, wins in group.items():
-                self.arrangements.setdefault((kind, names), set()).update(map(hash, wins.arrangements))
+                arrangements = self.arrangements.setdefault((kind, names), set())
+                if len(arrangements) < MOST_ARRANGEMENTS:
+                    arrangements.update(map(hash, wins.arrangements))
                 wins.arrangements = frozenset()
-        self.counts.append(self._known.setdefault(counts.key, counts))
+        value, number = counts.figures.pop(_LOG_ODDS, (0.0, 0))
+        if number:
+            self.log_odds.append(value)
+            self.numbers.append(number)
+        self._known.setdefault(counts.key, counts)
+        self._times[counts.key] += 1
+
+    @property
+    def counts(self) -> list[tuple[ItemCounts, int]]:
+        """The different counts of items without log-odds, each with the number of such items."""
+        return [(self._known[key], times) for key, times in self._times.items()]
+
+    def terms(self, figure: str) -> tuple[Sequence[float], Sequence[int]]:
+        """Return the terms of one of FIGURES in each item that has it: a sum, and its number of terms."""
+        if figure == _LOG_ODDS:
+            return self.log_odds, self.numbers
+        terms = [(item.figures[figure], times) for item, times in self.counts if figure in item.figures]
+        values = _repeated((value, times) for (value, _), times in terms)
+        return values, _repeated((number, times) for (_, number), times in terms)
+
+
+@dataclass(slots=True)
+class PairSums:
+    """Sums over the points of two models (n, x, y, xx, yy, xy) in each item that both judged."""
+
+    items: array[int] = field(default_factory=lambda: array("q"))
+    sums: array[float] = field(default_factory=lambda: array("d"))
+
+    def add(self, item: int, points: Iterable[tuple[float, float]]) -> None:
+        """Add the points of one item."""
+        self.items.append(item)
+        self.sums.extend(map(math.fsum, zip(*((1.0, x, y, x * x, y * y, x * y) for x, y in points), strict=True)))
+
+    @property
+    def total(self) -> _Sums:
+        """The sums over all items, independent of their order."""
+        n, x, y, xx, yy, xy = (math.fsum(self.sums[column::_COLUMNS]) for column in range(_COLUMNS))
+        return n, x, y, xx, yy, xy
+
+
+_Sums: TypeAlias = tuple[float, float, float, float, float, float]
+_COLUMNS = 6
 
 
 @dataclass(slots=True)
 class CountedJudges:
-    """Counts of all judges together and of each of them, and the shares from panels."""
+    """Counts of all judges together, of each of them, and of each two of a panel."""
 
     all: CountedItems
     models: dict[str, CountedItems] = field(default_factory=dict)
     """Counts by model; "" is the unknown model."""
-    shares: list[dict[str, dict[str, float]]] = field(default_factory=list)
-    """Share of each side by model, for items judged by several models."""
-    truth: list[str | None] = field(default_factory=list)
-    """The right sides of these items."""
+    scores: dict[tuple[str, str], PairSums] = field(default_factory=dict)
+    """Shares of sides, less those of an even verdict, by the two models that gave them."""
+    errors: dict[tuple[str, str], PairSums] = field(default_factory=dict)
+    """Shares that are missing to the right side where it is known, by the two models."""
     is_known: bool = False
     """True if the right side of any item is known."""
-    distinct_counts: dict[Hashable, ItemCounts] = field(default_factory=dict)
+    items: int = 0
+    known: dict[Hashable, ItemCounts] = field(default_factory=dict)
 
     @classmethod
     def of(cls, items: Iterable[tuple[Sequence[JudgeBallot], Sequence[str] | None, str | None]]) -> CountedJudges:
@@ -160,13 +210,21 @@ class CountedJudges:
         by_model: dict[str, list[JudgeBallot]] = {}
         for ballot in ballots:
             by_model.setdefault(ballot.model or "", []).append(ballot)
+        self.items += 1
         self.all.add(count(ballots, spoke))
         for name, counts_of_model in by_model.items():
             self.models.setdefault(name, CountedItems(self.distinct_counts)).add(count(counts_of_model, spoke))
         self.is_known |= right is not None
-        if len(by_model) > 1:
-            self.shares.append(_shares(ballots))
-            self.truth.append(right)
+        shares = _shares(ballots) if len(by_model) > 1 else {}
+        for pair in combinations(sorted(shares), 2):
+            one, other = (shares[name] for name in pair)
+            sides = sorted(one.keys() | other.keys())
+            if sides:
+                even = 1 / len(sides)
+                points = [(one.get(side, 0.0) - even, other.get(side, 0.0) - even) for side in sides]
+                self.scores.setdefault(pair, PairSums()).add(self.items, points)
+            if right in one and right in other:
+                self.errors.setdefault(pair, PairSums()).add(self.items, [(1 - one[right], 1 - other[right])])
 
 
 def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) -> ItemCounts:
@@ -415,20 +473,21 @@ def _figures(items: CountedItems, resampling: Resampling | None) -> dict[str, An
     counts = items.counts
     figures: dict[str, Figure] = {}
     for name in FIGURES:
-        if terms := [item.figures[name] for item in counts if name in item.figures]:
-            n, minimum = sum(counted for _, counted in terms), _LEAST.get(name, 0.0)
-            alone = minimum is None and len(terms) == 1  # one item says nothing about another
-            low, high = _interval(terms, None if alone else resampling, minimum=minimum)
-            figures[name] = Figure(value=math.fsum(value for value, _ in terms) / n, n=n, low=low, high=high)
+        values, numbers = items.terms(name)
+        if numbers:
+            n, minimum = sum(numbers), _LEAST.get(name, 0.0)
+            alone = minimum is None and len(values) == 1  # one item says nothing about another
+            low, high = _interval(values, numbers, None if alone else resampling, minimum=minimum)
+            figures[name] = Figure(value=math.fsum(values) / n, n=n, low=low, high=high)
     return {
-        "items": sum(item.ballots > 0 for item in counts),
-        "ballots": sum(item.ballots for item in counts),
-        "unparsed": sum(item.unparsed for item in counts),
-        "unusable": sum(item.unusable for item in counts),
-        "undecided": sum(item.undecided for item in counts),
-        "slots": _families("slot", (item.slots for item in counts), items, resampling),
-        "labels": _families("label", (item.labels for item in counts), items, resampling),
-        "turns": _families("turn", (item.turns for item in counts), items, resampling),
+        "items": sum(times for item, times in counts if item.ballots),
+        "ballots": sum(times * item.ballots for item, times in counts),
+        "unparsed": sum(times * item.unparsed for item, times in counts),
+        "unusable": sum(times * item.unusable for item, times in counts),
+        "undecided": sum(times * item.undecided for item, times in counts),
+        "slots": _families("slot", [(item.slots, times) for item, times in counts], items, resampling),
+        "labels": _families("label", [(item.labels, times) for item, times in counts], items, resampling),
+        "turns": _families("turn", [(item.turns, times) for item, times in counts], items, resampling),
         "last_word": _last_word(items, resampling),
         **figures,
     }
@@ -436,14 +495,14 @@ def _figures(items: CountedItems, resampling: Resampling | None) -> dict[str, An
 
 def _families(
     kind: PlaceKind,
-    wins: Iterable[dict[Names, PlaceWins]],
+    wins: Iterable[tuple[dict[Names, PlaceWins], int]],
     items: CountedItems,
     resampling: Resampling | None,
 ) -> list[Places]:
-    grouped: dict[Names, list[PlaceWins]] = {}
-    for item in wins:
-        for names, family_ballots in item.items():
-            grouped.setdefault(names, []).append(family_ballots)
+    grouped: dict[Names, list[tuple[PlaceWins, int]]] = {}
+    for item, times in wins:
+        for names, place_wins in item.items():
+            grouped.setdefault(names, []).append((place_wins, times))
     return [
         _places(kind, names, grouped[names], len(items.arrangements[kind, names]), resampling)
         for names in sorted(grouped, key=lambda names: (len(names), names))
@@ -452,14 +511,18 @@ def _families(
 
 def _last_word(counted: CountedItems, resampling: Resampling | None) -> LastWord | None:
     """Count the wins of the last speaker, over items with any number of sides."""
-    items = [turns for item in counted.counts for turns in item.turns.values()]
+    items = [(turns.wins, times) for item, times in counted.counts for turns in item.turns.values()]
     if not items:
         return None
     orders = set[int]().union(*(orders for (kind, _), orders in counted.arrangements.items() if kind == "turn"))
-    won, n = sum(item.wins[-1] for item in items), sum(sum(item.wins) for item in items)
-    even = math.fsum(sum(item.wins) / len(item.wins) for item in items) / n
-    p = None if resampling is None else place_test([(item.wins, len(item.wins) - 1) for item in items])
-    low, high = _interval([(item.wins[-1], sum(item.wins)) for item in items], resampling)
+    won, n = sum(times * wins[-1] for wins, times in items), sum(times * sum(wins) for wins, times in items)
+    even = math.fsum(times * sum(wins) / len(wins) for wins, times in items) / n
+    p = None if resampling is None else place_test(_repeated(((wins, len(wins) - 1), times) for wins, times in items))
+    low, high = _interval(
+        _repeated((wins[-1], times) for wins, times in items),
+        _repeated((sum(wins), times) for wins, times in items),
+        resampling,
+    )
     if p is not None and p > ALPHA:  # an interval must include everything that its test does not reject
         low, high = low and min(low, even), high and max(high, even)
     return LastWord(
@@ -469,19 +532,27 @@ def _last_word(counted: CountedItems, resampling: Resampling | None) -> LastWord
         even=even,
         low=low,
         high=high,
-        items=len(items),
+        items=sum(times for _, times in items),
         orders=len(orders),
         p=p,
     )
 
 
 def _places(
-    kind: PlaceKind, names: Names, items: Sequence[PlaceWins], arrangements: int, resampling: Resampling | None
+    kind: PlaceKind,
+    names: Names,
+    items: Sequence[tuple[PlaceWins, int]],
+    arrangements: int,
+    resampling: Resampling | None,
 ) -> Places:
-    wins = [sum(place) for place in zip(*(item.wins for item in items), strict=True)]
+    wins = [sum(times * item.wins[place] for item, times in items) for place in range(len(names))]
     n = sum(wins)
-    ends = [_interval([(item.wins[at], sum(item.wins)) for item in items], resampling) for at in range(len(names))]
-    leans = [item.wins[0] - item.wins[-1] for item in items]
+    numbers = _repeated((sum(item.wins), times) for item, times in items)
+    ends = [
+        _interval(_repeated((item.wins[place], times) for item, times in items), numbers, resampling)
+        for place in range(len(names))
+    ]
+    leans = _repeated((item.wins[0] - item.wins[-1], times) for item, times in items)
     first, leaning = sum(lean > 0 for lean in leans), sum(lean != 0 for lean in leans)
     test: Literal["sign_flip", "permutation"] | None = None
     p = None
@@ -490,7 +561,9 @@ def _places(
     elif resampling is not None and resampling.resamples:
         test, p = (
             "permutation",
-            resampling.permutation_test([(item.wins, kind == "slot" and item.is_mirrored) for item in items]),
+            resampling.permutation_test(
+                _repeated(((item.wins, kind == "slot" and item.is_mirrored), times) for item, times in items)
+            ),
         )
     if p is not None and p > ALPHA:  # an interval must include everything that its test does not reject
         even = 1 / len(names)
@@ -502,48 +575,54 @@ def _places(
             for name, won, (low, high) in zip(names, wins, ends, strict=True)
         ],
         n=n,
-        items=len(items),
+        items=len(numbers),
         leaning=leaning,
         first=first,
         arrangements=arrangements,
-        apart=kind != "label" or len(set[object]().union(*(item.label_orders for item in items))) > 1,
+        apart=kind != "label" or len(set[object]().union(*(item.label_orders for item, _ in items))) > 1,
         p=p,
         test=test,
     )
 
 
+_Repeated = TypeVar("_Repeated")
+
+
+def _repeated(values: Iterable[tuple[_Repeated, int]]) -> list[_Repeated]:
+    """List each value as often as its number says."""
+    return [value for value, times in values for _ in range(times)]
+
+
 def _interval(
-    terms: Sequence[tuple[float, int]], resampling: Resampling | None, *, minimum: float | None = 0.0
+    values: Sequence[float], numbers: Sequence[int], resampling: Resampling | None, *, minimum: float | None = 0.0
 ) -> tuple[float | None, float | None]:
     """Compute the 95% interval of a ratio of two sums over items; none without resamples."""
-    return resampling.interval(terms, minimum=minimum) if resampling and resampling.resamples else (None, None)
+    if resampling is None or not resampling.resamples:
+        return None, None
+    return resampling.interval(values, numbers, minimum=minimum)
 
 
 def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, Any]:
     """Compute the mean correlation of two models, its basis, and the effective number of models."""
-    shares, truths, names = judges.shares, judges.truth, sorted(judges.models)
     of: Literal["errors", "scores"] = "errors" if judges.is_known else "scores"
-    pairs = [
-        pair
-        for one, other in combinations(names, 2)
-        if len(pair := _both(shares, truths, one, other, of=of)) >= _ENOUGH
-        if _correlation(_sums(pair.values()), centred=of == "scores") is not None
-    ]
+    by_pair, centred, count = (judges.errors if of == "errors" else judges.scores), of == "scores", len(judges.models)
+    pairs, correlations = list[PairSums](), list[float]()
+    for _, pair in sorted(by_pair.items()):
+        if len(pair.items) >= _ENOUGH and (rho := _correlation(pair.total, centred=centred)) is not None:
+            pairs.append(pair)
+            correlations.append(rho)
     if not pairs:
         return {}
-    at = sorted({item for pair in pairs for item in pair})
-    centred, count = of == "scores", len(names)
-    known_pairs = [_correlation(_sums(pair.values()), centred=centred) for pair in pairs]
-    known_found = [known_pair for known_pair in known_pairs if known_pair is not None]
-    value = math.fsum(sorted(known_found)) / len(known_found)
+    n = len(set[int]().union(*(pair.items for pair in pairs)))
+    value = math.fsum(sorted(correlations)) / len(correlations)
     low = high = None
     if resampling is not None and resampling.resamples:
-        low, high = _correlation_interval(pairs, at, resampling, centred=centred)
+        low, high = _correlation_interval(pairs, resampling, centred=centred)
         low, high = min(low, value), max(high, value)
     # a higher correlation means fewer effective models: the upper end of one is the lower end of the other
     worth = [None if rho is None else effective_n(count, min(max(rho, 0.0), 1.0)) for rho in (value, high, low)]
     return {
-        "rho": Figure(value=value, n=len(at), low=low, high=high),
+        "rho": Figure(value=value, n=n, low=low, high=high),
         "rho_of": of,
         "effective_n": worth[0],
         "effective_n_low": worth[1],
@@ -551,48 +630,18 @@ def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, An
     }
 
 
-_Sums: TypeAlias = tuple[float, float, float, float, float, float]
-
-
-def _both(
-    shares: Sequence[dict[str, dict[str, float]]],
-    truths: Sequence[str | None],
-    one: str,
-    other: str,
-    *,
-    of: Literal["errors", "scores"],
-) -> dict[int, _Sums]:
-    """Select the items judged by both models, each with the sums of its points (n, x, y, xx, yy, xy)."""
-    points: dict[int, list[tuple[float, float]]] = {}
-    for at, share in enumerate(shares):
-        if one not in share or other not in share:
-            continue
-        right = truths[at]
-        if of == "scores":  # minus 1 / number of sides; the names of sides do not matter
-            sides = sorted(share[one].keys() | share[other].keys())
-            even = 1 / len(sides)
-            points[at] = [(share[one].get(side, 0.0) - even, share[other].get(side, 0.0) - even) for side in sides]
-        elif right in share[one] and right in share[other]:
-            points[at] = [(1 - share[one][right], 1 - share[other][right])]
-    return {at: _sums((1.0, x, y, x * x, y * y, x * y) for x, y in coordinates) for at, coordinates in points.items()}
-
-
-def _sums(rows: Iterable[_Sums]) -> _Sums:
-    """Sum each column, independently of the order of rows."""
-    n, x, y, xx, yy, xy = (math.fsum(column) for column in zip(*rows, strict=True))
-    return n, x, y, xx, yy, xy
-
-
-def _correlation_interval(
-    pairs: Sequence[dict[int, _Sums]], at: Sequence[int], resampling: Resampling, *, centred: bool
-) -> tuple[float, float]:
+def _correlation_interval(pairs: Sequence[PairSums], resampling: Resampling, *, centred: bool) -> tuple[float, float]:
     """Compute the 95% interval of the mean correlation: percentiles of bootstrap samples of items."""
     import numpy as np
 
     # draw items, not verdicts, because verdicts of an item are not independent
-    nothing = (0.0,) * 6
-    rows = np.array(sorted([number for pair in pairs for number in pair.get(item, nothing)] for item in at))
-    n, x, y, xx, yy, xy = np.moveaxis(resampling.sums(rows).reshape(-1, len(pairs), 6), -1, 0)
+    at = np.unique(np.concatenate([np.asarray(pair.items) for pair in pairs]))
+    rows = np.zeros((len(at), len(pairs), _COLUMNS))
+    for place, pair in enumerate(pairs):
+        rows[np.searchsorted(at, pair.items), place] = np.asarray(pair.sums).reshape(-1, _COLUMNS)
+    table = rows.reshape(len(at), -1)
+    table = table[np.lexsort(table.T[::-1])]
+    n, x, y, xx, yy, xy = np.moveaxis(resampling.sums(table).reshape(-1, len(pairs), _COLUMNS), -1, 0)
     with np.errstate(all="ignore"):
         means = (0.0, 0.0) if centred else (x / n, y / n)
         spread = np.sqrt(np.maximum(xx / n - means[0] ** 2, 0) * np.maximum(yy / n - means[1] ** 2, 0))

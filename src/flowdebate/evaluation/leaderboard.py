@@ -8,9 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from itertools import combinations
-from sys import intern
 from typing import Any
 
 from pydantic import Field
@@ -18,9 +16,9 @@ from pydantic import Field
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
 from flowdebate.evaluation.audit_report import Figure, Places
-from flowdebate.evaluation.ranking import Game, Ranking, rank_games
-from flowdebate.evaluation.statistics import share_interval
-from flowdebate.evaluation.stored_audit import NO_VERDICT, ItemCollector, Items, argued, audit_of
+from flowdebate.evaluation.ranking import Game, GameCollector, GameTable, Ranking, rank_table
+from flowdebate.evaluation.statistics import check_scipy, share_interval
+from flowdebate.evaluation.stored_audit import NO_VERDICT, ItemCollector, Items, argued, audit_judges, count_judges
 from flowdebate.models.codec import manner_of
 from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.store.base import StepRow, StoredRun
@@ -109,7 +107,7 @@ class Standings:
 
     def __init__(self) -> None:
         self._runs = 0
-        self._games: list[Game] = []
+        self._games = GameCollector()
         self._left_out = Counter[str]()
         self._collector = ItemCollector()
         self._answers = _Answers()
@@ -121,7 +119,8 @@ class Standings:
         if isinstance(games, str):
             self._left_out[games] += 1
         else:
-            self._games += games
+            for game in games:
+                self._games.add(game)
         self._collector.add(run)
 
     def count_answers(self, steps: Iterable[StepRow]) -> None:
@@ -131,12 +130,17 @@ class Standings:
     def leaderboard(self, *, prior: float | None = None) -> Leaderboard:
         """Rank models and judges by all added runs; see `leaderboard_of`."""
         return _rank(
-            self._games, self._collector.items, self._answers.models(), self._left_out, runs=self._runs, prior=prior
+            self._games.table(),
+            self._collector.items,
+            self._answers.models(),
+            self._left_out,
+            runs=self._runs,
+            prior=prior,
         )
 
 
 def _rank(
-    games: list[Game],
+    games: GameTable,
     items: Items,
     answers: list[AnsweringModel],
     left_out: Counter[str],
@@ -144,13 +148,15 @@ def _rank(
     runs: int,
     prior: float | None,
 ) -> Leaderboard:
-    ranking = rank_games(games, prior=prior) if games else None
-    if ranking is not None and ranking.problem is not None and not rank_games(games, order=False).problem:
-        ranking = rank_games(games, order=False)  # there is no information about the first place
-    judged = audit_of(items)
-    # a single model's figures are those of all ballots
-    alone = {ballot.model or "(unknown)" for item in items.items for ballot in item.ballots}
-    figures = judged.models or dict.fromkeys(alone, judged)
+    ranking = None
+    if games.matchups:
+        check_scipy("leaderboard_of()")
+        ranking = rank_table(games, prior=prior)
+        if ranking.problem is not None and not (without := rank_table(games, order=False)).problem:
+            ranking = without  # there is no information about the first place
+    counts = count_judges(items)
+    judged = audit_judges(counts)
+    figures = judged.models or dict.fromkeys(counts.models, judged)  # a single model's figures are those of all
     judges = [
         RankedJudge(
             judge=name or "(unknown)",
@@ -193,10 +199,10 @@ def _games_of(run: StoredRun) -> list[Game] | str:
     }
     games = [
         Game(
-            intern(sides[one]),
-            intern(sides[other]),
+            sides[one],
+            sides[other],
             1 if winner == one else 0 if winner == other else 0.5,
-            blake2b(run.header.question.encode(errors="surrogatepass"), digest_size=8).digest(),  # it may be long
+            run.header.question,
             placed=raw.get("turnOrder") != "simultaneous",
         )
         for winner in [verdict.get("winner")]
@@ -207,20 +213,23 @@ def _games_of(run: StoredRun) -> list[Game] | str:
     return games or "has no two sides of different models"
 
 
-def _models(games: Sequence[Game], ranking: Ranking | None) -> list[RankedModel]:
+def _models(games: GameTable, ranking: Ranking | None) -> list[RankedModel]:
     strengths = {} if ranking is None else {system.name: system for system in ranking.systems}
-    won = Counter[str]()
-    for game in games:
-        won[game.one if game.won == 1 else game.other] += game.won in (0, 1)
+    played, won, tied = Counter[str](), Counter[str](), Counter[str]()
+    for game, times in games.counts:
+        for name, result in ((game.one, game.won), (game.other, 1 - game.won)):
+            played[name] += times
+            won[name] += times * (result == 1)
+            tied[name] += times * (result not in (0, 1))
     models = []
-    for name in dict.fromkeys(name for game in games for name in (game.one, game.other)):
-        games_of_model, strength = [game for game in games if name in (game.one, game.other)], strengths.get(name)
+    for name in games.names:
+        strength = strengths.get(name)
         models.append(
             RankedModel(
                 model=name,
-                games=len(games_of_model),
+                games=played[name],
                 wins=won[name],
-                ties=sum(game.won not in (0, 1) for game in games_of_model),
+                ties=tied[name],
                 strength=None if strength is None else strength.strength,
                 low=None if strength is None else strength.low,
                 high=None if strength is None else strength.high,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
 from collections.abc import Hashable, Sequence
+from hashlib import blake2b
+from itertools import groupby
 from os import PathLike
 from sys import float_info
 from typing import NamedTuple
@@ -33,6 +37,79 @@ class Game(NamedTuple):
     """Cluster of related games, such as a question; None: the game is independent of all others."""
     placed: bool = True
     """True if one of the two had the first place; False if neither did."""
+
+
+class Matchup(NamedTuple):
+    """Kind of game: its two systems and its result."""
+
+    one: str
+    other: str
+    won: float
+    placed: bool
+
+
+class GameTable(NamedTuple):
+    """Games by their kind, and clusters with games of the same kinds counted together."""
+
+    matchups: Sequence[Matchup]
+    clusters: dict[tuple[int, ...], int]
+    """Number of clusters by the indices of their games' matchups."""
+
+    @property
+    def names(self) -> list[str]:
+        """The systems in the order of their first games."""
+        return list(dict.fromkeys(name for matchup in self.matchups for name in (matchup.one, matchup.other)))
+
+    @property
+    def counts(self) -> list[tuple[Matchup, int]]:
+        """The matchups with their numbers of games."""
+        games = Counter[int]()
+        for cluster, times in self.clusters.items():
+            for matchup in cluster:
+                games[matchup] += times
+        return [(matchup, games[index]) for index, matchup in enumerate(self.matchups) if games[index]]
+
+    @property
+    def games(self) -> int:
+        return sum(len(cluster) * times for cluster, times in self.clusters.items())
+
+    def among(self, names: Sequence[str]) -> GameTable:
+        """Select the games between systems of these names."""
+        inside = {index for index, game in enumerate(self.matchups) if game.one in names and game.other in names}
+        clusters = Counter[tuple[int, ...]]()
+        for cluster, times in self.clusters.items():
+            if selected := tuple(game for game in cluster if game in inside):
+                clusters[selected] += times
+        return GameTable(self.matchups, clusters)
+
+
+class GameCollector:
+    """Collector of games that stores sixteen bytes of each."""
+
+    def __init__(self) -> None:
+        self._matchups: dict[Matchup, int] = {}
+        self._games, self._clusters = array("q"), array("q")
+        self._alone = Counter[tuple[int, ...]]()
+
+    def add(self, game: Game) -> None:
+        """Add a game."""
+        matchup = Matchup(game.one, game.other, game.won, game.placed)
+        index = self._matchups.setdefault(matchup, len(self._matchups))
+        if game.cluster is None:
+            self._alone[index,] += 1
+            return
+        digest = blake2b(str(game.cluster).encode(errors="surrogatepass"), digest_size=8).digest()
+        self._games.append(index)
+        self._clusters.append(int.from_bytes(digest, signed=True))
+
+    def table(self) -> GameTable:
+        """Count the games so far."""
+        clusters = Counter[tuple[int, ...]](self._alone)
+        order = sorted(range(len(self._games)), key=self._games.__getitem__)
+        order.sort(key=self._clusters.__getitem__)
+        for _, rows in groupby(order, key=self._clusters.__getitem__):
+            clusters[tuple(self._games[row] for row in rows)] += 1
+        return GameTable(list(self._matchups), dict(sorted(clusters.items())))
 
 
 class RankedSystem(WireModel):
@@ -135,16 +212,25 @@ def rank_games(
     for index, game in enumerate(games):
         if game.won not in (0, _TIE, 1) or game.one == game.other:
             raise ConfigurationError(_WHERE, f"games[{index}]", tuple(game), "two systems, and 0, 0.5 or 1")
-    names = list(dict.fromkeys(name for game in games for name in (game.one, game.other)))
+    collector = GameCollector()
+    for game in games:
+        collector.add(game)
+    return rank_table(collector.table(), order=order, confidence=confidence, prior=prior)
+
+
+def rank_table(
+    table: GameTable, *, order: bool = True, confidence: float = 0.95, prior: float | None = None
+) -> Ranking:
+    """Rank the systems of one or more games; see `rank_games`."""
     if prior is not None:
-        return _rank(games, _Groups(names, [], [], []), order=order, confidence=confidence, prior=prior)
-    if all(game.won == _TIE for game in games):
-        return Ranking(games=len(games), systems=[], problem="no ranking: all games are ties")
-    ranking = _rank(games, _group(names, games, minimum=_TIE), order=order, confidence=confidence)
+        return _rank(table, _Groups(table.names, [], [], []), order=order, confidence=confidence, prior=prior)
+    if all(matchup.won == _TIE for matchup in table.matchups):
+        return Ranking(games=table.games, systems=[], problem="no ranking: all games are ties")
+    ranking = _rank(table, _group(table, minimum=_TIE), order=order, confidence=confidence)
     if ranking.problem is None:
         return ranking
     # if only ties connect systems, strengths may be infinite together with the parameter of ties
-    return _rank(games, _group(names, games, minimum=1), order=order, confidence=confidence)
+    return _rank(table, _group(table, minimum=1), order=order, confidence=confidence)
 
 
 class _Groups(NamedTuple):
@@ -156,20 +242,20 @@ class _Groups(NamedTuple):
     apart: list[str]
 
 
-def _group(names: list[str], games: Sequence[Game], *, minimum: float) -> _Groups:
+def _group(table: GameTable, *, minimum: float) -> _Groups:
     """Find the largest group with a chain of results of `minimum` or more from each system to each other."""
     import numpy as np
-    from scipy.sparse.csgraph import (  # type: ignore[import-untyped,unused-ignore]
-        breadth_first_order,
-        connected_components,
-    )
 
+    names = table.names
     index = {name: place for place, name in enumerate(names)}
     links = np.zeros((len(names), len(names)))
-    for game in games:
-        links[index[game.one], index[game.other]] += game.won >= minimum
-        links[index[game.other], index[game.one]] += 1 - game.won >= minimum
-    _, part = connected_components(links, connection="strong")
+    for game, times in table.counts:
+        links[index[game.one], index[game.other]] += times * (game.won >= minimum)
+        links[index[game.other], index[game.one]] += times * (1 - game.won >= minimum)
+    reached = (links > 0) | np.eye(len(names), dtype=bool)
+    for _ in range(len(names).bit_length()):
+        reached = reached @ reached  # chains of twice as many results
+    part = np.argmax(reached & reached.T, axis=1)  # the first system of each group
 
     def size(number: int) -> tuple[int, float]:
         inside = part == number
@@ -177,8 +263,7 @@ def _group(names: list[str], games: Sequence[Game], *, minimum: float) -> _Group
 
     largest = part == max(dict.fromkeys(part.tolist()), key=size)
     start = int(np.argmax(largest))
-    below = {*breadth_first_order(links, start, return_predecessors=False).tolist()}
-    above = {*breadth_first_order(links.T, start, return_predecessors=False).tolist()}
+    below, above = ({*np.flatnonzero(reach).tolist()} for reach in (reached[start], reached[:, start]))
     outside = [place for place in range(len(names)) if not largest[place]]
     return _Groups(
         ranked=[name for name, inside in zip(names, largest, strict=True) if inside],
@@ -188,33 +273,32 @@ def _group(names: list[str], games: Sequence[Game], *, minimum: float) -> _Group
     )
 
 
-def _rank(
-    games: Sequence[Game], groups: _Groups, *, order: bool, confidence: float, prior: float | None = None
-) -> Ranking:
+def _rank(table: GameTable, groups: _Groups, *, order: bool, confidence: float, prior: float | None = None) -> Ranking:
     """Rank the systems of a group by the games between them."""
-    ranked = [game for game in games if game.one in groups.ranked and game.other in groups.ranked]
-    if not ranked:
+    ranked = table.among(groups.ranked)
+    games = ranked.games
+    if not games:
         problem = "no ranking: no two systems have both won against each other, directly or through others"
         return Ranking(games=0, systems=[], problem=problem)
-    tied = any(game.won == _TIE for game in ranked)
+    tied = any(game.won == _TIE for game, _ in ranked.counts)
     fit = _fit(ranked, groups.ranked, order=order, tied=tied, prior=prior)
     if fit is None:
         problem = (
             "no ranking with a first place: what it is worth would be infinite, or cannot be told from the strengths "
             "(order=False leaves it out)"
         )
-        return Ranking(games=len(ranked), systems=[], problem=problem)
+        return Ranking(games=games, systems=[], problem=problem)
 
     def figure(index: int) -> Figure:
         low, high = fit.interval(index, confidence=confidence)
-        return Figure(value=fit.coefficients[index], n=len(ranked), low=low, high=high)
+        return Figure(value=fit.coefficients[index], n=games, low=low, high=high)
 
     systems = []
     for index, name in enumerate(groups.ranked):
         low, high = fit.interval(index, confidence=confidence)
         systems.append(RankedSystem(name=name, strength=fit.coefficients[index], low=low, high=high))
     return Ranking(
-        games=len(ranked),
+        games=games,
         systems=sorted(systems, key=lambda system: -system.strength),
         above=groups.above,
         below=groups.below,
@@ -225,16 +309,15 @@ def _rank(
     )
 
 
-def _fit(
-    games: Sequence[Game], names: Sequence[str], *, order: bool, tied: bool, prior: float | None
-) -> ChoiceFit | None:
+def _fit(table: GameTable, names: Sequence[str], *, order: bool, tied: bool, prior: float | None) -> ChoiceFit | None:
     """Fit strengths, the value of the first place, and ties, in that order of columns."""
     import numpy as np
 
     index = {name: place for place, name in enumerate(names)}
-    options = np.zeros((len(games), 2 + tied, len(names) + order + tied))
+    rows = [(table.matchups[game], cluster) for cluster in table.clusters for game in cluster]
+    options = np.zeros((len(rows), 2 + tied, len(names) + order + tied))
     shares = np.zeros(options.shape[:2])
-    for row, game in enumerate(games):
+    for row, (game, _) in enumerate(rows):
         for option, sign in ((0, 1 / 2), (1, -1 / 2)):
             options[row, option, index[game.one]] = sign
             options[row, option, index[game.other]] = -sign
@@ -243,5 +326,5 @@ def _fit(
         if tied:
             options[row, 2, -1] = 1
         shares[row, {1: 0, 0: 1, _TIE: 2}[game.won]] = 1
-    clusters = [("alone", row) if game.cluster is None else game.cluster for row, game in enumerate(games)]
-    return fit_choices(options, shares, clusters, strengths=len(names), prior=prior)
+    clusters = [cluster for _, cluster in rows]
+    return fit_choices(options, shares, clusters, strengths=len(names), prior=prior, times=table.clusters)

@@ -79,6 +79,12 @@ async def votes_in(store: Store, run: StoredRun) -> dict[str, Vote]:
     return votes_of(run, await store.documents(documents_of(run.header.run_id)))
 
 
+async def votes_on(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Vote]]:
+    """Read the votes on each of `runs`, by reader, with one query."""
+    documents = await store.documents_in([documents_of(run.header.run_id) for run in runs])
+    return [votes_of(run, documents.get(documents_of(run.header.run_id), {})) for run in runs]
+
+
 def votes_of(run: StoredRun, documents: Mapping[str, str]) -> dict[str, Vote]:
     """Read the votes in a run's documents; unreadable ones are left out, since anybody may have exported them."""
     votes = dict[str, Vote]()
@@ -251,9 +257,9 @@ class Readership:
         return (await self.notes_on([run_id]))[run_id]
 
     async def notes_on(self, run_ids: Sequence[str]) -> dict[str, str]:
-        """Return the notes on several runs, by run; "" if there is none."""
-        bodies = await self.store.documents_at([documents_of(run_id) for run_id in run_ids], _NOTE)
-        return {run_id: _read_note(bodies.get(documents_of(run_id), GONE)) for run_id in run_ids}
+        """Return the notes on several runs, by run; "" for none."""
+        documents = await self.store.documents_in([documents_of(run_id) for run_id in run_ids], key=_NOTE)
+        return {run_id: _read_note(documents.get(documents_of(run_id), {}).get(_NOTE, GONE)) for run_id in run_ids}
 
     async def write_note(self, run_id: str, note: str) -> None:
         """Write a note on a run, also included in its export; "" deletes it.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from flowdebate._util.validation import check_count, check_share
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.statistics import ALPHA, check_scipy, two_sided_z
+from flowdebate.evaluation.statistics import ALPHA, binomial_chances, check_scipy, two_sided_z
 
 if TYPE_CHECKING:
     from flowdebate.evaluation.statistics import Floats, Integers
@@ -118,12 +118,11 @@ def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = 
 def _paired_power(n: int, gain: float, share: float, alpha: float) -> float:
     """Compute the power of McNemar's exact test: the sign test's power, averaged over the number of differing pairs."""
     import numpy as np
-    from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
     centre, width = n * share, 9 * math.sqrt(n * share * (1 - share)) + 1
     differ = np.arange(max(1, math.floor(centre - width)), min(n, math.ceil(centre + width)) + 1)
     rate = min((share + gain) / (2 * share), 1.0)
-    return float(stats.binom.pmf(differ, n, share) @ _powers_of_two(differ, rate, alpha))
+    return float(binomial_chances(n, share)[differ] @ _powers_of_two(differ, rate, alpha))
 
 
 @lru_cache(maxsize=64)  # cached, because many audits have the same size
@@ -136,22 +135,25 @@ def _power(n: int, rate: float, sides: int, alpha: float) -> float:
     if sides == _TWO:
         return float(_powers_of_two(n, rate, alpha))
     import numpy as np
-    from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+    from scipy.special import chdtrc, chdtri  # type: ignore[import-untyped,unused-ignore]
 
     wins = np.arange(n + 1)
-    # its contribution to the sum of squared distances from even
-    distance = (wins - n / sides) ** 2 * sides / (sides - 1)
-    remaining = stats.chi2.isf(alpha, sides - 1) * n / sides - distance
-    tail = stats.chi2.sf(remaining * (sides - 1) / np.maximum(n - wins, 1e-9), sides - 2)
-    return float(stats.binom.pmf(wins, n, rate) @ tail)
+    distance = (wins - n / sides) ** 2 * sides / (sides - 1)  # contribution to the sum of squared distances
+    remaining = chdtri(sides - 1, alpha) * n / sides - distance
+    tail = chdtrc(sides - 2, np.maximum(remaining, 0) * (sides - 1) / np.maximum(n - wins, 1e-9))
+    return float(binomial_chances(n, rate) @ tail)
 
 
 def _powers_of_two(n: int | Integers, rate: float, alpha: float) -> Floats:
-    from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+    import numpy as np
+    from scipy.special import bdtr, bdtrc, bdtrik  # type: ignore[import-untyped,unused-ignore]
 
-    critical = stats.binom.isf(alpha / 2, n, 0.5) + 1
-    tails: Floats = stats.binom.sf(critical - 1, n, rate) + stats.binom.cdf(n - critical, n, rate)
-    return tails
+    # The smallest number of wins that, or more, fair coins reach in at most half of `alpha`. The inverse is rounded to
+    # either side.
+    near = np.floor(bdtrik(1 - alpha / 2, n, 0.5))
+    critical = near + 1 + (bdtrc(near, n, 0.5) > alpha / 2)
+    tails: Floats = bdtrc(critical - 1, n, rate) + bdtr(np.maximum(n - critical, 0), n, rate)
+    return np.where(critical <= n, tails, 0.0)
 
 
 def _check(location: str, sides: int, rate: float | None = None, **shares: float) -> None:

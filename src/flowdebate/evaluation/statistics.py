@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist, fmean
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from flowdebate._util.validation import check_count, check_library, check_share
 from flowdebate.errors import ConfigurationError
@@ -25,6 +24,8 @@ ALPHA = 0.05  # level of a test: share of fair judges that it may call biased
 _ROUNDED = 1e-12
 _MANY = 5_000
 """Number of items above which the interval of a ratio is the normal one."""
+_DIRECT = 500
+"""Length of the shorter factor up to which a convolution is a plain sum of products."""
 _GRID = 60  # unit of the sign-flip test: a sixtieth is exact for halves, thirds, quarters, fifths and sixths of a win
 
 
@@ -96,7 +97,6 @@ def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -
     0.4
     """
     check_scipy("effective_size()")
-    from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
     n, groups = len(differences), Counter(clusters)
     if len(groups) == n:
@@ -111,7 +111,7 @@ def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -
     if not alone:
         return float(count)  # without differences, each cluster is one observation
     together = math.fsum(sum_ * sum_ for sum_ in sums.values()) * count / (count - 1)
-    student = float(stats.t.isf(ALPHA / 2, count - 1)) / two_sided_z(ALPHA)
+    student = student_t(ALPHA, count - 1) / two_sided_z(ALPHA)
     return min(n / (together / alone * student**2), float(n)) if together else float(n)
 
 
@@ -129,20 +129,22 @@ def sign_flip_test(leans: Sequence[float]) -> float:
     """
     check_scipy("sign_flip_test()")
     import numpy as np
-    from scipy import signal  # type: ignore[import-untyped,unused-ignore]
 
-    units = [round(_GRID * lean) for lean in leans]
+    units = Counter(round(_GRID * lean) for lean in leans)
     unit = math.gcd(*units)
     if not unit:
         return 1.0
-    seen = abs(sum(units)) // unit
-    sizes = Counter(sorted(abs(step) // unit for step in units if step))
+    seen = abs(sum(step * times for step, times in units.items())) // unit
+    sizes = Counter[int]()
+    for step, times in units.items():
+        if step:
+            sizes[abs(step) // unit] += times
     total = sum(size * times for size, times in sizes.items())
     chances = np.ones(1)  # for each sum, from -total to total
     for size, times in sorted(sizes.items()):
         coin = np.zeros(2 * size + 1)
         coin[[0, -1]] = 0.5
-        chances = signal.convolve(chances, _power(coin, times))
+        chances = _convolve(chances, _power(coin, times))
     tails = float(chances[: total - seen + 1].sum() + chances[total + seen :].sum())
     return _clip(tails) if seen else 1.0
 
@@ -170,12 +172,11 @@ def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
     """
     check_scipy("place_test()")
     import numpy as np
-    from scipy import signal  # type: ignore[import-untyped,unused-ignore]
 
     chances = np.ones(1)  # for each number of wins
     mean = Fraction(0)
     for wins, times in sorted(Counter(tuple(sorted(wins)) for wins, _ in items).items()):
-        chances = signal.convolve(chances, _power(np.bincount(np.asarray(wins)) / len(wins), times))
+        chances = _convolve(chances, _power(np.bincount(np.asarray(wins)) / len(wins), times))
         mean += Fraction(sum(wins), len(wins)) * times
     far = abs(sum(wins[place] for wins, place in items) - mean)
     numerator, part = mean.numerator, mean.denominator  # integers: fractions of a hundred thousand items take seconds
@@ -192,22 +193,55 @@ def _clip(chance: float) -> float:
 def _power(chances: Floats, times: int) -> Floats:
     """Return the distribution of the sum of several draws."""
     import numpy as np
-    from scipy import signal, stats
 
     low, *between, high = 0, *chances.nonzero()[0].tolist()
     if len(between) < 2:  # noqa: PLR2004 - of two numbers of wins, a binomial distribution: exact, however many draws
         low = between[0] if between else high
         won = np.arange(times + 1)
         powers = np.zeros(high * times + 1)
-        np.add.at(powers, low * times + (high - low) * won, stats.binom.pmf(won, times, chances[high]))
+        np.add.at(powers, low * times + (high - low) * won, binomial_chances(times, float(chances[high])))
         return powers
     result, square = np.ones(1), chances
     while times:
         if times & 1:
-            result = signal.convolve(result, square)
+            result = _convolve(result, square)
         times >>= 1
-        square = signal.convolve(square, square) if times else square
+        square = _convolve(square, square) if times else square
     return result
+
+
+def _convolve(chances: Floats, other_chances: Floats) -> Floats:
+    """Return the chances of each sum of two independent draws."""
+    import numpy as np
+
+    if min(len(chances), len(other_chances)) <= _DIRECT:
+        return np.convolve(chances, other_chances)
+    size = len(chances) + len(other_chances) - 1
+    spectrum = np.fft.rfft(chances, size) * np.fft.rfft(other_chances, size)
+    sums: Floats = np.fft.irfft(spectrum, size)
+    return sums
+
+
+def binomial_chances(n: int, chance: float) -> Floats:
+    """Return the chances of 0 to `n` wins of `n` draws.
+
+    >>> binomial_chances(2, 0.5).tolist()
+    [0.25, 0.5, 0.25]
+    """
+    import numpy as np
+
+    if chance in (0, 1):
+        certain = np.zeros(n + 1)
+        certain[n * round(chance)] = 1
+        return certain
+    # Each number follows from its neighbour, beginning with the likeliest: none overflows, and the smallest are exact.
+    wins = np.arange(1, n + 1)
+    steps = (n - wins + 1) / wins * (chance / (1 - chance))
+    likeliest = min(int((n + 1) * chance), n)
+    below, above = np.cumprod(1 / steps[:likeliest][::-1])[::-1], np.cumprod(steps[likeliest:])
+    chances: Floats = np.concatenate([below, [1.0], above])
+    chances /= chances.sum()
+    return chances
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -234,50 +268,57 @@ class Resampling:
     seed: int
     resamples: int
 
-    def interval(self, terms: Sequence[tuple[float, int]], *, minimum: float | None = 0.0) -> tuple[float, float]:
-        """Compute the 95% interval of a ratio: the sum of the first numbers of `terms` over the sum of the second.
+    def interval(
+        self, values: Sequence[float], numbers: Sequence[float], *, minimum: float | None = 0.0
+    ) -> tuple[float, float]:
+        """Compute the 95% interval of a ratio: the sum of the `values` of items over the sum of their `numbers`.
 
-        Clopper and Pearson's interval if each term is 0 or 1 of 1, and if terms do not differ, for a share between
+        Clopper and Pearson's interval if each item has 0 or 1 of 1, and if items do not differ, for a share between
         `minimum` and 1; otherwise, and for a number without bounds (`minimum` None), a bias-corrected and accelerated
-        (BCa) bootstrap over `terms`. More than 5,000 terms have the normal interval of their ratio, which differs from
-        a bootstrap by less than two bootstraps differ from each other.
+        (BCa) bootstrap over items. More than 5,000 items have the normal interval of their ratio, from which a
+        bootstrap differs by less than two bootstraps do from each other.
         """
         import numpy as np
-        from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
-        value, n = (np.asarray(column, dtype=float) for column in zip(*sorted(terms), strict=True))
+        value, n = np.asarray(values, dtype=float), np.asarray(numbers, dtype=float)
+        order = np.lexsort((n, value))
+        value, n = value[order], n[order]
         centre = float(value.sum() / n.sum())
         counted = minimum == 0 and bool(np.all(n == 1)) and bool(np.all((value == 0) | (value == 1)))
         if minimum is not None and (counted or np.allclose(value, centre * n)):
             share = (centre - minimum) / (1 - minimum)
-            exact = stats.binomtest(round(share * len(n)), len(n)).proportion_ci(1 - ALPHA, method="exact")
-            return min(centre, minimum + exact.low * (1 - minimum)), max(centre, minimum + exact.high * (1 - minimum))
+            low, high = exact_interval(round(share * len(n)), len(n))
+            return min(centre, minimum + low * (1 - minimum)), max(centre, minimum + high * (1 - minimum))
         if len(n) > _MANY:
             spread = math.sqrt(float(((value - centre * n) ** 2).sum()) * len(n) / (len(n) - 1)) / float(n.sum())
             return centre - two_sided_z(ALPHA) * spread, centre + two_sided_z(ALPHA) * spread
-        low, high = self._bootstrap(value, n, "BCa")
-        if math.isnan(low) or math.isnan(high):  # the ratio is at the end of its samples
-            low, high = self._bootstrap(value, n, "percentile")
+        low, high = self._bootstrap(value, n)
         return min(low, centre), max(high, centre)
 
-    def _bootstrap(self, value: Floats, n: Floats, method: Literal["BCa", "percentile"]) -> tuple[float, float]:
-        import numpy as np
-        from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+    def _bootstrap(self, value: Floats, n: Floats) -> tuple[float, float]:
+        """Compute the BCa interval (Efron 1987) of `value.sum() / n.sum()`; at an end of its samples the percentiles.
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # NaN marks degenerate samples
-            interval = stats.bootstrap(
-                (value, n),
-                lambda value, n, axis: value.sum(axis=axis) / n.sum(axis=axis),
-                paired=True,
-                vectorized=True,
-                n_resamples=self.resamples,
-                batch=max(1, 500_000 // len(n)),
-                confidence_level=1 - ALPHA,
-                method=method,
-                rng=np.random.default_rng(self.seed),
-            ).confidence_interval
-        return float(interval.low), float(interval.high)
+        The numbers are those of `scipy.stats.bootstrap`, whose import takes 25 MB.
+        """
+        import numpy as np
+        from scipy.special import ndtr, ndtri  # type: ignore[import-untyped,unused-ignore]
+
+        source, size, batch = np.random.default_rng(self.seed), len(n), max(1, 500_000 // len(n))
+        drawn = np.empty(self.resamples)
+        for start in range(0, self.resamples, batch):
+            items = source.integers(0, size, (min(batch, self.resamples - start), size))
+            drawn[start : start + batch] = value[items].sum(axis=-1) / n[items].sum(axis=-1)
+        centre = value.sum() / n.sum()
+        ends = np.array([ALPHA / 2, 1 - ALPHA / 2])
+        below = ((drawn < centre).mean() + (drawn <= centre).mean()) / 2
+        without = (value.sum() - value) / (n.sum() - n)  # each item left out in turn
+        if 0 < below < 1 and np.isfinite(without).all() and np.ptp(without):
+            pull = without.mean() - without
+            skew = (pull**3).sum() / (6 * (pull**2).sum() ** 1.5)
+            shifted = ndtri(below) + ndtri(ends)
+            ends = ndtr(ndtri(below) + shifted / (1 - skew * shifted))
+        low, high = np.quantile(drawn, ends)
+        return float(low), float(high)
 
     def sums(self, rows: Floats) -> Floats:
         """Sum up the rows of items in each bootstrap sample of them."""
@@ -306,6 +347,26 @@ class Resampling:
         seen = np.sum([wins for wins, _ in items], axis=0)
         as_far = _unevenness(drawn) >= _unevenness(seen) - 1e-9
         return float((1 + as_far.sum()) / (1 + self.resamples))
+
+
+def exact_interval(wins: int, n: int) -> tuple[float, float]:
+    """Compute the 95% interval of a share by Clopper and Pearson (1934). Needs scipy.
+
+    >>> tuple(round(end, 3) for end in exact_interval(7, 10))
+    (0.348, 0.933)
+    """
+    from scipy.special import betaincinv  # type: ignore[import-untyped,unused-ignore]
+
+    low = float(betaincinv(wins, n - wins + 1, ALPHA / 2)) if wins else 0.0
+    high = float(betaincinv(wins + 1, n - wins, 1 - ALPHA / 2)) if wins < n else 1.0
+    return low, high
+
+
+def student_t(alpha: float, freedom: float) -> float:
+    """Return the critical value of a two-sided t test at `alpha`. Needs scipy."""
+    from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
+
+    return -float(stdtrit(freedom, alpha / 2))
 
 
 def two_sided_z(alpha: float) -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+import weakref
 from collections import Counter
-from collections.abc import AsyncIterable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from importlib.util import find_spec
-from typing import Any, overload
-from zlib import compressobj, decompressobj
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,10 +23,11 @@ from flowdebate.evaluation.audit_report import (
     LastWord,
     PlaceRate,
     ReaderAgreement,
+    VoteCounts,
 )
 from flowdebate.evaluation.ballot_file import BallotFile, parse_ballots
 from flowdebate.evaluation.judge_audit import CountedJudges, audit_counted
-from flowdebate.evaluation.readers import sides_of, votes_in
+from flowdebate.evaluation.readers import sides_of, votes_on
 from flowdebate.evaluation.rejudging import NAME as REJUDGE
 from flowdebate.evaluation.rejudging import ArguedDebate
 from flowdebate.models.codec import json_text
@@ -45,24 +47,38 @@ _UNREADABLE = "ballots that cannot be read"
 class Items:
     """Transcripts with their ballots."""
 
-    items: Sequence[AuditItem]
+    items: Collection[AuditItem]
     left_out: Counter[str] = field(default_factory=Counter)
     """The number of runs without ballots, by reason."""
     readers: ReaderAgreement | None = None
     """Agreement of blind readers' votes with the verdicts; None without votes."""
 
 
+_PAGE = 50
+"""Runs whose votes are read at once."""
+
+
 async def audited_runs(store: Store, runs: AsyncIterable[StoredRun]) -> Items:
     """Collect the ballots of `runs`, as `items_of` does, and the votes of their readers."""
-    collector, read = ItemCollector(), list[tuple[str | None, list[str | None]]]()
+    collector, votes, page = ItemCollector(), VoteCounts(), list[StoredRun]()
     async for run in runs:
         collector.add(run)
         verdict, sides = _verdict_of(run), sides_of(run)
         # an import may contain anything
-        is_decided = isinstance(verdict, dict) and sides and verdict.get("winner") in (None, *sides)
-        if isinstance(verdict, dict) and is_decided and (votes := await votes_in(store, run)):
-            read.append((verdict.get("winner"), [vote.winner for vote in votes.values()]))
-    return replace(collector.items, readers=ReaderAgreement.of(read))
+        if isinstance(verdict, dict) and sides and verdict.get("winner") in (None, *sides):
+            page.append(run)
+        if len(page) == _PAGE:
+            await _count_votes(store, page, votes)
+            page.clear()
+    await _count_votes(store, page, votes)
+    return replace(collector.items, readers=votes.agreement)
+
+
+async def _count_votes(store: Store, runs: list[StoredRun], counts: VoteCounts) -> None:
+    for run, votes in zip(runs, await votes_on(store, runs), strict=True):
+        verdict = _verdict_of(run)
+        winner = verdict.get("winner") if isinstance(verdict, dict) else None
+        counts.add(winner, [vote.winner for vote in votes.values()])
 
 
 def _verdict_of(run: StoredRun) -> object:
@@ -72,7 +88,16 @@ def _verdict_of(run: StoredRun) -> object:
 
 def audit_of(items: Items, *, seed: int = 0) -> JudgeAudit:
     """Audit all items: with p-values and intervals if scipy is installed (`has_intervals`)."""
-    judges = CountedJudges.of((item.ballots, item.spoken, item.truth) for item in items.items)
+    return audit_judges(count_judges(items), seed=seed)
+
+
+def count_judges(items: Items) -> CountedJudges:
+    """Count the ballots of all items."""
+    return CountedJudges.of((item.ballots, item.spoken, item.truth) for item in items.items)
+
+
+def audit_judges(judges: CountedJudges, *, seed: int = 0) -> JudgeAudit:
+    """Audit counted judges; see `audit_of`."""
     return audit_counted(judges, seed=seed, resamples=2_000 if has_intervals() else None)
 
 
@@ -174,92 +199,85 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
 class ItemCollector:
     """Collector of the ballots of runs; runs need not be in memory together.
 
-    It stores some 300 bytes of a run: its ballots without the judges' words.
+    Ballots, without the judges' words, are in a temporary file, so that memory does not grow with the runs.
     """
 
     def __init__(self) -> None:
-        self._items: dict[bytes, bytes] = {}
+        self._file = sqlite3.connect("", isolation_level=None, check_same_thread=False)  # deleted by closing it
+        weakref.finalize(self, self._file.close)
+        self._file.execute("CREATE TABLE items (number INTEGER PRIMARY KEY, transcript BLOB UNIQUE, fork, words, item)")
+        self._file.execute("BEGIN")  # a transaction for each item would take ten times as long
         self._left_out = Counter[str]()
-        self._forks = set[str]()
 
     def add(self, run: StoredRun) -> None:
         """Add the ballots of a run."""
-        if run.header.parent is not None:
-            self._forks.add(run.header.run_id)
         ballots = ballots_of_run(run)
         if isinstance(ballots, str):
             self._left_out[ballots] += 1
             return
-        debate = argued(run)
+        debate, is_fork = argued(run), run.header.parent is not None
         text = run.header.run_id if debate is None else json_text(debate.model_dump())
-        key = _digest(text)  # transcripts are long, and a store has many
-        packed, raw = self._items.get(key), (run.outcome or {}).get("raw")
+        transcript = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+        query = "SELECT number, fork, words, item FROM items WHERE transcript = ?"
+        row, raw = self._file.execute(query, (transcript,)).fetchone(), (run.outcome or {}).get("raw")
         at_once = isinstance(raw, dict) and raw.get("turnOrder") == "simultaneous"
-        ballots = [ballot.model_copy(update={"verdict": "", "reasoning": _words(ballot)}) for ballot in ballots]
+        judged = [(ballot.model_copy(update=_WITHOUT_WORDS), _words(ballot)) for ballot in ballots]
+        number, was_fork, words, packed = row or (None, False, "", None)
         if packed is None:
-            # Where all speak at once, nobody has the last word.
-            spoken = None if debate is None or at_once else speaking_order(debate.transcript)
-            item = AuditItem(id=run.header.run_id, ballots=ballots, spoken=spoken)
+            spoken = None if debate is None else speaking_order(debate.transcript)
+            item = AuditItem(id=run.header.run_id, ballots=[], spoken=spoken)
         else:
-            before = _unpack(packed)
-            spoken = None if at_once else before.spoken
-            if run.header.parent is not None or before.id in self._forks:
-                ballots = [ballot for ballot in ballots if ballot not in before.ballots]
-            item = before.model_copy(update={"ballots": [*before.ballots, *ballots], "spoken": spoken})
-        self._items[key] = _pack(item)
+            item = AuditItem.model_validate_json(packed)
+        if is_fork or was_fork:
+            seen = list(zip(item.ballots, words.split(), strict=True))
+            judged = [ballot for ballot in judged if ballot not in seen]
+        item = item.model_copy(
+            update={
+                "ballots": [*item.ballots, *(ballot for ballot, _ in judged)],
+                "spoken": None if at_once else item.spoken,  # without turns, nobody has the last word
+            }
+        )
+        values = (
+            number,
+            transcript,
+            is_fork if row is None else was_fork,
+            " ".join([words, *(word for _, word in judged)]),
+        )
+        self._file.execute(
+            "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?, ?)", (*values, item.model_dump_json(by_alias=True))
+        )
 
     @property
     def items(self) -> Items:
         """All items so far."""
-        return Items(items=_PackedItems(list(self._items.values())), left_out=self._left_out)
+        return Items(items=_CollectedItems(self, self._file), left_out=self._left_out)
 
 
-class _PackedItems(Sequence[AuditItem]):
-    """Collection of items that unpacks them one by one, without the judges' words."""
+class _CollectedItems(Collection[AuditItem]):
+    """Items read one by one, without the judges' words."""
 
-    def __init__(self, packed: Sequence[bytes]) -> None:
-        self._packed = packed
+    def __init__(self, collector: ItemCollector, file: sqlite3.Connection) -> None:
+        self._collector = collector  # which closes the file at its own end
+        self._file = file
 
     def __len__(self) -> int:
-        return len(self._packed)
+        return int(self._file.execute("SELECT count(*) FROM items").fetchone()[0])
 
-    @overload
-    def __getitem__(self, place: int) -> AuditItem: ...
-    @overload
-    def __getitem__(self, place: slice) -> _PackedItems: ...
-    def __getitem__(self, place: int | slice) -> AuditItem | _PackedItems:
-        if isinstance(place, slice):
-            return _PackedItems(self._packed[place])
-        item = _unpack(self._packed[place])
-        return item.model_copy(
-            update={"ballots": [ballot.model_copy(update={"reasoning": ""}) for ballot in item.ballots]}
-        )
+    def __iter__(self) -> Iterator[AuditItem]:
+        for (packed,) in self._file.execute("SELECT item FROM items ORDER BY number"):
+            yield AuditItem.model_validate_json(packed)
+
+    def __contains__(self, item: object) -> bool:
+        return any(item == collected for collected in self)
 
 
-_USUAL = (
-    b'"spoken":["","truth":null,"problem":null,"reasoning":"","verdict":"","winner":null,"scores":{"":0.5,"":0.49999'
-    b'{"id":"","ballots":[{"view":0,"order":["",""],"labels":{"":"Side A","":"Side B"},"labels":null,"model":"'
-)
-"""Field values shared by most packed items."""
-
-
-def _pack(item: AuditItem) -> bytes:
-    packer = compressobj(zdict=_USUAL)
-    return packer.compress(item.model_dump_json(by_alias=True).encode()) + packer.flush()
-
-
-def _unpack(packed: bytes) -> AuditItem:
-    return AuditItem.model_validate_json(decompressobj(zdict=_USUAL).decompress(packed))
-
-
-def _digest(text: str) -> bytes:
-    return blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+_WITHOUT_WORDS = {"verdict": "", "reasoning": ""}
 
 
 def _words(ballot: JudgeBallot) -> str:
-    """Return a digest of the words of a ballot; "" for a ballot without any."""
+    """Return a digest of the words of a ballot."""
     words = f"{ballot.verdict}\0{ballot.reasoning}"
-    return _digest(words).hex()[:8] if len(words) > 1 else ""
+    return blake2b(words.encode(errors="surrogatepass"), digest_size=4).hexdigest()
 
 
 def argued(run: StoredRun) -> ArguedDebate | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
@@ -189,8 +189,13 @@ class Store(Protocol):
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
         """Add a complete run of another store, unchanged and without an owner. Raises RunExists."""
 
-    async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
-        """Read the document `key` of several collections, by collection; those without one are left out."""
+    async def documents_in(
+        self, collections: Sequence[str], *, key: str | None = None
+    ) -> Mapping[str, Mapping[str, str]]:
+        """Read the `documents` of several collections, by collection; with `key`, only those with this key.
+
+        Collections without any are left out.
+        """
 
     async def documents(self, collection: str) -> Mapping[str, str]:
         """Read documents (they outlast runs): JSON texts by key, in the order in which the keys were first put."""
@@ -343,6 +348,18 @@ def documents_of(run_id: str) -> str:
     'run/rents'
     """
     return f"run/{run_id}"
+
+
+def by_collection(rows: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, str]]:
+    """Group documents, each a row of its collection, key and body, as `Store.documents_in` returns them.
+
+    >>> by_collection([("a", "x", "1"), ("b", "x", "2"), ("a", "y", "3")])
+    {'a': {'x': '1', 'y': '3'}, 'b': {'x': '2'}}
+    """
+    documents = dict[str, dict[str, str]]()
+    for collection, key, body in rows:
+        documents.setdefault(collection, {})[key] = body
+    return documents
 
 
 _MARK = "\x1a"

@@ -100,8 +100,10 @@ class Draining(Store):
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
         await self._store.add(run, steps)
 
-    async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
-        return await self._store.documents_at(collections, key)
+    async def documents_in(
+        self, collections: Sequence[str], *, key: str | None = None
+    ) -> Mapping[str, Mapping[str, str]]:
+        return await self._store.documents_in(collections, key=key)
 
     async def documents(self, collection: str) -> Mapping[str, str]:
         return await self._store.documents(collection)

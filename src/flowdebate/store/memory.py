@@ -132,10 +132,16 @@ class MemoryStore(Store):
         # Its owner in another store does not exist here.
         self._runs[run.header.run_id] = _Record(replace(run, owned=False), {row.key: row for row in steps})
 
-    async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
+    async def documents_in(
+        self, collections: Sequence[str], *, key: str | None = None
+    ) -> Mapping[str, Mapping[str, str]]:
         self._open()
-        selected = {name: self._documents.get(name, {}) for name in collections}
-        return {name: documents[key] for name, documents in selected.items() if key in documents}
+        documents = {name: self._documents.get(name, {}) for name in collections}
+        selected = {
+            name: {document: body for document, body in bodies.items() if key in (None, document)}
+            for name, bodies in documents.items()
+        }
+        return {name: bodies for name, bodies in selected.items() if bodies}
 
     async def documents(self, collection: str) -> Mapping[str, str]:
         self._open()

@@ -322,12 +322,16 @@ class StoreConformance:
         assert [(row.key, row.seq) for row in await store.steps("r")] == [("k", 1), ("at once", 2)]
 
     @_promise
-    async def test_one_document_of_several_collections_is_read_at_once(self, store: Store) -> None:
-        """Collections without it are left out."""
-        for collection, key in (("a", "note"), ("b", "other"), ("c", "note")):
+    async def test_documents_of_several_collections_are_read_at_once(self, store: Store) -> None:
+        """Collections without any are left out."""
+        for collection, key in (("a", "note"), ("b", "other"), ("c", "note"), ("c", "a first one")):
             assert await store.put(collection, key, f"{collection} {key}")
-        assert await store.documents_at(["a", "b", "c", "d"], "note") == {"a": "a note", "c": "c note"}
-        assert await store.documents_at([], "note") == {}
+        notes = {"a": {"note": "a note"}, "c": {"note": "c note"}}
+        assert await store.documents_in(["a", "b", "c", "d"], key="note") == notes
+        documents = await store.documents_in(["b", "c", "d"])
+        assert documents == {"b": {"other": "b other"}, "c": {"note": "c note", "a first one": "c a first one"}}
+        assert list(documents["c"]) == ["note", "a first one"]
+        assert await store.documents_in([]) == {}
 
     @_promise
     async def test_the_steps_behind_a_number_are_read_alone(self, store: Store) -> None:

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import finalize
 
 from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNotFound
-from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus, check_page, ending_run
+from flowdebate.store.base import (
+    RunHeader,
+    StepKind,
+    StepRow,
+    Store,
+    StoredRun,
+    StoredStatus,
+    by_collection,
+    check_page,
+    ending_run,
+)
 from flowdebate.store.postgres import rows
 from flowdebate.store.postgres.database import Address, open_prepared, read_version
 from flowdebate.store.postgres.sessions import PostgresOwner, SessionPool
@@ -236,13 +246,18 @@ class PostgresStore(Store):
 
     # Documents
 
-    async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
-        query = "SELECT collection, body FROM documents WHERE key = %s AND collection = ANY(%s)"
+    async def documents_in(
+        self, collections: Sequence[str], *, key: str | None = None
+    ) -> Mapping[str, Mapping[str, str]]:
+        query = "SELECT collection, key, body FROM documents WHERE collection = ANY(%(collections)s)"
+        if key is not None:
+            query += " AND key = %(key)s"
+        values = {"collections": list(collections), "key": key}
 
-        def work(session: Session) -> dict[str, str]:
-            return dict(session.execute(query, (key, list(collections))).fetchall())
+        def work(session: Session) -> dict[str, dict[str, str]]:
+            return by_collection(session.execute(f"{query} ORDER BY number", values).fetchall())
 
-        return await self._do(key, work)
+        return await self._do("documents", work)
 
     async def documents(self, collection: str) -> Mapping[str, str]:
         query = "SELECT key, body FROM documents WHERE collection = %s ORDER BY number"

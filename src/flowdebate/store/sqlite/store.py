@@ -24,6 +24,7 @@ from flowdebate.store.base import (
     Store,
     StoredRun,
     StoredStatus,
+    by_collection,
     check_page,
     ending_run,
     header_of,
@@ -244,12 +245,16 @@ class SqliteStore(Store):
 
     # Documents
 
-    async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
+    async def documents_in(
+        self, collections: Sequence[str], *, key: str | None = None
+    ) -> Mapping[str, Mapping[str, str]]:
         query = (
-            "SELECT collection, body FROM documents WHERE key = ? AND collection IN (SELECT value FROM json_each(?))"
+            "SELECT collection, key, body FROM documents"
+            " WHERE collection IN (SELECT value FROM json_each(:collections)) AND (:key IS NULL OR key = :key)"
+            " ORDER BY number"
         )
-        values = key, json.dumps(list(collections))
-        return await self._do(lambda connection: dict(connection.execute(query, values).fetchall()))
+        values = {"collections": json.dumps(list(collections)), "key": key}
+        return await self._do(lambda connection: by_collection(connection.execute(query, values).fetchall()))
 
     async def documents(self, collection: str) -> Mapping[str, str]:
         query = "SELECT key, body FROM documents WHERE collection = ? ORDER BY number"

@@ -1,0 +1,136 @@
+"""Cost of audits and leaderboards of stored runs: what they keep of a run, read from the store, and import."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tracemalloc
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, debate
+from flowdebate.evaluation.leaderboard import Standings
+from flowdebate.evaluation.readers import cast_vote
+from flowdebate.evaluation.stored_audit import audited_runs
+from flowdebate.service.runs import each_run
+from flowdebate.store import MemoryStore
+from flowdebate.testing import FunctionModel
+from tests.server.test_page_costs import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from flowdebate.store.base import StoredRun
+    from flowdebate.testing import ModelRequest
+
+SIDES = ("rents should be capped", "rents should be free")
+
+
+def judged_run() -> StoredRun:
+    """A complete debate of two models, judged in two orders."""
+
+    def answer(request: ModelRequest) -> Any:
+        return "Homes." if request.output is None else {"reasoning": "-", "winner": SIDES[0], "verdict": "-"}
+
+    large, small = (FunctionModel(answer, name=name) for name in ("large", "small"))
+    sides = [Debater("tenant", SIDES[0], model=large), Debater("owner", SIDES[1], model=small)]
+    rent = debate(name="rent", debaters=sides, max_rounds=1, judge="swap", synthesizer=False)
+    store = MemoryStore()
+    asyncio.run(rent.run("Cap rents?", model=large, store=store, run_id="r", seed=1))
+    return asyncio.run(store.run("r"))
+
+
+def runs_like(run: StoredRun) -> Iterator[StoredRun]:
+    """Debates as `run`, each of a question, an argument and log-odds of its own."""
+    assert run.outcome is not None
+    for number in count():
+        question, raw = f"Cap the rents of street {number}?", dict(run.outcome["raw"])
+        raw["question"] = question
+        raw["transcript"] = [{**entry, "text": f"{entry['text']} {number}"} for entry in raw["transcript"]]
+        judging = raw["verdict"]["judging"]
+        ballots = [
+            {**ballot, "log_odds": {SIDES[0]: number / 7, SIDES[1]: -number / 7}} for ballot in judging["ballots"]
+        ]
+        raw["verdict"] = {**raw["verdict"], "judging": {**judging, "ballots": ballots}}
+        header = replace(run.header, run_id=f"r{number}", question=question, created_at=1e9 + number)
+        yield replace(run, header=header, outcome={**run.outcome, "raw": raw, "output": raw})
+
+
+def test_little_is_kept_of_each_run() -> None:
+    """The next 1,000 debates, all different, add a tenth of a kilobyte each to the first ones."""
+    runs, standings = runs_like(judged_run()), Standings()
+    kept = []
+    tracemalloc.start()
+    try:
+        for _ in range(2):
+            for _ in range(1_000):
+                standings.add(next(runs))
+            kept.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert (kept[1] - kept[0]) / 1_000 < 100
+    board = standings.leaderboard()
+    assert [(model.model, model.games, model.wins) for model in board.models] == [
+        ("large", 2_000, 2_000),
+        ("small", 2_000, 0),
+    ]
+    assert board.judges[0].ballots == 4_000
+
+
+def test_votes_are_read_with_one_query_for_each_page_of_runs() -> None:
+    """120 runs are three pages."""
+    store, runs = Reading(), runs_like(judged_run())
+
+    async def audited() -> tuple[int, int]:
+        for run, _ in zip(runs, range(120), strict=False):
+            await store.add(run, [])
+            await cast_vote(store, run, "a reader", SIDES[1])
+        store.reads.clear()
+        items = await audited_runs(store, each_run(store))
+        assert items.readers is not None
+        return len(items.items), items.readers.votes
+
+    assert asyncio.run(audited()) == (120, 120)
+    assert store.reads == {"runs": 3, "documents_in": 3}
+
+
+@pytest.mark.parametrize("command", ["audit", "leaderboard"])
+def test_the_large_parts_of_scipy_are_not_imported(command: str, tmp_path: Path) -> None:
+    """Those of statistics and signals take 25 MB, those of optimisation 24 MB, whatever the number of runs."""
+    script = """
+import asyncio, sys
+from flowdebate import Debater, debate
+from flowdebate.store import SqliteStore
+from flowdebate.testing import FunctionModel
+def answer(request):
+    winner = "tea" if any(f"one, {n}?" in str(request.messages) for n in (0, 1, 6, 7)) else "rum"
+    return "Good." if request.output is None else {"reasoning": "-", "winner": winner, "verdict": "-"}
+async def fill():
+    store = SqliteStore(sys.argv[2])
+    models = [FunctionModel(answer, name=name) for name in ("large", "small")]
+    for number in range(12):
+        one, other = models if number % 2 else models[::-1]
+        sides = [Debater("ann", "tea", model=one), Debater("bob", "rum", model=other)]
+        block = debate(name="drinks", debaters=sides, max_rounds=1, judge="swap", synthesizer=False)
+        await block.run(f"Which one, {number}?", model=one, store=store, seed=number)
+    await store.close()
+asyncio.run(fill())
+from typer.testing import CliRunner
+from flowdebate.cli.app import app
+done = CliRunner().invoke(app, ["eval", sys.argv[1], "--store", sys.argv[2]])
+print(done.exit_code, done.output)
+print(*sorted(name for name in sys.modules if name.startswith("scipy.") and name.count(".") == 1))
+"""
+    done = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-c", script, command, str(tmp_path / "runs.sqlite3")],
+        capture_output=True, timeout=120, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.startswith("0 ")
+    imported = set(done.stdout.splitlines()[-1].split())
+    assert "scipy.special" in imported
+    assert not imported & {"scipy.stats", "scipy.signal", "scipy.optimize", "scipy.sparse"}
