@@ -67,8 +67,8 @@ class Verdict(BaseModel):
 @pytest.fixture
 def anthropic() -> Iterator[Vendor]:
     """The stub server."""
-    with vendors() as found:
-        yield found["anthropic"]
+    with vendors() as servers:
+        yield servers["anthropic"]
 
 
 def question(**options: Any) -> ModelRequest:
@@ -82,8 +82,8 @@ def question(**options: Any) -> ModelRequest:
 def message(**parts: Any) -> dict[str, Any]:
     """A message as the API answers it."""
     usage = {"input_tokens": 5, "output_tokens": 2}
-    whole = {"id": "m", "type": "message", "role": "assistant", "model": "served", "stop_reason": "end_turn"}
-    return {**whole, "content": [{"type": "text", "text": "fine"}], "usage": usage, **parts}
+    body = {"id": "m", "type": "message", "role": "assistant", "model": "served", "stop_reason": "end_turn"}
+    return {**body, "content": [{"type": "text", "text": "fine"}], "usage": usage, **parts}
 
 
 def replying(value: Any, status: int = 200, **headers: str) -> Handler:
@@ -106,14 +106,14 @@ async def asked(handler: Handler, request: ModelRequest | None = None, **options
 async def test_its_name_means_its_own_api(anthropic: Vendor) -> None:
     """Streamed or whole, with the tokens that the cache has; the listener is told all of it."""
     pieces: list[str] = []
-    whole = await ask(resolve_model(SONNET), question())
+    response = await ask(resolve_model(SONNET), question())
     streamed = await ask(resolve_model(SONNET), question(on_text=pieces.append))
     assert isinstance(resolve_model(SONNET), AnthropicModel)
-    assert whole.text == streamed.text == "".join(pieces)
+    assert response.text == streamed.text == "".join(pieces)
     assert len(pieces) > 1
-    assert whole.usage == streamed.usage
-    assert (whole.usage.cached_tokens, whole.usage.cache_written_tokens, whole.flags) == (0, 0, ())
-    assert [each.path for each in anthropic.asked] == ["/v1/messages"] * 2
+    assert response.usage == streamed.usage
+    assert (response.usage.cached_tokens, response.usage.cache_written_tokens, response.flags) == (0, 0, ())
+    assert [request.path for request in anthropic.asked] == ["/v1/messages"] * 2
     assert anthropic.asked[0].body["system"][0]["text"] == "Debate."
     assert anthropic.asked[0].body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}]
 
@@ -184,7 +184,7 @@ async def test_an_answer_lost_to_thinking_is_named(anthropic: Vendor) -> None:
     settings = ModelSettings(effort="high", max_tokens=300)
     with pytest.raises(LostToThinking, match=r"max_tokens \(600\)"):
         await ask(resolve_model(SONNET), question(settings=settings))
-    assert [each.body["max_tokens"] for each in anthropic.asked] == [300, 600]
+    assert [request.body["max_tokens"] for request in anthropic.asked] == [300, 600]
 
 
 async def test_tools_are_called_and_thoughts_sent_back_with_their_results(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ async def test_stop_reasons_and_refusals_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "said", "error", "facts"),
+    ("status", "kind", "error_text", "error", "facts"),
     [
         (401, "authentication_error", "invalid x-api-key", AuthenticationFailed, {"transient": False}),
         (429, "rate_limit_error", "slow down", RateLimited, {"retry_after": 7.0, "transient": True}),
@@ -241,10 +241,10 @@ async def test_stop_reasons_and_refusals_are_read() -> None:
         (400, "invalid_request_error", "Your credit balance is too low", RateLimited, {"quota_exhausted": True}),
     ],
 )
-async def test_errors_are_the_library_s(status: int, kind: str, said: str, error: Any, facts: Any) -> None:
+async def test_errors_are_the_library_s(status: int, kind: str, error_text: str, error: Any, facts: Any) -> None:
     """Whole, and inside a stream."""
-    body = {"type": "error", "error": {"type": kind, "message": said}, "request_id": "r"}
-    with pytest.raises(error, match=said.partition(":")[0]) as caught:
+    body = {"type": "error", "error": {"type": kind, "message": error_text}, "request_id": "r"}
+    with pytest.raises(error, match=error_text.partition(":")[0]) as caught:
         await asked(replying(body, status, retry_after="7"))
     assert {name: getattr(caught.value, name) for name in facts} == facts
 
@@ -254,13 +254,13 @@ async def test_errors_are_the_library_s(status: int, kind: str, said: str, error
         exchange.close = True
 
     if status != 400:
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=error_text):
             await asked(stream, question(on_text=lambda _: None))
 
 
 async def test_a_cancelled_call_closes_its_stream() -> None:
     """No connection is left behind, and nothing more is paid for."""
-    heard = asyncio.Event()
+    received = asyncio.Event()
 
     async def endless(exchange: Exchange) -> None:
         await exchange.begin_events()
@@ -270,8 +270,8 @@ async def test_a_cancelled_call_closes_its_stream() -> None:
 
     async with ChatServer({"m": endless}) as server:
         model = AnthropicModel("m", base_url=server.base_url, api_key="k")
-        call = asyncio.create_task(ask(model, question(on_text=lambda _: heard.set())))
-        await heard.wait()
+        call = asyncio.create_task(ask(model, question(on_text=lambda _: received.set())))
+        await received.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -288,15 +288,15 @@ def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None
     """Each turn pays in full for what is new; the judge, who reads once, writes nothing more into the cache."""
     anthropic.say = lambda request: None if request.schema else "A reason that takes some room to be told. " * 40
     sides = [Debater(name, f"{name} is right") for name in ("ann", "ben", "cleo")]
-    held = debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False)
-    result = held.run_sync("Should rents be capped?", model=SONNET)
+    pattern = debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False)
+    result = pattern.run_sync("Should rents be capped?", model=SONNET)
     assert result.status == "complete"
     turns, judge = anthropic.asked[:-1], anthropic.asked[-1]
     assert len(turns) == 9
     for earlier, later in pairwise(turns[3:]):  # all that an earlier turn wrote or read
         assert later.cached_tokens == earlier.cached_tokens + earlier.written_tokens > 1_000
     assert judge.written_tokens == 0
-    assert max(str(each.body).count("cache_control") for each in anthropic.asked) == 2
+    assert max(str(sent_request.body).count("cache_control") for sent_request in anthropic.asked) == 2
     fresh, cached, written = anthropic.tokens
     usage = result.usage
     assert (usage.prompt_tokens, usage.cached_tokens, usage.cache_written_tokens) == (
@@ -307,15 +307,15 @@ def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None
 
 def test_openai_is_told_which_prompts_begin_alike() -> None:
     """All turns of a debate have one key; another question has another."""
-    with vendors() as found:
+    with vendors() as servers:
         sides = [Debater(name, f"{name} is right") for name in ("ann", "ben")]
-        held = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
+        pattern = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
         for asked_for in ("Should rents be capped?", "Should rents be free?"):
-            held.run_sync(asked_for, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"})
-        keys = [each.body["prompt_cache_key"] for each in found["openai"].asked]
+            pattern.run_sync(asked_for, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"})
+        keys = [request.body["prompt_cache_key"] for request in servers["openai"].asked]
         assert len(set(keys[:4])) == len(set(keys[4:])) == 1
         assert keys[0] != keys[4]
-        assert all("prompt_cache_key" not in each.body for each in found["ollama"].asked)
+        assert all("prompt_cache_key" not in request.body for request in servers["ollama"].asked)
 
 
 @pytest.mark.parametrize("text", ["", "No tags.", "[a]", "A:\n[a] x\n  | y\n\n[b] z\nEnd", "[a] x\n[b] y"])

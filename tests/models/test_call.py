@@ -297,28 +297,28 @@ async def test_time_in_the_queue_of_an_engine_counts_towards_no_deadline() -> No
     """Those behind a call that misses its deadline are answered, though theirs began with it; so are their retries."""
     model = OneSlot()
     calls = [replace(question(timeout=0.1), block="long"), *(question(timeout=0.1) for _ in range(3))]
-    began = asyncio.get_running_loop().time()
+    start = asyncio.get_running_loop().time()
     late, *answered = await asyncio.gather(*(within(0.1, ask(model, call)) for call in calls), return_exceptions=True)
     assert isinstance(late, ModelTimeout)
-    assert [each.text if isinstance(each, ModelResponse) else each for each in answered] == ["said"] * 3
-    assert all(deadline is not None and deadline >= began + 0.2 for deadline in model.deadlines[1:])
+    assert [outcome.text if isinstance(outcome, ModelResponse) else outcome for outcome in answered] == ["said"] * 3
+    assert all(deadline is not None and deadline >= start + 0.2 for deadline in model.deadlines[1:])
 
 
 async def test_a_call_has_its_whole_time_once_the_engine_takes_it_and_no_more() -> None:
     """One that takes too long is late, however long it has queued before."""
     model = OneSlot()
     calls = [replace(question(timeout=0.05), block="long") for _ in range(3)]
-    took = []
+    durations = []
 
     async def is_late(call: ModelRequest) -> None:
-        began = asyncio.get_running_loop().time()
+        start = asyncio.get_running_loop().time()
         with pytest.raises(ModelTimeout) as caught:
             await ask(model, call)
-        took.append(asyncio.get_running_loop().time() - began)
+        durations.append(asyncio.get_running_loop().time() - start)
         assert caught.value.seconds == 0.05
 
     await asyncio.gather(*map(is_late, calls))
-    assert [whole - queued >= 0.05 for whole, queued in zip(took, model.queued, strict=True)] == [True] * 3
+    assert [total - queued >= 0.05 for total, queued in zip(durations, model.queued, strict=True)] == [True] * 3
 
 
 async def test_a_queue_ends_at_the_latest_end_and_when_it_is_given_up() -> None:

@@ -278,9 +278,9 @@ def test_a_spoiled_file_is_refused_or_works(content: bytes) -> None:
 
         async def replay() -> None:
             for request in requests_of_some_cassette():
-                found = (await asyncio.gather(ask(replayed, request), return_exceptions=True))[0]
-                assert isinstance(found, (ModelResponse, ModelError))
-                str(found)
+                outcome = (await asyncio.gather(ask(replayed, request), return_exceptions=True))[0]
+                assert isinstance(outcome, (ModelResponse, ModelError))
+                str(outcome)
 
         asyncio.run(replay())
 
@@ -333,8 +333,8 @@ async def test_no_key_gets_into_a_cassette(kind: str, path: Path) -> None:
 async def test_what_looks_like_a_key_is_taken_out_of_errors(path: Path) -> None:
     """Also where the model is the application's own, and in all that the error tells."""
     error = SchemaViolation([("a", f"got {KEY}")], answer=f"{{{KEY}}}")
-    told = Refused(f"Bearer {KEY} is wrong")
-    model = RecordingModel(Leaf([error, told, down()], retry=Retry(attempts=2, sleep=Naps())), path)
+    refusal = Refused(f"Bearer {KEY} is wrong")
+    model = RecordingModel(Leaf([error, refusal, down()], retry=Retry(attempts=2, sleep=Naps())), path)
     for _ in range(2):
         with pytest.raises(ModelError):
             await ask(model, question())
@@ -352,10 +352,10 @@ async def test_a_cassette_is_replayed_as_it_was_recorded(path: Path) -> None:
     path.write_bytes(CASSETTE)  # noqa: ASYNC240 - a moment
     replayed = ReplayModel(path)
     requests = requests_of_some_cassette()
-    found: list[Any] = []
+    outcomes: list[Any] = []
     for request in requests:
-        found += await asyncio.gather(ask(replayed, request), return_exceptions=True)
-    text, structured, tool, violation, limited = found
+        outcomes += await asyncio.gather(ask(replayed, request), return_exceptions=True)
+    text, structured, tool, violation, limited = outcomes
     assert (text.text, text.model, text.flags, text.usage.prompt_tokens) == ("fine", "served", ("cleaned",), 3)
     assert [attempt.error for attempt in requests[0].attempts.made] == ["ProviderFailed", None]
     assert structured.data == {"a": "b"}

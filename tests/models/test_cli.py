@@ -87,7 +87,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
     def install(name: str, says: Any) -> None:
-        lines = [json.dumps(each) for each in (says if isinstance(says, list) else [says])]
+        lines = [json.dumps(event) for event in (says if isinstance(says, list) else [says])]
         script = says if isinstance(says, str) else "\n".join(f"print({line!r})" for line in lines)
         path = folder / name
         path.write_text(HEAD.replace("{python}", sys.executable) + script)
@@ -108,7 +108,7 @@ def question(content: str = "Why?", **options: Any) -> ModelRequest:
 async def test_each_program_s_answer_and_usage_are_read(name: str, stand_in: Callable[..., None]) -> None:
     """What it writes beside them, on either output, is chatter."""
     says = ANSWERS[name]
-    body = "\n".join(f"print({json.dumps(each)!r})" for each in (says if isinstance(says, list) else [says]))
+    body = "\n".join(f"print({json.dumps(event)!r})" for event in (says if isinstance(says, list) else [says]))
     stand_in(name, f"print('Loading \x1b[32mplugins\x1b[0m …')\nprint('warning: old', file=sys.stderr)\n{body}")
     pieces: list[str] = []
     answered = await ask(resolve_model(f"cli/{name}"), question(on_text=pieces.append))
@@ -182,8 +182,8 @@ async def test_a_program_gets_named_variables_only(
 ) -> None:
     """Those that any program needs, its own, those of a cloud that it uses, and what the user names."""
     stand_in("claude", SPY)
-    own = ("ANTHROPIC_API_KEY", "CLAUDE_CONFIG_DIR", "ANTHROPIC_SMALL_FAST_MODEL")
-    for name in (*OF_OTHERS, *FOR_ALL, *own):
+    variables = ("ANTHROPIC_API_KEY", "CLAUDE_CONFIG_DIR", "ANTHROPIC_SMALL_FAST_MODEL")
+    for name in (*OF_OTHERS, *FOR_ALL, *variables):
         monkeypatch.setenv(name, "1")
     for name in CLOUDS:
         monkeypatch.delenv(name, raising=False)
@@ -191,13 +191,13 @@ async def test_a_program_gets_named_variables_only(
         monkeypatch.setenv(switch, "1")
     *_, environment = await spied(CliModel("claude", env=["MY_COMPANY", "NOT_SET"]))
     passed = CLOUDS.get(switch or "", set()) | {"MY_COMPANY"}
-    assert environment.keys() >= {*FOR_ALL, *own, *passed, "PATH", "HOME"}
+    assert environment.keys() >= {*FOR_ALL, *variables, *passed, "PATH", "HOME"}
     assert environment.keys() & set(OF_OTHERS) == passed
     script = tmp_path / "spy.py"
     script.write_text("import json, os, sys; sys.stdin.read(); print(json.dumps(dict(os.environ)))")
     model = CliModel(command=[sys.executable, str(script)], env=("MY_COMPANY",))
     answered = json.loads((await ask(model, question())).text)
-    assert answered.keys() & {*OF_OTHERS, *own} == {"MY_COMPANY"}
+    assert answered.keys() & {*OF_OTHERS, *variables} == {"MY_COMPANY"}
 
 
 @pytest.mark.parametrize("env", ["GH_TOKEN", ["GH_TOKEN=secret"], ["*"], [3]])
@@ -209,11 +209,11 @@ def test_variables_are_named_one_by_one(env: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "status"),
     [("claude", """print('{"loggedIn": false}')"""), ("codex", "sys.stderr.write('Not logged in')")],
 )
 async def test_a_program_says_before_it_is_asked_that_nobody_is_signed_in(
-    program: str, said: str, stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    program: str, status: str, stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the command that asks no model; not where it has a key, knows no such command, or is signed in.
 
@@ -222,12 +222,12 @@ async def test_a_program_says_before_it_is_asked_that_nobody_is_signed_in(
     for name in ("ANTHROPIC_API_KEY", "CODEX_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "key")
-    stand_in(program, f"{said}\nsys.exit('status' in args)")
+    stand_in(program, f"{status}\nsys.exit('status' in args)")
     await check(CliModel(program), is_ready=False)
-    for other in ("sys.exit(0)", "sys.exit('error: unknown command')", f"{said}\nsys.exit(0)"):
-        stand_in(program, other)
+    for script in ("sys.exit(0)", "sys.exit('error: unknown command')", f"{status}\nsys.exit(0)"):
+        stand_in(program, script)
         await check(CliModel(program), is_ready=True)
-    stand_in(program, f"{said}\nsys.exit(1)")
+    stand_in(program, f"{status}\nsys.exit(1)")
     monkeypatch.setenv("CODEX_API_KEY" if program == "codex" else "ANTHROPIC_API_KEY", "key")
     await check(CliModel(program), is_ready=True)
 
@@ -324,9 +324,9 @@ def test_what_cannot_be_turned_off_is_said_and_documented(name: str) -> None:
     program = PROGRAMS[name]
     row = re.search(rf"^\| `{name}` \| `{name} .*$", read_page("models") or "", re.MULTILINE)
     assert row is not None
-    for kept in program.keeps:
-        assert kept in program.describe_limits(f"cli/{name}")
-        assert kept in row[0]
+    for setting in program.keeps:
+        assert setting in program.describe_limits(f"cli/{name}")
+        assert setting in row[0]
     assert program.managed[0] in row[0]
 
 
@@ -370,9 +370,9 @@ def test_a_debate_of_two_programs(stand_in: Callable[..., None], monkeypatch: py
     judge = CliModel(command=["judge-of-rents"], label="judge")
     sides = [Debater("ann", "cap", model="cli/claude"), Debater("ben", "free", model="cli/gemini")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, model={"synthesize": judge})
-    with pytest.warns(FlowDebateWarning) as told:
+    with pytest.warns(FlowDebateWarning) as warned:
         result, _ = [rent.run_sync("Should rents be capped?") for _ in range(2)]
-    limits = [str(warning.message) for warning in told if "judge-of-rents" in str(warning.message)]
+    limits = [str(warning.message) for warning in warned if "judge-of-rents" in str(warning.message)]
     assert limits == [Program(command=(), read=lambda _: Reply()).describe_limits("cli/judge-of-rents")]
     assert result.status == "complete"
     assert result.raw.verdict is not None
@@ -478,13 +478,13 @@ FAILURES: list[tuple[str, Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "says", "error", "told"), FAILURES)
+@pytest.mark.parametrize(("name", "says", "error", "message"), FAILURES)
 async def test_a_failure_says_what_the_program_said(
-    name: str, says: Any, error: Any, told: str, stand_in: Callable[..., None]
+    name: str, says: Any, error: Any, message: str, stand_in: Callable[..., None]
 ) -> None:
     """Without its colours; a login that it asks for is named as such, with the way to sign in."""
     stand_in(name, says)
-    with pytest.raises(error, match=re.escape(told)) as caught:
+    with pytest.raises(error, match=re.escape(message)) as caught:
         await ask(CliModel(name, retry=None), question())
     assert "\x1b" not in str(caught.value)
     assert caught.value.model == f"cli/{name}"
@@ -634,18 +634,18 @@ async def test_gemini_s_sign_in_is_carried_over_from_its_files(
         "seen = {name: open(home + name).read() for name in ('settings.json', 'oauth_creds.json', '.env')}\n"
         "print(json.dumps({'response': json.dumps(seen)}))",
     )
-    seen = json.loads((await ask(CliModel("gemini"), question())).text)
-    settings = json.loads(seen["settings.json"])
+    accounts = json.loads((await ask(CliModel("gemini"), question())).text)
+    settings = json.loads(accounts["settings.json"])
     assert settings["security"] == {"auth": {"selectedType": "oauth-personal"}}
     assert "mcpServers" not in settings
-    assert json.loads(seen["oauth_creds.json"]) == {"access_token": "a"}
-    assert seen[".env"] == 'GEMINI_API_KEY="key"\n'
+    assert json.loads(accounts["oauth_creds.json"]) == {"access_token": "a"}
+    assert accounts[".env"] == 'GEMINI_API_KEY="key"\n'
 
 
 def _runs(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as about:  # noqa: PTH123 - a process
-            return about.read().rpartition(")")[2].split()[0] != "Z"
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:  # noqa: PTH123 - a process
+            return file.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 

@@ -80,7 +80,7 @@ async def test_the_sdk_is_used_where_it_is_asked_for_and_behind_proxies(
 
 async def test_both_ways_send_the_same_request(server: ChatServer) -> None:
     """The same body, and the same headers but for those that name the client."""
-    told: list[list[Any]] = []
+    headers: list[list[Any]] = []
     for transport in ("aiohttp", "openai"):
         model = OpenAIModel(
             "m", base_url=f"{server.base_url}/?v=1%202", api_key="k", transport=transport, default_headers={"X-A": "b"}
@@ -91,20 +91,20 @@ async def test_both_ways_send_the_same_request(server: ChatServer) -> None:
         with pytest.raises(SchemaViolation):
             await ask(alone, question(output=OutputSchema.of(dict)))
         names = {"accept", "accept-encoding", "authorization", "content-type", "x-a"}
-        told.append([{name: each.get(name) for name in names} for each in server.headers])
-        told[-1] += [*server.bodies, *server.paths]
+        headers.append([{name: headers.get(name) for name in names} for headers in server.headers])
+        headers[-1] += [*server.bodies, *server.paths]
         server.headers, server.bodies, server.paths = [], [], []
-    assert told[0] == told[1]
+    assert headers[0] == headers[1]
 
 
 async def test_a_client_of_the_application_s_own_is_used_and_left_open(server: ChatServer) -> None:
     """With its address, key and headers; the model retries, not the client."""
-    left = 1
+    failures = 1
 
     async def flaky(exchange: Exchange) -> None:
-        nonlocal left
-        left -= 1
-        if left >= 0:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
             await exchange.json({"error": {"message": "no"}}, status=500)
         else:
             await exchange.json(completion())
@@ -120,9 +120,11 @@ async def test_a_client_of_the_application_s_own_is_used_and_left_open(server: C
         request = question()
         assert (await ask(model, request)).text == "fine"
         assert [attempt.error for attempt in request.attempts.made] == ["ProviderFailed", None]
-        assert {(each["authorization"], each["x-mine"]) for each in server.headers} == {("Bearer sk-mine", "1")}
+        assert {(headers["authorization"], headers["x-mine"]) for headers in server.headers} == {
+            ("Bearer sk-mine", "1")
+        }
         assert not client.is_closed()
-        left = 1
+        failures = 1
         with pytest.raises(ProviderFailed):
             await ask(OpenAIModel("m", client=client, retry=None), question())
         assert server.posts == 3

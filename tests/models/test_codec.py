@@ -32,16 +32,16 @@ def test_a_structured_answer_of_a_strict_schema_is_read_again() -> None:
     response = ModelResponse(data=Strict(amounts=(Decimal("1.10"),), due=date(2026, 1, 2)), validated=output)
     attempt = Attempt(model="m", waited=0.5, seconds=1.5, usage=Usage(calls=1, prompt_tokens=7), error="EmptyResponse")
     answer, attempts = read_call(json_text(call_row(response, [attempt], seconds=2.0, output=output)))
-    again, seconds = answer.response(output), answer.seconds
-    assert (again, attempts, seconds) == (response, [attempt], 2.0)
+    response_read, seconds = answer.response(output), answer.seconds
+    assert (response_read, attempts, seconds) == (response, [attempt], 2.0)
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.floats(-1e3, 0), min_size=1))
 def test_log_probabilities_are_read_again_to_the_bit(logprobs: dict[str, float]) -> None:
     """A resumed run decides by the same numbers."""
     row = call_row(ModelResponse(text="A", logprobs=logprobs), [], seconds=0, output=None)
-    again = read_call(json_text(row))[0].response(None)
-    assert again.logprobs == logprobs
+    decoded = read_call(json_text(row))[0].response(None)
+    assert decoded.logprobs == logprobs
 
 
 LINES = st.lists(st.integers(0, 5), max_size=12).map(
@@ -77,17 +77,19 @@ def test_the_choices_of_a_request_are_in_its_hash() -> None:
 )
 def test_an_error_is_read_as_it_was_written(error: Exception) -> None:
     """Of its class, with its message and all its facts."""
-    again = failure_of(failure_text(error))
-    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+    decoded = failure_of(failure_text(error))
+    assert (type(decoded), str(decoded), vars(decoded)) == (type(error), str(error), vars(error))
 
 
 def test_the_form_of_a_text_is_part_of_its_request_where_there_is_one() -> None:
     """Opening words and the number of sentences make another request."""
     plain = ModelRequest(messages=[{"role": "user", "content": "Why?"}], block="b")
-    begun = ModelRequest(messages=plain.messages, block="b", begins="Because")
+    prefixed = ModelRequest(messages=plain.messages, block="b", begins="Because")
     bounded = ModelRequest(messages=plain.messages, block="b", sentences=3)
-    assert len({digest_of(plain), digest_of(begun), digest_of(bounded)}) == 3
-    assert [describe_request(each).keys() - describe_request(plain).keys() for each in (plain, begun, bounded)] == [
+    assert len({digest_of(plain), digest_of(prefixed), digest_of(bounded)}) == 3
+    assert [
+        describe_request(request).keys() - describe_request(plain).keys() for request in (plain, prefixed, bounded)
+    ] == [
         set(),
         {"begins"},
         {"sentences"},

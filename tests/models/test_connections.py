@@ -200,10 +200,10 @@ async def test_the_model_s_own_deadline_covers_all_attempts(failures: int, wrap:
         retry, settings = Retry(first_wait=0), ModelSettings(timeout=0.5)
         model = OpenAIModel("slow", base_url=server.base_url, retry=retry, settings=settings)
         request = question(60)
-        began = asyncio.get_running_loop().time()
+        start = asyncio.get_running_loop().time()
         with pytest.raises(ModelTimeout, match=r"0\.5 s") as late:
             await ask(wrap(model), request)
-        assert asyncio.get_running_loop().time() - began < 0.75
+        assert asyncio.get_running_loop().time() - start < 0.75
         assert late.value.model == model.name
         assert len(request.attempts.made) == failures + 1
         assert request.attempts.made[-1].error == "ModelTimeout"
@@ -286,10 +286,10 @@ def test_one_model_serves_several_event_loops_and_threads() -> None:
         asyncio.run(run())
         asyncio.run(run())
         threads = [threading.Thread(target=lambda: asyncio.run(run()), daemon=True) for _ in range(2)]
-        for other in threads:
-            other.start()
-        for other in threads:
-            other.join(60)
+        for worker in threads:
+            worker.start()
+        for worker in threads:
+            worker.join(60)
     finally:
         stop[0]()
         thread.join(60)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def found() -> Iterator[dict[VendorName, Vendor]]:
+def servers() -> Iterator[dict[VendorName, Vendor]]:
     """All stub servers."""
     with vendors() as running:
         yield running
@@ -40,11 +40,11 @@ def question(**settings: Any) -> ModelRequest:
 @pytest.mark.parametrize("model", ["openai/gpt-5-mini", "gemini/gemini-3-pro", "ollama/gemma3"])
 @pytest.mark.parametrize("effort", ["low", "high"])
 async def test_each_vendor_is_told_the_effort_in_its_own_field(
-    model: str, effort: Effort, found: dict[VendorName, Vendor]
+    model: str, effort: Effort, servers: dict[VendorName, Vendor]
 ) -> None:
     """And those that tell how much was thought have it in the usage."""
     response = await ask(resolve_model(model), question(effort=effort))
-    vendor = found[model.partition("/")[0]]  # type: ignore[index]
+    vendor = servers[model.partition("/")[0]]  # type: ignore[index]
     assert vendor.asked[-1].effort == effort
     assert response.usage.reasoning_tokens == (None if vendor.name == "ollama" else THOUGHT[effort])
 
@@ -78,34 +78,34 @@ async def test_an_effort_that_cannot_be_told_is_refused_before_anything_is_sent(
     assert LocalModel().takes_effort is False
 
 
-async def test_a_model_that_does_not_think_is_asked_without_an_effort(found: dict[VendorName, Vendor]) -> None:
+async def test_a_model_that_does_not_think_is_asked_without_an_effort(servers: dict[VendorName, Vendor]) -> None:
     """Only the provider knows which of its models think; the answer is marked, and a warning says it once."""
     with pytest.warns(FlowDebateWarning, match="'gpt-4o' refuses effort"):
         answered = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
-    again = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
-    assert ["without_effort" in each.flags for each in (answered, again)] == [True, True]
-    assert found["openai"].refused == 0
-    assert len(found["openai"].asked) == 2
+    second = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
+    assert ["without_effort" in response.flags for response in (answered, second)] == [True, True]
+    assert servers["openai"].refused == 0
+    assert len(servers["openai"].asked) == 2
 
 
-async def test_a_strict_model_raises_the_refusal_of_an_effort(found: dict[VendorName, Vendor]) -> None:
+async def test_a_strict_model_raises_the_refusal_of_an_effort(servers: dict[VendorName, Vendor]) -> None:
     """In its provider's words."""
-    strict = OpenAIModel("gpt-4o", base_url=found["openai"].base_url, api_key=found["openai"].key, strict=True)
+    strict = OpenAIModel("gpt-4o", base_url=servers["openai"].base_url, api_key=servers["openai"].key, strict=True)
     with pytest.raises(RequestRejected, match="reasoning_effort"):
         await ask(strict, question(effort="low"))
-    assert found["openai"].asked == []
+    assert servers["openai"].asked == []
 
 
 @pytest.mark.parametrize("on_text", [None, lambda _: None], ids=["whole", "streamed"])
 async def test_an_answer_lost_to_thinking_says_which_number_to_raise(
-    on_text: Any, found: dict[VendorName, Vendor]
+    on_text: Any, servers: dict[VendorName, Vendor]
 ) -> None:
     """It is asked for once more with twice the room; what was thought is paid for, and counted."""
     request = question(effort="high", max_tokens=100, on_text=on_text)
     with pytest.raises(LostToThinking, match=r"raise max_tokens \(200\), or lower effort") as caught:
         await ask(resolve_model("openai/gpt-5-mini"), request)
     assert (caught.value.room, caught.value.thought) == (200, 200)
-    assert [each.body["max_completion_tokens"] for each in found["openai"].asked] == [100, 200]
+    assert [request.body["max_completion_tokens"] for request in servers["openai"].asked] == [100, 200]
     assert request.attempts.usage.reasoning_tokens == 300
 
 
@@ -126,9 +126,9 @@ async def test_an_answer_lost_to_thinking_gets_more_room_where_nobody_set_a_limi
 
 def test_thinking_is_part_of_the_completion_and_known_or_not() -> None:
     """Sums are unknown where a part is; a usage shows what there is."""
-    known = Usage(calls=1, prompt_tokens=9, cached_tokens=0, completion_tokens=5, reasoning_tokens=3)
-    assert (known + known).reasoning_tokens == 6
-    assert (known + Usage.unknown()).reasoning_tokens is None
-    assert known.total_tokens == 14
-    assert "reasoning_tokens=3" in repr(known)
+    usage = Usage(calls=1, prompt_tokens=9, cached_tokens=0, completion_tokens=5, reasoning_tokens=3)
+    assert (usage + usage).reasoning_tokens == 6
+    assert (usage + Usage.unknown()).reasoning_tokens is None
+    assert usage.total_tokens == 14
+    assert "reasoning_tokens=3" in repr(usage)
     assert "reasoning" not in repr(Usage.unknown())

@@ -85,7 +85,7 @@ def server_of(client: str, answer: Any) -> ChatServer:
 
 
 async def answer_to(
-    client: str, *, whole: Any = None, stream: Any = None, structured: bool = False, room: int | None = None
+    client: str, *, body: Any = None, stream: Any = None, structured: bool = False, room: int | None = None
 ) -> ModelResponse:
     """The answer of a server that sends a completion, or these events and then the end of the stream."""
 
@@ -93,7 +93,7 @@ async def answer_to(
         if exchange.body.get("stream"):
             await exchange.events(stream)
         else:
-            await exchange.json(whole)
+            await exchange.json(body)
 
     async with server_of(client, answer) as server:
         listen: Any = None if stream is None else [].append
@@ -115,8 +115,8 @@ async def test_answers_end_alike_over_all_clients(client: str, *, streamed: bool
     """A half text is marked, a filter and a failure raise, an unknown reason leaves the text with a flag."""
 
     async def asked(reason: Any) -> ModelResponse:
-        sent = ending(reason)
-        return await answer_to(client, whole=sent["whole"], stream=sent["stream"] if streamed else None)
+        replies = ending(reason)
+        return await answer_to(client, body=replies["whole"], stream=replies["stream"] if streamed else None)
 
     answers = {reason: await asked(reason) for reason in ("COMPLETE", "MAX_TOKENS", "sparkle", None)}
     assert {answer.text for answer in answers.values()} == {TEXT}
@@ -133,11 +133,11 @@ async def test_answers_end_alike_over_all_clients(client: str, *, streamed: bool
 async def test_an_answer_that_used_up_its_room_is_truncated_whatever_its_reason_says(client: str) -> None:
     """Usage counts three tokens, and there was room for three; a whole JSON is not affected."""
     for reason in ("sparkle", None):
-        answered = await answer_to(client, whole=ending(reason)["whole"], room=3)
+        answered = await answer_to(client, body=ending(reason)["whole"], room=3)
         assert answered.finish == "length"
-        assert (await answer_to(client, whole=ending(reason)["whole"], room=4)).finish == "stop"
+        assert (await answer_to(client, body=ending(reason)["whole"], room=4)).finish == "stop"
     with pytest.raises(OutputTruncated):
-        await answer_to(client, whole=completion('{"reasoning": "half', finish="maxTokens"), structured=True)
+        await answer_to(client, body=completion('{"reasoning": "half', finish="maxTokens"), structured=True)
 
 
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
@@ -156,9 +156,9 @@ async def test_a_router_s_native_reason_counts_where_its_own_says_nothing() -> N
     """And a reason may be an object."""
     body = ending("unknown")["whole"]
     body["choices"][0]["native_finish_reason"] = "MAX_TOKENS"
-    assert (await answer_to("aiohttp", whole=body)).finish == "length"
+    assert (await answer_to("aiohttp", body=body)).finish == "length"
     body["choices"][0] |= {"native_finish_reason": "sparkle", "finish_reason": {"type": "length", "length": 40}}
-    assert (await answer_to("aiohttp", whole=body)).finish == "length"
+    assert (await answer_to("aiohttp", body=body)).finish == "length"
 
 
 async def test_a_result_remarks_on_an_end_of_unknown_meaning() -> None:
@@ -217,7 +217,7 @@ async def test_parts_of_text_are_joined_and_thinking_is_counted(
     """What else there is does not matter beside a text."""
     pieces = content if isinstance(content, list) else [content]
     stream = [chunk(content=[piece]) for piece in pieces] + [chunk(finish="stop"), usage_chunk()]
-    answered = await answer_to(transport, whole=completion(content), stream=stream if streamed else None)
+    answered = await answer_to(transport, body=completion(content), stream=stream if streamed else None)
     assert answered.text == TEXT
     assert bool(answered.usage.reasoning_tokens) == bool(thought)
 
@@ -227,7 +227,7 @@ async def test_content_without_any_part_that_is_known_is_refused(*, streamed: bo
     """The error names the part."""
     stream = [chunk(content=[{"type": "hologram", "data": "x"}]), chunk(finish="stop")]
     with pytest.raises(MalformedResponse, match="a part of type 'hologram'"):
-        await answer_to("aiohttp", whole=completion([{"type": "hologram"}]), stream=stream if streamed else None)
+        await answer_to("aiohttp", body=completion([{"type": "hologram"}]), stream=stream if streamed else None)
 
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
@@ -253,7 +253,7 @@ async def test_an_answer_in_another_field_is_asked_for_once_more_at_most(
 
 async def test_what_is_thought_in_another_field_is_counted_and_no_part_of_the_answer() -> None:
     """Where the server does not count it; half of these characters were thought."""
-    answered = await answer_to("aiohttp", whole=completion("x" * 30, reasoning="y" * 60, reasoning_content="y" * 60))
+    answered = await answer_to("aiohttp", body=completion("x" * 30, reasoning="y" * 60, reasoning_content="y" * 60))
     assert (answered.text, answered.usage.reasoning_tokens) == ("x" * 30, 2)
 
 

@@ -27,8 +27,8 @@ async def test_a_variable_that_cannot_be_used_is_named(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything is sent."""
-    for other in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"):
-        monkeypatch.delenv(other, raising=False)
+    for setting in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(setting, raising=False)
     (tmp_path / "junk.pem").write_text("no certificate")
     value = PROXIES.get(name, str(tmp_path / ("junk.pem" if name == "junk" else "gone")))
     variable = "SSL_CERT_FILE" if name == "junk" else name
@@ -45,9 +45,9 @@ async def test_a_variable_that_cannot_be_used_is_named(
 def test_the_command_says_so_in_one_line(name: str, tmp_path: Path) -> None:
     """Without a traceback."""
     value = PROXIES.get(name, str(tmp_path / "gone.pem"))
-    kept = {key: text for key, text in os.environ.items() if not key.lower().endswith("_proxy")}
+    environment = {key: text for key, text in os.environ.items() if not key.lower().endswith("_proxy")}
     options = ("--model", "x", "--base-url", "https://models.invalid/v1", "--no-store", "--max-rounds", "1")
-    env = {**kept, name: value, "OPENAI_API_KEY": "key"}
+    env = {**environment, name: value, "OPENAI_API_KEY": "key"}
     done = run(COMMAND, "debate", "Trams?", *options, env=env, cwd=tmp_path, check=False)
     assert done.returncode not in (0, None)
     assert name in done.stderr

@@ -137,13 +137,13 @@ def test_an_argument_that_the_sdk_does_not_know_is_named() -> None:
     from anthropic import AsyncAnthropic
 
     create = AsyncAnthropic(api_key="k").messages.create
-    sent = {"model": "m", "messages": [], "max_tokens": 1}
-    rejected = find_unsendable(TypeError("create() got an unexpected keyword"), create, {**sent, "tempo": 1})
+    arguments = {"model": "m", "messages": [], "max_tokens": 1}
+    rejected = find_unsendable(TypeError("create() got an unexpected keyword"), create, {**arguments, "tempo": 1})
     assert rejected is not None
     assert "does not fit the installed SDK" in str(rejected)
     assert "'tempo'" in str(rejected)
-    assert find_unsendable(TypeError("an answer of another type"), create, sent) is None
-    assert find_unsendable(OSError("gone"), create, {**sent, "tempo": 1}) is None
+    assert find_unsendable(TypeError("an answer of another type"), create, arguments) is None
+    assert find_unsendable(OSError("gone"), create, {**arguments, "tempo": 1}) is None
 
 
 # The history of tools
@@ -202,7 +202,7 @@ async def test_a_tool_s_history_goes_back_as_it_came(client: str, stream: bool) 
     assert message["role"] == "assistant"
     assert message["tool_calls"][0] == CALLED["tool_calls"][0]
     assert message["tool_calls"][1]["function"] == {"name": "look_up", "arguments": "{}"}
-    assert [each["content"] for each in second["messages"][2:]] == ["rent: 12 %"] * 2
+    assert [entry["content"] for entry in second["messages"][2:]] == ["rent: 12 %"] * 2
 
 
 @pytest.mark.parametrize("client", OPENAI)
@@ -309,8 +309,10 @@ async def test_the_result_says_that_a_prompt_was_cut() -> None:
         block = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
         with pytest.warns(FlowDebateWarning, match="far fewer tokens"):
             result = await block.run(QUESTION, model=model_of("aiohttp", server))
-    said = "m answered 2 calls after the server probably cut the prompt: it counted far fewer tokens than it was sent"
-    assert said in result.remarks
+    warning = (
+        "m answered 2 calls after the server probably cut the prompt: it counted far fewer tokens than it was sent"
+    )
+    assert warning in result.remarks
 
 
 # Thinking beside the answer

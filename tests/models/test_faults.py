@@ -374,12 +374,12 @@ async def test_the_key_is_in_no_error_traceback_log_or_repr(
         request = question(output=output, on_text=(lambda _: None) if kind == "stream" else None)
         with pytest.raises(ModelError) as caught:
             await ask(model, request)
-        sent = server.headers[0]["authorization"]
-    shown = "".join(traceback.format_exception(caught.value))
-    shown += repr(caught.value) + repr(vars(caught.value)) + repr(model) + repr(model._clients)
-    shown += "".join(f"{record.getMessage()} {record.args}" for record in caplog.records if record.name != "openai")
-    assert "canary" in sent
-    assert "canary" not in shown
+        authorization = server.headers[0]["authorization"]
+    texts = "".join(traceback.format_exception(caught.value))
+    texts += repr(caught.value) + repr(vars(caught.value)) + repr(model) + repr(model._clients)
+    texts += "".join(f"{record.getMessage()} {record.args}" for record in caplog.records if record.name != "openai")
+    assert "canary" in authorization
+    assert "canary" not in texts
 
 
 async def test_the_key_is_read_when_a_call_is_made() -> None:
@@ -472,13 +472,13 @@ PLACES: list[tuple[Any, ...]] = [
 ]
 
 
-def replaced(value: Any, place: tuple[Any, ...], other: Any) -> Any:
-    """`value` with `other` at `place`."""
+def replaced(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
+    """`value` with `replacement` at `place`."""
     if not place:
-        return other
+        return replacement
     copy = list(value) if isinstance(value, list) else dict(value)
     inner = value[place[0]] if len(place) > 1 else None
-    copy[place[0]] = replaced(inner, place[1:], other)
+    copy[place[0]] = replaced(inner, place[1:], replacement)
     return copy
 
 
@@ -487,7 +487,7 @@ def test_no_answer_whatever_is_in_it_raises_anything_foreign(
     *, changes: list[tuple[tuple[Any, ...], Any]], structured: bool
 ) -> None:
     """An answer with anything in any place is read, or is one of the project's errors."""
-    answers = [replaced(completion("[1]"), place, other) for place, other in changes]
+    answers = [replaced(completion("[1]"), place, replacement) for place, replacement in changes]
 
     async def run() -> None:
         async def reply(exchange: Exchange) -> None:

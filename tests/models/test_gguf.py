@@ -108,14 +108,14 @@ def test_a_file_is_hashed_again_only_where_its_size_or_times_have_changed(tmp_pa
 
 def test_another_file_of_the_same_size_and_time_is_hashed_again(tmp_path: Path) -> None:
     """It is known by its place on the disk, and by when that was changed."""
-    path, other = tmp_path / "model.gguf", tmp_path / "other"
+    path, replacement = tmp_path / "model.gguf", tmp_path / "other"
     path.write_bytes(b"GGUF whole")
     sha256 = hashlib.sha256(b"GGUF whole").hexdigest()
     assert is_verified(path, sha256=sha256)
     before = path.stat()
-    other.write_bytes(b"GGUF Whole")
-    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
-    other.replace(path)
+    replacement.write_bytes(b"GGUF Whole")
+    os.utime(replacement, ns=(before.st_atime_ns, before.st_mtime_ns))
+    replacement.replace(path)
     assert not is_verified(path, sha256=sha256)
 
 

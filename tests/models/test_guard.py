@@ -47,12 +47,12 @@ def test_the_innermost_block_holds_and_ends_with_its_block() -> None:
 
 def test_a_guard_holds_in_other_threads() -> None:
     """A call that a test makes from a thread is caught as well."""
-    seen: list[bool] = []
+    states: list[bool] = []
     with forbid_real_models():
-        thread = threading.Thread(target=lambda: seen.append(allowed(REMOTE)), daemon=True)
+        thread = threading.Thread(target=lambda: states.append(allowed(REMOTE)), daemon=True)
         thread.start()
         thread.join(60)
-    assert seen == [False]
+    assert states == [False]
 
 
 def test_blocks_that_end_in_another_order_each_take_their_own_rule_away() -> None:

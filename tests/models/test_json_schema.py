@@ -45,15 +45,15 @@ MIXED = [1, "a", None, *(index if index % 2 else str(index) for index in range(2
 )
 def test_no_answer_takes_long_to_validate(schema: dict[str, Any], answer: dict[str, Any]) -> None:
     """Backtracking would need longer than the universe has existed; the others minutes."""
-    whole, before = {"type": "object", **schema}, time.process_time()
+    full_schema, before = {"type": "object", **schema}, time.process_time()
     try:
-        OutputSchema.of(whole).validate(answer)
+        OutputSchema.of(full_schema).validate(answer)
     except SchemaViolation:
         pass
     else:
         assert "$defs" in schema, "the answer does not fit"
     with pytest.raises(OutputError) if "$defs" not in schema else pytest.raises(OutputError, match="steps"):
-        check_answer(whole, answer, block="vote")
+        check_answer(full_schema, answer, block="vote")
     assert time.process_time() - before < LONGEST
 
 
@@ -84,8 +84,8 @@ patterns = st.lists(st.tuples(pieces, st.sampled_from(["", "*", "+", "?", "*?"])
 @given(patterns, st.booleans(), st.text("abx1é.\n", max_size=8))
 def test_ordinary_patterns_mean_what_they_mean_in_python(pattern: str, begins: bool, text: str) -> None:  # noqa: FBT001
     """Searched anywhere unless they are anchored."""
-    whole = f"^{pattern}" if begins else pattern
-    assert compile_pattern(whole).matches(text) == bool(re.search(whole, text))
+    anchored = f"^{pattern}" if begins else pattern
+    assert compile_pattern(anchored).matches(text) == bool(re.search(anchored, text))
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -98,16 +98,16 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 def test_items_are_unique_as_json_says(items: list[Any]) -> None:
     """1 is 1.0, and neither is true."""
 
-    def same(one: Any, other: Any) -> bool:
-        if isinstance(one, bool) or isinstance(other, bool):
-            return one is other
-        if isinstance(one, list) and isinstance(other, list):
-            return len(one) == len(other) and all(map(same, one, other))
-        if isinstance(one, dict) and isinstance(other, dict):
-            return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-        return bool(one == other)
+    def same(one: Any, two: Any) -> bool:
+        if isinstance(one, bool) or isinstance(two, bool):
+            return one is two
+        if isinstance(one, list) and isinstance(two, list):
+            return len(one) == len(two) and all(map(same, one, two))
+        if isinstance(one, dict) and isinstance(two, dict):
+            return one.keys() == two.keys() and all(same(one[key], two[key]) for key in one)
+        return bool(one == two)
 
-    unique = not any(same(one, other) for at, one in enumerate(items) for other in items[:at])
+    unique = not any(same(one, earlier) for at, one in enumerate(items) for earlier in items[:at])
     schema = OutputSchema.of({"properties": {"p": {"uniqueItems": True}}})
     try:
         assert schema.validate({"p": items}) == {"p": items}

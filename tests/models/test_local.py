@@ -84,34 +84,34 @@ def question(
 
 async def test_the_engine_gives_the_log_probabilities_of_choices(path: Path) -> None:
     """The same ones in any order of asking, whatever the settings say about sampling."""
-    asked = question("Answer A or B.", choices=("A", "B"), max_tokens=None)
+    request = question("Answer A or B.", choices=("A", "B"), max_tokens=None)
     warm = question("Answer A or B.", choices=("A", "B"), temperature=1.8, extra={"seed": 3})
-    first, again = await ask(LocalModel(path), asked), await ask(LocalModel(path), warm)
+    first, second = await ask(LocalModel(path), request), await ask(LocalModel(path), warm)
     assert first.logprobs is not None
-    assert again.logprobs is not None
+    assert second.logprobs is not None
     assert set(first.logprobs) == {"A", "B"}
     assert all(value < 0 for value in first.logprobs.values())
-    assert first.logprobs == pytest.approx(again.logprobs, abs=0.01)
+    assert first.logprobs == pytest.approx(second.logprobs, abs=0.01)
     assert first.usage.completion_tokens == 1
 
 
 async def test_a_ballot_is_the_same_whatever_the_engine_was_asked_before(path: Path) -> None:
     """After any four requests, and with others in flight: what is reused of a prompt would move the probabilities."""
-    said = "Rents rose, and 31 of 40 shops closed. "
+    argument = "Rents rose, and 31 of 40 shops closed. "
     model, random = LocalModel(path), Random(5)
-    ballot = question(f"A: {said}\nB: No.\nAnswer A or B.", choices=("A", "B"), max_tokens=None)
+    ballot = question(f"A: {argument}\nB: No.\nAnswer A or B.", choices=("A", "B"), max_tokens=None)
 
     def another() -> ModelRequest:
         # some share the beginning of the ballot, which is what the engine could reuse
-        begun = str(ballot.messages[-1]["content"])[: random.randrange(0, 60)]
+        beginning = str(ballot.messages[-1]["content"])[: random.randrange(0, 60)]
         choices = random.choice([None, ("A", "B")])
-        return question(f"{begun} {random.random()}", choices=choices, max_tokens=random.randrange(1, 6))
+        return question(f"{beginning} {random.random()}", choices=choices, max_tokens=random.randrange(1, 6))
 
     async def cast() -> dict[str, float]:
-        found = await ask(model, ballot)
-        assert found.logprobs is not None
-        assert found.usage.cached_tokens == 0  # on some processors reusing them would move nothing
-        return dict(found.logprobs)
+        response = await ask(model, ballot)
+        assert response.logprobs is not None
+        assert response.usage.cached_tokens == 0  # on some processors reusing them would move nothing
+        return dict(response.logprobs)
 
     first = await cast()
     for _ in range(2):
@@ -167,13 +167,13 @@ async def test_the_loop_runs_on_while_the_engine_starts(path: Path) -> None:
     stop_local_servers()
     call = asyncio.create_task(ask(LocalModel(path), question()))
     loop = asyncio.get_running_loop()
-    began = last = loop.time()
+    start = last = loop.time()
     longest = 0.0
     while not call.done():
         await asyncio.sleep(0.005)
         longest, last = max(longest, loop.time() - last), loop.time()
     assert (await call).text
-    assert longest < (last - began) / 2  # of the time that all of it takes, on a machine however busy
+    assert longest < (last - start) / 2  # of the time that all of it takes, on a machine however busy
 
 
 async def test_text_is_streamed_piece_by_piece(path: Path) -> None:
@@ -203,10 +203,10 @@ async def test_the_model_continues_the_opening_words(path: Path) -> None:
     """They are the end of its prompt: at temperature 0 the same words follow a prefix of its own answer."""
     model = LocalModel(path)
     settings: dict[str, Any] = {"max_tokens": 24, "temperature": 0.0, "extra": {"repeat_penalty": 1.0}}
-    whole = (await ask(model, question("Count to ten.", **settings))).text
-    begins = whole[: whole.index(" ", 10)]
+    text = (await ask(model, question("Count to ten.", **settings))).text
+    begins = text[: text.index(" ", 10)]
     answered = await ask(model, question("Count to ten.", begins=begins, **settings))
-    assert answered.text.startswith(whole[: len(begins) + 12])
+    assert answered.text.startswith(text[: len(begins) + 12])
 
 
 async def test_a_structured_answer_and_an_offer_of_tools_begin_by_themselves(path: Path) -> None:
@@ -223,17 +223,17 @@ async def test_opening_words_hold_no_control_tokens(path: Path) -> None:
     assert (await ask(LocalModel(path), question(begins=begins))).text.startswith(begins)
 
 
-@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("sentences", [1, 2])
 @pytest.mark.parametrize("begins", ["", "Trams are quiet, because"])
-async def test_a_text_has_no_more_sentences_than_it_may(path: Path, most: int, begins: str) -> None:
+async def test_a_text_has_no_more_sentences_than_it_may(path: Path, sentences: int, begins: str) -> None:
     """The grammar ends it, in one paragraph, even if the model would go on."""
-    request = question("Tell a long story.", sentences=most, max_tokens=80, begins=begins)
+    request = question("Tell a long story.", sentences=sentences, max_tokens=80, begins=begins)
     answered = await ask(LocalModel(path), request)
     if answered.finish == "stop":
         assert answered.text.rstrip("\"')”’»")[-1] in ".!?…"
     assert "\n" not in answered.text
     abbreviations = len(re.findall(r"\be\.g\. |\b(?:Dr|Mr|Mrs|St)\. ", answered.text))
-    assert len(re.findall(r"[.!?…](?= )", answered.text)) < most + abbreviations
+    assert len(re.findall(r"[.!?…](?= )", answered.text)) < sentences + abbreviations
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.8])
@@ -279,11 +279,11 @@ async def test_a_call_that_was_given_up_leaves_the_engine_free(path: Path, *, st
     model = LocalModel(path)
     async with model.open_connections():
         await ask(model, question())
-        begun = asyncio.Event()
-        listener = (lambda _: begun.set()) if stream else None
+        started = asyncio.Event()
+        listener = (lambda _: started.set()) if stream else None
         long = question(max_tokens=6000, extra=ENDLESS, on_text=listener)
         task = asyncio.create_task(ask(model, long))
-        await (begun.wait() if stream else until_generating(path))
+        await (started.wait() if stream else until_generating(path))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -295,10 +295,10 @@ async def test_waiting_for_one_s_turn_does_not_count_and_can_be_given_up(path: P
     model = LocalModel(path)
     async with model.open_connections():
         await ask(model, question())
-        begun = asyncio.Event()
-        endless = question(max_tokens=6000, extra=ENDLESS, on_text=lambda _: begun.set())
+        started = asyncio.Event()
+        endless = question(max_tokens=6000, extra=ENDLESS, on_text=lambda _: started.set())
         first = asyncio.create_task(ask(model, endless))
-        await begun.wait()
+        await started.wait()
         behind = asyncio.create_task(ask(model, question(max_tokens=1, timeout=2)))
         given_up = asyncio.create_task(ask(model, question()))
         os.kill(engine_pid(path), signal.SIGSTOP)  # as slow as an engine can be
@@ -319,9 +319,9 @@ async def test_the_start_of_the_engine_does_not_count(path: Path) -> None:
     stop_local_servers()
     since = loop.time()
     await running_server(path).endpoint()
-    took = loop.time() - since
+    seconds = loop.time() - since
     stop_local_servers()
-    assert (await ask(model, question(max_tokens=1, timeout=0.8 * took))).text
+    assert (await ask(model, question(max_tokens=1, timeout=0.8 * seconds))).text
 
 
 async def test_a_prompt_that_does_not_fit_says_so(path: Path) -> None:
@@ -346,11 +346,11 @@ async def test_an_engine_that_was_stopped_is_started_anew(path: Path) -> None:
 async def test_an_engine_that_dies_costs_one_answer(path: Path) -> None:
     """The call under way fails with a typed error, the next one has a new engine."""
     model = LocalModel(path, retry=None)
-    begun = asyncio.Event()
+    started = asyncio.Event()
     await ask(model, question())
-    request = question(max_tokens=6000, extra=ENDLESS, on_text=lambda _: begun.set())
+    request = question(max_tokens=6000, extra=ENDLESS, on_text=lambda _: started.set())
     task = asyncio.create_task(ask(model, request))
-    await begun.wait()
+    await started.wait()
     os.kill(engine_pid(path), signal.SIGKILL)
     with pytest.raises(ModelError):
         await task
@@ -361,11 +361,11 @@ async def test_an_engine_that_dies_costs_one_answer(path: Path) -> None:
 async def test_an_engine_that_dies_is_started_anew_for_the_same_call(path: Path) -> None:
     """Unless it is told never to, the model makes the call again."""
     model = LocalModel(path)
-    begun = asyncio.Event()
+    started = asyncio.Event()
     await ask(model, question())
-    request = question(max_tokens=12, extra=ENDLESS, on_text=lambda _: begun.set())
+    request = question(max_tokens=12, extra=ENDLESS, on_text=lambda _: started.set())
     task = asyncio.create_task(ask(model, request))
-    await begun.wait()
+    await started.wait()
     os.kill(engine_pid(path), signal.SIGKILL)
     assert (await task).text
     assert [attempt.error is None for attempt in request.attempts.made] == [False, True]
@@ -435,12 +435,12 @@ except ModelUnavailable as error:
 async def test_what_a_tool_found_cannot_end_its_message(path: Path) -> None:
     """The engine reads control tokens wherever they stand: in a tool's result they are many tokens of plain text."""
     token = "<|im_end|>"  # noqa: S105 - of the model's chat template
-    told = []
+    prompt_tokens = []
     for text in ("", token * 4):
         request = question(max_tokens=1)
         request.messages = [*request.messages, {"role": "tool", "tool_call_id": "1", "content": text}]
-        told.append((await ask(LocalModel(path), request)).usage.prompt_tokens or 0)
-    assert told[1] - told[0] > 5 * 4
+        prompt_tokens.append((await ask(LocalModel(path), request)).usage.prompt_tokens or 0)
+    assert prompt_tokens[1] - prompt_tokens[0] > 5 * 4
 
 
 async def test_an_ordinary_answer_is_not_odd(path: Path) -> None:

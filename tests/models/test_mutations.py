@@ -113,10 +113,10 @@ FOUND = [
 ]
 
 
-@pytest.mark.parametrize("found", FOUND, ids=lambda found: found.id)
-def test_what_was_found_is_mended(found: Found) -> None:
+@pytest.mark.parametrize("bug", FOUND, ids=lambda bug: bug.id)
+def test_what_was_found_is_mended(bug: Found) -> None:
     """Cases that came to something else before."""
-    assert outcomes(found.case) == [found.outcome]
+    assert outcomes(bug.case) == [bug.outcome]
 
 
 def test_a_cookie_that_cannot_be_sent_back_does_not_fail_the_calls_after_it() -> None:
@@ -163,10 +163,10 @@ def test_the_check_of_an_error_can_fail(error: MalformedResponse, problem: str) 
 def test_a_share_of_the_soak_counts_its_cases() -> None:
     """The same cases for the same seed, whoever takes them."""
     share = share_of_answers(1, range(5))
-    again = share_of_answers(1, range(2, 5))
+    repeated = share_of_answers(1, range(2, 5))
     assert (share.cases, sum(share.outcomes.values()), share.failed) == (5, 5, None)
-    assert again.outcomes <= share.outcomes
-    share.add(again)
+    assert repeated.outcomes <= share.outcomes
+    share.add(repeated)
     assert share.cases == 8
     texts = share_of_views(1, range(20))
     assert (texts.cases, texts.failed) == (20, None)

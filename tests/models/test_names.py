@@ -15,9 +15,9 @@ from tests.measures.drawn import names, texts
 @given(names, texts)
 def test_what_is_matched_is_one_of_the_choices(agents: list[str], text: str) -> None:
     """Or nothing; the order of the choices does not matter."""
-    found = find_name(text, agents)
-    assert found is None or found in agents
-    assert found == find_name(text, agents[::-1])
+    match = find_name(text, agents)
+    assert match is None or match in agents
+    assert match == find_name(text, agents[::-1])
 
 
 @given(names, st.data())
@@ -31,7 +31,7 @@ def test_a_name_as_it_is_written_is_always_matched(agents: list[str], data: st.D
 def test_marks_around_a_name_change_nothing(agents: list[str], data: st.DataObject, frame: str) -> None:
     """Unless two names are then alike, or with its marks it is another's name."""
     name = data.draw(st.sampled_from(agents))
-    alike = [other for other in agents if answer_words(other) == answer_words(name)]
+    alike = [agent for agent in agents if answer_words(agent) == answer_words(name)]
     if len(alike) == 1 and answer_words(name) and frame.format(name) not in agents:
         assert find_name(frame.format(name), agents) == name
 

@@ -397,11 +397,11 @@ async def test_a_structured_answer_is_the_application_s_own_object(mode: Structu
         assert body["response_format"]["json_schema"]["schema"] == Verdict.model_json_schema()
         assert body["messages"][1]["content"] == HOSTILE
     if mode in ("json", "md_json"):
-        asked = body["messages"][1]["content"].removeprefix(HOSTILE)
-        assert "JSON" in asked
-        assert '"winner"' in asked
-        assert ("genius" in asked) is words
-        assert ("```json" in asked) is (mode == "md_json")
+        prompt = body["messages"][1]["content"].removeprefix(HOSTILE)
+        assert "JSON" in prompt
+        assert '"winner"' in prompt
+        assert ("genius" in prompt) is words
+        assert ("```json" in prompt) is (mode == "md_json")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -598,16 +598,16 @@ def test_no_choice_is_more_likely_than_what_the_others_leave(weights: list[float
     """Whatever a server reports, the bound of an unreported choice is at most each reported one, and the rest of 1."""
     from openai.types.chat import ChatCompletion
 
-    whole = sum(weights) + unlisted / 100
+    total = sum(weights) + unlisted / 100
     tokens: list[dict[str, Any]] = [
-        {"token": f"t{at}", "logprob": math.log(each / whole)} for at, each in enumerate(weights)
+        {"token": f"t{at}", "logprob": math.log(weight / total)} for at, weight in enumerate(weights)
     ]
     first = {**tokens[0], "top_logprobs": tokens}
-    found = logprobs_of(ChatCompletion.construct(**chosen({"content": [first]})), ("A", "t0"))
-    assert found is not None
-    assert found["t0"] == pytest.approx(min(math.log(weights[0] / whole), 0), abs=1e-9)
-    least = min(token["logprob"] for token in tokens)
-    assert found["A"] <= min(least, math.log(max(unlisted / 100 / whole, 1e-9))) + 1e-6
+    logprobs = logprobs_of(ChatCompletion.construct(**chosen({"content": [first]})), ("A", "t0"))
+    assert logprobs is not None
+    assert logprobs["t0"] == pytest.approx(min(math.log(weights[0] / total), 0), abs=1e-9)
+    minimum = min(token["logprob"] for token in tokens)
+    assert logprobs["A"] <= min(minimum, math.log(max(unlisted / 100 / total, 1e-9))) + 1e-6
 
 
 @pytest.mark.parametrize(
@@ -650,8 +650,8 @@ async def test_a_server_that_refuses_log_probabilities_gives_none() -> None:
 
 async def test_a_server_that_refuses_a_choice_altogether_is_the_first_refusal() -> None:
     """It is not about the log-probabilities then."""
-    other = {"error": {"message": "The messages are invalid.", "code": None}}
-    async with ChatServer({"fails": replying(other, status=400)}) as server:
+    refusal = {"error": {"message": "The messages are invalid.", "code": None}}
+    async with ChatServer({"fails": replying(refusal, status=400)}) as server:
         with pytest.raises(RequestRejected, match="messages are invalid"):
             await ask(OpenAIModel("fails", base_url=server.base_url, retry=None), question(choices=("A", "B")))
 

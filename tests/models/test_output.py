@@ -182,11 +182,11 @@ def test_a_recursive_type_is_validated_all_the_way_down() -> None:
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[str]]]:
     """The address of a server that has schemas, and the paths that it was asked for."""
-    asked: list[str] = []
+    paths: list[str] = []
 
     class Schemas(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            paths.append(self.path)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b'{"type": "integer"}')
@@ -197,7 +197,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
     with HTTPServer(("127.0.0.1", 0), Schemas) as serving:
         thread = Thread(target=serving.serve_forever, args=(0.01,))
         thread.start()
-        yield f"http://127.0.0.1:{serving.server_port}", asked
+        yield f"http://127.0.0.1:{serving.server_port}", paths
         serving.shutdown()
         thread.join(60)
 
@@ -286,9 +286,9 @@ def test_an_endless_schema_is_refused_far_from_the_recursion_limit(schema: dict[
 @pytest.mark.parametrize("schema", [nested(50), chained(48), {"properties": {"a": {"items": {"$ref": "#"}}}}])
 def test_a_schema_with_an_end_may_be_deep_and_refer_to_itself(schema: dict[str, Any]) -> None:
     """A tree ends where the answer does."""
-    said: dict[str, Any] = {"a": "x"} if "$defs" in schema else {"a": {"a": {}}}
-    assert OutputSchema.of(schema).validate(said) == said
-    assert check_answer(schema, said, block="judge") == said
+    answer: dict[str, Any] = {"a": "x"} if "$defs" in schema else {"a": {"a": {}}}
+    assert OutputSchema.of(schema).validate(answer) == answer
+    assert check_answer(schema, answer, block="judge") == answer
     assert OutputSchema.of(schema).digest
     assert inline_definitions(schema)
 
@@ -306,14 +306,14 @@ def test_a_schema_that_refers_to_something_outside_of_it_is_refused(
     reference: str, extra: dict[str, Any], server: tuple[str, list[str]]
 ) -> None:
     """Before anything runs, and no server is asked and no file is read for it: a schema may come from anybody."""
-    url, asked = server
+    url, paths = server
     inner = {"$ref": reference.format(url=url)}
     schema = {"type": "object", "properties": {"x": {"items": {"anyOf": [inner]}}}, **extra}
     with pytest.raises(ConfigurationError, match="refers to nothing outside of itself"):
         OutputSchema.of(schema, location="debate 'x'")
     with pytest.raises(ConfigurationError, match="refers to nothing outside of itself"):
         check_answer(schema, '{"x": [1]}', block="judge")
-    assert asked == []
+    assert paths == []
 
 
 @pytest.mark.parametrize("reference", ["#/$defs/n", "#n", "#", "http://json-schema.org/draft-07/schema#", "/mine#n"])
@@ -353,11 +353,11 @@ def test_a_schema_is_a_schema() -> None:
 
 def test_the_application_s_dict_is_not_changed() -> None:
     """And may change later without changing what was asked for."""
-    mine: dict[str, Any] = {"properties": {"x": {"type": "integer"}}}
-    schema = OutputSchema.of(mine)
-    assert mine == {"properties": {"x": {"type": "integer"}}}
-    mine["properties"]["x"]["type"] = "string"
-    mine["required"] = ["y"]
+    definition: dict[str, Any] = {"properties": {"x": {"type": "integer"}}}
+    schema = OutputSchema.of(definition)
+    assert definition == {"properties": {"x": {"type": "integer"}}}
+    definition["properties"]["x"]["type"] = "string"
+    definition["required"] = ["y"]
     assert schema.validate({"x": 1}) == {"x": 1}
 
 

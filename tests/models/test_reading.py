@@ -297,8 +297,8 @@ def _assert_has(data: Any, right: Any) -> None:
             _assert_has(data[key], part)
     elif isinstance(right, list):
         assert len(data) == len(right)
-        for one, other in zip(data, right, strict=True):
-            _assert_has(one, other)
+        for one, expected in zip(data, right, strict=True):
+            _assert_has(one, expected)
     else:
         assert data == right
 
@@ -355,8 +355,8 @@ async def test_schemas_of_applications_are_read_in_the_same_way() -> None:
     right = Film(title="M", genre="crime", stars=4.5)
     assert (await read({"Title": "M", "genre": "Crime", "stars": "4.5/5"}, OutputSchema.of(Film))).data == right
     schema = {**Film.model_json_schema(), "additionalProperties": False}
-    found = await read({"title": "M", "genre": "n/a", "stars": "90%", "year": 1931}, OutputSchema.of(schema))
-    assert found.data == {"title": "M", "genre": None, "stars": 4.5}
+    data = await read({"title": "M", "genre": "n/a", "stars": "90%", "year": 1931}, OutputSchema.of(schema))
+    assert data.data == {"title": "M", "genre": None, "stars": 4.5}
     assert (await read('["crime"]', OutputSchema.of(list[Literal["crime", "comedy"]]))).data == ["crime"]
 
 
@@ -411,8 +411,8 @@ def test_no_repair_turns_an_answer_for_one_side_into_one_for_another(
         except SchemaViolation:
             return
         assert repairs
-        again = JUDGE.validate(json.dumps(JUDGE.dump(data)))
-        assert again == data
+        reread = JUDGE.validate(json.dumps(JUDGE.dump(data)))
+        assert reread == data
     assert data.winner in (verdict["winner"], None)
 
 
@@ -494,11 +494,11 @@ async def test_a_name_counts_where_the_judge_is_shown_names(transport: Any) -> N
     async with ChatServer({"m": answer, "judge": answer}) as server:
         models = [OpenAIModel(n, base_url=server.base_url, api_key="k", transport=transport) for n in ("m", "judge")]
         judge = JudgeOptions(model=models[1])
-        named = await _rent(judge=judge, anonymize_transcript=False).run("Cap rents?", model=models[0])
+        with_names = await _rent(judge=judge, anonymize_transcript=False).run("Cap rents?", model=models[0])
         assert server.posts == 3
         unnamed = await _rent(judge=judge).run("Cap rents?", model=models[0])
         reason = server.bodies[-2]["messages"][-1]["content"]
-    assert named.raw.verdict.winner == "free rents"
+    assert with_names.raw.verdict.winner == "free rents"
     assert "'cap rents' or 'free rents'" in reason
     assert unnamed.raw.verdict is None
     assert [loss.error.partition(":")[0] for loss in unnamed.raw.losses] == ["SchemaViolation"]

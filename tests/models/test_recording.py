@@ -110,10 +110,10 @@ def said(request: ModelRequest) -> Any:
     """What a model says in such a debate; the same question twice is answered in two ways."""
     if request.output_schema is None:
         return ModelResponse(text=f"{request.block} says\n\u2028so.", usage=Usage(calls=1, prompt_tokens=7))
-    wanted = set(request.output_schema["properties"])
-    if wanted == {"verdict", "winner", "reasoning"}:
+    properties = set(request.output_schema["properties"])
+    if properties == {"verdict", "winner", "reasoning"}:
         return {"reasoning": "It held.", "winner": "it should move", "verdict": "Move."}
-    if "nextStep" in wanted:
+    if "nextStep" in properties:
         return '{"nextStep": "move", "surePercent": 70}'
     if not any(message["role"] == "tool" for message in request.messages):
         return [ToolCall(id="a", name="look_up", arguments='{"topic": "x"}'), ToolCall(id="b", name="no", arguments="")]
@@ -126,19 +126,19 @@ def timeless(events: Sequence[Any]) -> list[Any]:
 
     def plain(value: Any) -> Any:
         if is_dataclass(value) and not isinstance(value, type):
-            kept = [item.name for item in fields(value) if item.name not in dropped]
-            return type(value).__name__, {name: plain(getattr(value, name)) for name in kept}
+            field_names = [item.name for item in fields(value) if item.name not in dropped]
+            return type(value).__name__, {name: plain(getattr(value, name)) for name in field_names}
         return [plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
     return [plain(event) for event in events]
 
 
-def same(one: RunResult[Any], other: RunResult[Any]) -> None:
+def same(one: RunResult[Any], two: RunResult[Any]) -> None:
     """Two runs came to the same."""
-    assert other.raw.model_dump_json() == one.raw.model_dump_json()
-    assert other.output == one.output
-    assert timeless(other.events) == timeless(one.events)
-    assert other.usage == one.usage
+    assert two.raw.model_dump_json() == one.raw.model_dump_json()
+    assert two.output == one.output
+    assert timeless(two.events) == timeless(one.events)
+    assert two.usage == one.usage
 
 
 def test_a_debate_is_replayed_to_the_byte(path: Path) -> None:
@@ -147,9 +147,9 @@ def test_a_debate_is_replayed_to_the_byte(path: Path) -> None:
     before = path.read_bytes()
     with forbid_real_models():
         replayed = ReplayModel(path)
-        again = pattern().run_sync("Should it move?", model=replayed, seed=7)
-    same(live, again)
-    assert again.output == Deliverable(nextStep="move", surePercent=70)
+        repeat = pattern().run_sync("Should it move?", model=replayed, seed=7)
+    same(live, repeat)
+    assert repeat.output == Deliverable(nextStep="move", surePercent=70)
     replayed.assert_complete()
     assert replayed.remaining == 0
     assert path.read_bytes() == before
@@ -159,23 +159,23 @@ def test_a_debate_is_replayed_to_the_byte(path: Path) -> None:
 async def test_a_followed_debate_is_replayed_with_its_text_in_one_piece(path: Path) -> None:
     """Whether somebody listens makes no difference to what is found; listeners get each text whole."""
     live: list[str] = []
-    again: list[str] = []
+    repeated_pieces: list[str] = []
     inner = FunctionModel(lambda request: "So.\nIndeed." if request.output is None else said(request))
-    for pieces, make in ((live, lambda: RecordingModel(inner, path)), (again, lambda: ReplayModel(path))):
+    for pieces, make in ((live, lambda: RecordingModel(inner, path)), (repeated_pieces, lambda: ReplayModel(path))):
         handle = pattern().start("Should it move?", model=make(), seed=7)
         pieces += [event.text async for event in handle if isinstance(event, TextDelta)]
         await handle
     assert live == ["So.\n", "Indeed."] * 4
-    assert again == ["So.\nIndeed."] * 4
+    assert repeated_pieces == ["So.\nIndeed."] * 4
 
 
 @given(losses=st.lists(st.sampled_from(["fine", "down", "refused", "blank"]), min_size=1, max_size=8))
 def test_a_debate_that_lost_answers_is_replayed_as_it_went(losses: list[str]) -> None:
     """Retries, their notices and attempts, what was lost and what was paid: all of it as it was."""
-    left = iter(losses * 40)
+    outcomes = iter(losses * 40)
 
     def faulty(request: ModelRequest) -> Any:
-        match next(left):
+        match next(outcomes):
             case "down":
                 raise ProviderFailed("it is down", status=503)
             case "refused":
@@ -190,14 +190,14 @@ def test_a_debate_that_lost_answers_is_replayed_as_it_went(losses: list[str]) ->
         path = Path(folder, "debate.jsonl")
         live = outcome_of(RecordingModel(inner, path))
         replayed = ReplayModel(path)
-        again = outcome_of(replayed)
-    assert type(again) is type(live)
+        repeat = outcome_of(replayed)
+    assert type(repeat) is type(live)
     if isinstance(live, BaseException):
-        assert str(again) == str(live)
-        live, again = live.run, again.run  # type: ignore[attr-defined]
-        assert timeless(again.events) == timeless(live.events)
+        assert str(repeat) == str(live)
+        live, repeat = live.run, repeat.run  # type: ignore[attr-defined]
+        assert timeless(repeat.events) == timeless(live.events)
     else:
-        same(live, again)
+        same(live, repeat)
     replayed.assert_complete()
 
 
@@ -255,11 +255,11 @@ facts = {
 def failures(draw: Any) -> ModelError:
     """Any error of a model, with any facts."""
     kind = draw(st.sampled_from(sorted(CLASSES.values(), key=lambda kind: kind.__name__)))
-    made = kind.__new__(kind)
-    ModelError.__init__(made, draw(texts), model=draw(names), block=draw(names), transient=draw(st.booleans()))
+    error = kind.__new__(kind)
+    ModelError.__init__(error, draw(texts), model=draw(names), block=draw(names), transient=draw(st.booleans()))
     for name in FACTS[kind.__name__]:
-        setattr(made, name, draw(facts[name]))
-    return made  # type: ignore[no-any-return]
+        setattr(error, name, draw(facts[name]))
+    return error  # type: ignore[no-any-return]
 
 
 def facts_of(outcome: Any) -> Any:
@@ -274,20 +274,20 @@ def test_any_answers_and_errors_come_back_as_they_were(outcomes: list[Any], *, d
     """In whatever order they are asked for, if they ask for different things; in their order, if for the same."""
 
     async def all_of(model: Model, order: Sequence[int]) -> dict[int, Any]:
-        found = {}
+        outcomes = {}
         for number in order:
             content = str(number) if different else "the same"
             request = question(messages=[{"role": "user", "content": content}])
-            found[number] = (await asyncio.gather(ask(model, request), return_exceptions=True))[0]
-        return found
+            outcomes[number] = (await asyncio.gather(ask(model, request), return_exceptions=True))[0]
+        return outcomes
 
     with TemporaryDirectory() as folder:
         path = Path(folder, "calls.jsonl")
         order = range(len(outcomes))
         live = asyncio.run(all_of(RecordingModel(Leaf(outcomes), path), order))
         replayed = ReplayModel(path)
-        again = asyncio.run(all_of(replayed, list(reversed(order)) if different else order))
-    assert {number: facts_of(one) for number, one in again.items()} == {
+        repeat = asyncio.run(all_of(replayed, list(reversed(order)) if different else order))
+    assert {number: facts_of(one) for number, one in repeat.items()} == {
         number: facts_of(one) for number, one in live.items()
     }
     replayed.assert_complete()
@@ -295,22 +295,22 @@ def test_any_answers_and_errors_come_back_as_they_were(outcomes: list[Any], *, d
 
 def test_every_error_of_a_model_is_known_with_all_its_facts() -> None:
     """A fact that a class gets later has to be recorded too; what this test cannot make it names."""
-    told: dict[str, Any] = {"seconds": 2.5, "reason": "no", "rounds": 3, "limit": 5, "unit": "bytes", "problems": []}
+    values: dict[str, Any] = {"seconds": 2.5, "reason": "no", "rounds": 3, "limit": 5, "unit": "bytes", "problems": []}
     for name, kind in CLASSES.items():
-        wanted = [item for item in kind.__init__.__code__.co_varnames if item in told]
-        made = kind(**{item: told[item] for item in wanted}) if wanted else _made(kind)
-        known = {
+        arguments = [item for item in kind.__init__.__code__.co_varnames if item in values]
+        error = kind(**{item: values[item] for item in arguments}) if arguments else _made(kind)
+        attributes = {
             "message",
             "model",
             "block",
             "transient",
             *FACTS[name],
         }
-        assert set(vars(made)) <= known, name
-        again = Failure.model_validate_json(Failure.of(made).model_dump_json()).error()
-        assert type(again) is kind
-        assert str(again) == str(made)
-        assert {item: getattr(again, item) for item in vars(made)} == vars(made)
+        assert set(vars(error)) <= attributes, name
+        decoded = Failure.model_validate_json(Failure.of(error).model_dump_json()).error()
+        assert type(decoded) is kind
+        assert str(decoded) == str(error)
+        assert {item: getattr(decoded, item) for item in vars(error)} == vars(error)
 
 
 def _made(kind: type[ModelError]) -> ModelError:
@@ -389,9 +389,9 @@ SHAPES = [
 async def test_a_structured_answer_comes_back_as_an_equal_value(case: Shape, path: Path) -> None:
     """Of the same type, whether it came as text or as data, and with the same text and flags."""
     live = await ask(RecordingModel(FunctionModel(lambda _: case.reply), path), question(output=case.output))
-    again = await ask(ReplayModel(path), question(output=case.output))
-    assert again == live
-    assert type(again.data) is type(live.data)
+    response = await ask(ReplayModel(path), question(output=case.output))
+    assert response == live
+    assert type(response.data) is type(live.data)
 
 
 async def test_what_no_json_can_be_is_kept_as_well_as_can_be(path: Path) -> None:
@@ -410,9 +410,9 @@ async def test_what_no_json_can_be_is_kept_as_well_as_can_be(path: Path) -> None
         RecordingModel(FunctionModel(lambda _: ModelResponse(data={"value": Odd()})), path), question(output=Loose)
     )
     assert isinstance(live.data, Loose)
-    again = await ask(ReplayModel(path), question(output=Loose))
-    assert isinstance(again.data, Loose)
-    assert "Odd" in again.data.value
+    response = await ask(ReplayModel(path), question(output=Loose))
+    assert isinstance(response.data, Loose)
+    assert "Odd" in response.data.value
 
 
 # Matching
@@ -446,9 +446,9 @@ async def test_calls_at_once_may_come_in_any_order(path: Path) -> None:
     assert live == [f"answer {n}" for n in range(6)]
     backwards = ReplayModel(path)
     order = [4, 5, 2, 3, 0, 1]
-    asked = requests()
-    again = [(await ask(backwards, asked[number])).text for number in order]
-    assert again == [live[number] for number in order]
+    sent_requests = requests()
+    replayed_texts = [(await ask(backwards, sent_requests[number])).text for number in order]
+    assert replayed_texts == [live[number] for number in order]
 
 
 SCHEMA = OutputSchema.of({"type": "object", "properties": {"a": {"type": "string"}}})
@@ -483,12 +483,12 @@ async def test_what_was_not_recorded_is_shown_against_what_was(change: Callable[
 async def test_what_an_answer_does_not_depend_on_is_not_compared(path: Path) -> None:
     """Deadline, longest answer, listeners, and how a tool is described."""
     await ask(RecordingModel(Leaf(), path), question(tools=[TOOL]))
-    other = question(
+    request = question(
         tools=[ToolSpec(name="look_up", description="Other words.", parameters={"type": "object"})],
         settings=ModelSettings(timeout=3.0, max_chars=500),
         on_text=lambda _: None,
     )
-    assert (await ask(ReplayModel(path), other)).text == "fine"
+    assert (await ask(ReplayModel(path), request)).text == "fine"
 
 
 async def test_the_difference_is_short_whatever_is_compared(path: Path) -> None:
@@ -513,8 +513,8 @@ async def test_another_seed_is_noticed(path: Path) -> None:
     """The judge's view is shuffled by it: the replay ends in an error that says so, and not in another verdict."""
     sides = [Debater(name, f"{name} is right") for name in "abcdef"]
     wide = debate(name="wide", debaters=sides, max_rounds=1, synthesizer=False)
-    found = {"reasoning": "x", "winner": None, "verdict": "y"}
-    replies = FunctionModel(lambda request: "Yes." if request.output is None else found)
+    verdict = {"reasoning": "x", "winner": None, "verdict": "y"}
+    replies = FunctionModel(lambda request: "Yes." if request.output is None else verdict)
     await wide.run("Who?", model=RecordingModel(replies, path), seed=1)
     with pytest.raises(CassetteMismatch, match="seed"):
         await wide.run("Who?", model=ReplayModel(path), seed=2)
@@ -561,17 +561,17 @@ def test_a_model_can_be_replayed_before_anything_was_asked(path: Path) -> None:
 async def test_around_a_model_that_repeats_a_call_is_one_line(path: Path) -> None:
     """The retries are in it: attempts, what they took, and what readers were told; replayed, they take no time."""
     naps = Naps()
-    told: list[Any] = []
-    live = question(told=told)
+    events: list[Any] = []
+    live = question(events=events)
     leaf = Leaf([down(), used(30, " "), used(40)], retry=Retry(attempts=3, sleep=naps))
     await ask(RecordingModel(leaf, path), live)
     assert len(lines_of(path)) == 2
-    heard: list[Any] = []
-    request = question(told=heard)
+    replayed_events: list[Any] = []
+    request = question(events=replayed_events)
     assert (await ask(ReplayModel(path), request)).text == "fine"
-    assert len(naps.taken) == 1
-    assert [type(event).__name__ for event in told] == ["CallRetried", "CallRetried"]
-    assert heard == told
+    assert len(naps.waits) == 1
+    assert [type(event).__name__ for event in events] == ["CallRetried", "CallRetried"]
+    assert replayed_events == events
     assert (
         errors_of(request.attempts.made) == errors_of(live.attempts.made) == ["ProviderFailed", "EmptyResponse", None]
     )
@@ -584,9 +584,9 @@ async def test_inside_of_what_repeats_each_request_is_a_line(path: Path) -> None
     assert len(lines_of(path)) == 3
     naps = Naps()
     request = question()
-    again = await ask(Retrying(ReplayModel(path), Retry(sleep=naps)), request)
-    assert again.text == answer.text == "fine"
-    assert len(naps.taken) == 1
+    response = await ask(Retrying(ReplayModel(path), Retry(sleep=naps)), request)
+    assert response.text == answer.text == "fine"
+    assert len(naps.waits) == 1
     assert errors_of(request.attempts.made) == ["ProviderFailed", None]
 
 
@@ -622,12 +622,12 @@ def test_a_call_that_ran_out_of_time_is_replayed_as_such(path: Path) -> None:
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
-        with pytest.raises(ModelTimeout) as again:
+        with pytest.raises(ModelTimeout) as replay_error:
             await ask(ReplayModel(path), question(timeout=1.0))
-        return live.value, again.value
+        return live.value, replay_error.value
 
-    live, again = asyncio.run(run())
-    assert str(again) == str(live)
+    live, replay_error = asyncio.run(run())
+    assert str(replay_error) == str(live)
     assert len(lines_of(path)) == 2
 
 
@@ -637,9 +637,9 @@ async def test_a_run_that_reached_its_limit_reaches_it_again(path: Path) -> None
     live = await pattern().run(
         "Should it move?", model=RecordingModel(FunctionModel(said), path), seed=7, limits=limits
     )
-    again = await pattern().run("Should it move?", model=ReplayModel(path), seed=7, limits=limits)
+    repeat = await pattern().run("Should it move?", model=ReplayModel(path), seed=7, limits=limits)
     assert live.status == "limit"
-    same(live, again)
+    same(live, repeat)
     full = question(attempts=Attempts().belong_to(meter=Full(), tell=None, seed=()))
     with pytest.raises(LimitReached):  # not a mismatch: the call was never made when it was recorded
         await ask(ReplayModel(path), full)

@@ -91,8 +91,8 @@ def roles(body: Body) -> list[str]:
 
 def consecutive(body: Body) -> bool:
     """Whether two messages of one role stand side by side."""
-    found = roles(body)
-    return any(one == two for one, two in itertools.pairwise(found))
+    sequence = roles(body)
+    return any(one == two for one, two in itertools.pairwise(sequence))
 
 
 def error(message: str, **more: Any) -> Body:
@@ -350,7 +350,7 @@ async def test_tools_beside_a_structured_answer_are_offered_first_where_both_tog
     tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
     picky = Picky(
         lambda body: (
-            any(each["function"]["name"] == "look_up" for each in body.get("tools", ()))
+            any(definition["function"]["name"] == "look_up" for definition in body.get("tools", ()))
             and (
                 "response_format" in body
                 or "tool_choice" in body
@@ -637,7 +637,7 @@ async def test_a_wrong_address_says_what_to_change(path: str, hint: str, kind: s
 @pytest.mark.parametrize("limits", [(None, None), (100, None), (None, 100), (300, 100)], ids=str)
 async def test_more_room_is_more_than_was_sent(kind: Any, limits: tuple[int | None, int | None]) -> None:
     """Wherever the limit was set, and where nobody set one."""
-    mine, theirs = limits
+    model_limit, settings_limit = limits
 
     async def serve(exchange: Exchange) -> None:
         cut = len(server.bodies) == 1
@@ -646,11 +646,11 @@ async def test_more_room_is_more_than_was_sent(kind: Any, limits: tuple[int | No
     async with ChatServer(
         {}, otherwise=serve, exchange=Exchange if kind is OpenAIModel else MessagesExchange
     ) as server:
-        model = kind("m", base_url=server.base_url, api_key="k", settings=ModelSettings(max_tokens=mine))
-        await ask(model, question(output=Verdict, max_tokens=theirs))
+        model = kind("m", base_url=server.base_url, api_key="k", settings=ModelSettings(max_tokens=model_limit))
+        await ask(model, question(output=Verdict, max_tokens=settings_limit))
     first, second = (body.get("max_tokens") for body in server.bodies)
-    sent = theirs or mine or (None if kind is OpenAIModel else 8_192)
-    assert (first, second) == (sent, 2 * (sent or 4_096))
+    first_limit = settings_limit or model_limit or (None if kind is OpenAIModel else 8_192)
+    assert (first, second) == (first_limit, 2 * (first_limit or 4_096))
 
 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
@@ -667,8 +667,8 @@ async def test_a_key_is_sent_without_the_end_of_its_line(kind: Any, monkeypatch:
             with pytest.raises(AuthenticationFailed, match=f"the API key in {variable} has a line break") as caught:
                 await ask(kind("m", base_url=server.base_url), question())
             assert "canary" not in str(caught.value)
-    sent = [headers.get("x-api-key") or headers["authorization"].removeprefix("Bearer ") for headers in server.headers]
-    assert sent == ["sk-canary-1"] * 4
+    keys = [headers.get("x-api-key") or headers["authorization"].removeprefix("Bearer ") for headers in server.headers]
+    assert keys == ["sk-canary-1"] * 4
 
 
 # The law
@@ -679,7 +679,7 @@ class Piece:
     """An optional part of a request, by what a body has of it."""
 
     name: str
-    found: Callable[[Body], bool]
+    matches: Callable[[Body], bool]
     anthropic: bool = True
     """Whether Anthropic's API has it."""
 
@@ -723,13 +723,15 @@ async def test_a_debate_gets_to_its_end_whatever_part_is_refused_in_whatever_wor
 ) -> None:
     """Any part that is optional, with any status that leaves the reason open, in words that nobody has seen."""
     learned_of.cache_clear()  # the server of another example may have had this port
-    picky = Picky(piece.found, code, body)
+    picky = Picky(piece.matches, code, body)
     async with picky.server(anthropic=way == "anthropic") as server:
-        chosen = ModelSettings(temperature=0.5, max_tokens=ROOM, effort="high")
+        model_settings = ModelSettings(temperature=0.5, max_tokens=ROOM, effort="high")
         model = (
-            AnthropicModel("m", base_url=server.base_url, api_key="k", settings=chosen, retry=None)
+            AnthropicModel("m", base_url=server.base_url, api_key="k", settings=model_settings, retry=None)
             if way == "anthropic"
-            else OpenAIModel("m", base_url=server.base_url, api_key="k", settings=chosen, retry=None, transport=way)
+            else OpenAIModel(
+                "m", base_url=server.base_url, api_key="k", settings=model_settings, retry=None, transport=way
+            )
         )
         result = await run(model)
     assert result.output.verdict.winner == "for"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from flowdebate.models import Model
 
-KEYS = [each.key_env for each in PROVIDERS.values() if each.key_env]
+KEYS = [provider.key_env for provider in PROVIDERS.values() if provider.key_env]
 NAMES = ("FLOWDEBATE_MODEL", "FLOWDEBATE_LOCAL_MODEL", *map(address_variable, PROVIDERS), *KEYS)
 
 
@@ -93,8 +93,8 @@ class Case:
     """What a run was given, what a block asks for, the environment, and the name of the model that is meant."""
 
     id: str
-    given: Any
-    asked: Any
+    run_model: Any
+    block_model: Any
     environment: dict[str, str]
     name: str
 
@@ -125,7 +125,7 @@ CASES = [
 def test_an_intent_means_the_first_that_is_set(case: Case) -> None:
     """The run's override, a block's own choice, the run's model, environment, OpenAI, in this order."""
     with environment(**case.environment):
-        assert ModelResolver(case.given).resolve(case.asked).name == case.name
+        assert ModelResolver(case.run_model).resolve(case.block_model).name == case.name
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Around:
 
     id: str
     defaults: tuple[Any, ...]
-    asked: str
+    model: str
     name: str
 
 
@@ -152,7 +152,7 @@ AROUND = [
 def test_the_nearest_pattern_says_what_an_intent_means(case: Around) -> None:
     """Before the environment; an intent that a pattern names is looked up further out."""
     with environment(FLOWDEBATE_MODEL="ollama/env"):
-        assert ModelResolver().resolve(case.asked, case.defaults).name == case.name
+        assert ModelResolver().resolve(case.model, case.defaults).name == case.name
 
 
 @pytest.fixture
@@ -160,8 +160,8 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
     """Servers in the places of Ollama, LM Studio, vLLM and llama-server."""
     with Servers() as at:
         placed = {
-            name: replace(each, base_url=f"http://127.0.0.1:{at.ports[name]}/v1") if name in at.ports else each
-            for name, each in PROVIDERS.items()
+            name: replace(provider, base_url=f"http://127.0.0.1:{at.ports[name]}/v1") if name in at.ports else provider
+            for name, provider in PROVIDERS.items()
         }
         monkeypatch.setattr("flowdebate.models.resolve.PROVIDERS", placed)
         monkeypatch.setattr("flowdebate.models.resolve._seen", (float("-inf"), {}))
@@ -183,7 +183,7 @@ class Servers:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        for name in (name for name, each in PROVIDERS.items() if each.key_env is None):
+        for name in (name for name, provider in PROVIDERS.items() if provider.key_env is None):
             server = self._open.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), self._handler(name)))
             server.daemon_threads = True
             self.ports[name] = server.server_address[1]
@@ -247,9 +247,9 @@ def test_a_model_of_embeddings_is_never_the_default(name: str, servers: Servers)
     listed = ["bge-m3:latest", "all-minilm:latest", "paraphrase-multilingual:latest", "BAAI/bge-large", "newvec:1b"]
     servers.answers = {name: listing(*listed[: None if name == "ollama" else 4], "qwen3:14b")}
     servers.abilities = {"newvec:1b": ["embedding"], "qwen3:14b": ["completion", "tools"]}
-    chosen = environment_choice()
-    assert chosen is not None
-    assert chosen[0] == f"{name}/qwen3:14b"
+    choice = environment_choice()
+    assert choice is not None
+    assert choice[0] == f"{name}/qwen3:14b"
 
 
 def test_the_address_of_every_provider_can_be_moved(servers: Servers) -> None:
@@ -281,19 +281,19 @@ def test_an_address_that_is_none_names_its_variable() -> None:
 def test_servers_that_keep_silent_cost_a_fifth_of_a_second_together(servers: Servers) -> None:
     """Not each."""
     servers.answers = dict.fromkeys(servers.ports) | {"llama-server": listing("small")}
-    began = time.monotonic()
+    start = time.monotonic()
     assert environment_choice() == (
         "llama-server/small",
         f"it answers at http://127.0.0.1:{servers.ports['llama-server']}/v1, and no key is set",
     )
-    assert 0.2 <= time.monotonic() - began < 0.6
+    assert 0.2 <= time.monotonic() - start < 0.6
 
 
-@pytest.mark.parametrize("named", [{"FLOWDEBATE_MODEL": "ollama/b"}, {"ANTHROPIC_API_KEY": "k"}], ids=str)
-def test_no_server_is_asked_where_a_model_or_a_key_is_set(named: dict[str, str], servers: Servers) -> None:
+@pytest.mark.parametrize("variables", [{"FLOWDEBATE_MODEL": "ollama/b"}, {"ANTHROPIC_API_KEY": "k"}], ids=str)
+def test_no_server_is_asked_where_a_model_or_a_key_is_set(variables: dict[str, str], servers: Servers) -> None:
     """Nor in an import, nor where real models are forbidden; the loopback may be allowed there."""
     servers.answers = {"ollama": listing("gemma3")}
-    with environment(**named):
+    with environment(**variables):
         assert environment_choice() is not None
     with forbid_real_models(), pytest.raises(ModelUnavailable):
         ModelResolver().resolve(None)
@@ -353,7 +353,7 @@ def test_with_nothing_set_up_the_local_model_is_meant(servers: Servers, monkeypa
 # Keys
 
 
-HOSTED = {name: each for name, each in PROVIDERS.items() if each.key_env}
+HOSTED = {name: provider for name, provider in PROVIDERS.items() if provider.key_env}
 
 
 def key_sent(model: Model) -> tuple[str, str | None]:
@@ -383,7 +383,7 @@ def test_a_key_goes_to_no_other_provider(
     address = PROVIDERS[to].base_url or "https://api.openai.com/v1"
     host = str(urlsplit(address).hostname)
     url = address.replace(host, spelling(host))
-    own = PROVIDERS[to].key_env
+    key_env = PROVIDERS[to].key_env
     with environment(**{name: f"key of {name}" for name in keys}):
         if way == "name":
             model = resolve_model(f"{to}/m")
@@ -398,7 +398,7 @@ def test_a_key_goes_to_no_other_provider(
             model = (AnthropicModel if "native" in way else OpenAIModel)("m", base_url=url, **options)
         _, key = key_sent(model)
     paired = "key of OPENAI_API_KEY" if way == "environment" and "OPENAI_API_KEY" in keys else None
-    assert key == (f"key of {own}" if own in keys else paired)
+    assert key == (f"key of {key_env}" if key_env in keys else paired)
 
 
 def test_one_resolver_gives_one_object_for_one_name() -> None:
@@ -421,7 +421,7 @@ def test_a_name_that_means_nothing_is_refused_and_the_allowed_ones_are_told(name
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "suggestion"),
     [
         ("openai:gpt-5-mini", "openai/gpt-5-mini"),
         ("opnai/gpt-5", "openai/gpt-5"),
@@ -435,11 +435,11 @@ def test_a_name_that_means_nothing_is_refused_and_the_allowed_ones_are_told(name
         ("", None),
     ],
 )
-def test_a_mistyped_name_is_answered_with_the_one_that_is_meant(name: str, meant: str | None) -> None:
+def test_a_mistyped_name_is_answered_with_the_one_that_is_meant(name: str, suggestion: str | None) -> None:
     """With another sign than "/", a mistyped provider, or none; without a guess where nothing is close."""
     with pytest.raises(ConfigurationError) as caught:
         check_model(name, location="debate 'x'")
-    assert str(caught.value).partition("Did you mean ")[2] == ("" if meant is None else f"{meant}?")
+    assert str(caught.value).partition("Did you mean ")[2] == ("" if suggestion is None else f"{suggestion}?")
 
 
 @pytest.mark.parametrize(
@@ -505,7 +505,7 @@ def test_a_model_with_public_weights_may_be_here_or_at_its_maker(name: str, serv
 
 
 @pytest.mark.parametrize(
-    ("name", "keys", "meant"),
+    ("name", "keys", "message"),
     [
         ("gpt-oss-120b", ["GROQ_API_KEY", "OPENROUTER_API_KEY"], "groq/openai/gpt-oss-120b or openrouter/openai/gpt-"),
         ("gpt-oss-120b", ["CEREBRAS_API_KEY"], "Did you mean cerebras/gpt-oss-120b?"),
@@ -521,11 +521,11 @@ def test_a_model_with_public_weights_may_be_here_or_at_its_maker(name: str, serv
     ],
 )
 def test_a_name_of_several_providers_is_answered_with_the_forms(
-    name: str, keys: list[str], meant: str, servers: Servers
+    name: str, keys: list[str], message: str, servers: Servers
 ) -> None:
     """Those whose keys are set, or all."""
     servers.answers = {}
-    with environment(**dict.fromkeys(keys, "k")), pytest.raises(ConfigurationError, match=re.escape(meant)):
+    with environment(**dict.fromkeys(keys, "k")), pytest.raises(ConfigurationError, match=re.escape(message)):
         check_model(name, location="debate 'x'")
 
 

@@ -19,10 +19,12 @@ SCHEMAS: st.SearchStrategy[Any] = st.recursive(
     | st.just({"type": "integer"})
     | st.just({"enum": ["a"], "type": "string"}),
     lambda inner: (
-        st.builds(lambda named: {"type": "object", "properties": named}, st.dictionaries(KEYS, inner, max_size=3))
+        st.builds(
+            lambda properties: {"type": "object", "properties": properties}, st.dictionaries(KEYS, inner, max_size=3)
+        )
         | st.builds(lambda item: {"type": "array", "items": item}, inner)
         | st.builds(lambda several: {"anyOf": several}, st.lists(inner, max_size=3))
-        | st.builds(lambda named: {"$defs": named}, st.dictionaries(KEYS, inner, max_size=3))
+        | st.builds(lambda definitions: {"$defs": definitions}, st.dictionaries(KEYS, inner, max_size=3))
     ),
     max_leaves=8,
 )
@@ -32,10 +34,10 @@ def strings(schema: Any) -> list[dict[str, Any]]:
     """All free strings of a schema made by `SCHEMAS`."""
     if not isinstance(schema, dict):
         return []
-    found = [schema] if "string" in (schema.get("type") or ()) and "enum" not in schema else []
+    texts = [schema] if "string" in (schema.get("type") or ()) and "enum" not in schema else []
     inner = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", [])]
     inner.append(schema.get("items"))
-    return found + [string for each in inner for string in strings(each)]
+    return texts + [string for part in inner for string in strings(part)]
 
 
 @given(SCHEMAS)

@@ -50,15 +50,15 @@ def test_it_takes_what_it_took(top: Any, definitions: dict[str, Any], values: li
     """For all schemas and values; references are left only where something holds itself, and nothing is changed."""
     schema = {"properties": {"x": top}, "$defs": definitions}
     before = repr(schema)
-    made = inline_definitions(schema)
+    inlined = inline_definitions(schema)
     assert repr(schema) == before
     for value in values:
-        whole = {"x": value}
+        document = {"x": value}
         try:
-            was = jsonschema.Draft202012Validator(schema).is_valid(whole)
+            valid = jsonschema.Draft202012Validator(schema).is_valid(document)
         except RecursionError:
             continue
-        assert jsonschema.Draft202012Validator(made).is_valid(whole) is was
+        assert jsonschema.Draft202012Validator(inlined).is_valid(document) is valid
 
 
 def test_data_that_looks_like_a_reference_is_data() -> None:

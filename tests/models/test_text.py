@@ -37,9 +37,9 @@ def test_what_shows_nothing_is_blank(text: str) -> None:
 
 
 @given(HOSTILE, st.sampled_from("aé🙂."))
-def test_text_with_a_visible_character_is_not_blank(text: str, seen: str) -> None:
+def test_text_with_a_visible_character_is_not_blank(text: str, character: str) -> None:
     """One character that shows is an answer."""
-    assert not is_blank(text + seen)
+    assert not is_blank(text + character)
 
 
 @given(HOSTILE, HOSTILE)

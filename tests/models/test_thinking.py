@@ -95,9 +95,9 @@ ANSWERS = {**{name: text for name, (text, _) in THOUGHTS.items()}, **TOKENS, **P
 @pytest.mark.parametrize("kind", THOUGHTS)
 def test_thinking_is_removed(kind: str) -> None:
     """What is left is what the model says."""
-    text, said = THOUGHTS[kind]
+    text, answer = THOUGHTS[kind]
     separated = separate_thinking(text)
-    assert (separated.text, separated.thought > 0) == (said, True)
+    assert (separated.text, separated.thought > 0) == (answer, True)
 
 
 @pytest.mark.parametrize("kind", TOKENS)
@@ -136,22 +136,22 @@ TEXTS = st.lists(st.sampled_from(PARTS), max_size=14).map("".join)
 
 def heard_of(pieces: list[str]) -> tuple[str, int]:
     """What a listener has heard in the end of a streamed answer, and how often it was withdrawn."""
-    heard: list[str] = []
+    texts: list[str] = []
     withdrawn = 0
 
     def tell(event: object) -> None:
         nonlocal withdrawn
         assert isinstance(event, TextWithdrawn)
         withdrawn += 1
-        heard.clear()
+        texts.clear()
 
     request = ModelRequest(messages=[], block="b")
     request.attempts.belong_to(meter=None, tell=tell, seed=0)
-    stream = AnswerStream(heard.append, request.attempts, block="b")
+    stream = AnswerStream(texts.append, request.attempts, block="b")
     for piece in pieces:
         stream(piece)
     stream.finish()
-    return "".join(heard), withdrawn
+    return "".join(texts), withdrawn
 
 
 def cut_into_pieces(text: str, cuts: list[int]) -> list[str]:
@@ -175,16 +175,16 @@ def test_a_cleaned_text_is_a_fixed_point(text: str) -> None:
 @example(THOUGHTS["Harmony"][0], [3, 30, 60])
 def test_every_chunking_of_a_stream_gives_the_text_of_the_whole(text: str, cuts: list[int]) -> None:
     """But for white space at the end, which was heard before anybody knew that nothing follows."""
-    heard, _ = heard_of(cut_into_pieces(text, cuts))
-    assert heard.rstrip() == separate_thinking(text).text.rstrip()
+    texts, _ = heard_of(cut_into_pieces(text, cuts))
+    assert texts.rstrip() == separate_thinking(text).text.rstrip()
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_every_kind_of_answer_may_arrive_character_by_character(kind: str) -> None:
     """As from servers that send each token for itself; only a lone end of a thought cannot be foreseen."""
     separated = separate_thinking(ANSWERS[kind])
-    heard, withdrawn = heard_of(list(ANSWERS[kind]))
-    assert heard.rstrip() == separated.text.rstrip()
+    texts, withdrawn = heard_of(list(ANSWERS[kind]))
+    assert texts.rstrip() == separated.text.rstrip()
     assert withdrawn == 0 or separated.unannounced
 
 
@@ -197,11 +197,11 @@ def test_a_text_without_tags_is_never_touched(text: str, cuts: list[int]) -> Non
 
 def test_words_are_passed_on_as_they_arrive() -> None:
     """What is no tag holds nothing back for longer than the next word takes."""
-    heard: list[str] = []
-    stream = AnswerStream(heard.append, ModelRequest(messages=[], block="b").attempts, block="b")
+    texts: list[str] = []
+    stream = AnswerStream(texts.append, ModelRequest(messages=[], block="b").attempts, block="b")
     for piece in ("Trams", " are", " <", " 80", " dB"):
         stream(piece)
-    assert heard == ["Trams", " are", " ", "< 80", " dB"]
+    assert texts == ["Trams", " are", " ", "< 80", " dB"]
 
 
 # At the call boundary
@@ -238,7 +238,7 @@ async def test_json_behind_a_thought_is_read() -> None:
 async def test_a_model_that_has_thought_unannounced_is_held_back_the_next_time() -> None:
     """The first time, its text is withdrawn; then nobody sees it."""
     events: list[object] = []
-    heard: list[str] = []
+    texts: list[str] = []
 
     def answer(request: ModelRequest) -> ModelResponse:
         text = "They will say cost.\n</think>\n\nTrams are quiet."
@@ -249,17 +249,17 @@ async def test_a_model_that_has_thought_unannounced_is_held_back_the_next_time()
 
     model = FunctionModel(answer, name="muser")
     for _ in range(2):
-        request = ModelRequest(messages=[], block="b", on_text=heard.append)
+        request = ModelRequest(messages=[], block="b", on_text=texts.append)
         request.attempts.belong_to(meter=None, tell=events.append, seed=0)
         response = await call.ask(model, request)
         assert response.text == "Trams are quiet."
     assert events == [TextWithdrawn(block="b")]
-    assert heard == ["They will say cost.\n", "Trams are quiet.", "Trams are quiet."]
+    assert texts == ["They will say cost.\n", "Trams are quiet.", "Trams are quiet."]
 
 
 async def test_a_model_that_is_known_to_think_is_held_back_until_it_has_spoken() -> None:
     """By its name; afterwards by what it does."""
-    heard: list[str] = []
+    texts: list[str] = []
 
     def answer(request: ModelRequest) -> ModelResponse:
         text = ["Trams ", "are ", "quiet."]
@@ -269,7 +269,7 @@ async def test_a_model_that_is_known_to_think_is_held_back_until_it_has_spoken()
         return ModelResponse(text="".join(text))
 
     model = FunctionModel(answer, name="ollama/deepseek-r1:7b")
-    await call.ask(model, ModelRequest(messages=[], block="b", on_text=heard.append))
-    assert heard == ["Trams are quiet."]
-    await call.ask(model, ModelRequest(messages=[], block="b", on_text=heard.append))
-    assert heard[1:] == ["Trams ", "are ", "quiet."]
+    await call.ask(model, ModelRequest(messages=[], block="b", on_text=texts.append))
+    assert texts == ["Trams are quiet."]
+    await call.ask(model, ModelRequest(messages=[], block="b", on_text=texts.append))
+    assert texts[1:] == ["Trams ", "are ", "quiet."]

@@ -84,9 +84,9 @@ async def test_what_a_server_sent_with_a_call_is_sent_back(transport: Any, *, st
     async with ChatServer({}, otherwise=calling(CALL, pieces=PIECES, **FIELDS)) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", transport=transport)
         assert await ask_with_tool(model, streamed=streamed) == TEXT
-    sent = server.bodies[-1]["messages"]
-    assert sent[-1] == {"role": "tool", "tool_call_id": "call_9", "content": "rent: 12 %"}
-    assert sent[-2] == {"role": "assistant", "content": None, "tool_calls": [CALL], **FIELDS}
+    messages = server.bodies[-1]["messages"]
+    assert messages[-1] == {"role": "tool", "tool_call_id": "call_9", "content": "rent: 12 %"}
+    assert messages[-2] == {"role": "assistant", "content": None, "tool_calls": [CALL], **FIELDS}
 
 
 @pytest.mark.parametrize("arguments", ["", " ", "{}", "null"])
@@ -114,10 +114,10 @@ async def test_a_resumed_run_sends_back_the_same_fields() -> None:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", retry=None)
         with pytest.raises(RequestRejected):
             await ask_with_tool(model, store=store, run_id="r")
-        broken, asked = False, server.posts
+        broken, posts = False, server.posts
         block = generator(name="ann", user="How high?", tools=[look_up], model=model)
         assert (await block.resume("r", store=store)).output == TEXT
-    assert server.posts == asked + 1
+    assert server.posts == posts + 1
     assert server.bodies[-1]["messages"][-2]["reasoning_details"] == DETAILS
 
 
@@ -140,9 +140,9 @@ async def test_fields_that_another_server_refuses_are_left_out(words: str) -> No
     async with ChatServer({"a": call, "b": refuse}) as server:
         first, second = (OpenAIModel(name, base_url=server.base_url, api_key="k", retry=None) for name in ("a", "b"))
         assert await ask_with_tool(Fallback(first, second)) == "fine"
-        sent = server.bodies[-1]["messages"][-2]
-    assert sent["tool_calls"] == [{name: CALL[name] for name in ("id", "type", "function")}]
-    assert "reasoning_content" not in sent
+        sent_message = server.bodies[-1]["messages"][-2]
+    assert sent_message["tool_calls"] == [{name: CALL[name] for name in ("id", "type", "function")}]
+    assert "reasoning_content" not in sent_message
 
 
 async def test_an_sdk_with_another_signature_is_named() -> None:

@@ -33,10 +33,10 @@ class Parts:
             yield part
 
 
-def cut(whole: bytes, places: set[int]) -> list[bytes]:
-    """`whole` in pieces that end at `places`."""
-    ends = sorted({place % (len(whole) + 1) for place in places} | {0, len(whole)})
-    return [whole[begin:end] for begin, end in pairwise(ends)]
+def cut(data: bytes, places: set[int]) -> list[bytes]:
+    """`data` in pieces that end at `places`."""
+    ends = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
+    return [data[begin:end] for begin, end in pairwise(ends)]
 
 
 def read(stream: AsyncIterator[bytes]) -> bytes:
@@ -51,9 +51,9 @@ def read(stream: AsyncIterator[bytes]) -> bytes:
 @given(st.lists(LINES, max_size=30), st.sets(st.integers(0, 500), max_size=20))
 def test_events_say_the_same_wherever_the_network_cut_them(lines: list[bytes], places: set[int]) -> None:
     """Lines with data and the empty ones between are kept in their order, all else is left out."""
-    whole = b"\n".join((*lines, b""))
-    kept = [line for line in lines if not line.strip() or (line.startswith(b"data:") and line[5:].strip())]
-    assert read(event_lines(aiter(Parts(cut(whole, places))))) == b"".join(line + b"\n" for line in kept)
+    stream = b"\n".join((*lines, b""))
+    expected = [line for line in lines if not line.strip() or (line.startswith(b"data:") and line[5:].strip())]
+    assert read(event_lines(aiter(Parts(cut(stream, places))))) == b"".join(line + b"\n" for line in expected)
 
 
 @pytest.mark.parametrize("line", [b"data: x\n", b"data: xy\r\n"])
@@ -66,10 +66,10 @@ def test_an_event_that_does_not_end_is_malformed(line: bytes) -> None:
 @given(st.binary(max_size=60), st.sets(st.integers(0, 200), max_size=10), st.booleans(), st.booleans())
 def test_a_body_is_the_same_wherever_it_was_cut(body: bytes, places: set[int], marked: bool, packed: bool) -> None:  # noqa: FBT001
     """Without a byte order mark at its beginning, and unpacked."""
-    whole = b"\xef\xbb\xbf" + body if marked else body
-    sent = gzip.compress(whole) if packed else whole
-    stream = bound_parts(aiter(Parts(cut(sent, places))), 1_000, encoding="gzip" if packed else None)
-    assert read(stream) == whole.removeprefix(b"\xef\xbb\xbf")
+    content = b"\xef\xbb\xbf" + body if marked else body
+    payload = gzip.compress(content) if packed else content
+    stream = bound_parts(aiter(Parts(cut(payload, places))), 1_000, encoding="gzip" if packed else None)
+    assert read(stream) == content.removeprefix(b"\xef\xbb\xbf")
 
 
 @given(st.integers(0, 300), st.booleans())
@@ -87,5 +87,5 @@ def test_a_body_that_is_longer_than_it_may_be_is_too_large(length: int, packed: 
 
 def test_no_packing_is_what_the_headers_call_identity_or_do_not_name() -> None:
     """Whatever else they name is one."""
-    named = [encoding_of({"content-encoding": value}) for value in ("", " Identity ", "GZIP")]
-    assert [encoding_of({}), *named] == [None, None, None, "gzip"]
+    encodings = [encoding_of({"content-encoding": value}) for value in ("", " Identity ", "GZIP")]
+    assert [encoding_of({}), *encodings] == [None, None, None, "gzip"]

@@ -30,20 +30,20 @@ class Leaf:
     outcomes: Sequence[Outcome] = ("fine",)
     name: str = "leaf"
     retry: Retry | None = None
-    seen: list[ModelRequest] = field(default_factory=list)
+    requests: list[ModelRequest] = field(default_factory=list)
     at: list[float] = field(default_factory=list)
     """The loop's time when each came."""
     running: int = 0
-    most: int = 0
+    peak: int = 0
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Do what is said."""
-        self.seen.append(request)
+        self.requests.append(request)
         self.at.append(asyncio.get_running_loop().time())
         self.running += 1
-        self.most = max(self.most, self.running)
+        self.peak = max(self.peak, self.running)
         try:
-            outcome = self.outcomes[min(len(self.seen), len(self.outcomes)) - 1]
+            outcome = self.outcomes[min(len(self.requests), len(self.outcomes)) - 1]
             if callable(outcome):
                 outcome = outcome(request)
                 if asyncio.iscoroutine(outcome):
@@ -59,11 +59,11 @@ class Leaf:
 class Naps:
     """Stands in for `asyncio.sleep`: returns at once, and remembers for how long it was asked."""
 
-    taken: list[float] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
 
     async def __call__(self, seconds: float) -> None:
         """Sleep."""
-        self.taken.append(seconds)
+        self.waits.append(seconds)
 
 
 def down(_: object = None) -> ProviderFailed:
@@ -93,33 +93,33 @@ def used(tokens: int, text: str = "fine") -> ModelResponse:
 
 
 def question(
-    *, output: Any = None, timeout: float | None = None, told: list[Any] | None = None, **options: Any
+    *, output: Any = None, timeout: float | None = None, events: list[Any] | None = None, **options: Any
 ) -> ModelRequest:
-    """A request for text, or for `output`; what the run is told goes into `told`."""
+    """A request for text, or for `output`; what the run is told goes into `events`."""
     options.setdefault("settings", ModelSettings(timeout=timeout))
     options.setdefault("messages", [{"role": "user", "content": "Who is right?"}])
-    options.setdefault("attempts", Attempts(tell=None if told is None else told.append))
+    options.setdefault("attempts", Attempts(tell=None if events is None else events.append))
     return ModelRequest(block="judge", output=None if output is None else OutputSchema.of(output), **options)
 
 
-def errors_of(made: Sequence[Attempt]) -> list[str | None]:
+def errors_of(attempts: Sequence[Attempt]) -> list[str | None]:
     """How the attempts ended."""
-    return [attempt.error for attempt in made]
+    return [attempt.error for attempt in attempts]
 
 
 async def arriving(model: Any, at: Sequence[float], **options: Any) -> list[Any]:
     """Numbered calls that come at these times from now, in this order; each one's answer or error."""
-    began, calls = now(), []
+    start, calls = now(), []
     for number, when in enumerate(at):
-        await asyncio.sleep(began + when - now())
-        asked = question(messages=[{"role": "user", "content": str(number)}], **options)
-        calls.append(asyncio.create_task(ask(model, asked)))
+        await asyncio.sleep(start + when - now())
+        request = question(messages=[{"role": "user", "content": str(number)}], **options)
+        calls.append(asyncio.create_task(ask(model, request)))
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
 def order_of(leaf: Leaf) -> list[int]:
     """The numbers of the calls that `leaf` saw."""
-    return [int(request.messages[0]["content"]) for request in leaf.seen]
+    return [int(request.messages[0]["content"]) for request in leaf.requests]
 
 
 def since_start(leaf: Leaf) -> list[float]:
@@ -151,10 +151,10 @@ class _Jumping(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             return super().select(None)
-        found = super().select(0)
-        if not found:
+        ready = super().select(0)
+        if not ready:
             self._loop.now += timeout
-        return found
+        return ready
 
 
 def warped(work: Coroutine[Any, Any, T]) -> T:

@@ -71,7 +71,7 @@ class Period:
     """A stretch of time in one state, as the reference keeps it: results, and who was let in during it."""
 
     state: str
-    began: float
+    start: float
     results: list[bool] = field(default_factory=list)
     trials: set[int] = field(default_factory=set)
 
@@ -88,7 +88,7 @@ class Reference:
     def look(self, now: float) -> Period:
         """The present period."""
         last = self.periods[-1]
-        if last.state == "open" and now >= last.began + self.cooldown:
+        if last.state == "open" and now >= last.start + self.cooldown:
             self.periods.append(Period("half_open", now))
         return self.periods[-1]
 
@@ -163,7 +163,7 @@ class BreakerMachine(RuleBasedStateMachine):
     def wait_for_the_cooldown(self, *, early: bool) -> None:
         """Up to its end, or to just before."""
         last = self.reference.periods[-1]
-        self.clock.now = max(self.clock.now, last.began + self.reference.cooldown - early)
+        self.clock.now = max(self.clock.now, last.start + self.reference.cooldown - early)
 
     @invariant()
     def states_agree(self) -> None:
@@ -171,9 +171,9 @@ class BreakerMachine(RuleBasedStateMachine):
         if not hasattr(self, "reference"):
             return
         last = self.reference.periods[-1]
-        left = last.began + self.reference.cooldown - self.clock.now if last.state == "open" else 0
-        assert self.breaker.state == ("half_open" if last.state == "open" and left <= 0 else last.state)
-        assert self.breaker.seconds_left == max(0, left)
+        remaining = last.start + self.reference.cooldown - self.clock.now if last.state == "open" else 0
+        assert self.breaker.state == ("half_open" if last.state == "open" and remaining <= 0 else last.state)
+        assert self.breaker.seconds_left == max(0, remaining)
 
 
 BreakerMachine.TestCase.settings = settings(stateful_step_count=40)
@@ -191,21 +191,21 @@ def test_one_call_after_the_other_is_as_another_library_has_it(
 ) -> None:
     """The transitions are those of pyresilience, where calls come one at a time."""
     clock = Clock()
-    ours = Breaker(failures=failures, cooldown=60, successes=successes, clock=clock)
+    breaker = Breaker(failures=failures, cooldown=60, successes=successes, clock=clock)
     config = CircuitBreakerConfig(failure_threshold=failures, recovery_timeout=60, success_threshold=successes)
-    theirs = Oracle(config)
+    oracle = Oracle(config)
     for step in steps:
         if not isinstance(step, bool):
             clock.now += step
-            if theirs._last_failure_time is not None:
-                theirs._last_failure_time -= step
+            if oracle._last_failure_time is not None:
+                oracle._last_failure_time -= step
             continue
-        ticket = ours.admit().ticket
-        assert (ticket is not None) == theirs.allow_request()
+        ticket = breaker.admit().ticket
+        assert (ticket is not None) == oracle.allow_request()
         if ticket is not None:
-            ours.settle(ticket, succeeded=step)
-            _ = theirs.record_success() if step else theirs.record_failure()
-        assert ours.state == theirs.state.value
+            breaker.settle(ticket, succeeded=step)
+            _ = oracle.record_success() if step else oracle.record_failure()
+        assert breaker.state == oracle.state.value
 
 
 def test_threads_get_no_more_trials_than_there_are() -> None:
@@ -227,9 +227,9 @@ def test_threads_get_no_more_trials_than_there_are() -> None:
             thread.start()
         for thread in threads:
             thread.join(60)
-        given = [ticket for ticket in tickets if ticket is not None]
-        assert (len(tickets), len(given)) == (16, 2)
-        for ticket in given:
+        trials = [ticket for ticket in tickets if ticket is not None]
+        assert (len(tickets), len(trials)) == (16, 2)
+        for ticket in trials:
             breaker.settle(ticket, succeeded=True)
         assert breaker.state == "closed"
 
@@ -320,7 +320,7 @@ async def test_an_endpoint_that_fails_is_left_alone(error: Any) -> None:
             await failing(model, type(error()))
     assert model.breaker.state == "open"
     refused = await failing(model, CircuitOpen)
-    assert (len(leaf.seen), refused.model, refused.block) == (6, "leaf", "judge")
+    assert (len(leaf.requests), refused.model, refused.block) == (6, "leaf", "judge")
     assert 59 < refused.seconds <= 60
 
 
@@ -350,7 +350,7 @@ async def test_one_call_counts_once_however_often_it_is_repeated() -> None:
     states = []
     for _ in range(2):
         await failing(model, ProviderFailed)
-        states.append((len(leaf.seen), model.breaker.state))
+        states.append((len(leaf.requests), model.breaker.state))
     assert states == [(5, "closed"), (10, "open")]
 
 
@@ -366,8 +366,8 @@ async def test_changes_are_told_to_the_run_whose_call_made_them() -> None:
     await failing(first, ProviderFailed, told=one)
     await failing(second, CircuitOpen, told=two)
     clock.now += 60
-    await ask(second, question(told=two))
-    await ask(first, question(told=one))
+    await ask(second, question(events=two))
+    await ask(first, question(events=one))
     assert one == [
         CircuitChanged(block="judge", model="leaf", before="closed", after="open"),
         CircuitChanged(block="judge", model="leaf", before="half_open", after="closed"),
@@ -447,5 +447,5 @@ async def test_an_open_circuit_costs_no_time_on_the_way_to_the_next_model() -> N
     for _ in range(5):
         request = question()
         assert (await ask(model, request)).text == "better"
-    assert len(first.seen) == 1
+    assert len(first.requests) == 1
     assert [attempt.error for attempt in request.attempts.made] == [None]

@@ -44,10 +44,10 @@ def test_never_more_at_once_and_no_place_is_lost(
                 asyncio.get_running_loop().call_later(until, tasks[-1].cancel)
         for ended, (_, _, until) in zip(await asyncio.gather(*tasks, return_exceptions=True), calls, strict=True):
             assert ended == "fine" or (until is not None and isinstance(ended, asyncio.CancelledError))
-        assert leaf.most <= max_concurrency
-        leaf.outcomes, began = [lasting(1)], now()
+        assert leaf.peak <= max_concurrency
+        leaf.outcomes, start = [lasting(1)], now()
         await asyncio.gather(*(ask(model, question()) for _ in range(max_concurrency)))
-        assert now() - began == pytest.approx(1)
+        assert now() - start == pytest.approx(1)
 
     warped(crowd())
 
@@ -59,10 +59,10 @@ def test_who_came_first_goes_first(at: list[int], max_concurrency: int) -> None:
     warped(arriving(ConcurrencyLimit(leaf, max_concurrency), at))
     assert order_of(leaf) == list(range(len(at)))
     free = [0.0] * max_concurrency
-    for when, began in zip(at, since_start(leaf), strict=True):
+    for when, start in zip(at, since_start(leaf), strict=True):
         begin = max(when, min(free))
         free[free.index(min(free))] = begin + 5
-        assert began == pytest.approx(begin)
+        assert start == pytest.approx(begin)
 
 
 def test_the_place_is_free_while_a_failed_call_waits() -> None:
@@ -110,9 +110,9 @@ def test_each_loop_has_its_own_places() -> None:
     model = ConcurrencyLimit(Leaf([lasting(1)]), 2)
 
     async def crowd() -> float:
-        began = now()
+        start = now()
         await asyncio.gather(*(ask(model, question()) for _ in range(6)))
-        return now() - began
+        return now() - start
 
     assert [warped(crowd()) for _ in range(3)] == pytest.approx([3, 3, 3])
 

@@ -42,8 +42,8 @@ pytestmark = pytest.mark.anyio
 def test_the_first_model_that_has_an_answer_gives_it(failing: list[bool]) -> None:
     """Those before it were asked once each, in order, and those after it never; all failing is the last one's error."""
     leaves = [Leaf([down if fails else f"of {n}"], name=str(n)) for n, fails in enumerate(failing)]
-    told: list[Any] = []
-    request = question(told=told)
+    events: list[Any] = []
+    request = question(events=events)
     answering = failing.index(False) if False in failing else None
     call = ask(Fallback(*leaves), request)
     if answering is None:
@@ -56,12 +56,12 @@ def test_the_first_model_that_has_an_answer_gives_it(failing: list[bool]) -> Non
         assert getattr(caught.value, "__notes__", []) == before
     else:
         assert asyncio.run(call).text == f"of {answering}"
-    asked = len(leaves) if answering is None else answering + 1
-    assert [len(leaf.seen) for leaf in leaves] == [1] * asked + [0] * (len(leaves) - asked)
-    assert [attempt.model for attempt in request.attempts.made] == [leaf.name for leaf in leaves[:asked]]
-    assert told == [
+    calls = len(leaves) if answering is None else answering + 1
+    assert [len(leaf.requests) for leaf in leaves] == [1] * calls + [0] * (len(leaves) - calls)
+    assert [attempt.model for attempt in request.attempts.made] == [leaf.name for leaf in leaves[:calls]]
+    assert events == [
         CallFellBack(block="judge", model=str(n), to=str(n + 1), error="ProviderFailed", message="it is down")
-        for n in range(asked - 1)
+        for n in range(calls - 1)
     ]
 
 
@@ -102,7 +102,7 @@ async def test_what_the_application_has_to_mend_passes_at_once(error: Exception)
     with pytest.raises(type(error)) as caught:
         await ask(Fallback(Leaf([down]), Leaf([error]), last), question())
     assert caught.value is error
-    assert last.seen == []
+    assert last.requests == []
     assert len(error.__notes__) == 1
     assert "it is down" in error.__notes__[0]
 
@@ -125,7 +125,7 @@ async def test_each_model_repeats_as_it_does_by_itself() -> None:
     )
     with pytest.raises(ProviderFailed):
         await ask(Fallback(first, second), question())
-    assert (len(first.seen), len(second.seen)) == (2, 4)
+    assert (len(first.requests), len(second.requests)) == (2, 4)
 
 
 async def test_somebody_outside_repeats_the_whole() -> None:
@@ -133,7 +133,7 @@ async def test_somebody_outside_repeats_the_whole() -> None:
     first, second = Leaf([down], retry=Retry(attempts=2)), Leaf([down, down, "fine"], retry=Retry(attempts=4))
     request = question()
     assert (await ask(Retrying(Fallback(first, second), Retry(attempts=3, sleep=Naps())), request)).text == "fine"
-    assert (len(first.seen), len(second.seen)) == (3, 3)
+    assert (len(first.requests), len(second.requests)) == (3, 3)
     assert errors_of(request.attempts.made) == ["ProviderFailed"] * 5 + [None]
 
 
@@ -144,7 +144,7 @@ def test_a_call_whose_time_is_over_asks_nobody_else() -> None:
         last = Leaf()
         with pytest.raises(ModelTimeout):
             await ask(Fallback(Leaf([hang]), last), question(timeout=5))
-        assert last.seen == []
+        assert last.requests == []
         assert (await ask(Fallback(Timeout(Leaf([hang]), 3), last), question(timeout=5))).text == "fine"
 
     warped(late())
@@ -160,7 +160,7 @@ def test_a_cancelled_call_asks_nobody_else() -> None:
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        assert last.seen == []
+        assert last.requests == []
 
     warped(cancelled())
 
@@ -194,18 +194,18 @@ async def test_a_second_server_answers_where_the_first_is_down() -> None:
     async def spent(exchange: Exchange) -> None:
         await exchange.json({"error": {"message": "spent", "code": "insufficient_quota"}}, status=429)
 
-    told: list[Any] = []
-    request = question(timeout=30, told=told)
+    events: list[Any] = []
+    request = question(timeout=30, events=events)
     retry = Retry(attempts=2, first_wait=0)
-    async with ChatServer({"spent": spent}) as server, ChatServer() as gone:
-        nobody = gone.base_url
-        await gone.__aexit__()
+    async with ChatServer({"spent": spent}) as server, ChatServer() as stopped_server:
+        nobody = stopped_server.base_url
+        await stopped_server.__aexit__()
         first = OpenAIModel("spent", base_url=server.base_url, retry=retry)
         second = OpenAIModel("away", base_url=nobody, retry=retry)
         third = OpenAIModel("works", base_url=server.base_url, retry=retry)
         assert (await ask(Fallback(first, second, third), request)).text == "fine"
         assert server.posts == 2
-    assert [(event.model, event.to) for event in told if isinstance(event, CallFellBack)] == [
+    assert [(event.model, event.to) for event in events if isinstance(event, CallFellBack)] == [
         ("spent", "away"),
         ("away", "works"),
     ]

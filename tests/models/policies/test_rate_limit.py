@@ -144,13 +144,13 @@ def test_all_that_was_sent_is_charged_once() -> None:
         return first.at[1] - first.at[0]
 
     assert warped(twice()) == pytest.approx(100 + 300 - 100)
-    again = Leaf([used(150, ""), used(150)], retry=Retry(sleep=Naps()))
+    failing_leaf = Leaf([used(150, ""), used(150)], retry=Retry(sleep=Naps()))
 
     async def thrice() -> float:
-        model = RateLimit(again, tokens=100, per=100.0)
+        model = RateLimit(failing_leaf, tokens=100, per=100.0)
         await ask(model, question())
         await ask(model, question())
-        return again.at[2] - again.at[0]
+        return failing_leaf.at[2] - failing_leaf.at[0]
 
     assert warped(thrice()) == pytest.approx(150 - 100 + 150)
 
@@ -190,9 +190,9 @@ def test_who_has_gone_is_in_nobody_s_way() -> None:
             "ModelResponse",
             "RateLimited",
         ]
-        began = now()
+        start = now()
         await ask(model, question(timeout=11))
-        return now() - began
+        return now() - start
 
     assert warped(after()) == pytest.approx(10)
 
@@ -213,10 +213,10 @@ def test_who_would_be_too_late_does_not_wait() -> None:
         await ask(model, question())
         patient = asyncio.create_task(ask(model, question()))
         await asyncio.sleep(0)
-        began = now()
+        start = now()
         with pytest.raises(RateLimited) as caught:
             await ask(model, question(timeout=15))
-        assert now() == began
+        assert now() == start
         assert caught.value.retry_after == pytest.approx(20)
         assert (caught.value.status, caught.value.model, caught.value.block) == (None, "leaf", "judge")
         assert (await ask(model, question(timeout=25))).text == "fine"
@@ -248,7 +248,7 @@ def test_a_fallback_takes_over_at_once() -> None:
     first, second = Leaf(), Leaf()
     model = Fallback(RateLimit(first, requests=1, per=PER), second)
     warped(arriving(model, [0.0, 0.0, 0.0], timeout=5))
-    assert (len(first.seen), len(second.seen)) == (1, 2)
+    assert (len(first.requests), len(second.requests)) == (1, 2)
 
 
 @given(at=st.lists(st.integers(0, 10).map(float), min_size=2, max_size=12).map(sorted), data=st.data())
@@ -256,7 +256,7 @@ def test_a_wait_that_is_cancelled_takes_nobody_s_turn(at: list[float], data: st.
     """The others go when they would have gone without it."""
     leaf = Leaf()
     lost = data.draw(st.sets(st.integers(1, len(at) - 1)))
-    kept = [when for number, when in enumerate(at) if number not in lost]
+    times = [when for number, when in enumerate(at) if number not in lost]
 
     async def with_losses() -> None:
         model = RateLimit(leaf, requests=1, per=100.0)
@@ -271,7 +271,7 @@ def test_a_wait_that_is_cancelled_takes_nobody_s_turn(at: list[float], data: st.
         await asyncio.gather(*calls, return_exceptions=True)
 
     warped(with_losses())
-    assert since_start(leaf) == pytest.approx([100.0 * n for n in range(len(kept) + 1)], abs=1e-3)
+    assert since_start(leaf) == pytest.approx([100.0 * n for n in range(len(times) + 1)], abs=1e-3)
 
 
 async def test_what_is_waited_is_counted() -> None:
@@ -321,9 +321,9 @@ async def test_a_real_server_is_asked_no_faster() -> None:
         model = RateLimit(OpenAIModel("m", base_url=server.base_url), requests=1, tokens=10_000, per=0.02)
         async with model.open_connections():
             await ask(model, question())
-            began = now()
+            start = now()
             await asyncio.gather(*(ask(model, question()) for _ in range(3)))
-            assert now() - began >= 0.03
+            assert now() - start >= 0.03
         assert server.posts == 4
 
 

@@ -85,9 +85,9 @@ def test_waits_grow_by_two_up_to_the_longest_and_are_drawn_from_their_upper_half
     request = question(attempts=Attempts(seed=str(seed)))
     with pytest.raises(ProviderFailed):
         asyncio.run(ask(Retrying(leaf, retry), request))
-    assert len(leaf.seen) == attempts
-    whole = [min(longest, first * 2**number) for number in range(attempts - 1)]
-    assert all(grown / 2 <= wait <= grown for wait, grown in zip(naps.taken, [w for w in whole if w], strict=True))
+    assert len(leaf.requests) == attempts
+    limits = [min(longest, first * 2**number) for number in range(attempts - 1)]
+    assert all(grown / 2 <= wait <= grown for wait, grown in zip(naps.waits, [w for w in limits if w], strict=True))
 
 
 def test_a_seeded_run_waits_the_same_again() -> None:
@@ -97,7 +97,7 @@ def test_a_seeded_run_waits_the_same_again() -> None:
         naps = Naps()
         with pytest.raises(ProviderFailed):
             asyncio.run(ask(Retrying(Leaf([down]), Retry(sleep=naps)), question(attempts=Attempts(seed=str(seed)))))
-        return naps.taken
+        return naps.waits
 
     assert waits(1) == waits(1) != waits(2)
 
@@ -107,8 +107,8 @@ async def test_what_the_endpoint_asks_for_is_waited() -> None:
     naps = Naps()
     leaf = Leaf([RateLimited("busy", retry_after=7.0), RateLimited("busy", retry_after=0.001), "fine"])
     assert (await ask(Retrying(leaf, Retry(first_wait=1, sleep=naps)), question())).text == "fine"
-    assert naps.taken[0] == 7.0
-    assert naps.taken[1] >= 1.0
+    assert naps.waits[0] == 7.0
+    assert naps.waits[1] >= 1.0
 
 
 async def test_an_endpoint_that_asks_for_too_long_is_not_waited_for() -> None:
@@ -117,17 +117,17 @@ async def test_an_endpoint_that_asks_for_too_long_is_not_waited_for() -> None:
     with pytest.raises(RateLimited) as caught:
         await ask(Retrying(leaf, Retry(longest_wait=60, sleep=naps)), question())
     assert caught.value.retry_after == 130
-    assert (len(leaf.seen), naps.taken) == (1, [])
+    assert (len(leaf.requests), naps.waits) == (1, [])
 
 
 def test_a_wait_that_would_end_after_the_deadline_is_not_started() -> None:
     """The last error is raised at once, while there still is time."""
 
     async def late() -> float:
-        began = now()
+        start = now()
         with pytest.raises(RateLimited):
             await ask(Retrying(Leaf([RateLimited("busy", retry_after=10)])), question(timeout=9))
-        return now() - began
+        return now() - start
 
     assert warped(late()) == 0
 
@@ -136,11 +136,11 @@ def test_a_call_with_all_its_waits_ends_at_its_deadline() -> None:
     """A deadline that passes in the middle of a request is the call's."""
 
     async def late() -> float:
-        began, leaf = now(), Leaf([down, hang])
+        start, leaf = now(), Leaf([down, hang])
         with pytest.raises(ModelTimeout):
             await ask(Retrying(leaf), question(timeout=9))
-        assert len(leaf.seen) == 2
-        return now() - began
+        assert len(leaf.requests) == 2
+        return now() - start
 
     assert warped(late()) == pytest.approx(9)
 
@@ -156,7 +156,7 @@ def test_a_call_that_is_cancelled_while_it_waits_sends_nothing_more() -> None:
         with pytest.raises(asyncio.CancelledError):
             await call
         await asyncio.sleep(100)
-        return len(leaf.seen)
+        return len(leaf.requests)
 
     assert warped(cancelled()) == 1
 
@@ -219,7 +219,7 @@ async def test_only_failures_that_may_pass_are_retried(case: Case) -> None:
     request = question()
     with pytest.raises(type(case.error())):
         await ask(Retrying(leaf, Retry(attempts=3, sleep=Naps())), request)
-    assert len(leaf.seen) == len(request.attempts.made) == case.requests
+    assert len(leaf.requests) == len(request.attempts.made) == case.requests
 
 
 async def test_the_application_may_say_what_is_retried() -> None:
@@ -230,24 +230,24 @@ async def test_the_application_may_say_what_is_retried() -> None:
     leaf = Leaf([down])
     with pytest.raises(ProviderFailed):
         await ask(Retrying(leaf, retry), question())
-    assert len(leaf.seen) == 1
+    assert len(leaf.requests) == 1
 
 
 async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason() -> None:
     """The model is shown what it said and why that cannot be used; after two it is asked one rung lower."""
-    naps, told = Naps(), list[Any]()
+    naps, events = Naps(), list[Any]()
     leaf = Leaf(['{"loser": "a"}', '{"winner": 5}', "nothing", '{"winner": "a"}'])
     retry = Retry(attempts=4, sleep=naps)
-    answered = await ask(Retrying(leaf, retry), question(output=Verdict, told=told))
+    answered = await ask(Retrying(leaf, retry), question(output=Verdict, events=events))
     assert answered.data == Verdict(winner="a")
-    assert naps.taken == []
-    assert [request.skipped_modes for request in leaf.seen] == [0, 0, 1, 1]
-    last = leaf.seen[-1].messages
+    assert naps.waits == []
+    assert [request.skipped_modes for request in leaf.requests] == [0, 0, 1, 1]
+    last = leaf.requests[-1].messages
     assert [message["role"] for message in last] == ["user"] + 3 * ["assistant", "user"]
     assert last[1]["content"] == '{"loser": "a"}'
     assert "winner" in last[2]["content"]
-    assert len(leaf.seen[0].messages) == 1, "the first request is as it was"
-    assert [(event.attempt, event.error, event.wait) for event in told] == [
+    assert len(leaf.requests[0].messages) == 1, "the first request is as it was"
+    assert [(event.attempt, event.error, event.wait) for event in events] == [
         (number, "SchemaViolation", 0) for number in (2, 3, 4)
     ]
 
@@ -257,7 +257,7 @@ async def test_a_step_to_the_next_mode_is_no_attempt_where_a_mode_is_ignored() -
     leaf = Leaf([lambda request: answer_in_prose(request, modes=4)])
     with pytest.raises(SchemaViolation):
         await ask(Retrying(leaf, Retry(attempts=3)), question(output=Verdict))
-    assert [request.skipped_modes for request in leaf.seen] == [0, 0, 1, 2, 3, 3]
+    assert [request.skipped_modes for request in leaf.requests] == [0, 0, 1, 2, 3, 3]
 
 
 def answer_in_prose(request: Any, modes: int) -> SchemaViolation:
@@ -272,15 +272,15 @@ async def test_a_structured_answer_that_was_cut_off_is_asked_for_once_more_with_
     request = question(output=Verdict, settings=ModelSettings(max_tokens=50))
     with pytest.raises(OutputTruncated):
         await ask(Retrying(leaf, Retry(attempts=9)), request)
-    assert [seen.settings.max_tokens for seen in leaf.seen] == [50, 100]
+    assert [attempt.settings.max_tokens for attempt in leaf.requests] == [50, 100]
 
 
 async def test_each_repetition_is_told() -> None:
     """The run's readers learn who failed, why, and how long is waited."""
-    told: list[Any] = []
+    events: list[Any] = []
     leaf = Leaf([down, "fine"])
-    await ask(Retrying(leaf, Retry(first_wait=0.002)), question(told=told))
-    (event,) = told
+    await ask(Retrying(leaf, Retry(first_wait=0.002)), question(events=events))
+    (event,) = events
     assert isinstance(event, CallRetried)
     assert (event.block, event.model, event.attempt, event.error) == ("judge", "leaf", 2, "ProviderFailed")
     assert 0.001 <= event.wait <= 0.002
@@ -409,10 +409,10 @@ def test_attempts_never_multiply(tree: Tree) -> None:
     request = question()
     with pytest.raises(ProviderFailed):
         asyncio.run(ask(tree.build(leaves), request))
-    made = sum(len(leaf.seen) for leaf in leaves)
-    assert made == tree.requests()
-    assert made <= max(tree.all_attempts) * tree.leaves
-    assert errors_of(request.attempts.made) == ["ProviderFailed"] * made
+    calls = sum(len(leaf.requests) for leaf in leaves)
+    assert calls == tree.requests()
+    assert calls <= max(tree.all_attempts) * tree.leaves
+    assert errors_of(request.attempts.made) == ["ProviderFailed"] * calls
 
 
 @given(tree=trees(st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=4).map(tuple)))
@@ -429,8 +429,8 @@ def test_the_account_is_what_the_models_saw(tree: Tree) -> None:
     *failed, last = errors_of(request.attempts.made)
     assert all(failed)
     assert last == (None if isinstance(end, ModelResponse) else type(end).__name__)
-    seen = sum(len(leaf.seen) for leaf in leaves)
-    assert len(request.attempts.made) == seen <= max(tree.all_attempts) * tree.leaves
+    calls = sum(len(leaf.requests) for leaf in leaves)
+    assert len(request.attempts.made) == calls <= max(tree.all_attempts) * tree.leaves
     assert all(leaf.running == 0 for leaf in leaves)
 
 
@@ -439,10 +439,10 @@ def test_the_account_is_what_the_models_saw(tree: Tree) -> None:
 
 def failing_first(*failures: Callable[[Exchange], Any]) -> Callable[[Exchange], Any]:
     """A scenario that fails so, one after the other, and is fine then."""
-    left = list(failures)
+    remaining = list(failures)
 
     async def play(exchange: Exchange) -> None:
-        await (left.pop(0) if left else fine)(exchange)
+        await (remaining.pop(0) if remaining else fine)(exchange)
 
     return play
 

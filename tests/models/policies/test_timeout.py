@@ -45,19 +45,19 @@ def dripping(pauses: Sequence[float], end: float = 0) -> Callable[[ModelRequest]
 
 async def timed(model: Any, request: ModelRequest) -> tuple[float, str]:
     """How long a call takes, and how it ends."""
-    began = now()
+    start = now()
     try:
         answered = await ask(model, request)
     except ModelTimeout as error:
-        return now() - began, error.message
-    return now() - began, answered.text
+        return now() - start, error.message
+    return now() - start, answered.text
 
 
-def check_end(model: Any, took: float, said: str, request: ModelRequest | None = None) -> None:
+def check_end(model: Any, seconds: float, text: str, request: ModelRequest | None = None) -> None:
     """A call of `model` takes so long, and ends so."""
     ended = warped(timed(model, request or question()))
-    assert ended[0] == pytest.approx(took)
-    assert ended[1] == said
+    assert ended[0] == pytest.approx(seconds)
+    assert ended[1] == text
 
 
 def test_a_request_ends_at_its_deadline() -> None:
@@ -74,7 +74,7 @@ def test_each_request_of_a_call_has_the_deadline_for_itself() -> None:
     assert errors_of(request.attempts.made) == ["ModelTimeout"] * 3
     leaf = Leaf([hang], retry=Retry(attempts=3, first_wait=0))
     check_end(Timeout(leaf, 5), 12, "no answer within 12 s", question(timeout=12))
-    assert len(leaf.seen) == 3
+    assert len(leaf.requests) == 3
 
 
 def test_what_is_inside_knows_the_deadline() -> None:
@@ -82,10 +82,10 @@ def test_what_is_inside_knows_the_deadline() -> None:
     leaf = Leaf()
 
     async def twice() -> list[float]:
-        began = now()
+        start = now()
         await ask(Timeout(leaf, 5), question(timeout=60))
         await ask(Timeout(leaf, 5), question(timeout=3))
-        return [(seen.deadline or 0) - began for seen in leaf.seen]
+        return [(request.deadline or 0) - start for request in leaf.requests]
 
     assert warped(twice()) == pytest.approx([5, 3])
 
@@ -101,20 +101,20 @@ def test_silence_is_bounded_before_the_first_piece_and_after_each(
     pauses: list[int], end: int, first: float | None, between: float | None, *, listening: bool
 ) -> None:
     """The call ends at the first silence that is too long, with the pieces until then told; else it is as it was."""
-    heard: list[str] = []
+    pieces: list[str] = []
     model = Timeout(Leaf([dripping(pauses, end)]), 1000, first_text=first, between=between)
-    request = question(on_text=heard.append if listening else None)
-    took, said = warped(timed(model, request))
+    request = question(on_text=pieces.append if listening else None)
+    seconds, text = warped(timed(model, request))
     limits = [first, *[between] * len(pauses)]
     silences = [*pauses, end]
     late = next((n for n, (limit, s) in enumerate(zip(limits, silences, strict=True)) if limit and s > limit), None)
     if late is None:
-        assert took == pytest.approx(sum(silences))
-        assert said == "x" * len(pauses)
+        assert seconds == pytest.approx(sum(silences))
+        assert text == "x" * len(pauses)
     else:
-        assert took == pytest.approx(sum(silences[:late]) + (limits[late] or 0))
-        assert said == f"no text within {limits[late]:g} s"
-    assert len(heard) == (0 if not listening else len(pauses) if late is None else late)
+        assert seconds == pytest.approx(sum(silences[:late]) + (limits[late] or 0))
+        assert text == f"no text within {limits[late]:g} s"
+    assert len(pieces) == (0 if not listening else len(pauses) if late is None else late)
 
 
 def test_a_model_that_does_not_stream_has_to_be_done_in_time_for_the_first_text() -> None:
@@ -129,9 +129,9 @@ def test_a_model_that_does_not_stream_has_to_be_done_in_time_for_the_first_text(
 def test_what_is_not_streamed_has_the_whole_deadline_alone(options: dict[str, Any]) -> None:
     """Structured answers and tool calls come all at once, however long that takes, and nobody listens in."""
     leaf = Leaf([lasting(50, '{"winner": "a"}')])
-    took, _ = warped(timed(Timeout(leaf, 100, first_text=1, between=1), question(**options)))
-    assert took == pytest.approx(50)
-    assert leaf.seen[0].on_text is None
+    seconds, _ = warped(timed(Timeout(leaf, 100, first_text=1, between=1), question(**options)))
+    assert seconds == pytest.approx(50)
+    assert leaf.requests[0].on_text is None
 
 
 def test_a_caller_s_cancellation_stays_one() -> None:
@@ -179,19 +179,19 @@ def test_a_model_that_makes_an_error_of_its_cancellation_is_still_late(options: 
 def test_a_piece_that_comes_too_late_is_passed_on_and_does_no_harm() -> None:
     """A model may go on talking when nobody waits any more."""
     tellers: list[Any] = []
-    heard: list[str] = []
+    pieces: list[str] = []
 
     async def keep(request: ModelRequest) -> str:
         tellers.append(request.on_text)
         return "fine"
 
     async def late() -> None:
-        await ask(Timeout(Leaf([keep]), between=1), question(on_text=heard.append))
+        await ask(Timeout(Leaf([keep]), between=1), question(on_text=pieces.append))
         tellers[0]("late")
         await asyncio.sleep(10)
 
     warped(late())
-    assert heard == ["late"]
+    assert pieces == ["late"]
 
 
 @pytest.mark.parametrize(

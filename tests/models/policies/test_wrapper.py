@@ -44,16 +44,16 @@ pytestmark = pytest.mark.anyio
 class Holdable(Leaf):
     """A model with connections that can be held."""
 
-    held = 0
+    entered = 0
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Holdable]:
         """Count those who hold."""
-        self.held += 1
+        self.entered += 1
         try:
             yield self
         finally:
-            self.held -= 1
+            self.entered -= 1
 
 
 POLICIES: dict[str, Callable[[Any], Any]] = {
@@ -106,8 +106,8 @@ async def test_all_models_below_are_held() -> None:
     models = [Holdable(name=str(number)) for number in range(len(POLICIES))]
     wrapped = [make(model) for make, model in zip(POLICIES.values(), models, strict=True)]
     async with Retrying(Fallback(*wrapped, Leaf())).open_connections():
-        assert [model.held for model in models] == [1] * len(models)
-    assert [model.held for model in models] == [0] * len(models)
+        assert [model.entered for model in models] == [1] * len(models)
+    assert [model.entered for model in models] == [0] * len(models)
 
 
 async def test_connections_are_kept_while_the_outermost_wrapper_is_held() -> None:
@@ -134,7 +134,7 @@ async def test_a_wrapper_of_the_application_s_own_does_what_it_likes_around_the_
     leaf = Leaf([down, "fine"], retry=Retry(sleep=Naps()))
     request = question()
     assert (await ask(Shouting(leaf), request)).text == "FINE"
-    assert leaf.seen[-1].messages[-1]["content"] == "Loud!"
+    assert leaf.requests[-1].messages[-1]["content"] == "Loud!"
     assert errors_of(request.attempts.made) == ["ProviderFailed", None]
 
 
@@ -155,15 +155,15 @@ async def test_what_a_wrapper_makes_of_an_answer_is_checked() -> None:
 class Counting:
     """What counts the requests of a run against a limit."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self.reserved = 0
         self.settled: list[Attempt] = []
 
     def reserve(self, model: str, request: ModelRequest) -> object:
         """One more."""
-        if self.reserved >= self.most:
-            raise LimitReached("calls", limit=self.most, used=self.reserved)
+        if self.reserved >= self.limit:
+            raise LimitReached("calls", limit=self.limit, used=self.reserved)
         self.reserved += 1
         return self
 
@@ -211,7 +211,7 @@ async def test_a_limit_of_the_run_stops_the_loop_and_asks_nobody_else() -> None:
     model = Fallback(all_of(Retrying(first, Retry(attempts=9, sleep=Naps()))), second)
     with pytest.raises(LimitReached):
         await ask(model, question(attempts=Attempts(meter=counting)))
-    assert (len(first.seen), len(second.seen), len(counting.settled)) == (2, 0, 2)
+    assert (len(first.requests), len(second.requests), len(counting.settled)) == (2, 0, 2)
 
 
 async def test_a_storm_of_cancellations_leaves_nothing_behind() -> None:
@@ -226,8 +226,8 @@ async def test_a_storm_of_cancellations_leaves_nothing_behind() -> None:
         await exchange.until_gone()
 
     async def play(exchange: Exchange) -> None:
-        said = exchange.body["messages"][0]["content"]
-        await {"hang": hang, "stall": stall}.get(said, fine)(exchange)
+        content = exchange.body["messages"][0]["content"]
+        await {"hang": hang, "stall": stall}.get(content, fine)(exchange)
 
     def asking(content: str) -> ModelRequest:
         return question(timeout=50, messages=[{"role": "user", "content": content}])
