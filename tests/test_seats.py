@@ -32,7 +32,7 @@ from flowdebate.store import export_run, import_runs
 from flowdebate.testing import FunctionModel
 from flowdebate.ui.models import models_line
 from flowdebate.ui.plan import make_plan, stored_plan
-from tests.mcp.conftest import refused, told
+from tests.mcp.conftest import data_of, refusal_of
 from tests.profiles import example_count
 from tests.server.stage import TOKEN, debater, staged
 
@@ -163,8 +163,8 @@ async def test_four_vendors_hold_a_debate_over_mcp(found: Found) -> None:
     async with service, Client(create_server(service)) as client:
         begin = {"question": QUESTION, "max_rounds": 1, "model": SEATS, "wait": 50}
         wrong = await client.call_tool("start_debate", {**begin, "effort": {"sceptic": "low"}})
-        assert "`effort` must be given for a name or role of the run: pro, con, judge" in refused(wrong)
-        held = told(await client.call_tool("start_debate", {**begin, "effort": {"con": "high"}}))
+        assert "`effort` must be given for a name or role of the run: pro, con, judge" in refusal_of(wrong)
+        held = data_of(await client.call_tool("start_debate", {**begin, "effort": {"con": "high"}}))
         run = await service.run(held["run_id"])
     assert held["status"] == "complete"
     assert asked_of(found) == ASKED_BY_FRONT_ENDS
@@ -182,16 +182,18 @@ async def test_three_allowed_models_are_a_council_over_mcp_and_a_fourth_is_none(
         tools = {tool.name: tool.description or "" for tool in (await client.list_tools()).tools}
         assert f"Models that you may name: {', '.join(ALLOWED)}." in tools["start_debate"]
         begin = {"question": QUESTION, "sources": {"plan.md": "Trams open in 2031."}, "wait": 50}
-        no = refused(await client.call_tool("start_council", {**begin, "model": {**MEMBERS, "chair": "ollama/gemma3"}}))
+        no = refusal_of(
+            await client.call_tool("start_council", {**begin, "model": {**MEMBERS, "chair": "ollama/gemma3"}})
+        )
         assert "must be one that this server allows" in no
         assert all(not vendor.asked for vendor in found.values())
-        held = told(await client.call_tool("start_council", {**begin, "model": MEMBERS}))
+        held = data_of(await client.call_tool("start_council", {**begin, "model": MEMBERS}))
         assert held["status"] == "complete"
         assert all(
             "[plan.md] Trams open in 2031." in vendor.asked[0].prompt for vendor in found.values() if vendor.asked
         )
         again = {"run_id": held["run_id"], "model": {"Ada": "xai/grok-4.3"}}
-        assert "must be one that this server allows" in refused(await client.call_tool("fork_run", again))
+        assert "must be one that this server allows" in refusal_of(await client.call_tool("fork_run", again))
     assert {name: set(models) for name, models in asked_of(found).items()} == {
         "openai": {"gpt-5-mini"}, "anthropic": {"claude-haiku-5-5"}, "gemini": {"gemini-3-pro"}, "ollama": set(),
     }  # fmt: skip
@@ -609,7 +611,7 @@ async def test_bare_names_find_their_vendors_over_mcp(found: Found) -> None:
             "models": ["gpt-5-mini", "claude-haiku-5-5"],
             "model": {"chair": "gemini-flash-latest"},
         }
-        held = told(await client.call_tool("start_council", {**begin, "wait": 50}))
+        held = data_of(await client.call_tool("start_council", {**begin, "wait": 50}))
         run = await service.run(held["run_id"])
     names = ["openai/gpt-5-mini", "anthropic/claude-haiku-5-5"]
     assert run.models == {name: [name] for name in names} | {"chair": ["gemini/gemini-flash-latest"]}

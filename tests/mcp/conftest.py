@@ -44,14 +44,14 @@ def schemas() -> Iterator[None]:
     A server and a client for each test would take two tenths of a second for them.
     """
     check = Draft202012Validator.check_schema
-    known: dict[Any, Any] = {}
+    metadata: dict[Any, Any] = {}
     valid: set[str] = set()
 
     def read_once(tool: Any, **options: Any) -> Any:
         key = tool.__code__, repr(options)  # each server has functions of its own, of the same code
-        if key not in known:
-            known[key] = func_metadata(tool, **options)
-        return known[key]
+        if key not in metadata:
+            metadata[key] = func_metadata(tool, **options)
+        return metadata[key]
 
     def check_once(schema: Any) -> None:
         if (text := json.dumps(schema, sort_keys=True)) not in valid:
@@ -80,14 +80,14 @@ def parameters(folder: Path, *args: str, **environment: str) -> StdioServerParam
     return StdioServerParameters(command=command, args=arguments, env={FOLDER: str(folder), **environment}, cwd=ROOT)
 
 
-def told(result: CallToolResult) -> dict[str, Any]:
+def data_of(result: CallToolResult) -> dict[str, Any]:
     """The structured output of a tool that succeeded."""
     assert not result.is_error, result.content
     output: dict[str, Any] = result.structured_content or {}
     return output
 
 
-def refused(result: CallToolResult) -> str:
+def refusal_of(result: CallToolResult) -> str:
     """The sentence of a tool that did not succeed."""
     assert result.is_error, result.content
     (content,) = result.content
@@ -98,7 +98,7 @@ def refused(result: CallToolResult) -> str:
 async def until_over(client: Client, run_id: str, *, seconds: float = 1) -> dict[str, Any]:
     """The report of a run once it is over, by small waits."""
     while True:
-        report = told(await client.call_tool("wait_for_run", {"run_id": run_id, "seconds": seconds}))
+        report = data_of(await client.call_tool("wait_for_run", {"run_id": run_id, "seconds": seconds}))
         if report["status"] != "running":
             return report
         assert "wait_for_run" in report["next"]
@@ -171,12 +171,12 @@ TRANSPORTS = {"memory": in_memory, "stdio": _over_stdio, "http": _over_http}
 async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
     """A server behind each transport, for each era."""
     transport, era = request.param.split()
-    async with TRANSPORTS[transport](tmp_path, era) as made:
-        yield made
+    async with TRANSPORTS[transport](tmp_path, era) as server:
+        yield server
 
 
 @pytest.fixture(params=ERAS)
-async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+async def local_stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
     """A server in this process, for each era."""
-    async with in_memory(tmp_path, request.param) as made:
-        yield made
+    async with in_memory(tmp_path, request.param) as server:
+        yield server

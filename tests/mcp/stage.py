@@ -38,7 +38,7 @@ class StageModel:
         self.hold = folder / "hold"
         self.seconds = seconds
 
-    def asked(self) -> list[str]:
+    def callers(self) -> list[str]:
         """The blocks that have asked, in order."""
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
@@ -46,7 +46,7 @@ class StageModel:
         """Log the request, wait for as long as it is held, and answer."""
         with self.log.open("a") as file:
             file.write(f"{json.dumps(request.block)}\n")
-        number = len(self.asked())
+        number = len(self.callers())
         await asyncio.sleep(self.seconds)
         while self.hold.exists() and number > HELD_AFTER:  # noqa: ASYNC110 - another process removes it
             await asyncio.sleep(0.01)
@@ -64,14 +64,14 @@ class StageModel:
 def _scores(prompt: str, schema: Any) -> dict[str, Any]:
     """Scores by which texts that say "good" win, in any order; and in a "biased" case whatever comes first."""
     sides = list(schema["$defs"]["Scores"]["properties"])
-    said = prompt.partition("Round 1:")[2]
-    first = min(sides, key=lambda side: said.index(f"[{side}]"))
-    good = {side: 80 if "good" in said.partition(f"[{side}] ")[2].partition("\n")[0] else 20 for side in sides}
+    arguments = prompt.partition("Round 1:")[2]
+    first = min(sides, key=lambda side: arguments.index(f"[{side}]"))
+    good = {side: 80 if "good" in arguments.partition(f"[{side}] ")[2].partition("\n")[0] else 20 for side in sides}
     scores: dict[str, Any] = {side: 90 if side == first else 10 for side in sides} if "biased" in prompt else good
     if rubric := schema["$defs"].get("ByCriterion"):
         right = prompt.partition("reference answer, which is right:\n  | ")[2].partition("\n")[0]
         scores = {
-            side: dict.fromkeys(rubric["properties"], 100 if f"[{side}] {right}" in said else 0) for side in sides
+            side: dict.fromkeys(rubric["properties"], 100 if f"[{side}] {right}" in arguments else 0) for side in sides
         }
     return {"reasoning": "See.", "scores": scores, "verdict": "So it is."}
 

@@ -9,7 +9,7 @@ from mcp import Client
 
 from flowdebate.mcp import create_server
 from flowdebate.service.service import Service
-from tests.mcp.conftest import ERAS, refused, told
+from tests.mcp.conftest import ERAS, data_of, refusal_of
 from tests.patterns.consensus.debates import Call, model
 from tests.server.test_archive import TASK, voting
 
@@ -29,7 +29,7 @@ async def test_a_second_debate_is_shown_the_dissent_of_the_first(mode: str) -> N
 
     async def prompts(client: Client, **more: Any) -> list[str]:
         calls.clear()
-        report = told(await client.call_tool("start_debate", {**CONSENSUS, **more}))
+        report = data_of(await client.call_tool("start_debate", {**CONSENSUS, **more}))
         assert report["status"] == "complete", report
         return [call.prompt for call in calls]
 
@@ -38,14 +38,14 @@ async def test_a_second_debate_is_shown_the_dissent_of_the_first(mode: str) -> N
         Client(create_server(service), mode=mode) as client,
     ):
         assert not any("earlier debate" in prompt for prompt in await prompts(client))
-        (kept,) = await service.archive().debates()
-        await service.archive().correct(kept.id, wrong="ann")
+        (record,) = await service.archive().debates()
+        await service.archive().correct(record.id, wrong="ann")
         for prompt in await prompts(client):
             assert "a dissenting vote in it: cy says so." in prompt
             assert "turned out to be wrong" in prompt
         assert not any("earlier debate" in prompt for prompt in await prompts(client, archive=False))
         assert len(await service.archive().debates()) == 2
-        problem = refused(await client.call_tool("start_debate", {"question": TASK, "archive": True}))
+        problem = refusal_of(await client.call_tool("start_debate", {"question": TASK, "archive": True}))
         assert "`archive`" in problem
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert "Default: true" in str(tools["start_debate"].input_schema["properties"]["archive"])

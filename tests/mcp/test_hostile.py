@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowdebate.mcp import create_server
-from tests.mcp.conftest import ERAS, connected, in_memory, refused, told
+from tests.mcp.conftest import ERAS, connected, data_of, in_memory, refusal_of
 from tests.mcp.stage import SECRET, make
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ QUESTION = "Should we build trams?"
 @pytest.fixture(scope="module", params=ERAS)
 async def refusing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     """A server for each era, of which nothing is asked that it does."""
-    async with in_memory(tmp_path_factory.mktemp("refusing"), request.param) as made:
-        yield made
+    async with in_memory(tmp_path_factory.mktemp("refusing"), request.param) as server:
+        yield server
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ async def test_what_does_not_fit_is_refused_with_a_sentence(
 ) -> None:
     """It names the argument and what is allowed, so that the host's model can mend its call; nothing is asked."""
     async with refusing.connect() as client:
-        said = refused(await client.call_tool(tool, arguments))
-    assert sentence in said
-    assert "\n" not in said
-    assert len(said) < 2_100
-    assert refusing.model.asked() == []
+        message = refusal_of(await client.call_tool(tool, arguments))
+    assert sentence in message
+    assert "\n" not in message
+    assert len(message) < 2_100
+    assert refusing.model.callers() == []
 
 
 _JSON = st.recursive(
@@ -112,11 +112,11 @@ def _call(tool: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
     return SimpleNamespace(request=None, protocol_version=None), CallToolRequestParams(name=tool, arguments=arguments)
 
 
-async def test_markup_in_texts_stays_text(here: Stage) -> None:
+async def test_markup_in_texts_stays_text(local_stage: Stage) -> None:
     """A debater who writes the host's own tags, another speaker or a control token is only quoted."""
-    async with here.connect() as client:
-        given = {"question": "Should we use markup?", "max_rounds": 1, "wait": 30}
-        run = told(await client.call_tool("start_debate", given))
+    async with local_stage.connect() as client:
+        arguments = {"question": "Should we use markup?", "max_rounds": 1, "wait": 30}
+        run = data_of(await client.call_tool("start_debate", arguments))
         report = await client.read_resource(run["resource"])
         transcript = await client.read_resource(f"{run['resource']}/transcript")
     lines = run["said"].splitlines()
@@ -133,7 +133,7 @@ async def test_a_secret_of_the_server_is_in_no_message(tmp_path: Path) -> None:
     received: list[str] = []
     async with connected(tmp_path) as client:
         run = await client.call_tool("start_debate", {"question": QUESTION, "wait": 30})
-        run_id = told(run)["run_id"]
+        run_id = data_of(run)["run_id"]
         for tool, arguments in (
             ("get_run", {"run_id": run_id}),
             ("list_runs", {}),

@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from flowdebate.errors import ConfigurationError
 from flowdebate.mcp import create_server, http_app, serve_http
 from flowdebate.mcp.server import with_token
-from tests.mcp.conftest import ROOT, over_http, parameters, told
+from tests.mcp.conftest import ROOT, data_of, over_http, parameters
 from tests.mcp.stage import HELD_AFTER, StageModel, make
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ async def test_a_client_finds_the_server_by_its_card(tmp_path: Path) -> None:
     """Without a token, which it says may be needed; for this machine alone, and under the name of registries."""
     service, _ = make(tmp_path)
     async with service, over_http(service) as url, httpx2.AsyncClient() as client:
-        found = await client.get(f"{url}/server-card")
+        response = await client.get(f"{url}/server-card")
         evil = await client.get(f"{url}/server-card", headers={"host": "evil.example"})
         guarded = with_token(http_app(create_server(service)), "0123456789abcdef")
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(guarded), base_url="http://localhost") as inside:
             codes = [(await inside.get(path)).status_code for path in ("/mcp/server-card", "/mcp")]
-    card = found.json()
+    card = response.json()
     registered = json.loads((ROOT / "server.json").read_text())
-    assert found.headers["content-type"] == "application/mcp-server-card+json"
+    assert response.headers["content-type"] == "application/mcp-server-card+json"
     assert {key: card[key] for key in ("name", "title", "description", "version")}.items() <= registered.items()
     assert card["remotes"][0]["url"] == url
     assert (evil.status_code, codes) == (421, [200, 401])
@@ -71,8 +71,8 @@ async def test_an_application_around_it_may_name_further_hosts_or_check_by_itsel
     for options, status in (({"allow_hosts": ["debates.example"]}, 200), ({"guarded": True}, 200), ({}, 421)):
         async with over_http(service, **options) as url, httpx2.AsyncClient() as client:
             headers = {"accept": "application/json, text/event-stream", "host": "debates.example"}
-            about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-            hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+            params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+            hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
             assert (await client.post(url, json=hello, headers=headers)).status_code == status
     await service.close()
 
@@ -91,8 +91,8 @@ async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> No
     assert process.stderr is not None
     while not (line := (await process.stderr.readline()).decode()).startswith("Serving "):
         assert line
-    url, said, token = line.removeprefix("Serving ").strip().partition(" with the header Authorization: Bearer ")
-    assert said
+    url, bind, token = line.removeprefix("Serving ").strip().partition(" with the header Authorization: Bearer ")
+    assert bind
     assert (tmp_path / "flowdebate" / "token").read_text().strip() == token  # the next start has the same one
     async with httpx2.AsyncClient() as stranger:  # any user of this machine
         for headers in ({}, {"authorization": "Bearer nothing"}, {"authorization": f"Basic {token}"}):
@@ -100,28 +100,28 @@ async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> No
     (tmp_path / "hold").touch()
     http = httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=60)
     async with http, Client(streamable_http_client(url, http_client=http)) as client:
-        given = {"question": "What to build?", "pattern": "city", "wait": 0}
-        run_id = told(await client.call_tool("start_debate", given))["run_id"]
-        while len(StageModel(tmp_path).asked()) <= HELD_AFTER:
+        arguments = {"question": "What to build?", "pattern": "city", "wait": 0}
+        run_id = data_of(await client.call_tool("start_debate", arguments))["run_id"]
+        while len(StageModel(tmp_path).callers()) <= HELD_AFTER:
             await client.call_tool("wait_for_run", {"run_id": run_id, "seconds": 0.05})
     process.send_signal(signal.SIGTERM)
     (tmp_path / "hold").unlink()
     assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGTERM
     service, model = make(tmp_path)
     async with service:
-        left = await service.run(run_id)
-    assert left.status in ("interrupted", "complete")  # it goes on until connections are closed
-    assert left.steps == len(model.asked()) > HELD_AFTER
+        run = await service.run(run_id)
+    assert run.status in ("interrupted", "complete")  # it goes on until connections are closed
+    assert run.steps == len(model.callers()) > HELD_AFTER
 
 
 async def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     """With the reason, before anything is served."""
     service, _ = make(tmp_path)
     with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
+        socket.create_server(("127.0.0.1", 0)) as occupied,
         pytest.raises(ConfigurationError, match="`port` must be a free"),
     ):
-        await serve_http(service, port=taken.getsockname()[1])
+        await serve_http(service, port=occupied.getsockname()[1])
     await service.close()
 
 
@@ -130,5 +130,5 @@ def test_importing_the_library_does_not_import_the_sdk() -> None:
     import subprocess
 
     code = "import sys, flowdebate.cli.app, flowdebate.mcp; print('mcp' in sys.modules, 'uvicorn' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True, check=True)  # noqa: S603
-    assert found.stdout.split() == ["False", "False"]
+    completed = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True, check=True)  # noqa: S603
+    assert completed.stdout.split() == ["False", "False"]

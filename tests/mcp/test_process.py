@@ -23,7 +23,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.service.service import Service
 from flowdebate.store import SqliteStore, close_store
 from tests.cases import slow_but_first
-from tests.mcp.conftest import ROOT, connected, parameters, told, until_over
+from tests.mcp.conftest import ROOT, connected, data_of, parameters, until_over
 from tests.mcp.stage import HELD_AFTER, StageModel
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ CALLS = 5
 async def held(client: Client, folder: Path) -> str:
     """The id of a run whose fourth call waits for its answer."""
     (folder / "hold").touch()
-    run_id: str = told(await client.call_tool("start_debate", CITY))["run_id"]
-    while len(StageModel(folder).asked()) <= HELD_AFTER:
+    run_id: str = data_of(await client.call_tool("start_debate", CITY))["run_id"]
+    while len(StageModel(folder).callers()) <= HELD_AFTER:
         await client.call_tool("wait_for_run", {"run_id": run_id, "seconds": 0.05})
     return run_id
 
@@ -53,13 +53,13 @@ async def test_a_killed_server_is_started_again_and_nothing_is_paid_twice(tmp_pa
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     (tmp_path / "hold").unlink()
     async with connected(tmp_path, mode="legacy") as client:
-        left = told(await client.call_tool("wait_for_run", {"run_id": run_id}))
-        assert (left["status"], "resume_run" in left["next"]) == ("left_behind", True)
+        final = data_of(await client.call_tool("wait_for_run", {"run_id": run_id}))
+        assert (final["status"], "resume_run" in final["next"]) == ("left_behind", True)
         assert not (await client.call_tool("resume_run", {"run_id": run_id, "wait": 0})).is_error
         report = await until_over(client, run_id, seconds=0.2)
     assert report["status"] == "complete"
-    twice = {block for block, times in Counter(model.asked()).items() if times > 2}  # each speaks in two rounds
-    assert (len(model.asked()), twice) == (CALLS + 1, {"city-debater-bob"})
+    twice = {block for block, times in Counter(model.callers()).items() if times > 2}  # each speaks in two rounds
+    assert (len(model.callers()), twice) == (CALLS + 1, {"city-debater-bob"})
 
 
 @pytest.mark.parametrize("end", ["SIGTERM", "EOF"])
@@ -68,7 +68,7 @@ async def test_calls_in_flight_end_and_are_stored_when_the_server_is_ended(tmp_p
     process = await serve(tmp_path)
     (tmp_path / "hold").touch()
     run_id = (await call(process, "start_debate", CITY))["run_id"]
-    while len(StageModel(tmp_path).asked()) <= HELD_AFTER:
+    while len(StageModel(tmp_path).callers()) <= HELD_AFTER:
         await call(process, "get_run", {"run_id": run_id})
     if end == "SIGTERM":
         process.send_signal(signal.SIGTERM)
@@ -82,7 +82,7 @@ async def test_calls_in_flight_end_and_are_stored_when_the_server_is_ended(tmp_p
     store = SqliteStore(str(tmp_path / "runs.sqlite3"))
     stored = await store.run(run_id)
     await close_store(store)
-    assert (stored.status, stored.steps, len(StageModel(tmp_path).asked())) == ("interrupted", 4, 4)
+    assert (stored.status, stored.steps, len(StageModel(tmp_path).callers())) == ("interrupted", 4, 4)
 
 
 async def test_a_host_that_reads_no_more_has_left(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ async def test_a_host_that_reads_no_more_has_left(tmp_path: Path) -> None:
     (tmp_path / "hold").touch()
     run_id = (await call(process, "start_debate", CITY))["run_id"]
     process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]  # its stdout
-    named = {"name": "get_run", "arguments": {"run_id": run_id}}
-    await send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": named})
+    params = {"name": "get_run", "arguments": {"run_id": run_id}}
+    await send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params})
     (tmp_path / "hold").unlink()
     assert process.stdin is not None
     process.stdin.close()
@@ -123,17 +123,17 @@ def test_options_that_do_not_fit_are_refused(arguments: list[str], sentence: str
 
 async def test_a_long_run_is_followed_by_small_waits_alone(tmp_path: Path) -> None:
     """With `seen`, the parts of all waits are the whole."""
-    said: list[str] = []
+    parts: list[str] = []
     async with connected(tmp_path, seconds=0.25, read_timeout_seconds=20) as client:
-        run = told(await client.call_tool("start_debate", CITY))
-        named = {"run_id": run["run_id"]}
+        run = data_of(await client.call_tool("start_debate", CITY))
+        arguments = {"run_id": run["run_id"]}
         while run["status"] == "running":
-            seen = 0 if not said else run["parts"]
-            run = told(await client.call_tool("wait_for_run", {**named, "seconds": 0.1, "seen": seen}))
-            said.append(run["said"])
-        whole = told(await client.call_tool("get_run", named))
-    assert len(said) > CALLS
-    assert "\n".join(filter(None, said)) == whole["said"]
+            offset = 0 if not parts else run["parts"]
+            run = data_of(await client.call_tool("wait_for_run", {**arguments, "seconds": 0.1, "seen": offset}))
+            parts.append(run["said"])
+        report = data_of(await client.call_tool("get_run", arguments))
+    assert len(parts) > CALLS
+    assert "\n".join(filter(None, parts)) == report["said"]
 
 
 async def test_stdout_is_the_protocols_alone(tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ async def test_the_configurations_in_the_docs_start_what_they_say(tmp_path: Path
     page = (ROOT / "docs" / "mcp.md").read_text("utf-8")
     fences = [json.loads(body) for body in re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)]
     servers = [fence["mcpServers"] for fence in fences if "mcpServers" in fence]  # others are of another form
-    (name, entry), *others = servers[number].items()
-    assert (name, others) == ("flowdebate", [])
+    (name, entry), *rest = servers[number].items()
+    assert (name, rest) == ("flowdebate", [])
     (tmp_path / "my_debates.py").write_text("from tests.mcp.stage import service\n")
     scripts = str(Path(sys.executable).parent)
     path = os.pathsep.join([scripts, os.environ["PATH"]])
@@ -172,7 +172,7 @@ async def test_the_configurations_in_the_docs_start_what_they_say(tmp_path: Path
     arguments = [argument.replace("/home/ann/debates/", f"{tmp_path}/") for argument in entry["args"]]
     host = StdioServerParameters(command=entry["command"], args=arguments, env=environment, cwd=tmp_path)
     async with Client(stdio_client(host)) as client:
-        listed = told(await client.call_tool("list_runs", {}))
+        listed = data_of(await client.call_tool("list_runs", {}))
         assert listed["runs"] == []
         assert len((await client.list_tools()).tools) == 15
 
@@ -209,8 +209,8 @@ async def serve(folder: Path, **options: Any) -> Process:
         limit=10_000_000,
         **options,
     )
-    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    await request(process, "initialize", about)
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    await request(process, "initialize", params)
     await send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
     return process
 

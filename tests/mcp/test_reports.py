@@ -19,7 +19,7 @@ from flowdebate.testing import ATTACKS
 from flowdebate.testing.examples import Example, ExampleModel
 from flowdebate.ui.document import document_of
 from tests.cli.siblings import saved
-from tests.mcp.conftest import ERAS, connected, told, until_over
+from tests.mcp.conftest import ERAS, connected, data_of, until_over
 from tests.mcp.stage import make
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ def lines_of(text: str, pattern: str) -> list[str]:
 )
 def test_no_text_begins_a_line_of_a_result(pattern: str, text: str, more: str) -> None:
     """Whatever is said, and however it breaks lines, the lines that are the tool's own are as many as ever."""
-    own = [line for line in lines_of(f"x{more}{text}", pattern) if not line.startswith("  | ")]
-    assert len(own) == len(lines_of("x", pattern))
-    assert all(line.startswith(("[", "- ", "(")) or line.partition(":")[0].isprintable() for line in own)
-    assert not any("<|" in line for line in own)
+    unframed = [line for line in lines_of(f"x{more}{text}", pattern) if not line.startswith("  | ")]
+    assert len(unframed) == len(lines_of("x", pattern))
+    assert all(line.startswith(("[", "- ", "(")) or line.partition(":")[0].isprintable() for line in unframed)
+    assert not any("<|" in line for line in unframed)
 
 
 @pytest.mark.anyio
@@ -58,8 +58,8 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
     ):
         sides = [{"name": name, "stance": f"{name} is right"} for name in ("Ada", "Ben", "Cleo")]
         rounds = {} if pattern in ("council", "critique", "review") else {"max_rounds": 2}
-        given = {"question": "Who is right?", "pattern": pattern, "sides": sides, "wait": 0, **rounds}
-        run = await until_over(client, told(await client.call_tool("start_debate", given))["run_id"])
+        arguments = {"question": "Who is right?", "pattern": pattern, "sides": sides, "wait": 0, **rounds}
+        run = await until_over(client, data_of(await client.call_tool("start_debate", arguments))["run_id"])
     assert run["status"] in ("complete", "degraded"), run["error"]
     assert {speaker["name"] for speaker in run["speakers"]} == {"Ada", "Ben", "Cleo"}
     assert ("[Ada" in run["said"]) or ("[Ben" in run["said"])
@@ -72,7 +72,7 @@ async def test_the_person_at_the_host_may_argue_a_side(tmp_path: Path) -> None:
     """`human` on a side is all that it takes."""
     async with connected(tmp_path) as client:
         sides = [{"name": "Ada", "stance": "Trams"}, {"name": "me", "stance": "Roads", "human": True}]
-        run = told(
+        run = data_of(
             await client.call_tool("start_debate", {"question": "What to build?", "sides": sides, "max_rounds": 1})
         )
         assert (run["status"], run["pending"][0]["expects"]) == ("awaiting", "Answer in text.")
@@ -86,16 +86,16 @@ async def test_a_run_that_another_process_executes_is_waited_for(tmp_path: Path)
 
     (tmp_path / "hold").touch()
     second, model = make(tmp_path)
-    async with connected(tmp_path) as client, second, Client(create_server(second), mode=ERAS[1]) as other:
-        given = {"question": "What to build?", "pattern": "city", "wait": 0}
-        named = {"run_id": told(await client.call_tool("start_debate", given))["run_id"]}
-        while told(await other.call_tool("wait_for_run", {**named, "seconds": 0.1}))["parts"] < 4:
+    async with connected(tmp_path) as client, second, Client(create_server(second), mode=ERAS[1]) as observer:
+        arguments = {"question": "What to build?", "pattern": "city", "wait": 0}
+        run_arguments = {"run_id": data_of(await client.call_tool("start_debate", arguments))["run_id"]}
+        while data_of(await observer.call_tool("wait_for_run", {**run_arguments, "seconds": 0.1}))["parts"] < 4:
             pass
-        cancelled = await other.call_tool("cancel_run", named)
+        cancelled = await observer.call_tool("cancel_run", run_arguments)
         assert "is being run by another process" in str(cancelled.content)
         (tmp_path / "hold").unlink()
-        assert (await until_over(other, named["run_id"]))["status"] == "complete"
-    assert len(model.asked()) == 5
+        assert (await until_over(observer, run_arguments["run_id"]))["status"] == "complete"
+    assert len(model.callers()) == 5
 
 
 # Forms
@@ -125,9 +125,9 @@ def test_a_form_can_be_shown_for_any_schema(properties: dict[str, Any], needed: 
     """All its fields are of the few types that the protocol has, under the names of the schema."""
     required = needed.draw(st.lists(st.sampled_from(sorted(properties)), unique=True))
     schema = {"properties": properties, "required": required, "$defs": {"Choice": {"enum": ["a", "b"]}}}
-    shown = render_elicitation_schema(make_form(request_of(schema)))
-    assert list(shown["properties"]) == list(properties)
-    assert set(shown.get("required", ())) <= set(required)
+    rendered = render_elicitation_schema(make_form(request_of(schema)))
+    assert list(rendered["properties"]) == list(properties)
+    assert set(rendered.get("required", ())) <= set(required)
 
 
 def test_what_is_filled_in_is_what_the_schema_asks_for() -> None:

@@ -20,7 +20,7 @@ from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.service.service import Service
 from flowdebate.store import SqliteStore, close_store
 from flowdebate.testing import FunctionModel
-from tests.mcp.conftest import refused, told
+from tests.mcp.conftest import data_of, refusal_of
 from tests.mcp.stage import StageModel, patterns
 from tests.runs.durable.patterns import answer_to
 
@@ -38,8 +38,10 @@ pytestmark = pytest.mark.anyio
 
 def ranked(request: ModelRequest) -> Any:
     """An answer that fits its schema, also that of a council's member who has to rank all answers."""
-    if "RankedAnswer" in (known := (request.output_schema or {}).get("$defs", {})):
-        return {"ranking": [{"answer": each} for each in known["RankedAnswer"]["properties"]["answer"]["enum"]]}
+    if "RankedAnswer" in (definitions := (request.output_schema or {}).get("$defs", {})):
+        return {
+            "ranking": [{"answer": answer} for answer in definitions["RankedAnswer"]["properties"]["answer"]["enum"]]
+        }
     return answer_to(request)
 
 
@@ -51,19 +53,19 @@ async def test_a_debate_is_started_waited_for_and_read(stage: Stage) -> None:
         noted.append((progress, total, message))
 
     async with stage.connect() as client:
-        started = told(
+        started = data_of(
             await client.call_tool(
                 "start_debate",
                 {"question": "Should we build trams?", "max_rounds": 1, "wait": 50},
                 progress_callback=note,
             )
         )
-        again = told(await client.call_tool("get_run", {"run_id": started["run_id"], "seen": started["parts"]}))
-        listed = told(await client.call_tool("list_runs", {"text": "trams"}))
+        later = data_of(await client.call_tool("get_run", {"run_id": started["run_id"], "seen": started["parts"]}))
+        listed = data_of(await client.call_tool("list_runs", {"text": "trams"}))
     assert started["status"] == "complete"
     assert started["said"].splitlines()[:2] == ["Round 1 of 1:", "[pro] What debate-debater-pro says."]
     assert "Verdict: So it is." in started["result"]
-    assert (again["said"], again["result"]) == ("", started["result"])
+    assert (later["said"], later["result"]) == ("", started["result"])
     assert [run["run_id"] for run in listed["runs"]] == [started["run_id"]]
     assert any(message == "pro speaks, round 1 of 1" for _, _, message in noted)
     assert noted[-1][:2] == (5, 5)
@@ -83,10 +85,10 @@ async def test_a_depth_takes_as_many_calls_as_its_tool_says(tool: str, depth: st
     """Each level more than the one before; what a run has used is a line of its result."""
     service = Service(store="memory:", model=FunctionModel(ranked))
     async with service, Client(create_server(service)) as client:
-        (described,) = [each.description for each in (await client.list_tools()).tools if each.name == tool]
+        (described,) = [entry.description for entry in (await client.list_tools()).tools if entry.name == tool]
         assert re.search(rf'"{depth}" (makes )?{calls}\b', described or "")
-        asked = {"question": "Should we build trams?", "depth": depth, "wait": 50}
-        run = told(await client.call_tool(tool, asked))
+        arguments = {"question": "Should we build trams?", "depth": depth, "wait": 50}
+        run = data_of(await client.call_tool(tool, arguments))
     assert (run["status"], run["calls"]) == ("complete", calls)
     assert run["spent"] == f"{calls} calls, tokens unknown, cost unknown: the server has no prices."
 
@@ -95,15 +97,15 @@ async def test_what_was_spent_is_told_in_every_answer() -> None:
     """Also of a judge of texts; before the first call it says so."""
 
     def counted(request: ModelRequest) -> ModelResponse:
-        said, usage = answer_to(request), Usage(calls=1, prompt_tokens=1_000, completion_tokens=100)
-        return ModelResponse(**{"text" if isinstance(said, str) else "data": said}, usage=usage)
+        answer, usage = answer_to(request), Usage(calls=1, prompt_tokens=1_000, completion_tokens=100)
+        return ModelResponse(**{"text" if isinstance(answer, str) else "data": answer}, usage=usage)
 
     service = Service(store="memory:", model=FunctionModel(counted))
     async with service, Client(create_server(service)) as client:
-        asked = {"question": "Should we build trams?", "depth": "quick"}
-        first = told(await client.call_tool("start_debate", {**asked, "wait": 0}))
-        done = told(await client.call_tool("wait_for_run", {"run_id": first["run_id"], "seconds": 50}))
-        judged = told(await client.call_tool("compare", {"question": "Which?", "texts": ["good", "bad"]}))
+        arguments = {"question": "Should we build trams?", "depth": "quick"}
+        first = data_of(await client.call_tool("start_debate", {**arguments, "wait": 0}))
+        done = data_of(await client.call_tool("wait_for_run", {"run_id": first["run_id"], "seconds": 50}))
+        judged = data_of(await client.call_tool("compare", {"question": "Which?", "texts": ["good", "bad"]}))
     assert re.match(r"No call yet\.|\d calls?, ", first["spent"])
     assert done["spent"].startswith("4 calls, 4,000 tokens in, 400 out, cost unknown")
     assert judged["spent"].startswith("2 calls, 2,000 tokens in, 200 out, ")
@@ -111,26 +113,26 @@ async def test_what_was_spent_is_told_in_every_answer() -> None:
 
 async def test_a_person_at_the_host_takes_two_turns(stage: Stage) -> None:
     """Each is asked for by a form that shows what was said before, and the run goes on with the answer."""
-    asked: list[str] = []
+    questions: list[str] = []
 
     async def answer(_: object, params: ElicitRequestFormParams) -> ElicitResult:
-        asked.append(params.message)
+        questions.append(params.message)
         assert list(params.requested_schema["properties"]) == ["answer"]
-        return ElicitResult(action="accept", content={"answer": f"Roads, for the {len(asked)}. time."})
+        return ElicitResult(action="accept", content={"answer": f"Roads, for the {len(questions)}. time."})
 
     async with stage.connect(elicitation_callback=answer) as client:
-        run = told(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"}))
+        run = data_of(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"}))
         while run["status"] == "awaiting":
             assert "take_turn" in run["next"]
-            run = told(await client.call_tool("take_turn", {"run_id": run["run_id"], "wait": 30}))
+            run = data_of(await client.call_tool("take_turn", {"run_id": run["run_id"], "wait": 30}))
     assert run["status"] == "complete"
     assert "[ben] Roads, for the 2. time." in run["said"]
-    assert len(asked) == 2
-    assert "[ann, trams]" in asked[0]
-    assert "Roads, for the 1. time." in asked[1]
+    assert len(questions) == 2
+    assert "[ann, trams]" in questions[0]
+    assert "Roads, for the 1. time." in questions[1]
 
 
-async def test_a_judge_fills_in_a_form_with_the_fields_of_a_verdict(here: Stage) -> None:
+async def test_a_judge_fills_in_a_form_with_the_fields_of_a_verdict(local_stage: Stage) -> None:
     """The stances are choices; a field that may be null may be left out."""
     schemas: list[dict[str, Any]] = []
 
@@ -140,121 +142,123 @@ async def test_a_judge_fills_in_a_form_with_the_fields_of_a_verdict(here: Stage)
             action="accept", content={"reasoning": "Heard.", "winner": "trams", "verdict": "Build trams."}
         )
 
-    async with here.connect(elicitation_callback=answer) as client:
-        run = told(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "court"}))
-        run = told(await client.call_tool("take_turn", {"run_id": run["run_id"]}))
+    async with local_stage.connect(elicitation_callback=answer) as client:
+        run = data_of(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "court"}))
+        run = data_of(await client.call_tool("take_turn", {"run_id": run["run_id"]}))
     assert schemas[0]["properties"]["winner"]["enum"] == ["trams", "roads"]
     assert schemas[0]["required"] == ["reasoning", "verdict"]
     assert (run["status"], "Winner: ann (trams)" in run["result"]) == ("complete", True)
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_person_who_does_not_answer_changes_nothing(here: Stage, action: Any) -> None:
+async def test_a_person_who_does_not_answer_changes_nothing(local_stage: Stage, action: Any) -> None:
     """The run waits as before."""
 
     async def refuse(*_: object) -> ElicitResult:
         return ElicitResult(action=action)
 
-    async with here.connect(elicitation_callback=refuse) as client:
-        run = told(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"}))
-        after = told(await client.call_tool("take_turn", {"run_id": run["run_id"]}))
+    async with local_stage.connect(elicitation_callback=refuse) as client:
+        run = data_of(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"}))
+        after = data_of(await client.call_tool("take_turn", {"run_id": run["run_id"]}))
     assert after["status"] == "awaiting"
     assert after["pending"] == run["pending"]
     assert action in after["next"]
 
 
-async def test_where_no_form_can_be_shown_the_model_is_told_what_to_do(here: Stage) -> None:
+async def test_where_no_form_can_be_shown_the_model_is_told_what_to_do(local_stage: Stage) -> None:
     """`take_turn` says to ask the user, and `answer_turn` takes what they write."""
-    async with here.connect() as client:
-        run = told(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"}))
-        assert "answer_turn" in refused(await client.call_tool("take_turn", {"run_id": run["run_id"]}))
-        run = told(await client.call_tool("answer_turn", {"run_id": run["run_id"], "answer": "Roads."}))
+    async with local_stage.connect() as client:
+        run = data_of(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"}))
+        assert "answer_turn" in refusal_of(await client.call_tool("take_turn", {"run_id": run["run_id"]}))
+        run = data_of(await client.call_tool("answer_turn", {"run_id": run["run_id"], "answer": "Roads."}))
         assert (run["status"], "[ben] Roads." in run["said"]) == ("awaiting", True)
-    store = SqliteStore(str(here.folder / "runs.sqlite3"))
+    store = SqliteStore(str(local_stage.folder / "runs.sqlite3"))
     (answered,) = [step for step in await store.steps(run["run_id"]) if step.kind == "human" and step.body]
     await close_store(store)
     assert json.loads(answered.body or "")["by"] == "the host's model"
 
 
-async def test_texts_are_judged_in_all_orders_and_only_once(here: Stage) -> None:
+async def test_texts_are_judged_in_all_orders_and_only_once(local_stage: Stage) -> None:
     """The same call again returns the recorded verdict; a judge that prefers what comes first is not consistent."""
-    async with here.connect() as client:
-        given: dict[str, Any] = {"question": "Which is better?", "texts": ["bad", "good\nand long", "bad too"]}
-        verdict = told(await client.call_tool("compare", given))
-        calls = len(here.model.asked())
-        again = told(await client.call_tool("compare", given))
-        biased = told(await client.call_tool("compare", {"question": "A biased case", "texts": ["bad", "good"]}))
+    async with local_stage.connect() as client:
+        arguments: dict[str, Any] = {"question": "Which is better?", "texts": ["bad", "good\nand long", "bad too"]}
+        verdict = data_of(await client.call_tool("compare", arguments))
+        calls = len(local_stage.model.callers())
+        repeat = data_of(await client.call_tool("compare", arguments))
+        biased = data_of(await client.call_tool("compare", {"question": "A biased case", "texts": ["bad", "good"]}))
     assert (verdict["winner"], verdict["consistent"], calls) == ("Text 2", True, 3)
     assert sorted(ballot["order"][0] for ballot in verdict["ballots"]) == ["Text 1", "Text 2", "Text 3"]
-    assert again == verdict
-    assert (biased["winner"], biased["consistent"], len(here.model.asked())) == (None, False, 5)
+    assert repeat == verdict
+    assert (biased["winner"], biased["consistent"], len(local_stage.model.callers())) == (None, False, 5)
 
 
-async def test_a_judge_goes_by_a_rubric_and_an_answer_that_is_right(here: Stage) -> None:
+async def test_a_judge_goes_by_a_rubric_and_an_answer_that_is_right(local_stage: Stage) -> None:
     """They are part of what is judged: other ones are another verdict. A wrong rubric is refused before a call."""
-    given: dict[str, Any] = {"question": "Which?", "texts": ["good", "bad"]}
-    async with here.connect() as client:
-        plain = told(await client.call_tool("compare", given))
-        given |= {"criteria": {"correct": 3, "clear": 1}, "reference": "bad"}
-        graded = told(await client.call_tool("compare", given))
-        again = told(await client.call_tool("compare", given))
-        asked = here.model.asked()
-        wrong = await client.call_tool("compare", {**given, "criteria": {"correct": -1}})
+    arguments: dict[str, Any] = {"question": "Which?", "texts": ["good", "bad"]}
+    async with local_stage.connect() as client:
+        plain = data_of(await client.call_tool("compare", arguments))
+        arguments |= {"criteria": {"correct": 3, "clear": 1}, "reference": "bad"}
+        graded = data_of(await client.call_tool("compare", arguments))
+        repeat = data_of(await client.call_tool("compare", arguments))
+        prompts = local_stage.model.callers()
+        wrong = await client.call_tool("compare", {**arguments, "criteria": {"correct": -1}})
     assert (plain["winner"], graded["winner"]) == ("Text 1", "Text 2")
-    assert (plain["ballots"][0]["criteria"], again) == (None, graded)
+    assert (plain["ballots"][0]["criteria"], repeat) == (None, graded)
     assert graded["ballots"][0]["criteria"]["Text 2"] == {"correct": 100, "clear": 100}
     assert wrong.is_error
     assert "criteria" in str(wrong.content)
-    assert here.model.asked() == asked
+    assert local_stage.model.callers() == prompts
 
 
-async def test_a_run_is_cancelled_resumed_forked_and_deleted(here: Stage) -> None:
+async def test_a_run_is_cancelled_resumed_forked_and_deleted(local_stage: Stage) -> None:
     """None of them asks for anything that was recorded."""
-    here.folder.joinpath("hold").touch()
-    async with here.connect() as client:
-        run = told(await client.call_tool("start_debate", {"question": "Trams?", "pattern": "city", "wait": 0}))
-        named = {"run_id": run["run_id"]}
-        while len(here.model.asked()) <= 3:
-            await client.call_tool("wait_for_run", {**named, "seconds": 0.05})
-        stopped = told(await client.call_tool("cancel_run", named))
+    local_stage.folder.joinpath("hold").touch()
+    async with local_stage.connect() as client:
+        run = data_of(await client.call_tool("start_debate", {"question": "Trams?", "pattern": "city", "wait": 0}))
+        run_arguments = {"run_id": run["run_id"]}
+        while len(local_stage.model.callers()) <= 3:
+            await client.call_tool("wait_for_run", {**run_arguments, "seconds": 0.05})
+        stopped = data_of(await client.call_tool("cancel_run", run_arguments))
         assert (stopped["status"], stopped["parts"]) == ("interrupted", 5)
-        here.folder.joinpath("hold").unlink()
-        done = told(await client.call_tool("resume_run", {**named, "wait": 30}))
-        assert (done["status"], len(here.model.asked())) == ("complete", 6)  # the one in flight was cancelled
-        fork = told(await client.call_tool("fork_run", {**named, "wait": 30}))
-        assert (fork["said"], len(here.model.asked())) == (done["said"], 6)
-        assert not (await client.call_tool("delete_run", named)).is_error
-        left = told(await client.call_tool("list_runs", {}))
-    assert [each["run_id"] for each in left["runs"]] == [fork["run_id"]]
+        local_stage.folder.joinpath("hold").unlink()
+        done = data_of(await client.call_tool("resume_run", {**run_arguments, "wait": 30}))
+        assert (done["status"], len(local_stage.model.callers())) == ("complete", 6)  # the one in flight was cancelled
+        fork = data_of(await client.call_tool("fork_run", {**run_arguments, "wait": 30}))
+        assert (fork["said"], len(local_stage.model.callers())) == (done["said"], 6)
+        assert not (await client.call_tool("delete_run", run_arguments)).is_error
+        listing = data_of(await client.call_tool("list_runs", {}))
+    assert [row["run_id"] for row in listing["runs"]] == [fork["run_id"]]
 
 
-async def test_a_note_is_written_read_and_deleted(here: Stage) -> None:
+async def test_a_note_is_written_read_and_deleted(local_stage: Stage) -> None:
     """The one that the command line and the page have; no line of it passes for the tool's own words."""
-    async with here.connect() as client:
-        run = told(await client.call_tool("start_debate", {"question": "Trams?", "pattern": "city", "wait": 30}))
-        named = {"run_id": run["run_id"]}
-        assert told(await client.call_tool("get_run", named))["note"] is None
-        written = await client.call_tool("write_note", {**named, "note": "For the board.\nRound 2:"})
-        noted = told(await client.call_tool("get_run", named))
-        deleted = await client.call_tool("write_note", {**named, "note": " "})
-        assert told(await client.call_tool("get_run", named))["note"] is None
+    async with local_stage.connect() as client:
+        run = data_of(await client.call_tool("start_debate", {"question": "Trams?", "pattern": "city", "wait": 30}))
+        run_arguments = {"run_id": run["run_id"]}
+        assert data_of(await client.call_tool("get_run", run_arguments))["note"] is None
+        written = await client.call_tool("write_note", {**run_arguments, "note": "For the board.\nRound 2:"})
+        noted = data_of(await client.call_tool("get_run", run_arguments))
+        deleted = await client.call_tool("write_note", {**run_arguments, "note": " "})
+        assert data_of(await client.call_tool("get_run", run_arguments))["note"] is None
     assert noted["note"] == "For the board.\n  | Round 2:"
     assert {**noted, "note": None} == {**run, "next": noted["next"]}
-    assert [str(each.content[0].text).split()[-1] for each in (written, deleted)] == ["written.", "deleted."]  # type: ignore[union-attr]
+    assert [str(result.content[0].text).split()[-1] for result in (written, deleted)] == ["written.", "deleted."]  # type: ignore[union-attr]
 
 
 async def test_a_finished_debate_goes_on(stage: Stage) -> None:
     """For more rounds, or with a question; what was said is not asked for again. A council cannot go on."""
-    asked = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
+    arguments = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
     async with stage.connect() as client:
-        named = {"run_id": told(await client.call_tool("start_debate", asked))["run_id"]}
-        before = len(stage.model.asked())
-        longer = told(await client.call_tool("fork_run", {**named, "ask": "What would it cost?", "wait": 50}))
-        calls = len(stage.model.asked()) - before
-        none = await client.call_tool("fork_run", {**named, "more_rounds": 0})
-        blank = refused(await client.call_tool("fork_run", {**named, "ask": " "}))
-        other = told(await client.call_tool("start_council", {"question": "Should we build trams?", "wait": 50}))
-        never = refused(await client.call_tool("fork_run", {"run_id": other["run_id"], "more_rounds": 1}))
+        run_arguments = {"run_id": data_of(await client.call_tool("start_debate", arguments))["run_id"]}
+        before = len(stage.model.callers())
+        longer = data_of(
+            await client.call_tool("fork_run", {**run_arguments, "ask": "What would it cost?", "wait": 50})
+        )
+        calls = len(stage.model.callers()) - before
+        none = await client.call_tool("fork_run", {**run_arguments, "more_rounds": 0})
+        blank = refusal_of(await client.call_tool("fork_run", {**run_arguments, "ask": " "}))
+        council = data_of(await client.call_tool("start_council", {"question": "Should we build trams?", "wait": 50}))
+        never = refusal_of(await client.call_tool("fork_run", {"run_id": council["run_id"], "more_rounds": 1}))
     assert longer["status"] == "complete"
     assert "Round 2 of 2:" in longer["said"]
     assert "What would it cost?" in longer["said"]
@@ -268,12 +272,12 @@ async def test_a_budget_is_one_of_all_runs(tmp_path: Path) -> None:
     """The host's model is told which one is used up, in a sentence; a judge of texts counts as well."""
     budgeted = Service(patterns(), store="memory:", model=StageModel(tmp_path), budget=Limits(calls=6))
     async with budgeted as service, Client(create_server(service)) as client:
-        asked = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
-        assert told(await client.call_tool("start_debate", asked))["status"] == "complete"
+        arguments = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
+        assert data_of(await client.call_tool("start_debate", arguments))["status"] == "complete"
         judged = await client.call_tool("compare", {"question": "Which?", "texts": ["good", "bad"]})
-        assert told(judged)["status"] == "limit"
+        assert data_of(judged)["status"] == "limit"
         sentence = "the budget of all runs is reached: 6 of 6 calls used"
-        assert sentence in refused(await client.call_tool("start_debate", asked))
+        assert sentence in refusal_of(await client.call_tool("start_debate", arguments))
 
 
 async def test_schemas_of_tools_have_no_keyword_that_hosts_refuse(stage: Stage) -> None:
@@ -326,21 +330,21 @@ values = st.recursive(
 @given(schemas, values)
 def test_hosts_are_shown_no_more_than_what_is_checked(schema: dict[str, Any], value: Any) -> None:
     """What fits the original schema fits that for hosts."""
-    whole = {**schema, "$defs": {"other": {"type": "integer", "minimum": 0}}}
-    if Draft202012Validator(whole).is_valid(value):
-        assert Draft202012Validator(for_hosts(whole)).is_valid(value)
+    full_schema = {**schema, "$defs": {"other": {"type": "integer", "minimum": 0}}}
+    if Draft202012Validator(full_schema).is_valid(value):
+        assert Draft202012Validator(for_hosts(full_schema)).is_valid(value)
 
 
 @pytest.mark.anyio
-async def test_unknown_arguments_are_rejected_by_name_for_every_tool(here: Stage) -> None:
+async def test_unknown_arguments_are_rejected_by_name_for_every_tool(local_stage: Stage) -> None:
     """With what may be meant; the schema of each tool says so to hosts that look at it."""
-    async with here.connect() as client:
+    async with local_stage.connect() as client:
         for tool in (await client.list_tools()).tools:
             assert tool.input_schema["additionalProperties"] is False
-            no = refused(await client.call_tool(tool.name, {"question": "Q?", "run_id": "x", "colour": "red"}))
+            no = refusal_of(await client.call_tool(tool.name, {"question": "Q?", "run_id": "x", "colour": "red"}))
             assert no.startswith(f"{tool.name}: unknown argument")
             assert "`colour`" in no
             assert no.endswith(f" It takes {', '.join(tool.input_schema['properties'])}.")
-        no = refused(await client.call_tool("start_council", {"question": "Q?", "modles": [], "Wait": 5}))
-    meant = "Did you mean `wait`? Did you mean `models`?"
-    assert no.startswith(f"start_council: unknown arguments `Wait`, `modles`. {meant} It takes question, ")
+        no = refusal_of(await client.call_tool("start_council", {"question": "Q?", "modles": [], "Wait": 5}))
+    suggestions = "Did you mean `wait`? Did you mean `models`?"
+    assert no.startswith(f"start_council: unknown arguments `Wait`, `modles`. {suggestions} It takes question, ")

@@ -17,7 +17,7 @@ from flowdebate.mcp import create_server
 from flowdebate.patterns.critique.page import CritiqueDocument
 from flowdebate.service import Service
 from tests.cli.stage import Stage
-from tests.mcp.conftest import told
+from tests.mcp.conftest import data_of
 from tests.patterns.critique.critiques import ANSWER, APART, CLAIM, LEASE, QUESTION, QUOTE, REVISED, model_of
 from tests.server.stage import staged
 
@@ -143,8 +143,8 @@ async def test_hosts_of_mcp_have_a_tool_for_it() -> None:
         for level, calls in (("quick", 2), ("balanced", 3), ("thorough", 5)):
             assert re.search(rf'"{level}"\s+(makes\s+)?up\s+to\s+{calls}', tools["check_answer"])
         given = {"question": QUESTION, "answer": ANSWER, "sources": {"lease.md": LEASE}, "wait": 50}
-        run = told(await client.call_tool("check_answer", given))
-        quick = told(await client.call_tool("check_answer", {**given, "depth": "quick"}))
+        run = data_of(await client.call_tool("check_answer", given))
+        quick = data_of(await client.call_tool("check_answer", {**given, "depth": "quick"}))
     assert run["status"] == quick["status"] == "complete"
     assert REVISED in run["result"]
     assert "The answer was rejected: 1 of 1 claim held up" in quick["result"]
