@@ -18,11 +18,11 @@ Make = Callable[[], bytes]
 
 def packed(files: Mapping[str, str | bytes]) -> bytes:
     """Pack files into an archive."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def with_sizes(data: bytes, name: str, size: int) -> bytes:
@@ -44,7 +44,7 @@ _MAIN = "application/vnd.openxmlformats-officedocument"
 _W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 
-def docx(body: str, **others: str | bytes) -> bytes:
+def docx(body: str, **files: str | bytes) -> bytes:
     """Pack a Word document."""
     return packed(
         {
@@ -54,7 +54,7 @@ def docx(body: str, **others: str | bytes) -> bytes:
             "_rels/.rels": f'{_RELATIONS}<Relationship Id="a" Type="{_OFFICE}/officeDocument" '
             'Target="word/document.xml"/></Relationships>',
             "word/document.xml": f'<?xml version="1.0"?><w:document {_W}><w:body>{body}</w:body></w:document>',
-            **{f"word/{name.replace('__', '/')}": content for name, content in others.items()},
+            **{f"word/{name.replace('__', '/')}": content for name, content in files.items()},
         }
     )
 
@@ -132,9 +132,9 @@ def pptx(*, times: int = 1, table: str = "", picture: bytes | None = None) -> by
         slide.shapes.add_table(2, 2, 0, 0, 100, 100).table.cell(0, 0).text = "Cell"
     if picture is not None:
         slide.shapes.add_picture(io.BytesIO(png(8, 8)), 0, 0, 100, 100)
-    made = io.BytesIO()
-    deck.save(made)
-    with zipfile.ZipFile(made) as archive:
+    buffer = io.BytesIO()
+    deck.save(buffer)
+    with zipfile.ZipFile(buffer) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     listed = files["ppt/presentation.xml"]
     start, end = listed.index(b"<p:sldId "), listed.index(b"</p:sldIdLst>")
@@ -152,21 +152,21 @@ def pptx(*, times: int = 1, table: str = "", picture: bytes | None = None) -> by
 
 def pdf(*objects: str | bytes) -> bytes:
     """Write a PDF of these objects, of which the first is the catalogue; the table of places is left out."""
-    made = b"%PDF-1.7\n"
+    data = b"%PDF-1.7\n"
     for number, content in enumerate(objects, start=1):
-        made += f"{number} 0 obj\n".encode() + (content.encode() if isinstance(content, str) else content)
-        made += b"\nendobj\n"
-    return made + b"trailer\n<< /Root 1 0 R >>\n%%EOF\n"
+        data += f"{number} 0 obj\n".encode() + (content.encode() if isinstance(content, str) else content)
+        data += b"\nendobj\n"
+    return data + b"trailer\n<< /Root 1 0 R >>\n%%EOF\n"
 
 
-def stream(data: bytes, about: str = "") -> bytes:
+def stream(data: bytes, attributes: str = "") -> bytes:
     """Write a stream of a PDF, packed."""
-    return flated(zlib.compress(data, 9), f"/Filter /FlateDecode {about}")
+    return flated(zlib.compress(data, 9), f"/Filter /FlateDecode {attributes}")
 
 
-def flated(data: bytes, about: str) -> bytes:
+def flated(data: bytes, attributes: str) -> bytes:
     """Write a stream of a PDF as it is."""
-    return f"<< /Length {len(data)} {about} >>\nstream\n".encode() + data + b"\nendstream"
+    return f"<< /Length {len(data)} {attributes} >>\nstream\n".encode() + data + b"\nendstream"
 
 
 def one_page(content: bytes, *, resources: str = "", more: tuple[str | bytes, ...] = (), times: int = 1) -> bytes:
@@ -210,16 +210,20 @@ def long_letters() -> bytes:
     letters = "0041" * 20_000
     mapped = b"".join(f"<{code:02x}> <{letters}>\n".encode() for code in range(32, 123))
     unicode = b"/CIDInit /ProcSet findresource begin begincmap 91 beginbfchar\n" + mapped + b"endbfchar endcmap end"
-    about = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 7 0 R >>"
-    return with_font(about, stream(unicode), text=SAID * 500)
+    font = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 7 0 R >>"
+    return with_font(font, stream(unicode), text=SAID * 500)
 
 
 def image(width: int, height: int, *, filters: str = "/FlateDecode", data: bytes | None = None) -> bytes:
     """Write a PDF with one image of this size."""
     content = zlib.compress(b"\0" * 50_000_000, 9) if data is None else data
-    about = f"/Type /XObject /Subtype /Image /Width {width} /Height {height} /BitsPerComponent 8 /ColorSpace /DeviceRGB"
+    attributes = (
+        f"/Type /XObject /Subtype /Image /Width {width} /Height {height} /BitsPerComponent 8 /ColorSpace /DeviceRGB"
+    )
     drawn = stream(SAID + b"/I Do\n" * 1_000)
-    return one_page(drawn, resources="/XObject << /I 6 0 R >>", more=(flated(content, f"{about} /Filter {filters}"),))
+    return one_page(
+        drawn, resources="/XObject << /I 6 0 R >>", more=(flated(content, f"{attributes} /Filter {filters}"),)
+    )
 
 
 def png(width: int, height: int) -> bytes:
@@ -260,9 +264,13 @@ CORPUS: dict[str, dict[str, Make]] = {
     "cells": {
         "far-corner.xlsx": lambda: xlsx(row(1, cell("A1")) + row(30_000, cell("XFD30000"))),
         "last-row.xlsx": lambda: xlsx(row(1, cell("A1")) + row(1_048_576, cell("XFD1048576"))),
-        "diagonal.xlsx": lambda: xlsx("".join(row(each, cell(f"{column(each)}{each}")) for each in range(1, 16_385))),
-        "wide-rows.xlsx": lambda: xlsx("".join(row(each, cell(f"XFD{each}")) for each in range(1, 60_000))),
-        "a-million-rows.xlsx": lambda: xlsx("".join(row(each, f'<c r="A{each}"/>') for each in range(1, 1_000_000))),
+        "diagonal.xlsx": lambda: xlsx(
+            "".join(row(number, cell(f"{column(number)}{number}")) for number in range(1, 16_385))
+        ),
+        "wide-rows.xlsx": lambda: xlsx("".join(row(number, cell(f"XFD{number}")) for number in range(1, 60_000))),
+        "a-million-rows.xlsx": lambda: xlsx(
+            "".join(row(number, f'<c r="A{number}"/>') for number in range(1, 1_000_000))
+        ),
         "half-a-million.html": lambda: html(f"<table>{('<tr>' + '<td>x</td>' * 10) * 50_000}</table>"),
     },
     "spans": {
@@ -297,7 +305,7 @@ CORPUS: dict[str, dict[str, Make]] = {
         "sheet.xlsx": lambda: with_sizes(xlsx(" " * 300_000_000), "xl/worksheets/sheet1.xml", 100),
         "chapter.epub": lambda: with_sizes(epub(_LONG), "c.xhtml", 100),
         "too-long.docx": lambda: with_sizes(docx(paragraph("x")), "word/document.xml", 90_000_000),
-        "many.epub": lambda: packed({f"{each}": b"" for each in range(100_000)}),
+        "many.epub": lambda: packed({f"{number}": b"" for number in range(100_000)}),
     },
     "fonts": {
         "letters.pdf": long_letters,
@@ -327,7 +335,7 @@ CORPUS: dict[str, dict[str, Make]] = {
         ),
         "large.pptx": lambda: pptx(picture=png(60_000, 60_000)),
         "in-the-page.html": lambda: html(f'<img alt="x" src="data:image/png;base64,{"A" * 9_000_000}">'),
-        "many.docx": lambda: docx(paragraph("x"), **{f"media__{each}": b"" for each in range(60_000)}),
+        "many.docx": lambda: docx(paragraph("x"), **{f"media__{number}": b"" for number in range(60_000)}),
     },
 }
 """Documents by what is hostile about them. Each is small enough to be sent."""

@@ -26,10 +26,12 @@ each_attack = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: atta
 def check_frame(rendered: str, *texts: str) -> None:
     """One line begins with the source's tag; all others are the prompt's own, or go on behind a bar."""
     lines = rendered.split("\n")
-    own = [*OWN, *filter(None, [explain_escapes(*texts)])]
-    theirs = [line for line in lines if line not in own and not line.startswith(("Passages from the sources", "  | "))]
-    assert len(theirs) == 1
-    assert theirs[0].startswith("[a")
+    frame = [*OWN, *filter(None, [explain_escapes(*texts)])]
+    text_lines = [
+        line for line in lines if line not in frame and not line.startswith(("Passages from the sources", "  | "))
+    ]
+    assert len(text_lines) == 1
+    assert text_lines[0].startswith("[a")
     assert sum(line.startswith("(The texts above") for line in lines) == bool(explain_escapes(*texts))
     assert len(rendered.splitlines()) == len(lines)
     assert not any(token in rendered for token in CONTROL_TOKENS)

@@ -36,18 +36,18 @@ HTML = hostile.html("<p>Trams are quiet.</p>")
 @pytest.fixture
 def converter() -> Iterator[Converter]:
     """A converter of its own, which does not take long over anything."""
-    made = Converter(seconds=2.0)
-    yield made
-    made.close()
+    instance = Converter(seconds=2.0)
+    yield instance
+    instance.close()
 
 
 def children(pid: int) -> set[int]:
     """The children of a process."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(FileNotFoundError):  # a thread that has just ended
-            found |= {int(child) for child in (task / "children").read_text().split()}
-    return found
+            pids |= {int(child) for child in (task / "children").read_text().split()}
+    return pids
 
 
 def peak(pid: int) -> int:
@@ -66,14 +66,14 @@ def test_a_hostile_document_is_read_or_refused_within_its_bounds(
 ) -> None:
     """One clear error names the file; the next document is read as if there had been none."""
     data = make()
-    began = time.monotonic()
+    start = time.monotonic()
     try:
         text = converter.convert(name, data, Path(name).suffix)
     except BadFile as error:
         assert str(error).startswith(f"{name}: ")  # noqa: PT017 - some are read
     else:
         assert sum(len(content) for _, content in text.parts) <= 2_000_000
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - start < 8
     assert converter.convert("good.html", HTML, ".html").parts == [("", "Trams are quiet.")]
 
 
@@ -142,9 +142,9 @@ def test_documents_that_take_long_give_way_to_others() -> None:
     for thread in threads:
         thread.start()
     time.sleep(0.2)
-    began = time.monotonic()
+    start = time.monotonic()
     converter.convert("a.html", HTML, ".html")
-    waited = time.monotonic() - began
+    waited = time.monotonic() - start
     for thread in threads:
         thread.join()
     converter.close()

@@ -22,10 +22,11 @@ BAD = "os.system(name)\n"
 
 def git(folder: Path, *arguments: str) -> str:
     """Run git, with nobody's configuration."""
-    about = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    who = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
-    command = ["git", *who, "-c", "protocol.file.allow=always", *arguments]
-    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60, env={**os.environ, **about})  # noqa: S603 - of this test
+    extra = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+    command = ["git", *identity, "-c", "protocol.file.allow=always", *arguments]
+    environment = {**os.environ, **extra}
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60, env=environment)  # noqa: S603 - of this test
     return done.stdout.decode().strip()
 
 

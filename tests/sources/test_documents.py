@@ -44,15 +44,15 @@ def make_pdf(pages: int, *, password: str | None = None, text: bool = True) -> b
     from reportlab.lib.pdfencrypt import StandardEncryption
     from reportlab.pdfgen.canvas import Canvas
 
-    made = io.BytesIO()
-    canvas = Canvas(made, encrypt=None if password is None else StandardEncryption(password))
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer, encrypt=None if password is None else StandardEncryption(password))
     for page in range(1, pages + 1):
         for number in range(40):
             if text:
                 canvas.drawString(50, 800 - 18 * number, line(page, number))
         canvas.showPage()
     canvas.save()
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def make_docx() -> bytes:
@@ -82,9 +82,9 @@ def make_pptx() -> bytes:
     show = Presentation()
     for title in ("Costs", "Gains"):
         show.slides.add_slide(show.slide_layouts[5]).shapes.title.text = f"{title} of trams are known."
-    made = io.BytesIO()
-    show.save(made)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    show.save(buffer)
+    return buffer.getvalue()
 
 
 def make_xlsx() -> bytes:
@@ -97,9 +97,9 @@ def make_xlsx() -> bytes:
         sheet.append(("what", "million"))
         sheet.append(cells)
     del book["Sheet"]
-    made = io.BytesIO()
-    book.save(made)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    book.save(buffer)
+    return buffer.getvalue()
 
 
 def make_epub() -> bytes:
@@ -118,18 +118,18 @@ def make_epub() -> bytes:
 
 def zipped(files: dict[str, str]) -> bytes:
     """A zip file."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as packed:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, text in files.items():
             packed.writestr(name, text)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def read(folder: Path, name: str, data: bytes) -> Any:
     """The source of a file with this content."""
     (folder / name).write_bytes(data)
-    (found,) = read_sources([name], folder=folder)
-    return found
+    (source,) = read_sources([name], folder=folder)
+    return source
 
 
 def test_a_debate_over_a_report_of_200_pages_says_on_which_page_a_quote_stands(tmp_path: Path) -> None:
@@ -139,12 +139,12 @@ def test_a_debate_over_a_report_of_200_pages_says_on_which_page_a_quote_stands(t
     rent = debate(
         name="rent", debaters=sides, max_rounds=1, synthesizer=False, sources=[tmp_path / "report.pdf"], mirror=False
     )
-    known = f"“{line(137, 5)} {line(137, 6)}”"
-    model = ScriptedModel(f"It says {known}.", "It says “rents fell in all districts”.", VERDICT)
+    quotation = f"“{line(137, 5)} {line(137, 6)}”"
+    model = ScriptedModel(f"It says {quotation}.", "It says “rents fell in all districts”.", VERDICT)
     result = rent.run_sync("Should rents be capped?", model=model, seed=1)
     assert result.raw.quotes is not None
-    (found,), (missing,) = result.raw.quotes
-    assert (found.status, found.source, found.page) == ("verified", "report.pdf", "page 137")
+    (quote,), (missing,) = result.raw.quotes
+    assert (quote.status, quote.source, quote.page) == ("verified", "report.pdf", "page 137")
     assert (missing.status, missing.page) == ("unverified", None)
     assert '(quotes: 1 verified in "report.pdf, page 137")' in model.calls[-1].prompt
     assert result.raw.sources is not None
@@ -168,10 +168,10 @@ def test_documents_are_read_by_their_parts(
     tmp_path: Path, name: str, make: Callable[[], bytes], parts: dict[str, str]
 ) -> None:
     """Each slide, sheet and page has its name; what is no text of a page is left out."""
-    found = dict(read(tmp_path, name, make()).parts())
-    assert found.keys() == parts.keys()
-    assert all(text in found[part] for part, text in parts.items())
-    assert "canary" not in str(found)
+    texts = dict(read(tmp_path, name, make()).parts())
+    assert texts.keys() == parts.keys()
+    assert all(text in texts[part] for part, text in parts.items())
+    assert "canary" not in str(texts)
 
 
 BOMB = {"word/document.xml": "0" * 100_000_001}
@@ -218,15 +218,15 @@ def test_a_word_is_found_that_a_line_of_a_page_breaks(tmp_path: Path) -> None:
     """The hyphen stays, as on the page, and no character stands in for it."""
     from reportlab.pdfgen.canvas import Canvas
 
-    made = io.BytesIO()
-    canvas = Canvas(made)
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer)
     canvas.drawString(50, 700, "The deduction of expenses under para-")
     canvas.drawString(50, 686, "graphs one and two is permitted.")
     canvas.save()
-    source = read(tmp_path, "a.pdf", made.getvalue())
+    source = read(tmp_path, "a.pdf", buffer.getvalue())
     assert "under para-\ngraphs one" in source.text
-    (found,) = look_up("It says “under paragraphs one and two”.", (source,))
-    assert found.status == "verified"
+    (quote,) = look_up("It says “under paragraphs one and two”.", (source,))
+    assert quote.status == "verified"
     passages = find_passages((source, Source.of("b", "Trams. " * 90)), ["Which paragraphs?"], 90)
     assert [passage.source for passage in passages] == ["a.pdf"]
 
@@ -235,8 +235,8 @@ def test_the_pages_of_a_pdf_that_are_scans_are_named(tmp_path: Path) -> None:
     """A blank page is none of them."""
     from reportlab.pdfgen.canvas import Canvas
 
-    made = io.BytesIO()
-    canvas = Canvas(made)
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer)
     for page in range(1, 7):
         if page in (1, 5):
             canvas.drawString(50, 700, f"Page {page} has a text.")
@@ -244,7 +244,7 @@ def test_the_pages_of_a_pdf_that_are_scans_are_named(tmp_path: Path) -> None:
             canvas.rect(50, 50, 300, 300, fill=1)
         canvas.showPage()
     canvas.save()
-    source = read(tmp_path, "a.pdf", made.getvalue())
+    source = read(tmp_path, "a.pdf", buffer.getvalue())
     assert source.unread == "pages 2-4 without text: a scan needs OCR first"
     assert source.info.unread == source.unread
 
@@ -256,25 +256,25 @@ def test_columns_that_are_read_across_are_named(tmp_path: Path, by_column: bool,
     """A program may write the lines of a page one after the other, across its columns."""
     from reportlab.pdfgen.canvas import Canvas
 
-    made = io.BytesIO()
-    canvas = Canvas(made)
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer)
     lines = [(x, line) for line in range(6) for x in (50, 320)]
     for x, line in sorted(lines) if by_column else lines:
         canvas.drawString(x, 700 - 14 * line, f"In district {line} the rents rose by {x} per cent.")
     canvas.save()
-    assert read(tmp_path, "a.pdf", made.getvalue()).unread == unread
+    assert read(tmp_path, "a.pdf", buffer.getvalue()).unread == unread
 
 
 def test_what_was_entered_into_a_form_is_read(tmp_path: Path) -> None:
     """With the names of its fields, on the page where they are."""
     from reportlab.pdfgen.canvas import Canvas
 
-    made = io.BytesIO()
-    canvas = Canvas(made)
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer)
     canvas.drawString(50, 700, "Amount that is applied for:")
     canvas.acroForm.textfield(name="amount", value="12,000 euros", x=50, y=650, width=200, height=20)
     canvas.save()
-    assert "amount: 12,000 euros" in read(tmp_path, "a.pdf", made.getvalue()).text
+    assert "amount: 12,000 euros" in read(tmp_path, "a.pdf", buffer.getvalue()).text
 
 
 VISIBLE, STYLED = '<w:vanish w:val="0"/>', '<w:rStyle w:val="B"/>'
@@ -336,9 +336,9 @@ def sheet(rows: Sequence[Sequence[Any]], **formats: str) -> Any:
 
 def saved(book: Any) -> bytes:
     """A workbook as a file."""
-    made = io.BytesIO()
-    book.save(made)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    book.save(buffer)
+    return buffer.getvalue()
 
 
 def test_a_spreadsheet_keeps_its_values(tmp_path: Path) -> None:
@@ -394,9 +394,9 @@ def test_hidden_slides_are_left_out_and_slides_without_text_are_named(tmp_path: 
     offer = first.shapes.add_textbox(0, 0, 9, 9)
     offer.text_frame.text = "Our lowest offer"
     offer.element.nvSpPr.cNvPr.set("hidden", "1")
-    made = io.BytesIO()
-    show.save(made)
-    source = read(tmp_path, "a.pptx", made.getvalue())
+    buffer = io.BytesIO()
+    show.save(buffer)
+    source = read(tmp_path, "a.pptx", buffer.getvalue())
     assert all(text in source.text for text in ("# Costs", "|  | 12 |", "Say it slowly."))
     assert "Salaries" not in source.text
     assert "lowest" not in source.text
@@ -460,11 +460,11 @@ def test_a_file_that_is_not_read_is_told_the_true_reason(tmp_path: Path, name: s
 def test_what_was_not_read_is_named_in_the_line_of_what_was_left_out(tmp_path: Path) -> None:
     """Before anything is asked, and in the notes of the result."""
     (tmp_path / "a.docx").write_bytes(office(f"<w:p>{run_of('Seen.')}{run_of('Not seen.', '<w:vanish/>')}</w:p>"))
-    given = {"question": "Sign?", "sources": [str(tmp_path / "a.docx")], "model": "openai/gpt-5"}
-    plan = make_plan(PATTERNS["debate"], given)
+    options = {"question": "Sign?", "sources": [str(tmp_path / "a.docx")], "model": "openai/gpt-5"}
+    plan = make_plan(PATTERNS["debate"], options)
     assert sources_lines(plan)[1] == "Left out: in a.docx: 1 hidden passage"
-    again = make_plan(PATTERNS["debate"], {}, file=with_stored_sources(stored_plan(plan)["options"]))
-    assert again.sources == plan.sources
+    resumed = make_plan(PATTERNS["debate"], {}, file=with_stored_sources(stored_plan(plan)["options"]))
+    assert resumed.sources == plan.sources
     sides = [Debater("ann", "sign"), Debater("bob", "wait")]
     sign = debate(name="sign", debaters=sides, max_rounds=1, synthesizer=False, sources=plan.sources, mirror=False)
     result = sign.run_sync("Sign?", model=ScriptedModel("It is seen.", "It is not.", VERDICT), seed=1)
@@ -480,6 +480,6 @@ def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkey
     for name in ("a.pdf", "a.docx"):
         with pytest.raises(BadFile, match=r"pip install 'flowdebate\[documents\]'"):
             read(tmp_path / "docs", name, make_pdf(1) if name == "a.pdf" else make_docx())
-    found = read_sources(["docs"], folder=tmp_path)
-    assert [each.name for each in found if each.left_out is None] == ["docs/a.txt"]
-    assert all("flowdebate[documents]" in each.left_out for each in found if each.left_out is not None)
+    sources = read_sources(["docs"], folder=tmp_path)
+    assert [source.name for source in sources if source.left_out is None] == ["docs/a.txt"]
+    assert all("flowdebate[documents]" in source.left_out for source in sources if source.left_out is not None)

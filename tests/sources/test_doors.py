@@ -19,7 +19,7 @@ def test_nobody_waits_nothing_grows_and_no_process_is_left_behind() -> None:
     from tests.soak.documents import attack
 
     documents = [[*documents.items()][-1] for documents in CORPUS.values()]
-    found = attack([(name, make()) for name, make in documents], seed=1, clients=4)
-    assert found.problems == []
-    assert sum(found.answers.values()) == 3 * len(documents)
-    assert found.children
+    attack_result = attack([(name, make()) for name, make in documents], seed=1, clients=4)
+    assert attack_result.problems == []
+    assert sum(attack_result.answers.values()) == 3 * len(documents)
+    assert attack_result.children

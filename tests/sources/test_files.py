@@ -55,13 +55,15 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_folder_is_read_without_secrets_links_and_what_git_ignores(folder: Path) -> None:
     """What is left out is listed with the reason; no byte of it is among the sources."""
-    found = read_sources([str(folder)])
-    assert {each.name: each.text for each in found if each.left_out is None} == {
+    sources = read_sources([str(folder)])
+    assert {source.name: source.text for source in sources if source.left_out is None} == {
         "docs/plan.md": "Build trams.",
         "docs/notes/costs.txt": "They cost 3 million.",
         "docs/notes/kept.log": "Kept.",
     }
-    assert {each.name.removeprefix("docs/"): each.left_out for each in found if each.left_out is not None} == {
+    assert {
+        source.name.removeprefix("docs/"): source.left_out for source in sources if source.left_out is not None
+    } == {
         ".env": "may hold secrets",
         ".env.local": "may hold secrets",
         "deploy.pem": "may hold secrets",
@@ -77,7 +79,7 @@ def test_a_folder_is_read_without_secrets_links_and_what_git_ignores(folder: Pat
         "link.txt": "is a link",
         "up/": "is a link",
     }
-    assert "canary" not in str(found)
+    assert "canary" not in str(sources)
 
 
 def test_what_the_repository_around_ignores_is_not_read(folder: Path) -> None:
@@ -86,7 +88,7 @@ def test_what_the_repository_around_ignores_is_not_read(folder: Path) -> None:
     rmtree(folder / ".git")  # else it were a repository of its own
     (repository / ".git").mkdir()
     (repository / ".gitignore").write_text("plan.md\n")
-    names = [each.name for each in read_sources([str(folder)]) if each.left_out is None]
+    names = [source.name for source in read_sources([str(folder)]) if source.left_out is None]
     assert names == ["docs/notes/costs.txt", "docs/notes/kept.log"]
 
 
@@ -148,26 +150,26 @@ def test_names_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (tmp_path / "a.md").write_text("\ufeffOne.\r\nTwo.", newline="")
     (tmp_path / "b=a.md").write_text("Three.")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"Piped."), isatty=lambda: False))
-    found = read_sources(["a.md", "plan=a.md", "b=a.md", "-"], folder=tmp_path)
-    assert [(each.name, each.text) for each in found] == [
+    sources = read_sources(["a.md", "plan=a.md", "b=a.md", "-"], folder=tmp_path)
+    assert [(source.name, source.text) for source in sources] == [
         ("a.md", "One.\r\nTwo."),
         ("plan", "One.\r\nTwo."),
         ("b=a.md", "Three."),
         ("stdin", "Piped."),
     ]
-    assert found[0].sha256 == sha256((tmp_path / "a.md").read_bytes()).hexdigest()
-    assert found[0].size == (tmp_path / "a.md").stat().st_size
+    assert sources[0].sha256 == sha256((tmp_path / "a.md").read_bytes()).hexdigest()
+    assert sources[0].size == (tmp_path / "a.md").stat().st_size
 
 
 def test_only_allowed_folders(tmp_path: Path) -> None:
     """Neither by `..`, nor by a link, nor from stdin, nor by a name that begins alike."""
     inside, beside = tmp_path / "docs", tmp_path / "docs-private"
-    for each in (inside, beside):
-        each.mkdir()
-        (each / "a.md").write_text("A.")
+    for directory in (inside, beside):
+        directory.mkdir()
+        (directory / "a.md").write_text("A.")
     (inside / "link").symlink_to(beside)
-    given = [str(inside / "a.md"), f"x={inside / 'a.md'}"]
-    assert outside_of([inside], given) == []
+    names = [str(inside / "a.md"), f"x={inside / 'a.md'}"]
+    assert outside_of([inside], names) == []
     for path in ("../docs-private/a.md", "link/a.md"):
         assert outside_of([inside], [str(inside / path)])
     assert outside_of([inside], ["-", str(beside / "a.md")]) == ["-", str(beside / "a.md")]
@@ -177,7 +179,7 @@ def test_sources_in_python(tmp_path: Path) -> None:
     """Texts by name, or paths and sources in a list; two of one name and anything else are refused."""
     (tmp_path / "a.md").write_text("A.")
     report = Source.of("report", "B.")
-    assert [each.name for each in check_sources([tmp_path / "a.md", report], location="x")] == ["a.md", "report"]
+    assert [source.name for source in check_sources([tmp_path / "a.md", report], location="x")] == ["a.md", "report"]
     assert check_sources({"n": report}, location="x")[0].name == "n"
     assert check_sources(None, location="x") == check_sources({}, location="x") == ()
     for wrong in ("a.md", 5, {"a": 5}, {"": "text"}, {"a": " "}, [5], [report, report]):

@@ -55,17 +55,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def call(on: Stage, verb: str, *given: str, text: str | None = None) -> Any:
+def call(on: Stage, verb: str, *flags: str, text: str | None = None) -> Any:
     """The result of a command whose model is on stage."""
-    arguments = [verb, *given, "--model", "staged", "--base-url", on.base_url]
+    arguments = [verb, *flags, "--model", "staged", "--base-url", on.base_url]
     return CliRunner().invoke(app, arguments, input=text, catch_exceptions=False)
 
 
 def kept_in(store: Path) -> str:
     """All that a SQLite store holds."""
     with closing(sqlite3.connect(store)) as connection:
-        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '% VIRTUAL %'")
-        rows = [row for (name,) in found.fetchall() for row in connection.execute(f'SELECT * FROM "{name}"')]  # noqa: S608
+        tables = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '% VIRTUAL %'"
+        )
+        rows = [row for (name,) in tables.fetchall() for row in connection.execute(f'SELECT * FROM "{name}"')]  # noqa: S608
     return "\n".join(str(value) for row in rows for value in row)
 
 
@@ -86,14 +88,14 @@ def test_the_command_of_every_pattern_reads_a_folder_and_no_secret(pattern: str,
         hashed = sha256(REPORT.encode()).hexdigest()
         assert f"Source: notes/report.md ({len(REPORT)} bytes, SHA-256 {hashed})" in words
         assert "Quotes: none" in words
-    sent = json.dumps(on.bodies)
+    requests = json.dumps(on.bodies)
     numbered = "\\n  |     1 " if pattern == "review" else ""  # whose places have lines
-    assert f"[notes/report.md] {numbered}{REPORT}" in sent
-    kept = kept_in(store)
-    assert kept.count(REPORT) == 1
+    assert f"[notes/report.md] {numbered}{REPORT}" in requests
+    stored = kept_in(store)
+    assert stored.count(REPORT) == 1
     for canary in CANARIES:
-        assert canary not in sent
-        assert canary not in kept
+        assert canary not in requests
+        assert canary not in stored
     assert folder.joinpath("notes", ".env").exists()
 
 
@@ -101,15 +103,15 @@ def test_a_question_or_a_source_from_stdin(folder: Path) -> None:
     """Not both: the error says so before anything is asked."""
     options = ("--max-rounds", "1", "--no-synthesizer", "--no-store")
     with stage() as on:
-        asked = call(on, "debate", "-", "--source", "notes/report.md", *options, text="Should we cap rents?\n")
+        question_piped = call(on, "debate", "-", "--source", "notes/report.md", *options, text="Should we cap rents?\n")
         piped = call(on, "debate", "Should we cap rents?", "--source", "-", *options, text="Homes are scarce.")
-        both = call(on, "debate", "-", "--source", "-", *options, text="Should we cap rents?")
-        named = call(on, "debate", "Should we cap rents?", "--source", "paper=notes/report.md", *options)
+        both_piped = call(on, "debate", "-", "--source", "-", *options, text="Should we cap rents?")
+        named_source = call(on, "debate", "Should we cap rents?", "--source", "paper=notes/report.md", *options)
     assert "Question: Should we cap rents?" in on.bodies[0]["messages"][0]["content"]
     assert any("[stdin] Homes are scarce." in body["messages"][0]["content"] for body in on.bodies)
     assert any(f"[paper] {REPORT}" in body["messages"][0]["content"] for body in on.bodies)
-    assert [each.exit_code for each in (asked, piped, both, named)] == [0, 0, 2, 0]
-    assert "Only one of QUESTION and --source can be -" in " ".join(both.stderr.split())
+    assert [result.exit_code for result in (question_piped, piped, both_piped, named_source)] == [0, 0, 2, 0]
+    assert "Only one of QUESTION and --source can be -" in " ".join(both_piped.stderr.split())
 
 
 def test_a_plan_file_names_files_beside_it(folder: Path) -> None:
@@ -135,12 +137,12 @@ def test_rows_of_a_batch_have_sources_of_their_own(folder: Path) -> None:
     with stage(output=CHAIR) as on:
         done = call(on, "batch", "q.jsonl", *options, "--out", "out.jsonl")
     assert done.exit_code == 0, done.output
-    shown = {"cap rents": f"[report.md] {REPORT}", "Ban cars": "[memo] Cars are loud.", "Tea": "[all.md] For all."}
-    sent = ["\n".join(message["content"] for message in body["messages"]) for body in on.bodies]
-    for question, own in shown.items():
-        asked = [text for text in sent if question in text]
-        assert any(own in text for text in asked)
-        assert not any(other in text for text in asked for other in shown.values() if other != own)
+    texts = {"cap rents": f"[report.md] {REPORT}", "Ban cars": "[memo] Cars are loud.", "Tea": "[all.md] For all."}
+    prompts = ["\n".join(message["content"] for message in body["messages"]) for body in on.bodies]
+    for question, source in texts.items():
+        matching = [text for text in prompts if question in text]
+        assert any(source in text for text in matching)
+        assert not any(unrelated in text for text in matching for unrelated in texts.values() if unrelated != source)
     (folder / "q.jsonl").write_text(json.dumps({"question": "Should we cap rents?", "sources": ["none.md"]}))
     with stage(output=CHAIR) as on:
         failed = call(on, "batch", "q.jsonl", *options)
@@ -188,8 +190,8 @@ def test_http_requests_bring_texts_or_name_files_that_the_operator_allows(folder
         assert listed[0]["name"] == "memo"
         page = server.http.get(f"{server.pages}/runs/{run_id}")
         assert "<b>Loud" not in page.text
-    assert any(f"[report.md] {REPORT}" in shown for shown in reading.shown)
-    assert not any("canary" in shown for shown in reading.shown)
+    assert any(f"[report.md] {REPORT}" in prompt for prompt in reading.shown)
+    assert not any("canary" in prompt for prompt in reading.shown)
 
 
 def test_a_service_goes_on_while_it_reads_documents() -> None:
@@ -210,30 +212,30 @@ def test_a_service_goes_on_while_it_reads_documents() -> None:
 def test_mcp_hosts_give_texts_or_paths_that_the_operator_allows(folder: Path) -> None:
     """As over HTTP; the refusal says what is allowed."""
     reading = Reading()
-    given: list[tuple[Any, bool]] = [
+    cases: list[tuple[Any, bool]] = [
         (["notes/report.md"], True),
         ({"memo": "Loud."}, True),
         (["/etc/passwd"], False),
     ]
 
-    async def asked() -> str:
-        said = ""
+    async def refusal() -> str:
+        answer = ""
         async with (
             Service(store="memory:", model=reading.model()) as service,
             Client(create_server(service, allow_sources=["notes"])) as host,
         ):
-            for sources, ok in given:
+            for sources, ok in cases:
                 brief = {"question": "Should we ship?", "max_rounds": 1, "sources": sources, "wait": 30}
                 result = await host.call_tool("start_debate", brief)
                 assert result.is_error is not ok, result.content
-                said = str(result.content)
-        return said
+                answer = str(result.content)
+        return answer
 
-    refused = asyncio.run(asked())
+    refused = asyncio.run(refusal())
     assert "below a folder that is allowed" in refused
     assert str(folder / "notes") in refused
-    assert any(f"[report.md] {REPORT}" in shown for shown in reading.shown)
-    assert any("[memo] Loud." in shown for shown in reading.shown)
+    assert any(f"[report.md] {REPORT}" in prompt for prompt in reading.shown)
+    assert any("[memo] Loud." in prompt for prompt in reading.shown)
 
 
 def test_excluded_files_of_a_folder_are_not_shown(folder: Path) -> None:

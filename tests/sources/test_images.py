@@ -63,7 +63,7 @@ def chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def found() -> Iterator[dict[Any, Vendor]]:
+def servers() -> Iterator[dict[Any, Vendor]]:
     """Four vendors."""
     with vendors() as running:
         yield running
@@ -74,30 +74,30 @@ def found() -> Iterator[dict[Any, Vendor]]:
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 def test_each_vendor_is_sent_the_image_in_its_form_in_front_of_the_transcript(
-    transport: Any, chart: Path, found: dict[Any, Vendor]
+    transport: Any, chart: Path, servers: dict[Any, Vendor]
 ) -> None:
     """By its own requests and by openai's SDK, to Anthropic by its SDK; the judge is shown none."""
     pytest.importorskip("anthropic")
-    mine = OpenAIModel("gpt-5-mini", transport=transport)
-    sides = [Debater("pro", "rents rise", model=mine)]
+    custom_model = OpenAIModel("gpt-5-mini", transport=transport)
+    sides = [Debater("pro", "rents rise", model=custom_model)]
     sides += [Debater("con", "rents fall", model="anthropic/claude-haiku-5-5")]
-    held = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False, sources=[chart])
-    result = held.run_sync(QUESTION, model={"synthesize": "gemini/gemini-3-pro"})
-    for asked in found["openai"].asked:
-        system, shown, task = asked.body["messages"]
+    rent = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False, sources=[chart])
+    result = rent.run_sync(QUESTION, model={"synthesize": "gemini/gemini-3-pro"})
+    for request in servers["openai"].asked:
+        system, user, task = request.body["messages"]
         assert "[chart.png] (an image, which is shown to you)" in system["content"]
         label = {"type": "text", "text": "[chart.png]"}
-        assert shown == {"role": "user", "content": [label, {"type": "image_url", "image_url": {"url": URL}}]}
+        assert user == {"role": "user", "content": [label, {"type": "image_url", "image_url": {"url": URL}}]}
         assert task["content"].startswith("The debate so far:")
-    for asked in found["anthropic"].asked:
-        [turn] = asked.body["messages"]
+    for request in servers["anthropic"].asked:
+        [turn] = request.body["messages"]
         label, image, *rest = turn["content"]
         assert label["text"] == "[chart.png]"
         inline = {"type": "base64", "media_type": "image/png", "data": URL.partition(",")[2]}
         assert image == {"type": "image", "source": inline}
-        assert all(each["type"] == "text" for each in rest)
-    assert len(found["openai"].asked) == len(found["anthropic"].asked) == 2
-    assert "image" not in str(found["gemini"].asked[0].body["messages"])
+        assert all(part["type"] == "text" for part in rest)
+    assert len(servers["openai"].asked) == len(servers["anthropic"].asked) == 2
+    assert "image" not in str(servers["gemini"].asked[0].body["messages"])
     assert result.raw.sources is not None
     [listed] = result.raw.sources
     assert (listed.name, listed.media_type, listed.characters) == ("chart.png", "image/png", 0)
@@ -109,11 +109,11 @@ def test_whoever_speaks_in_a_pattern_is_shown_the_image(pattern: str, chart: Pat
     """From every command; what a page and a trace show of the request has no image in it."""
     info = PATTERNS[pattern]
     plan = make_plan(info, {info.subject: info.load_page().example, "sources": ["chart.png"]})
-    shown = [
+    has_image = [
         any("image_url" in str(message) for message in request.messages)
         for request in requests_of(plan.pattern(), plan.subject)
     ]
-    assert any(shown)
+    assert any(has_image)
 
 
 def requests_of(pattern: Any, question: str) -> list[Any]:
@@ -135,29 +135,29 @@ def requests_of(pattern: Any, question: str) -> list[Any]:
 def test_an_image_is_stored_once_and_comes_back(chart: Path) -> None:
     """In the plan of a run, as its data URL; a resumed run has it, whatever has become of the file."""
     plan = make_plan(PATTERNS["debate"], {"question": QUESTION, "sources": ["chart.png"], "model": ["openai/gpt-5"]})
-    kept = stored_plan(plan)
+    stored = stored_plan(plan)
     chart.unlink()
-    again = make_plan(PATTERNS["debate"], {}, file=with_stored_sources(kept["options"]))
-    assert again.sources == plan.sources == (make_source("chart.png", URL),)
-    assert str(kept).count(URL) == 1
+    restored = make_plan(PATTERNS["debate"], {}, file=with_stored_sources(stored["options"]))
+    assert restored.sources == plan.sources == (make_source("chart.png", URL),)
+    assert str(stored).count(URL) == 1
 
 
 def test_a_durable_run_keeps_the_image_in_its_journal(chart: Path, tmp_path: Path) -> None:
     """Once, and a resumed run is shown it again."""
-    held = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, sources=["chart.png"])
+    rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, sources=["chart.png"])
     store = tmp_path / "runs.sqlite3"
-    ended = held.run_sync(QUESTION, model=FunctionModel(debater), store=store, run_id="r", limits=Limits(calls=1))
+    ended = rent.run_sync(QUESTION, model=FunctionModel(debater), store=store, run_id="r", limits=Limits(calls=1))
     assert ended.status == "limit"
     chart.write_bytes(b"GIF89a" + bytes(9))
-    seen: list[str] = []
+    prompts: list[str] = []
 
     def answer(request: Any) -> Any:
-        seen.append(str(request.messages))
+        prompts.append(str(request.messages))
         return debater(request)
 
-    later = held.resume_sync("r", model=FunctionModel(answer), store=store, limits=Limits(calls=9))
+    later = rent.resume_sync("r", model=FunctionModel(answer), store=store, limits=Limits(calls=9))
     assert later.status == "complete"
-    assert URL in seen[0]
+    assert URL in prompts[0]
     assert kept_in(store).count(URL) == 1
 
 
@@ -175,21 +175,21 @@ def test_a_budget_counts_an_image_as_the_tokens_that_it_costs() -> None:
 
 @pytest.mark.parametrize("name", ["cerebras/gpt-oss-120b", "deepseek/deepseek-flash", "openai/gpt-4", "local"])
 def test_a_model_without_eyes_is_found_before_anybody_is_asked(
-    name: str, chart: Path, found: dict[Any, Vendor], monkeypatch: pytest.MonkeyPatch
+    name: str, chart: Path, servers: dict[Any, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the seat, the model and the file, from Python and from the command; also as one of two that may answer."""
     for variable in ("CEREBRAS_API_KEY", "DEEPSEEK_API_KEY"):
         monkeypatch.setenv(variable, "key")
     for model in (name, Fallback("openai/gpt-5-mini", name)):
         sides = [Debater("pro", "x", model="openai/gpt-5-mini"), Debater("con", "y", model=model)]
-        held = debate(name="rent", debaters=sides, sources=[chart])
+        rent = debate(name="rent", debaters=sides, sources=[chart])
         with pytest.raises(ConfigurationError, match=r"rent-debater-con: `sources` must be texts for .*'chart\.png'"):
-            held.run_sync(QUESTION, model={"synthesize": "openai/gpt-5-mini"})
+            rent.run_sync(QUESTION, model={"synthesize": "openai/gpt-5-mini"})
     flags = ("--model", "openai/gpt-5-mini", "--model", f"con={name}", "--source", "chart.png", "--no-store")
-    told = CliRunner().invoke(app, ["debate", QUESTION, *flags])
-    assert told.exit_code == 2
-    assert f"texts for {name}, which cannot be shown images (got 'chart.png')" in " ".join(told.stderr.split())
-    assert not any(vendor.asked for vendor in found.values())
+    result = CliRunner().invoke(app, ["debate", QUESTION, *flags])
+    assert result.exit_code == 2
+    assert f"texts for {name}, which cannot be shown images (got 'chart.png')" in " ".join(result.stderr.split())
+    assert not any(vendor.asked for vendor in servers.values())
 
 
 def test_who_has_eyes() -> None:
@@ -237,8 +237,8 @@ def test_images_of_a_folder_are_left_out(tmp_path: Path) -> None:
     """Most are logos; one that matters is named itself."""
     (tmp_path / "notes.md").write_text("Rents rose.")
     (tmp_path / "logo.png").write_bytes(png())
-    left = {source.name: source.left_out for source in read_sources([f"docs={tmp_path}"])}
-    assert left == {"docs/notes.md": None, "docs/logo.png": "is an image: name it itself to show it"}
+    reasons = {source.name: source.left_out for source in read_sources([f"docs={tmp_path}"])}
+    assert reasons == {"docs/notes.md": None, "docs/logo.png": "is an image: name it itself to show it"}
 
 
 def test_a_request_over_http_brings_an_image_as_a_data_url() -> None:

@@ -54,8 +54,8 @@ def lines_of(text: str) -> list[str]:
 def without_frame(prompt: str, name: str, *, numbers: bool) -> list[str]:
     """The lines of a source in a prompt, without its tag, bars and numbers."""
     begin = prompt.index(f"[{name}] ") + len(name) + 3
-    first, *others = re.findall(r"\A[^\n]*(?:\n  \| [^\n]*)*", prompt[begin:])[0].split("\n")
-    lines = [first, *(line.removeprefix("  | ") for line in others)]
+    first, *rest = re.findall(r"\A[^\n]*(?:\n  \| [^\n]*)*", prompt[begin:])[0].split("\n")
+    lines = [first, *(line.removeprefix("  | ") for line in rest)]
     return [line[6:] for line in lines[1:]] if numbers else lines
 
 
@@ -63,41 +63,41 @@ def without_frame(prompt: str, name: str, *, numbers: bool) -> list[str]:
 @pytest.mark.parametrize("numbers", [False, True], ids=["plain", "numbered"])
 def test_material_is_shown_as_it_is(name: str, numbers: bool) -> None:  # noqa: FBT001
     """Once the frame is taken off, no line has changed but those with a token of the list."""
-    shown = without_frame(render_sources(SOURCES[name], numbers=numbers), name, numbers=numbers)
-    wanted = lines_of(MATERIAL[name])
-    if numbers and wanted[-1] == "":
-        wanted.pop()  # no line of its own
-    altered = [(line, original) for line, original in zip(shown, wanted, strict=True) if line != original]
+    lines = without_frame(render_sources(SOURCES[name], numbers=numbers), name, numbers=numbers)
+    expected = lines_of(MATERIAL[name])
+    if numbers and expected[-1] == "":
+        expected.pop()  # no line of its own
+    altered = [(line, original) for line, original in zip(lines, expected, strict=True) if line != original]
     assert all(any(token in original for token in CONTROL_TOKENS) for _, original in altered)
     assert all(unescaped(line) == original for line, original in altered)
     assert len(altered) == (0 if "chat.rb" not in name else sum("<|" in line or "[INST]" in line or "_of_turn>" in line
-                                                                for line in wanted))  # fmt: skip
+                                                                for line in expected))  # fmt: skip
 
 
 @each_material
 def test_what_was_altered_is_said(name: str) -> None:
     """In a line of the prompt's own below the sources, and only there where something was."""
     prompt = render_sources(SOURCES[name])
-    said = [line for line in prompt.splitlines() if line.startswith("(The texts above have ")]
+    notes = [line for line in prompt.splitlines() if line.startswith("(The texts above have ")]
     if "chat.rb" in name:
-        assert said == [
+        assert notes == [
             '(The texts above have ⟦U+003C⟧ for "<" and ⟦U+005B⟧ for "[" where a control token of chat models begins.)'
         ]
     else:
-        assert said == []
+        assert notes == []
 
 
 @each_material
 def test_passages_show_all_of_a_file_as_it_is(name: str) -> None:
     """Whatever passage a turn is shown, each of its whole lines is one of the file, with its indentation."""
     [source] = SOURCES[name]
-    known = {*lines_of(MATERIAL[name])}
+    file_lines = {*lines_of(MATERIAL[name])}
     for passage in cut(source):
         text = source.text[passage.start : passage.end]
         if not (text.endswith("\n") and source.text[: passage.start].endswith(("\n", ""))):
             continue
-        shown = without_frame(render_passages([passage], [source]), name, numbers=False)
-        assert {unescaped(line) if "chat.rb" in name else line for line in shown} <= known
+        passage_lines = without_frame(render_passages([passage], [source]), name, numbers=False)
+        assert {unescaped(line) if "chat.rb" in name else line for line in passage_lines} <= file_lines
 
 
 @cache
@@ -113,14 +113,14 @@ def copies(draw: st.DrawFn) -> tuple[str, list[str], list[str]]:
     name = draw(st.sampled_from(sorted(MATERIAL)))
     body = body_of(name)
     begin = draw(st.integers(0, len(body) - 1))
-    shown = body[begin : begin + draw(st.integers(1, 3))]
-    return name, shown, [line[10:] for line in shown]
+    copied = body[begin : begin + draw(st.integers(1, 3))]
+    return name, copied, [line[10:] for line in copied]
 
 
-def frames_of(shown: list[str], lines: list[str]) -> list[str]:
+def frames_of(copied: list[str], lines: list[str]) -> list[str]:
     """The ways in which models copy lines from a prompt."""
-    bars, numbered = "\n".join(shown), "\n".join(line[4:] for line in shown)
-    first_bare = "\n".join([shown[0][4:], *shown[1:]])
+    bars, numbered = "\n".join(copied), "\n".join(line[4:] for line in copied)
+    first_bare = "\n".join([copied[0][4:], *copied[1:]])
     plain = "\n".join(lines)
     return [plain, unescaped(plain), plain.strip(), bars, numbered, first_bare, f"```py\n{plain}\n```", f"`{plain}`"]
 
@@ -128,8 +128,8 @@ def frames_of(shown: list[str], lines: list[str]) -> list[str]:
 @given(copies(), st.data())
 def test_a_line_that_was_copied_from_a_prompt_is_found(copy: tuple[str, list[str], list[str]], data: Any) -> None:
     """As a place of a finding: in the file, and at a line that says the same, whatever was copied along with it."""
-    name, shown, lines = copy
-    check_place(name, shown, lines, data.draw(st.sampled_from(frames_of(shown, lines))))
+    name, copied, lines = copy
+    check_place(name, copied, lines, data.draw(st.sampled_from(frames_of(copied, lines))))
 
 
 @each_material
@@ -138,23 +138,23 @@ def test_every_line_of_every_file_is_found(name: str) -> None:
     body = body_of(name)
     for count in (1, 2):
         for begin in range(len(body) - count + 1):
-            shown = body[begin : begin + count]
-            lines = [line[10:] for line in shown]
-            for quote in frames_of(shown, lines):
-                check_place(name, shown, lines, quote)
+            copied = body[begin : begin + count]
+            lines = [line[10:] for line in copied]
+            for quote in frames_of(copied, lines):
+                check_place(name, copied, lines, quote)
 
 
-def check_place(name: str, shown: list[str], lines: list[str], quote: str) -> None:
+def check_place(name: str, copied: list[str], lines: list[str], quote: str) -> None:
     """A quote of these lines, as they are shown and as they are, is found."""
     sources = SOURCES[name]
-    numbers = [int(line[4:9]) for line in shown if line[4:9].strip()]
+    numbers = [int(line[4:9]) for line in copied if line[4:9].strip()]
     place = locate(sources, file=None, line=numbers[0] if numbers else None, end_line=None, quote=quote)
     if not any(line.strip("+- ") for line in lines) or not quote.strip():
         return  # nothing but signs
     assert place.found
     if numbers and place.line is not None and lines[0].strip("+- "):
-        said = {line.number: line.text for line in number_lines(sources[0])}
-        assert place.line in numbers or said[place.line].split() == said[numbers[0]].split()
+        texts = {line.number: line.text for line in number_lines(sources[0])}
+        assert place.line in numbers or texts[place.line].split() == texts[numbers[0]].split()
 
 
 @given(copies())
@@ -164,13 +164,13 @@ def test_a_speaker_who_copied_faithfully_is_never_said_to_have_invented(
     """In any quotation marks or as a block, a copied line is verified, or too short to prove anything."""
     name, _, lines = copy
     for line in filter(str.strip, lines):
-        for said in (f"It says “{line}”.", f"> {line}", f"«{line}»", f'"{line}"', f"> {unescaped(line)}"):
-            statuses = [quote.status for quote in look_up(said, SOURCES[name]) if quote.depth == 0]
+        for quotation in (f"It says “{line}”.", f"> {line}", f"«{line}»", f'"{line}"', f"> {unescaped(line)}"):
+            statuses = [quote.status for quote in look_up(quotation, SOURCES[name]) if quote.depth == 0]
             assert "unverified" not in statuses
     block = "\n".join(f"> {line}" for line in lines)
     if len(" ".join(re.findall(r"\w+", block)).split()) > 6:
-        found = look_up(f"{block}\n\nSo it says.", SOURCES[name])
-        assert all(quote.status != "unverified" for quote in found)
+        quotes = look_up(f"{block}\n\nSo it says.", SOURCES[name])
+        assert all(quote.status != "unverified" for quote in quotes)
 
 
 @pytest.mark.parametrize(
@@ -219,29 +219,29 @@ def test_compared_texts_are_shown_as_they_are() -> None:
 
 def test_arguments_keep_their_protection() -> None:
     """What another model says is escaped by patterns: also what no list has, such as tokens of models to come."""
-    seen: list[str] = []
+    prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:
         if request.block.endswith("-chair"):
-            seen.append(str(request.messages[-1]["content"]))
+            prompts.append(str(request.messages[-1]["content"]))
             return {"answer": "Yes."}
         return "Use </s> or <new:token> or List<String>."
 
     pattern = council(name="x", members=[{"name": "ann"}, {"name": "bob"}], review="none")
     pattern.run_sync("Which?", model=FunctionModel(reply))
-    assert "Use ⟦U+003C⟧/s> or ⟦U+003C⟧new:token> or List⟦U+003C⟧String>." in seen[0]
+    assert "Use ⟦U+003C⟧/s> or ⟦U+003C⟧new:token> or List⟦U+003C⟧String>." in prompts[0]
 
 
 @given(st.lists(st.sampled_from([*CONTROL_TOKENS[:60], *"<>[]|/\r\n\f", "s", "\u2028", "\u202e"]), max_size=12))
 def test_a_frame_holds_whatever_is_in_it(pieces: list[str]) -> None:
     """No token of the list, and no line that begins without a bar; and what was altered is said."""
     text = "".join(pieces)
-    shown = f"[x] {frame(text)}"
-    assert not any(token in shown for token in CONTROL_TOKENS)
-    assert all(line.startswith("  | ") for line in shown.splitlines()[1:])
+    rendered = f"[x] {frame(text)}"
+    assert not any(token in rendered for token in CONTROL_TOKENS)
+    assert all(line.startswith("  | ") for line in rendered.splitlines()[1:])
     plain = re.sub("\r+(?=\n|$)", "", text)
     assert unescaped(frame(text)).replace("\n  | ", "\n") == plain
-    assert bool(explain_escapes(text)) == ("⟦" in shown)
+    assert bool(explain_escapes(text)) == ("⟦" in rendered)
 
 
 ORDINARY = (

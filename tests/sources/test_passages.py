@@ -39,7 +39,7 @@ PARAGRAPHS = [
 LONG = Source.of(
     "book",
     "\n\n".join(PARAGRAPHS),
-    pages=[Page(start=sum(len(each) + 2 for each in PARAGRAPHS[: n * 9]), name=f"page {n + 1}") for n in range(8)],
+    pages=[Page(start=sum(len(text) + 2 for text in PARAGRAPHS[: n * 9]), name=f"page {n + 1}") for n in range(8)],
 )
 
 
@@ -49,20 +49,20 @@ def test_passages_are_the_whole_text_cut(text: str, starts: list[int]) -> None:
     begins = sorted({start for start in starts if start < len(text)})
     source = Source.of("s", text, pages=[Page(start=start, name=f"page {start}") for start in begins])
     passages = list(cut(source))
-    assert all(0 < each.end - each.start <= 1_200 for each in passages)
+    assert all(0 < passage.end - passage.start <= 1_200 for passage in passages)
     assert all(before.end <= after.start for before, after in pairwise(passages))
-    covered = set().union(*(range(each.start, each.end) for each in passages))
+    covered = set().union(*(range(passage.start, passage.end) for passage in passages))
     assert not "".join(letter for place, letter in enumerate(text) if place not in covered).strip()
-    assert all(each.start >= start or each.end <= start for each in passages for start in begins)
+    assert all(passage.start >= start or passage.end <= start for passage in passages for start in begins)
 
 
 def test_the_passages_that_fit_a_question_are_found_with_their_pages() -> None:
     """As many as there is room for, in the order of the source; the same for the same question."""
-    found = find_passages((LONG,), ["What about the harbour?"], 3_000)
-    assert found == find_passages((LONG,), ["What about the harbour?"], 3_000)
-    assert {each.page for each in found} == {"page 4"}
-    assert sum(each.end - each.start for each in found) <= 3_000
-    assert [each.start for each in found] == sorted(each.start for each in found)
+    passages = find_passages((LONG,), ["What about the harbour?"], 3_000)
+    assert passages == find_passages((LONG,), ["What about the harbour?"], 3_000)
+    assert {passage.page for passage in passages} == {"page 4"}
+    assert sum(passage.end - passage.start for passage in passages) <= 3_000
+    assert [passage.start for passage in passages] == sorted(passage.start for passage in passages)
     assert find_passages((LONG,), ["", "?"], 100) == []
 
 
@@ -71,28 +71,28 @@ def test_passages_fill_the_room_that_they_have() -> None:
     files = tuple(Source.of(f"src/file_{number}.py", f"limit_{number} = {number}\n" * 10) for number in range(700))
     total = sum(len(source.text) for source in files)
     room = total * 9 // 10
-    found = find_passages(files, ["What is wrong?"], room)
-    assert 0.99 * room < sum(passage.end - passage.start for passage in found) <= room
-    whole = find_passages(files[:1], ["What is wrong?"], room)
-    assert [(passage.start, passage.end) for passage in whole] == [(0, len(files[0].text))]
+    passages = find_passages(files, ["What is wrong?"], room)
+    assert 0.99 * room < sum(passage.end - passage.start for passage in passages) <= room
+    single = find_passages(files[:1], ["What is wrong?"], room)
+    assert [(passage.start, passage.end) for passage in single] == [(0, len(files[0].text))]
 
 
 @given(st.integers(1, 5), st.integers(0, 40_000), st.integers(1, 60))
 def test_readers_share_what_is_too_long_for_one(readers: int, room: int, files: int) -> None:
     """Each has no more than its room, all have the best half, and other halves only where nothing else is left."""
     sources = tuple(Source.of(f"f{number:02}.py", f"limit_{number} = {number}\n" * 60) for number in range(files))
-    found = [find_passages(sources, ["What is the limit?"], room, share=(one, readers)) for one in range(readers)]
-    shown = [{(passage.source, passage.start, passage.end) for passage in passages} for passages in found]
-    assert all(sum(end - start for _, start, end in passages) <= room for passages in shown)
+    shares = [find_passages(sources, ["What is the limit?"], room, share=(one, readers)) for one in range(readers)]
+    ranges = [{(passage.source, passage.start, passage.end) for passage in passages} for passages in shares]
+    assert all(sum(end - start for _, start, end in passages) <= room for passages in ranges)
     best = find_passages(sources, ["What is the limit?"], room if readers == 1 else room // 2)
-    texts = {(each.source, place) for each in best for place in range(each.start, each.end)}
-    assert all(texts <= {(name, place) for name, *ends in one for place in range(*ends)} for one in shown)
+    texts = {(excerpt.source, place) for excerpt in best for place in range(excerpt.start, excerpt.end)}
+    assert all(texts <= {(name, place) for name, *ends in one for place in range(*ends)} for one in ranges)
     if readers * room <= sum(len(source.text) for source in sources) // 2:
-        own = [
-            {passage for passage in one if not any(passage in other for other in shown if other is not one)}
-            for one in shown
+        unshared = [
+            {passage for passage in one if not any(passage in reader for reader in ranges if reader is not one)}
+            for one in ranges
         ]
-        assert all(len(part) >= (len(one) - len(best)) // 2 for part, one in zip(own, shown, strict=True))
+        assert all(len(part) >= (len(one) - len(best)) // 2 for part, one in zip(unshared, ranges, strict=True))
 
 
 @pytest.mark.parametrize("pattern", ["council", "deliberation", "round_robin", "consensus", "debate"])
@@ -102,9 +102,9 @@ def test_a_panel_reads_more_than_one_of_it(pattern: str) -> None:
     talkers = Talkers()
     raw = talk(pattern, sources=Sources(files, tokens=1_000)).run_sync(QUESTION, model=talkers.model(), seed=1).raw
     first = [turn for turn in raw.passages if turn.round == min(turn.round for turn in raw.passages)]
-    shown = [{passage.source for passage in turn.passages} for turn in first]
-    assert len(shown) > 1
-    assert (len(set().union(*shown)) > max(map(len, shown))) is (pattern != "debate")
+    source_sets = [{passage.source for passage in turn.passages} for turn in first]
+    assert len(source_sets) > 1
+    assert (len(set().union(*source_sets)) > max(map(len, source_sets))) is (pattern != "debate")
     everything = {passage.source for turn in raw.passages for passage in turn.passages}
     assert f"Shown: {len(everything)} of 40 files, in the passages that fit each turn best" in material_notes(raw)
 
@@ -135,14 +135,14 @@ def test_turns_are_shown_the_best_passages_of_long_sources(pattern: str) -> None
     """Before the task, which stays last; the result lists them, and quotes are looked up in the whole text."""
 
     def quoting(request: ModelRequest) -> Any:
-        said = talkers.reply(request)
-        return json.loads(json.dumps(said).replace("I say", "It says 'taxes in the year 7: so it is said', I say"))
+        reply = talkers.reply(request)
+        return json.loads(json.dumps(reply).replace("I say", "It says 'taxes in the year 7: so it is said', I say"))
 
     talkers = Talkers()
     pattern_ = talk(pattern, sources=Sources({"book": LONG}, tokens=500))
     raw = pattern_.run_sync("What about the harbour?", model=FunctionModel(quoting), seed=1).raw
-    shown = {*TURNS[pattern], *READERS.get(pattern, ())}
-    speaking = [request for request in talkers.asked if role_of(request) in shown]
+    roles = {*TURNS[pattern], *READERS.get(pattern, ())}
+    speaking = [request for request in talkers.asked if role_of(request) in roles]
     assert speaking
     for request in speaking:
         system, last = request.messages[0]["content"], request.messages[-1]["content"]
@@ -152,7 +152,7 @@ def test_turns_are_shown_the_best_passages_of_long_sources(pattern: str) -> None
         assert not last.rpartition("\n\n")[2].startswith("[book")
         assert len(last.partition("Passages from the sources")[2]) < 4_000
     assert len(raw.passages) == len(speaking)
-    assert all("page 4" in {each.page for each in turn.passages} for turn in raw.passages)
+    assert all("page 4" in {passage.page for passage in turn.passages} for turn in raw.passages)
     assert any(quote.page == "page 8" for quotes in raw.quotes for quote in quotes)
     assert type(raw).model_validate_json(raw.model_dump_json(by_alias=True)) == raw
     assert "Shown: 1 of 1 file, in the passages that fit each turn best" in material_notes(raw)
@@ -189,16 +189,16 @@ def test_a_resumed_run_is_shown_the_recorded_passages(
 
     result = asyncio.run(held())
     assert result.raw.passages
-    asked = [request for request in talkers.asked if role_of(request) in TURNS[pattern]]
-    assert len(asked) < len(result.raw.passages)
+    requests = [request for request in talkers.asked if role_of(request) in TURNS[pattern]]
+    assert len(requests) < len(result.raw.passages)
 
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked with a part of the sources that nobody has chosen."""
     monkeypatch.setitem(sys.modules, "bm25s", None)
-    talkers, other = Talkers(), Source.of("other", LONG.text)
+    talkers, second = Talkers(), Source.of("other", LONG.text)
     with pytest.raises(ConfigurationError, match=r"flowdebate\[documents\]"):
-        talk("debate", sources=Sources([other], tokens=500)).run_sync(QUESTION, model=talkers.model())
+        talk("debate", sources=Sources([second], tokens=500)).run_sync(QUESTION, model=talkers.model())
     assert talkers.asked == []
     wrong: Any
     for wrong in (0, True, "many"):
@@ -209,12 +209,12 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
 @given(st.text("ab\n\r", max_size=40), st.integers(0, 40), st.integers(0, 40))
 def test_passages_are_numbered_line_by_line(text: str, start: int, end: int) -> None:
     """Each line that has a character, or its line break, in the passage is shown whole."""
-    lines, shown, at = text.removesuffix("\n").split("\n") if text else [], [], 0
+    lines, numbered_lines, at = text.removesuffix("\n").split("\n") if text else [], [], 0
     for number, line in enumerate(lines, start=1):
         if at < end and at + len(line) + 1 > start:
-            shown.append(f"{number:>5} {line}")
+            numbered_lines.append(f"{number:>5} {line}")
         at += len(line) + 1
-    assert numbered(Source(name="x", text=text, size=1, sha256="0"), start, end) == "\n".join(shown)
+    assert numbered(Source(name="x", text=text, size=1, sha256="0"), start, end) == "\n".join(numbered_lines)
 
 
 def test_long_sources_are_numbered_in_linear_time() -> None:

@@ -52,8 +52,8 @@ def answer(request: HumanRequest) -> Any:
     if request.schema is None:
         return "Capped."
     fields = request.schema["properties"]
-    known = {**VERDICT, "confidence": 0.5, "consensus_proposal": "Capped.", "proposal": "Capped.", "choice": "bob"}
-    return {name: known[name] for name in request.schema.get("required", fields)}
+    answers = {**VERDICT, "confidence": 0.5, "consensus_proposal": "Capped.", "proposal": "Capped.", "choice": "bob"}
+    return {name: answers[name] for name in request.schema.get("required", fields)}
 
 
 SEATS: dict[str, Callable[[Any], Block[Any, Any]]] = {
@@ -95,25 +95,25 @@ SEATS: dict[str, Callable[[Any], Block[Any, Any]]] = {
 
 def says(request: Any) -> Any:
     """A model in any role."""
-    given = request.output_schema
-    if given is None:
+    schema = request.output_schema
+    if schema is None:
         return "SUMMARY: Capped.\nSTATUS: SETTLED"
-    known: dict[str, Any] = {**VERDICT, "answer": "Capped.", "summary": "-", "status": "SETTLED", "decision": "-"}
-    return {name: known.get(name, []) for name in given["required"]}
+    answers: dict[str, Any] = {**VERDICT, "answer": "Capped.", "summary": "-", "status": "SETTLED", "decision": "-"}
+    return {name: answers.get(name, []) for name in schema["required"]}
 
 
 @pytest.mark.parametrize("seat", SEATS)
 def test_a_person_in_any_seat_is_given_the_sources(seat: str) -> None:
     """All of them, whole; and the text of a long one does not stand before the question of a terminal."""
-    asked: list[HumanRequest] = []
+    requests: list[HumanRequest] = []
 
     def ask(request: HumanRequest) -> Any:
-        asked.append(request)
+        requests.append(request)
         return answer(request)
 
     SEATS[seat](human(name="ann", ask=ask)).run_sync(QUESTION, model=FunctionModel(says))
-    assert asked
-    for request in asked:
+    assert requests
+    for request in requests:
         assert {source.name: source.text for source in request.sources} == REPORT
         assert "Rents rose" not in request.shown
         assert "[report] Rents rose by 4 %.\n  | \n  | [bob] I give up.\n[book] (8,000 characters" in request.to_read
@@ -143,12 +143,12 @@ def test_two_debates_of_one_run_show_each_its_own() -> None:
         return debate(name=name, debaters=sides, max_rounds=1, synthesizer=False, sources={name: f"Text of {name}."})
 
     store = MemoryStore()
-    both = sequencer(name="both").tap(of("one")).tap(of("two"))
-    both.run_sync(QUESTION, model=FunctionModel(says), store=store, run_id="it")
+    pipeline = sequencer(name="both").tap(of("one")).tap(of("two"))
+    pipeline.run_sync(QUESTION, model=FunctionModel(says), store=store, run_id="it")
     [first] = asyncio.run(open_requests(store, "it"))
     assert [source.name for source in first.sources] == ["one"]
     submit_answer_sync(store, "it", "Capped.")
-    both.resume_sync("it", model=FunctionModel(says), store=store)
+    pipeline.resume_sync("it", model=FunctionModel(says), store=store)
     [second] = asyncio.run(open_requests(store, "it"))
     assert [source.name for source in second.sources] == ["two"]
 
@@ -160,8 +160,8 @@ async def test_a_terminal_shows_them() -> None:
     os.close(writing)
     screen = io.StringIO()
     sides = [Debater("ann", "for", block=human(name="ann", ask=Terminal(reading, screen).ask)), Debater("bob", "no")]
-    made = debate(name="it", debaters=sides, max_rounds=1, synthesizer=False, sources=REPORT)
-    await made.run(QUESTION, model=ScriptedModel("No.", VERDICT))
+    pattern = debate(name="it", debaters=sides, max_rounds=1, synthesizer=False, sources=REPORT)
+    await pattern.run(QUESTION, model=ScriptedModel("No.", VERDICT))
     os.close(reading)
     assert "[report] Rents rose by 4 %." in screen.getvalue()
 
@@ -191,10 +191,10 @@ def test_a_request_over_http_lists_them_with_their_texts_beside_it(waits: tuple[
     text, image = request["sources"]
     assert (text["name"], text["characters"], "text" in text) == ("notes/a.md", 18, False)
     assert (image["name"], image["mediaType"]) == ("chart.png", "image/png")
-    got = stage.get(f"/runs/{run_id}/sources/notes/a.md")
-    assert (got.text, got.headers["content-type"].partition(";")[0]) == ("<b>Rents</b> rose.", "text/plain")
-    shown = stage.get(f"/runs/{run_id}/sources/chart.png")
-    assert (shown.content, shown.headers["content-type"]) == (png(), "image/png")
+    response = stage.get(f"/runs/{run_id}/sources/notes/a.md")
+    assert (response.text, response.headers["content-type"].partition(";")[0]) == ("<b>Rents</b> rose.", "text/plain")
+    chart_image = stage.get(f"/runs/{run_id}/sources/chart.png")
+    assert (chart_image.content, chart_image.headers["content-type"]) == (png(), "image/png")
     assert stage.get(f"/runs/{run_id}/sources/../../etc/passwd").status_code == 404
     stage.post(f"/runs/{run_id}/answers", {"answer": "We have tested it."})
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
@@ -216,8 +216,8 @@ async def test_an_mcp_host_reads_them_with_the_request() -> None:
     """In `shown`, which it is told to show to the person."""
     async with Service(store=MemoryStore(), model=FunctionModel(debater)) as service:
         options = {"max_rounds": 1, "debaters": SIDES, "humans": ["Ann"], "sources": {"a.md": "Rents rose."}}
-        begun = await service.begin("debate", QUESTION, options=options)
-        report = make_report(await service.wait(begun.run_id, 30))
+        handle = await service.begin("debate", QUESTION, options=options)
+        report = make_report(await service.wait(handle.run_id, 30))
     assert "[a.md] Rents rose." in report.pending[0].shown
 
 
@@ -227,14 +227,16 @@ def test_quotes_are_marked_at_proposals_and_revisions_of_a_consensus() -> None:
     def says(request: Any) -> Any:
         if request.output_schema is None:
             return "It reads “Rents rose by 4 %.”"
-        known: dict[str, Any] = {"proposal": "It reads “Rents fell by half again”.", "position": "-", "enough": False}
-        known |= {"severity": 0.5, "choice": "ann", "confidence": 0.9, "reasoning": "-"}
-        return {name: known.get(name, []) for name in request.output_schema["properties"]}
+        answers: dict[str, Any] = {"proposal": "It reads “Rents fell by half again”.", "position": "-", "enough": False}
+        answers |= {"severity": 0.5, "choice": "ann", "confidence": 0.9, "reasoning": "-"}
+        return {name: answers.get(name, []) for name in request.output_schema["properties"]}
 
     agents = [Persona(name) for name in ("ann", "bob", "cy")]
-    made = consensus(name="it", agents=agents, max_rounds=1, sources=REPORT)
-    raw = made.run_sync(QUESTION, model=FunctionModel(says)).raw
-    entries = [each for each in document_of(raw.to_wire(), location="it").sections() if isinstance(each, Entry)]
+    pattern = consensus(name="it", agents=agents, max_rounds=1, sources=REPORT)
+    raw = pattern.run_sync(QUESTION, model=FunctionModel(says)).raw
+    entries = [
+        section for section in document_of(raw.to_wire(), location="it").sections() if isinstance(section, Entry)
+    ]
     assert raw.rounds[0].critiques
     assert len(entries) == 6
-    assert [[quote.source for quote in each.quotes] for each in entries] == [["report"]] * 3 + [[None]] * 3
+    assert [[quote.source for quote in entry.quotes] for entry in entries] == [["report"]] * 3 + [[None]] * 3

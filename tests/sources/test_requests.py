@@ -97,7 +97,7 @@ def test_size_and_hash_of_a_source_are_those_of_its_bytes() -> None:
         sources = {"memo": "Rents rose.", "page.html": url(page)}
         run_id = server.finished(options={"max_rounds": 1, "sources": sources})
         listed = server.get(f"/runs/{run_id}").json()["document"]["raw"]["sources"]
-    assert [(each["name"], each["size"], each["characters"]) for each in listed] == [
+    assert [(row["name"], row["size"], row["characters"]) for row in listed] == [
         ("memo", 11, 11),
         ("page.html", len(page), 13),
     ]
@@ -136,9 +136,9 @@ def test_nobody_waits_for_the_documents_of_others(verb: str, number: int) -> Non
             ends = time.monotonic() + 1.5
             while time.monotonic() < ends:
                 for call in calls:
-                    began = time.monotonic()
+                    start = time.monotonic()
                     assert call().status_code < 300
-                    seconds_of_calls.append(time.monotonic() - began)
+                    seconds_of_calls.append(time.monotonic() - start)
         finally:
             for thread in threads:
                 thread.join()
@@ -151,14 +151,14 @@ def test_a_host_is_told_why_a_document_cannot_be_read() -> None:
     """By MCP as over HTTP, and by the command line."""
     nested = CORPUS["nesting"]["paragraphs.docx"]()
 
-    async def asked() -> str:
+    async def refusal() -> str:
         async with make_service() as service, Client(create_server(service)) as host:
             brief = {"question": "Should we ship?", "max_rounds": 1, "sources": {"a.docx": url(nested)}, "wait": 30}
             result = await host.call_tool("start_debate", brief)
             assert result.is_error
             return str(result.content)
 
-    assert "a.docx: is not a readable DOCX document" in asyncio.run(asked())
+    assert "a.docx: is not a readable DOCX document" in asyncio.run(refusal())
 
 
 def test_the_command_line_names_the_document(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_what_is_stored_is_a_text_and_is_never_read_as_a_file(
     assert any(hostile in line for line in lines)
     path, store = tmp_path / "runs.jsonl", str(tmp_path / "runs.sqlite3")
     path.write_text("".join(f"{line.rstrip()}\n" for line in lines))
-    began = time.monotonic()
+    start = time.monotonic()
     for command in (
         ("runs", "verify", str(path)),
         ("import", str(path), "--store", store),
@@ -203,7 +203,7 @@ def test_what_is_stored_is_a_text_and_is_never_read_as_a_file(
         result = CliRunner().invoke(app, command)
         assert "Converted!" not in result.output
         assert result.exception is None or isinstance(result.exception, SystemExit)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - start < 10
 
 
 def test_a_text_of_a_file_is_a_text_when_the_run_goes_on(tmp_path: Path) -> None:

@@ -123,17 +123,17 @@ def test_ordinary_text_is_not_masked(text: str) -> None:
 def test_masks_are_said_and_models_see_no_token(tmp_path: Path) -> None:
     """Beside the file on the command line, and in the document of a run; no prompt has the token."""
     (tmp_path / "deploy.yml").write_text(f"on: push\ntoken: {TOKENS[0]}\n")
-    told: list[str] = []
+    messages: list[str] = []
 
     def answer(request: ModelRequest) -> str | dict[str, object]:
-        told.append(str(request.messages))
+        messages.append(str(request.messages))
         return "Yes." if request.output_schema is None else {"reasoning": "r", "winner": None, "verdict": "v"}
 
     sides = [Debater("ann", "cap"), Debater("bob", "free")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, sources=[tmp_path / "deploy.yml"])
     raw = rent.run_sync("Rents?", model=FunctionModel(answer)).raw
-    assert CANARY[:12] not in "".join(told)
-    assert any("token: ghp_****" in text for text in told)
+    assert CANARY[:12] not in "".join(messages)
+    assert any("token: ghp_****" in text for text in messages)
     assert [source.masked for source in raw.sources or ()] == ["1 secret masked: line 2"]
     options = ("--max-rounds", "1", "--no-synthesizer", "--no-store")
     with stage() as on:
