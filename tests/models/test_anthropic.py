@@ -103,7 +103,7 @@ async def asked(handler: Handler, request: ModelRequest | None = None, **options
         return await ask(model, request or question())
 
 
-async def test_its_name_means_its_own_api(anthropic: Vendor) -> None:
+async def test_the_name_of_anthropic_selects_its_own_api(anthropic: Vendor) -> None:
     """Streamed or whole, with the tokens that the cache has; the listener is told all of it."""
     pieces: list[str] = []
     response = await ask(resolve_model(SONNET), question())
@@ -118,7 +118,7 @@ async def test_its_name_means_its_own_api(anthropic: Vendor) -> None:
     assert anthropic.asked[0].body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}]
 
 
-def test_without_the_sdk_the_compatible_endpoint_is_asked_and_a_hint_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_sdk_the_compatible_endpoint_is_used_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once; and `AnthropicModel` itself says what to install."""
     monkeypatch.setattr(flowdebate.models.resolve, "find_spec", lambda _: None)
     monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)
@@ -142,7 +142,7 @@ async def test_a_structured_answer_is_the_application_s_own_object(mode: Any, an
     assert answered.asked_as == mode
 
 
-async def test_a_refused_mode_is_followed_by_the_next_one() -> None:
+async def test_a_refused_mode_falls_back_to_the_next_one() -> None:
     """Older models have no structured answers."""
 
     async def old(exchange: Exchange) -> None:
@@ -166,7 +166,7 @@ async def test_a_refused_mode_is_followed_by_the_next_one() -> None:
         ("claude-3-7-sonnet-latest", "low", None, {"type": "enabled", "budget_tokens": 2048}),
     ],
 )
-async def test_effort_is_told_in_the_way_of_the_model(
+async def test_effort_is_sent_in_the_model_s_format(
     model: str, effort: Effort, config: Any, thinking: Any, anthropic: Vendor
 ) -> None:
     """Older models are given a number of tokens; the answer has its room beside that."""
@@ -179,7 +179,7 @@ async def test_effort_is_told_in_the_way_of_the_model(
     assert "Let me see" not in response.text
 
 
-async def test_an_answer_lost_to_thinking_is_named(anthropic: Vendor) -> None:
+async def test_an_answer_lost_to_thinking_is_reported(anthropic: Vendor) -> None:
     """With the number to raise."""
     settings = ModelSettings(effort="high", max_tokens=300)
     with pytest.raises(LostToThinking, match=r"max_tokens \(600\)"):
@@ -187,7 +187,7 @@ async def test_an_answer_lost_to_thinking_is_named(anthropic: Vendor) -> None:
     assert [request.body["max_tokens"] for request in anthropic.asked] == [300, 600]
 
 
-async def test_tools_are_called_and_thoughts_sent_back_with_their_results(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_thinking_blocks_are_sent_back_with_tool_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """The API wants what was thought before a call in front of it."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     thought = {"type": "thinking", "thinking": "Look it up.", "signature": "c2ln"}
@@ -241,7 +241,9 @@ async def test_stop_reasons_and_refusals_are_read() -> None:
         (400, "invalid_request_error", "Your credit balance is too low", RateLimited, {"quota_exhausted": True}),
     ],
 )
-async def test_errors_are_the_library_s(status: int, kind: str, error_text: str, error: Any, facts: Any) -> None:
+async def test_vendor_errors_become_library_errors(
+    status: int, kind: str, error_text: str, error: Any, facts: Any
+) -> None:
     """Whole, and inside a stream."""
     body = {"type": "error", "error": {"type": kind, "message": error_text}, "request_id": "r"}
     with pytest.raises(error, match=error_text.partition(":")[0]) as caught:
@@ -278,7 +280,7 @@ async def test_a_cancelled_call_closes_its_stream() -> None:
         await server.wait_until_left()
 
 
-async def test_it_is_one_model_among_others(anthropic: Vendor) -> None:
+async def test_anthropic_works_beside_other_models(anthropic: Vendor) -> None:
     """Policies and fallbacks wrap it as any other."""
     model = Fallback(AnthropicModel("none", base_url=anthropic.base_url, retry=Retry(attempts=1)), "ollama/gemma3")
     assert (await ask(model, question())).model == "gemma3"
@@ -305,7 +307,7 @@ def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None
     assert cached > fresh + written
 
 
-def test_openai_is_told_which_prompts_begin_alike() -> None:
+def test_openai_gets_a_cache_key_for_prompts_with_one_prefix() -> None:
     """All turns of a debate have one key; another question has another."""
     with vendors() as servers:
         sides = [Debater(name, f"{name} is right") for name in ("ann", "ben")]

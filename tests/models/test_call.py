@@ -86,7 +86,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-async def test_an_answer_that_cannot_be_used_is_an_error_that_names_model_and_block(case: Case) -> None:
+async def test_an_unusable_answer_is_an_error_with_model_and_block(case: Case) -> None:
     """Nothing unusable gets past the boundary, and the error says whose it is."""
     with pytest.raises(case.error) as caught:
         await ask(Returning(case.returned), question())
@@ -109,7 +109,7 @@ async def test_an_answer_that_cannot_be_used_is_an_error_that_names_model_and_bl
     ],
     ids=str,
 )
-async def test_log_probabilities_that_are_none_are_malformed(logprobs: Any) -> None:
+async def test_invalid_log_probabilities_are_malformed(logprobs: Any) -> None:
     """There is a finite one for each choice, and for nothing else."""
     request = replace(question(), choices=("A", "B"))
     with pytest.raises(MalformedResponse, match="log-probability of each of"):
@@ -119,7 +119,7 @@ async def test_log_probabilities_that_are_none_are_malformed(logprobs: Any) -> N
         assert await ask(Returning(response), request) is response
 
 
-async def test_a_clean_answer_passes_as_the_same_object() -> None:
+async def test_a_clean_answer_is_returned_unchanged() -> None:
     """The common case copies nothing."""
     response = ModelResponse(text="fine")
     assert await ask(Returning(response), question()) is response
@@ -134,7 +134,7 @@ async def test_an_answer_is_cleaned_in_a_copy() -> None:
     assert response.text == "a\ud800\x00b"
 
 
-async def test_text_of_a_subclass_of_str_becomes_plain() -> None:
+async def test_a_str_subclass_becomes_plain_text() -> None:
     """What a subclass of str overrides does not reach prompts and transcripts."""
 
     class Sly(str):
@@ -148,7 +148,7 @@ async def test_text_of_a_subclass_of_str_becomes_plain() -> None:
     assert answered.text == "plain"
 
 
-async def test_calls_of_tools_that_nobody_offered_are_kept() -> None:
+async def test_calls_of_unknown_tools_are_preserved() -> None:
     """The caller answers them; text may be missing then, and nothing is validated."""
     answered = await ask(Returning(ModelResponse(tool_calls=[CALL], finish="tool_calls")), question(output=Verdict))
     assert answered.tool_calls == [CALL]
@@ -165,7 +165,7 @@ async def test_calls_of_tools_that_nobody_offered_are_kept() -> None:
     ],
     ids=["JSON text", "plain data", "an instance", "whole though out of room"],
 )
-async def test_structured_data_is_what_the_schema_made_of_it(response: ModelResponse) -> None:
+async def test_structured_data_is_the_validated_object(response: ModelResponse) -> None:
     """Text, plain data and instances all end as the application's own type."""
     answered = await ask(Returning(response), question(output=Verdict))
     assert answered.data == Verdict(winner="for")
@@ -184,7 +184,7 @@ async def test_structured_data_is_what_the_schema_made_of_it(response: ModelResp
     ],
     ids=["a field is missing", "no JSON", "a lone surrogate", "wrong data", "cut off", "blank", "deep nesting"],
 )
-async def test_structured_answers_that_do_not_fit_are_errors(response: ModelResponse, error: type[ModelError]) -> None:
+async def test_invalid_structured_answers_are_errors(response: ModelResponse, error: type[ModelError]) -> None:
     """Each way not to fit has its class, with model and block."""
     with pytest.raises(error) as caught:
         await ask(Returning(response), question(output=Verdict))
@@ -207,7 +207,7 @@ async def test_structured_answers_that_do_not_fit_are_errors(response: ModelResp
     ),
     output=st.sampled_from([None, Verdict]),
 )
-def test_whatever_a_model_returns_is_an_answer_or_a_model_error(outcome: Any, output: Any) -> None:
+def test_any_return_value_is_an_answer_or_a_model_error(outcome: Any, output: Any) -> None:
     """No foreign exception leaves the boundary for what a model merely returned."""
     try:
         answered = asyncio.run(ask(Returning(outcome), question(output=output)))
@@ -219,7 +219,7 @@ def test_whatever_a_model_returns_is_an_answer_or_a_model_error(outcome: Any, ou
             assert isinstance(answered.data, Verdict)
 
 
-async def test_a_model_error_keeps_the_names_that_it_has() -> None:
+async def test_a_model_error_preserves_its_model_and_block() -> None:
     """Only what is missing is filled in."""
     with pytest.raises(Refused) as caught:
         await ask(Returning(Refused("no", model="inner")), question())
@@ -229,7 +229,7 @@ async def test_a_model_error_keeps_the_names_that_it_has() -> None:
 @pytest.mark.parametrize(
     "error", [ZeroDivisionError("mine"), TimeoutError("mine"), ConfigurationError("a", "b", 1, "c")]
 )
-async def test_an_application_s_own_exception_passes_as_itself(error: Exception) -> None:
+async def test_exceptions_of_the_application_pass_through(error: Exception) -> None:
     """A user's model may raise what it likes; a TimeoutError of its own is not the deadline."""
     with pytest.raises(type(error)) as caught:
         await ask(Returning(error), question())
@@ -293,7 +293,7 @@ class OneSlot:
             self.slot.release()
 
 
-async def test_time_in_the_queue_of_an_engine_counts_towards_no_deadline() -> None:
+async def test_queue_time_does_not_count_towards_the_deadline() -> None:
     """Those behind a call that misses its deadline are answered, though theirs began with it; so are their retries."""
     model = OneSlot()
     calls = [replace(question(timeout=0.1), block="long"), *(question(timeout=0.1) for _ in range(3))]
@@ -304,7 +304,7 @@ async def test_time_in_the_queue_of_an_engine_counts_towards_no_deadline() -> No
     assert all(deadline is not None and deadline >= start + 0.2 for deadline in model.deadlines[1:])
 
 
-async def test_a_call_has_its_whole_time_once_the_engine_takes_it_and_no_more() -> None:
+async def test_the_deadline_starts_when_the_engine_starts_the_call() -> None:
     """One that takes too long is late, however long it has queued before."""
     model = OneSlot()
     calls = [replace(question(timeout=0.05), block="long") for _ in range(3)]
@@ -321,7 +321,7 @@ async def test_a_call_has_its_whole_time_once_the_engine_takes_it_and_no_more() 
     assert [total - queued >= 0.05 for total, queued in zip(durations, model.queued, strict=True)] == [True] * 3
 
 
-async def test_a_queue_ends_at_the_latest_end_and_when_it_is_given_up() -> None:
+async def test_waiting_in_a_queue_ends_at_the_deadline_or_on_cancellation() -> None:
     """Such as a round's deadline; and whoever gives up does not hold up the next."""
     model = OneSlot()
     first = asyncio.create_task(ask(model, replace(question(timeout=None), block="long")))
@@ -355,7 +355,7 @@ async def test_plain_data_is_cleaned_like_text() -> None:
     assert answered.data == Verdict(winner="for\ufffd")
 
 
-async def test_data_without_end_is_malformed() -> None:
+async def test_endless_data_is_malformed() -> None:
     """A dict that holds itself is no answer."""
     data: dict[str, Any] = {}
     data["winner"] = data
@@ -364,7 +364,7 @@ async def test_data_without_end_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"winner": "for", "winner": "against"}', '{"winner": "for", "winner": "for"}'])
-async def test_a_field_that_comes_twice_is_asked_for_again_whoever_answers(text: str) -> None:
+async def test_a_duplicate_field_is_asked_for_again(text: str) -> None:
     """Nobody knows which value is meant; a model of an application is no exception."""
 
     class Answer(BaseModel):

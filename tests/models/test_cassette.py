@@ -68,7 +68,7 @@ def text_of(path: Path) -> str:
 # Files
 
 
-def test_a_file_that_is_there_is_not_written_over_unless_that_is_asked_for(path: Path) -> None:
+def test_an_existing_file_is_not_overwritten_by_default(path: Path) -> None:
     """Nor is one made where none can be."""
     path.write_text("mine")
     with pytest.raises(BadFile, match="already exists"):
@@ -81,7 +81,7 @@ def test_a_file_that_is_there_is_not_written_over_unless_that_is_asked_for(path:
             RecordingModel(Leaf(), nowhere, overwrite=True)
 
 
-async def test_a_recording_that_cannot_be_written_says_so(path: Path) -> None:
+async def test_an_unwritable_recording_is_reported(path: Path) -> None:
     """The file is gone: no second one without a header is started."""
     model = RecordingModel(Leaf(), path)
     path.rename(path.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
@@ -99,7 +99,7 @@ async def test_an_answer_of_wrong_types_is_malformed(path: Path) -> None:
     ReplayModel(path).assert_complete()
 
 
-async def test_what_is_recorded_stands_in_the_file_as_soon_as_it_is_answered(path: Path) -> None:
+async def test_each_answer_is_written_at_once(path: Path) -> None:
     """Whoever dies afterwards has lost nothing; each line is whole, and text is readable."""
     model = RecordingModel(Leaf(["Ümläut\u2028 🙂"]), path)
     for count in (2, 3):
@@ -193,7 +193,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
-def test_a_file_that_is_no_cassette_is_named_with_the_line(case: Bad, path: Path) -> None:
+def test_an_invalid_cassette_is_named_with_its_line(case: Bad, path: Path) -> None:
     """And left as it is."""
     path.write_bytes(case.content)
     with pytest.raises(BadFile) as caught:
@@ -204,7 +204,7 @@ def test_a_file_that_is_no_cassette_is_named_with_the_line(case: Bad, path: Path
     assert path.read_bytes() == case.content
 
 
-def test_a_file_that_is_missing_too_large_or_none_is_named(path: Path) -> None:
+def test_an_unreadable_cassette_is_named(path: Path) -> None:
     """A directory, a device, a hundred megabytes."""
     for wrong, message in (
         (path, "does not exist"),
@@ -221,7 +221,7 @@ def test_a_file_that_is_missing_too_large_or_none_is_named(path: Path) -> None:
         ReplayModel(f"{path}\0")
 
 
-async def test_a_cassette_may_lack_its_last_line_break(path: Path) -> None:
+async def test_a_cassette_may_end_without_a_newline(path: Path) -> None:
     """Editors take it away."""
     path.write_bytes(CASSETTE.rstrip(b"\n"))  # noqa: ASYNC240 - a moment
     assert (await ask(ReplayModel(path), question())).text == "fine"
@@ -265,7 +265,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 @given(content=spoiled())
-def test_a_spoiled_file_is_refused_or_works(content: bytes) -> None:
+def test_a_damaged_file_is_rejected_or_works(content: bytes) -> None:
     """Nothing but BadFile comes out of reading it, and nothing but a ModelError out of asking."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "c.jsonl")
@@ -310,7 +310,7 @@ async def echo(exchange: Exchange) -> None:
 
 
 @pytest.mark.parametrize("kind", ["refuse", "break", "call", "answer", "stream", "structure"])
-async def test_no_key_gets_into_a_cassette(kind: str, path: Path) -> None:
+async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
     """Whatever a server echoes, in answers, tool calls, errors and pages, and what a retry tells of it."""
     async with ChatServer({"m": echo}) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key=KEY, retry=Retry(attempts=2, sleep=Naps()))
@@ -330,7 +330,7 @@ async def test_no_key_gets_into_a_cassette(kind: str, path: Path) -> None:
     assert "[redacted]" in content
 
 
-async def test_what_looks_like_a_key_is_taken_out_of_errors(path: Path) -> None:
+async def test_apparent_keys_are_redacted_in_errors(path: Path) -> None:
     """Also where the model is the application's own, and in all that the error tells."""
     error = SchemaViolation([("a", f"got {KEY}")], answer=f"{{{KEY}}}")
     refusal = Refused(f"Bearer {KEY} is wrong")
@@ -341,7 +341,7 @@ async def test_what_looks_like_a_key_is_taken_out_of_errors(path: Path) -> None:
     assert KEY not in text_of(path)
 
 
-def test_nothing_that_is_no_error_of_a_model_can_be_made() -> None:
+def test_only_model_errors_can_be_restored() -> None:
     """The classes that a file may name are those of `flowdebate.errors` below ModelError."""
     assert all(issubclass(kind, ModelError) and kind.__module__ == errors.__name__ for kind in CLASSES.values())
     assert "BadFile" not in CLASSES
@@ -378,7 +378,7 @@ async def test_a_cassette_is_replayed_as_it_was_recorded(path: Path) -> None:
         "Incorrect API key provided: hunter2secret",
     ],
 )
-async def test_nothing_of_a_host_and_its_user_gets_into_a_cassette_with_exchanges(text: str, path: Path) -> None:
+async def test_a_cassette_with_exchanges_has_no_host_or_user_names(text: str, path: Path) -> None:
     """From a refusal as from an answer; what is no address stays as it is."""
     plain = "At 12:30, ratio 16:9, see app.py:12, llama3.1:8b, 3.14, x[1:2] and v1.2.3."
 
@@ -417,7 +417,7 @@ async def test_nothing_of_a_host_and_its_user_gets_into_a_cassette_with_exchange
 
 
 @pytest.mark.parametrize("piece", ["a", "a-", "a.", "a:", "[a:", "/", "a@", "1-", "org-"])
-async def test_a_long_answer_without_a_blank_is_recorded_in_linear_time(piece: str, path: Path) -> None:
+async def test_a_long_answer_without_spaces_is_recorded_in_linear_time(piece: str, path: Path) -> None:
     """Nothing of it is an address."""
     text = piece * (150_000 // len(piece))
     async with ChatServer({}, otherwise=lambda exchange: exchange.json(completion(text))) as server:

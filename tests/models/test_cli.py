@@ -105,7 +105,7 @@ def question(content: str = "Why?", **options: Any) -> ModelRequest:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-async def test_each_program_s_answer_and_usage_are_read(name: str, stand_in: Callable[..., None]) -> None:
+async def test_answer_and_usage_of_each_program_are_read(name: str, stand_in: Callable[..., None]) -> None:
     """What it writes beside them, on either output, is chatter."""
     says = ANSWERS[name]
     body = "\n".join(f"print({json.dumps(event)!r})" for event in (says if isinstance(says, list) else [says]))
@@ -129,7 +129,7 @@ async def spied(model: CliModel, **options: Any) -> Any:
     return json.loads((await ask(model, question(**options))).text)
 
 
-async def test_it_is_called_to_answer_and_do_nothing_else(
+async def test_program_may_only_answer(
     stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """In an empty folder that is gone afterwards, with the prompt on its input and without keys of others."""
@@ -212,7 +212,7 @@ def test_variables_are_named_one_by_one(env: Any) -> None:
     ("program", "status"),
     [("claude", """print('{"loggedIn": false}')"""), ("codex", "sys.stderr.write('Not logged in')")],
 )
-async def test_a_program_says_before_it_is_asked_that_nobody_is_signed_in(
+async def test_missing_sign_in_is_reported_before_the_first_call(
     program: str, status: str, stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the command that asks no model; not where it has a key, knows no such command, or is signed in.
@@ -249,7 +249,7 @@ GEMINI_WAYS: list[tuple[dict[str, str], dict[str, str], bool]] = [
 
 
 @pytest.mark.parametrize(("files", "variables", "is_ready"), GEMINI_WAYS)
-async def test_gemini_without_a_way_to_sign_in_is_told_before_it_is_called(
+async def test_gemini_without_a_sign_in_fails_before_the_call(
     files: dict[str, str],
     variables: dict[str, str],
     is_ready: bool,  # noqa: FBT001 - a case
@@ -279,7 +279,7 @@ OPENCODE_WAYS: list[tuple[dict[str, str], dict[str, str], str | None, bool]] = [
 
 
 @pytest.mark.parametrize(("files", "variables", "model", "is_ready"), OPENCODE_WAYS)
-async def test_opencode_without_a_provider_is_told_before_it_is_called(
+async def test_opencode_without_a_provider_fails_before_the_call(
     files: dict[str, str],
     variables: dict[str, str],
     model: str | None,
@@ -319,7 +319,7 @@ async def check(model: CliModel, *, is_ready: bool) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_cannot_be_turned_off_is_said_and_documented(name: str) -> None:
+def test_settings_that_cannot_be_disabled_are_reported_and_documented(name: str) -> None:
     """The same words in the warning, and in the table of the documentation."""
     program = PROGRAMS[name]
     row = re.search(rf"^\| `{name}` \| `{name} .*$", read_page("models") or "", re.MULTILINE)
@@ -330,7 +330,7 @@ def test_what_cannot_be_turned_off_is_said_and_documented(name: str) -> None:
     assert program.managed[0] in row[0]
 
 
-def test_settings_of_an_administrator_are_said_where_they_are(tmp_path: Path) -> None:
+def test_administrator_settings_are_reported_with_their_path(tmp_path: Path) -> None:
     """An empty folder has none."""
     program = replace(PROGRAMS["claude"], managed=(str(tmp_path),))
     assert str(tmp_path) not in program.describe_limits("cli/claude")
@@ -479,7 +479,7 @@ FAILURES: list[tuple[str, Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("name", "says", "error", "message"), FAILURES)
-async def test_a_failure_says_what_the_program_said(
+async def test_a_failure_quotes_the_program_s_message(
     name: str, says: Any, error: Any, message: str, stand_in: Callable[..., None]
 ) -> None:
     """Without its colours; a login that it asks for is named as such, with the way to sign in."""
@@ -498,9 +498,7 @@ async def test_a_failure_says_what_the_program_said(
         "You have exhausted your daily quota on this model.",
     ],
 )
-async def test_a_plan_that_is_used_up_is_a_limit_that_waiting_does_not_end(
-    words: str, stand_in: Callable[..., None]
-) -> None:
+async def test_an_exhausted_plan_is_not_retried(words: str, stand_in: Callable[..., None]) -> None:
     """Programs say so in words, without a status."""
     stand_in("claude", {"type": "result", "is_error": True, "result": words})
     with pytest.raises(RateLimited, match=re.escape(words)) as limited:
@@ -509,9 +507,7 @@ async def test_a_plan_that_is_used_up_is_a_limit_that_waiting_does_not_end(
     assert not limited.value.transient
 
 
-async def test_a_late_answer_ends_with_the_program_and_all_that_it_started(
-    stand_in: Callable[..., None], tmp_path: Path
-) -> None:
+async def test_a_timeout_kills_the_program_and_its_children(stand_in: Callable[..., None], tmp_path: Path) -> None:
     """By its deadline, and where the call is cancelled."""
     pids = tmp_path / "pids"
     stand_in(
@@ -544,9 +540,7 @@ async def test_the_deadline_of_a_model_covers_all_its_attempts(stand_in: Callabl
     assert [attempt.error for attempt in request.attempts.made] == ["ModelTimeout"]
 
 
-async def test_an_answer_does_not_wait_for_a_process_that_the_program_left_behind(
-    stand_in: Callable[..., None], tmp_path: Path
-) -> None:
+async def test_an_answer_does_not_wait_for_leftover_processes(stand_in: Callable[..., None], tmp_path: Path) -> None:
     """The process holds the output open, and is ended with the call."""
     stand_in(
         "claude",
@@ -560,7 +554,7 @@ async def test_an_answer_does_not_wait_for_a_process_that_the_program_left_behin
 
 
 @pytest.mark.parametrize("ends", [True, False])
-async def test_a_late_program_may_clean_up_and_is_killed_if_it_does_not_end(
+async def test_a_late_program_is_terminated_and_then_killed(
     ends: bool,  # noqa: FBT001 - a case
     stand_in: Callable[..., None],
     tmp_path: Path,
@@ -589,7 +583,7 @@ async def test_a_late_program_may_clean_up_and_is_killed_if_it_does_not_end(
 
 
 @pytest.mark.parametrize("by_rename", [True, False])
-async def test_a_sign_in_that_the_program_renews_is_put_back(
+async def test_a_renewed_sign_in_is_written_back(
     by_rename: bool,  # noqa: FBT001 - a case
     stand_in: Callable[..., None],
     tmp_path: Path,
@@ -616,7 +610,7 @@ async def test_a_sign_in_that_the_program_renews_is_put_back(
     assert [path.name for path in sign_in.parent.iterdir()] == ["auth.json"]
 
 
-async def test_gemini_s_sign_in_is_carried_over_from_its_files(
+async def test_gemini_s_sign_in_is_copied_from_its_files(
     stand_in: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The account's files, the way to sign in, and keys of a `.env`, without what else is in these files."""
@@ -650,7 +644,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-async def test_what_a_program_cannot_do_is_refused_before_it_is_called(stand_in: Callable[..., None]) -> None:
+async def test_unsupported_requests_are_refused_before_the_call(stand_in: Callable[..., None]) -> None:
     """Tools of the application, an effort that it has no option for, and letters with probabilities."""
     stand_in("gemini", "sys.exit('it was called')")
     model = CliModel("gemini")
@@ -665,7 +659,7 @@ async def test_what_a_program_cannot_do_is_refused_before_it_is_called(stand_in:
         await ask(model, question())
 
 
-def test_a_program_that_is_not_installed_is_an_error_before_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_reported_before_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """The name alone can be checked without it."""
     monkeypatch.setenv("PATH", "/nowhere")
     check_model("cli/claude/opus", location="run")
@@ -686,7 +680,7 @@ def test_a_program_that_is_not_installed_is_an_error_before_it_is_called(monkeyp
             CliModel(**options)
 
 
-async def test_usage_that_a_program_does_not_tell_is_unknown() -> None:
+async def test_unreported_usage_is_unknown() -> None:
     """As of any command."""
     answered = await ask(CliModel(command=["cat"]), question())
     assert (answered.text, answered.usage) == ("Debate.\n\nWhy?", Usage.unknown())

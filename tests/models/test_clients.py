@@ -64,7 +64,7 @@ async def test_a_debate_over_http_imports_no_sdk(server: ChatServer) -> None:
         ("openai", "http://127.0.0.1:1/v1", None, False),
     ],
 )
-async def test_the_sdk_is_used_where_it_is_asked_for_and_behind_proxies(
+async def test_the_sdk_is_used_on_request_and_behind_proxies(
     transport: Any, url: str, proxy: str | None, lean: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And nowhere else."""
@@ -78,7 +78,7 @@ async def test_the_sdk_is_used_where_it_is_asked_for_and_behind_proxies(
         assert isinstance(await clients.client(Endpoint.of(url)), HttpClient if lean else openai.AsyncOpenAI)
 
 
-async def test_both_ways_send_the_same_request(server: ChatServer) -> None:
+async def test_both_transports_send_the_same_request(server: ChatServer) -> None:
     """The same body, and the same headers but for those that name the client."""
     headers: list[list[Any]] = []
     for transport in ("aiohttp", "openai"):
@@ -97,7 +97,7 @@ async def test_both_ways_send_the_same_request(server: ChatServer) -> None:
     assert headers[0] == headers[1]
 
 
-async def test_a_client_of_the_application_s_own_is_used_and_left_open(server: ChatServer) -> None:
+async def test_a_custom_client_is_used_and_stays_open(server: ChatServer) -> None:
     """With its address, key and headers; the model retries, not the client."""
     failures = 1
 
@@ -141,7 +141,7 @@ async def test_a_client_of_the_application_s_own_is_used_and_left_open(server: C
         ({"client": openai.AsyncOpenAI(api_key="k"), "default_headers": {"X": "y"}}, "default_headers"),
     ],
 )
-def test_a_client_that_cannot_be_used_is_refused(options: dict[str, Any], field: str) -> None:
+def test_an_unusable_client_is_rejected(options: dict[str, Any], field: str) -> None:
     """As is what it has already."""
     with pytest.raises(ConfigurationError) as caught:
         OpenAIModel("m", **options)

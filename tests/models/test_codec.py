@@ -26,7 +26,7 @@ class Strict(BaseModel):
     due: date
 
 
-def test_a_structured_answer_of_a_strict_schema_is_read_again() -> None:
+def test_a_strictly_typed_answer_survives_storage() -> None:
     """As JSON, which has neither tuples nor dates: a run with such a schema can be resumed."""
     output = OutputSchema.of(Strict)
     response = ModelResponse(data=Strict(amounts=(Decimal("1.10"),), due=date(2026, 1, 2)), validated=output)
@@ -37,7 +37,7 @@ def test_a_structured_answer_of_a_strict_schema_is_read_again() -> None:
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.floats(-1e3, 0), min_size=1))
-def test_log_probabilities_are_read_again_to_the_bit(logprobs: dict[str, float]) -> None:
+def test_log_probabilities_survive_storage_exactly(logprobs: dict[str, float]) -> None:
     """A resumed run decides by the same numbers."""
     row = call_row(ModelResponse(text="A", logprobs=logprobs), [], seconds=0, output=None)
     decoded = read_call(json_text(row))[0].response(None)
@@ -50,7 +50,7 @@ LINES = st.lists(st.integers(0, 5), max_size=12).map(
 
 
 @given(st.lists(LINES, max_size=8))
-def test_the_hash_of_a_text_does_not_depend_on_what_was_hashed_before(texts: list[str]) -> None:
+def test_hashing_does_not_depend_on_earlier_hashes(texts: list[str]) -> None:
     """Although only what is new in it is hashed."""
     hasher = TextHasher()
     for text in texts:
@@ -75,13 +75,13 @@ def test_the_choices_of_a_request_are_in_its_hash() -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_is_read_as_it_was_written(error: Exception) -> None:
+def test_an_error_survives_storage(error: Exception) -> None:
     """Of its class, with its message and all its facts."""
     decoded = failure_of(failure_text(error))
     assert (type(decoded), str(decoded), vars(decoded)) == (type(error), str(error), vars(error))
 
 
-def test_the_form_of_a_text_is_part_of_its_request_where_there_is_one() -> None:
+def test_opening_words_and_sentence_limits_are_part_of_the_request_hash() -> None:
     """Opening words and the number of sentences make another request."""
     plain = ModelRequest(messages=[{"role": "user", "content": "Why?"}], block="b")
     prefixed = ModelRequest(messages=plain.messages, block="b", begins="Because")

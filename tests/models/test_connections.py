@@ -61,7 +61,7 @@ async def stalling(exchange: Exchange) -> None:
     await exchange.until_gone()
 
 
-async def test_a_held_model_uses_one_connection_for_call_after_call() -> None:
+async def test_an_open_model_reuses_one_connection() -> None:
     """Holding is what a run does; when it ends the connection is closed."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
@@ -73,7 +73,7 @@ async def test_a_held_model_uses_one_connection_for_call_after_call() -> None:
         assert server.posts == 3
 
 
-async def test_without_a_hold_each_call_closes_what_it_opened() -> None:
+async def test_each_call_closes_its_connection_by_default() -> None:
     """A lone call leaves nothing behind."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
@@ -100,7 +100,7 @@ async def test_the_last_of_several_holders_closes() -> None:
         await server.wait_until_left()
 
 
-async def test_connections_that_are_kept_outlive_runs_and_the_models_of_one_endpoint_share_them() -> None:
+async def test_open_connections_outlive_runs_and_are_shared_per_endpoint() -> None:
     """Until the last block that keeps them ends; another key is another client."""
     async with ChatServer() as server:
         async with keep_connections():
@@ -124,13 +124,13 @@ async def test_a_batch_keeps_the_connection_from_one_row_to_the_next() -> None:
         await server.wait_until_left()
 
 
-async def test_a_hold_without_a_call_opens_nothing() -> None:
+async def test_an_unused_model_opens_no_connection() -> None:
     """A client is made at the first need."""
     async with ChatServer() as server, OpenAIModel("m", base_url=server.base_url, retry=None):
         assert server.accepted == 0
 
 
-async def test_many_calls_at_once_all_get_their_own_answers() -> None:
+async def test_concurrent_calls_get_their_own_answers() -> None:
     """No answer is given to another call, and nothing stays open."""
 
     async def echo(exchange: Exchange) -> None:
@@ -150,7 +150,7 @@ async def test_many_calls_at_once_all_get_their_own_answers() -> None:
 
 
 @pytest.mark.parametrize("scenario", ["silent", "stalling"])
-async def test_the_deadline_holds_against_a_server_that_goes_silent(scenario: str) -> None:
+async def test_the_deadline_ends_a_call_to_a_silent_server(scenario: str) -> None:
     """ModelTimeout, and the connection is closed rather than used again."""
     listener = (lambda _: None) if scenario == "stalling" else None
     async with ChatServer({"silent": silent, "stalling": stalling}) as server:
@@ -161,7 +161,7 @@ async def test_the_deadline_holds_against_a_server_that_goes_silent(scenario: st
             await server.wait_until_left()
 
 
-async def test_the_deadline_holds_against_a_server_that_drips() -> None:
+async def test_the_deadline_ends_a_call_to_a_dripping_server() -> None:
     """A byte now and then, or a comment that keeps the stream alive, is no progress that counts."""
 
     async def drip(exchange: Exchange) -> None:
@@ -176,7 +176,7 @@ async def test_the_deadline_holds_against_a_server_that_drips() -> None:
         await server.wait_until_left()
 
 
-async def test_the_model_s_own_deadline_counts_when_it_is_the_shorter_one() -> None:
+async def test_the_shorter_deadline_applies() -> None:
     """`settings.timeout` of the model, unless it is left at its default."""
     async with ChatServer({"silent": silent}) as server:
         model = OpenAIModel("silent", base_url=server.base_url, retry=None, settings=ModelSettings(timeout=0.2))
@@ -209,7 +209,7 @@ async def test_the_model_s_own_deadline_covers_all_attempts(failures: int, wrap:
         assert request.attempts.made[-1].error == "ModelTimeout"
 
 
-async def test_a_storm_of_cancellations_leaves_a_model_that_works_and_nothing_open() -> None:
+async def test_mass_cancellation_leaves_a_working_model_and_no_open_connections() -> None:
     """Calls that are cancelled while they connect, wait, or read give back what they held."""
     async with ChatServer({"silent": silent, "stalling": stalling}) as server:
         async with OpenAIModel("warm", base_url=server.base_url, retry=None) as warm:
@@ -234,7 +234,7 @@ async def test_a_storm_of_cancellations_leaves_a_model_that_works_and_nothing_op
         assert (open_files(), len(asyncio.all_tasks())) == (before, tasks)
 
 
-async def test_a_hold_that_is_cancelled_twice_while_it_closes_leaves_nothing_open() -> None:
+async def test_closing_that_is_cancelled_twice_leaves_nothing_open() -> None:
     """Sockets are closed before the first moment at which a cancellation can arrive."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
@@ -297,7 +297,7 @@ def test_one_model_serves_several_event_loops_and_threads() -> None:
     assert texts == ["fine"] * 8
 
 
-async def test_a_proxy_for_the_world_is_not_asked_for_this_machine() -> None:
+async def test_a_proxy_is_not_used_for_loopback() -> None:
     """A loopback endpoint is reached as it is, whatever HTTP_PROXY says."""
     async with ChatServer() as server:
         script = (
@@ -340,7 +340,7 @@ async def test_a_structured_answer_can_be_cancelled_too() -> None:
         await server.wait_until_left()
 
 
-async def test_a_dead_proxy_is_called_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_error_of_an_unreachable_proxy_names_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the variables that name one; it may be up again at the next attempt."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)

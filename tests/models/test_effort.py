@@ -39,7 +39,7 @@ def question(**settings: Any) -> ModelRequest:
 
 @pytest.mark.parametrize("model", ["openai/gpt-5-mini", "gemini/gemini-3-pro", "ollama/gemma3"])
 @pytest.mark.parametrize("effort", ["low", "high"])
-async def test_each_vendor_is_told_the_effort_in_its_own_field(
+async def test_each_vendor_receives_the_effort_in_its_own_field(
     model: str, effort: Effort, servers: dict[VendorName, Vendor]
 ) -> None:
     """And those that tell how much was thought have it in the usage."""
@@ -58,7 +58,7 @@ async def test_a_field_may_be_inside_another_one() -> None:
     assert [body["reasoning"] for body in server.bodies] == [{"effort": "low"}, {"max_tokens": 9}]
 
 
-async def test_a_model_s_own_effort_holds_where_the_request_leaves_it_open() -> None:
+async def test_the_model_s_effort_is_the_default() -> None:
     """As all settings do."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, settings=ModelSettings(effort="low"))
@@ -67,7 +67,7 @@ async def test_a_model_s_own_effort_holds_where_the_request_leaves_it_open() -> 
     assert [body["reasoning_effort"] for body in server.bodies] == ["low", "high"]
 
 
-async def test_an_effort_that_cannot_be_told_is_refused_before_anything_is_sent() -> None:
+async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
     """By the local model, by a server that is said to have no such field; an unknown level by the settings."""
     async with ChatServer() as server:
         with pytest.raises(ConfigurationError, match="cannot be told how much to think"):
@@ -124,7 +124,7 @@ async def test_an_answer_lost_to_thinking_gets_more_room_where_nobody_set_a_limi
     assert [body.get("max_tokens") for body in server.bodies] == [None, 8_192]
 
 
-def test_thinking_is_part_of_the_completion_and_known_or_not() -> None:
+def test_reasoning_tokens_are_part_of_the_completion_or_unknown() -> None:
     """Sums are unknown where a part is; a usage shows what there is."""
     usage = Usage(calls=1, prompt_tokens=9, cached_tokens=0, completion_tokens=5, reasoning_tokens=3)
     assert (usage + usage).reasoning_tokens == 6

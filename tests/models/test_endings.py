@@ -66,7 +66,7 @@ def test_a_reason_is_read_in_any_vendor_s_words(ending: str, reason: str) -> Non
 
 
 @given(st.one_of(st.none(), st.text(), st.integers(), st.dictionaries(st.text(), st.text())))
-def test_any_reason_has_a_meaning(reason: object) -> None:
+def test_any_finish_reason_is_handled(reason: object) -> None:
     """Whatever a server sends."""
     assert ending_of(reason) in {*WORDS}
 
@@ -111,7 +111,7 @@ def ending(reason: Any, text: str = TEXT, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-async def test_answers_end_alike_over_all_clients(client: str, *, streamed: bool) -> None:
+async def test_all_clients_read_endings_alike(client: str, *, streamed: bool) -> None:
     """A half text is marked, a filter and a failure raise, an unknown reason leaves the text with a flag."""
 
     async def asked(reason: Any) -> ModelResponse:
@@ -130,7 +130,7 @@ async def test_answers_end_alike_over_all_clients(client: str, *, streamed: bool
 
 
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
-async def test_an_answer_that_used_up_its_room_is_truncated_whatever_its_reason_says(client: str) -> None:
+async def test_an_answer_at_its_token_limit_is_truncated(client: str) -> None:
     """Usage counts three tokens, and there was room for three; a whole JSON is not affected."""
     for reason in ("sparkle", None):
         answered = await answer_to(client, body=ending(reason)["whole"], room=3)
@@ -141,7 +141,7 @@ async def test_an_answer_that_used_up_its_room_is_truncated_whatever_its_reason_
 
 
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
-async def test_a_stream_that_breaks_off_without_a_reason_is_truncated(client: str) -> None:
+async def test_a_stream_without_a_finish_reason_is_truncated(client: str) -> None:
     """The same text would be an answer if the server had said that it ends."""
 
     async def answer(exchange: Exchange) -> None:
@@ -152,7 +152,7 @@ async def test_a_stream_that_breaks_off_without_a_reason_is_truncated(client: st
             await ask(model_of(client, server), question(on_text=[].append))
 
 
-async def test_a_router_s_native_reason_counts_where_its_own_says_nothing() -> None:
+async def test_a_router_s_native_reason_is_used_as_a_fallback() -> None:
     """And a reason may be an object."""
     body = ending("unknown")["whole"]
     body["choices"][0]["native_finish_reason"] = "MAX_TOKENS"
@@ -161,7 +161,7 @@ async def test_a_router_s_native_reason_counts_where_its_own_says_nothing() -> N
     assert (await answer_to("aiohttp", body=body)).finish == "length"
 
 
-async def test_a_result_remarks_on_an_end_of_unknown_meaning() -> None:
+async def test_a_result_mentions_an_unknown_finish_reason() -> None:
     """The debate goes on with the text."""
 
     async def answer(exchange: Exchange) -> None:
@@ -179,7 +179,7 @@ async def test_a_result_remarks_on_an_end_of_unknown_meaning() -> None:
 
 
 @pytest.mark.parametrize("reason", ["length", "MAX_TOKENS", "model_length", "contextLengthReached"])
-async def test_half_an_argument_is_marked_before_it_is_judged(reason: str) -> None:
+async def test_a_truncated_argument_is_marked_for_the_judge(reason: str) -> None:
     """In the transcript, and for the judge."""
 
     async def answer(exchange: Exchange) -> None:
@@ -223,7 +223,7 @@ async def test_parts_of_text_are_joined_and_thinking_is_counted(
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-async def test_content_without_any_part_that_is_known_is_refused(*, streamed: bool) -> None:
+async def test_content_without_a_known_part_is_rejected(*, streamed: bool) -> None:
     """The error names the part."""
     stream = [chunk(content=[{"type": "hologram", "data": "x"}]), chunk(finish="stop")]
     with pytest.raises(MalformedResponse, match="a part of type 'hologram'"):
@@ -233,7 +233,7 @@ async def test_content_without_any_part_that_is_known_is_refused(*, streamed: bo
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "thinking", "output"])
-async def test_an_answer_in_another_field_is_asked_for_once_more_at_most(
+async def test_an_answer_in_another_field_is_retried_at_most_once(
     field: str, transport: Any, *, streamed: bool
 ) -> None:
     """a07: the error says in which field the text is."""
@@ -251,7 +251,7 @@ async def test_an_answer_in_another_field_is_asked_for_once_more_at_most(
         assert server.posts == 2
 
 
-async def test_what_is_thought_in_another_field_is_counted_and_no_part_of_the_answer() -> None:
+async def test_thinking_in_another_field_is_counted_but_not_part_of_the_answer() -> None:
     """Where the server does not count it; half of these characters were thought."""
     answered = await answer_to("aiohttp", body=completion("x" * 30, reasoning="y" * 60, reasoning_content="y" * 60))
     assert (answered.text, answered.usage.reasoning_tokens) == ("x" * 30, 2)
@@ -261,7 +261,7 @@ async def test_what_is_thought_in_another_field_is_counted_and_no_part_of_the_an
 @pytest.mark.parametrize(
     "comment", [": OPENROUTER PROCESSING", ":", ": keep-alive", "[ping]", "heartbeat", "PROCESSING", "<keepalive>"]
 )
-async def test_a_comment_as_data_is_no_event(comment: str, transport: Any) -> None:
+async def test_a_comment_sent_as_data_is_not_an_event(comment: str, transport: Any) -> None:
     """a30: one request, and the argument."""
 
     async def answer(exchange: Exchange) -> None:
@@ -279,7 +279,7 @@ async def test_a_comment_as_data_is_no_event(comment: str, transport: Any) -> No
         assert server.posts == 1
 
 
-async def test_an_error_in_plain_words_inside_a_stream_is_none_of_its_comments() -> None:
+async def test_a_plain_text_error_inside_a_stream_is_not_a_comment() -> None:
     """The text before it is no answer."""
 
     async def answer(exchange: Exchange) -> None:

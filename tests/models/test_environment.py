@@ -23,9 +23,7 @@ PROXIES = {"HTTPS_PROXY": f"htp://ann:{SECRET}@proxy:3128", "all_proxy": f"ftp:/
 
 
 @pytest.mark.parametrize("name", [*PROXIES, "SSL_CERT_FILE", "SSL_CERT_DIR", "junk"])
-async def test_a_variable_that_cannot_be_used_is_named(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_invalid_variable_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is sent."""
     for setting in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(setting, raising=False)
@@ -42,7 +40,7 @@ async def test_a_variable_that_cannot_be_used_is_named(
 
 
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "SSL_CERT_FILE"])
-def test_the_command_says_so_in_one_line(name: str, tmp_path: Path) -> None:
+def test_the_command_reports_it_in_one_line(name: str, tmp_path: Path) -> None:
     """Without a traceback."""
     value = PROXIES.get(name, str(tmp_path / "gone.pem"))
     environment = {key: text for key, text in os.environ.items() if not key.lower().endswith("_proxy")}

@@ -141,7 +141,7 @@ def test_a_refusal_is_read_by_its_words(kind: str) -> None:
             assert {name: getattr(error, name) for name in facts} == facts, body
 
 
-def test_a_server_s_own_words_for_an_unknown_path_in_a_200_are_about_the_address() -> None:
+def test_an_unknown_path_reported_with_status_200_is_an_address_error() -> None:
     """LM Studio answers so."""
     error = inner_error("Unexpected endpoint or method. (POST /chat/completions)", base_url="http://127.0.0.1:1/")
     assert type(error) is RequestRejected

@@ -101,7 +101,7 @@ TOOL = ToolSpec(name="look_up", description="Look up.", parameters={"type": "obj
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_all_that_is_sent_fits_the_installed_sdk(client: str, mode: str, stream: bool) -> None:  # noqa: FBT001
+async def test_all_arguments_fit_the_installed_sdk(client: str, mode: str, stream: bool) -> None:  # noqa: FBT001
     """Each parameter that the library can send is one that the client takes, and arrives."""
     settings: dict[str, Any] = {"temperature": 0.3, "max_tokens": 500, "effort": "low", "extra": {"seed": 7}}
     async with serving(client, good) as server:
@@ -120,7 +120,7 @@ async def test_all_that_is_sent_fits_the_installed_sdk(client: str, mode: str, s
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a_request_that_cannot_be_sent_is_no_fault_of_the_server(client: str) -> None:
+async def test_a_request_that_cannot_be_sent_is_not_a_server_failure(client: str) -> None:
     """It is said at once, and nobody is asked."""
     async with serving(client, good) as server:
         model = model_of(client, server)
@@ -132,7 +132,7 @@ async def test_a_request_that_cannot_be_sent_is_no_fault_of_the_server(client: s
 
 
 @pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed")
-def test_an_argument_that_the_sdk_does_not_know_is_named() -> None:
+def test_an_argument_unknown_to_the_sdk_is_named() -> None:
     """The next drift of an SDK is reported as such, and not as an answer that cannot be read."""
     from anthropic import AsyncAnthropic
 
@@ -166,7 +166,7 @@ CALLED: dict[str, Any] = {
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("client", OPENAI)
-async def test_a_tool_s_history_goes_back_as_it_came(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
+async def test_tool_messages_are_sent_back_unchanged(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
     """Reasoning, signatures and fields that nobody knows; empty arguments are an empty object."""
 
     async def serve(exchange: Exchange) -> None:
@@ -206,7 +206,7 @@ async def test_a_tool_s_history_goes_back_as_it_came(client: str, stream: bool) 
 
 
 @pytest.mark.parametrize("client", OPENAI)
-async def test_a_plain_call_has_no_history_and_a_stored_one_keeps_it(client: str) -> None:
+async def test_only_a_stored_call_has_history(client: str) -> None:
     """A run that is resumed sends the same message; keys that a server repeats are taken out of it."""
     plain = completion("", finish="tool_calls", tool_calls=[tool_call("look_up", "{}")], annotations=[], audio=None)
     request = question()
@@ -229,7 +229,7 @@ async def test_a_plain_call_has_no_history_and_a_stored_one_keeps_it(client: str
     assert stored.message()["reasoning_details"] == CALLED["reasoning_details"]
 
 
-async def test_a_server_that_refuses_another_s_additions_gets_a_plain_history() -> None:
+async def test_a_server_that_rejects_extra_fields_gets_a_plain_history() -> None:
     """As a fallback does, that takes over in the middle of a tool's exchange."""
 
     async def serve(exchange: Exchange) -> None:
@@ -257,7 +257,7 @@ LONG = "It was counted: commuting costs an hour a day. " * 1_000
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("client", OPENAI)
-async def test_a_prompt_that_was_cut_is_seen(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
+async def test_a_truncated_prompt_is_detected(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
     """Far fewer tokens were counted than sent: a flag of the call, and one warning."""
     few = {**completion("Rents rise."), "usage": {"prompt_tokens": 2_050, "completion_tokens": 20}}
 
@@ -290,13 +290,13 @@ async def test_a_prompt_that_was_cut_is_seen(client: str, stream: bool) -> None:
     ],
     ids=["as many", "a tokenizer of long words", "cached, and counted apart", "unknown"],
 )
-async def test_a_whole_prompt_is_not_said_to_be_cut(usage: Any) -> None:
+async def test_a_complete_prompt_is_not_reported_as_truncated(usage: Any) -> None:
     """Estimates are rough, and caches count in their own ways."""
     answered = await answer_of("aiohttp", {**completion(), "usage": usage}, prompt=LONG)
     assert "prompt_cut" not in answered.flags
 
 
-async def test_the_result_says_that_a_prompt_was_cut() -> None:
+async def test_the_result_reports_a_truncated_prompt() -> None:
     """In its remarks, by model."""
 
     async def serve(exchange: Exchange) -> None:
@@ -319,7 +319,7 @@ async def test_the_result_says_that_a_prompt_was_cut() -> None:
 
 
 @pytest.mark.parametrize("client", OPENAI)
-async def test_thinking_in_a_field_of_its_own_is_counted(client: str) -> None:
+async def test_thinking_in_a_separate_field_is_counted(client: str) -> None:
     """As reasoning tokens, where the server does not count them; in the usage of the attempt as well."""
     thought = "I doubt it. " * 100
     for stream in (False, True):
@@ -331,7 +331,7 @@ async def test_thinking_in_a_field_of_its_own_is_counted(client: str) -> None:
         await answer_of(client, completion(None, reasoning_content=thought, finish="length"), max_tokens=50)
 
 
-async def test_an_answer_that_stops_inside_of_its_thinking_says_so() -> None:
+async def test_an_answer_that_stops_during_thinking_is_reported() -> None:
     """It had room enough; more would not help."""
     with pytest.raises(LostToThinking, match="stopped after its thinking") as caught:
         await answer_of("aiohttp", completion("<think>I doubt it."))

@@ -127,7 +127,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.id)
-async def test_a_status_is_the_error_that_it_means(case: Refusal, *, stream: bool) -> None:
+async def test_each_status_raises_its_error(case: Refusal, *, stream: bool) -> None:
     """One typed error with its facts, streamed or not, and one request where no other form of it would help."""
 
     async def refuse(exchange: Exchange) -> None:
@@ -211,7 +211,7 @@ FAULTS = [
 
 @pytest.mark.parametrize("structured", [False, True], ids=["text", "structured"])
 @pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.id)
-async def test_a_fault_is_one_typed_error_after_one_request(case: Fault, *, structured: bool) -> None:
+async def test_each_fault_raises_one_typed_error_after_one_request(case: Fault, *, structured: bool) -> None:
     """What breaks in transport or reading is the project's own error, and is not tried again."""
     async with ChatServer({"m": case.handler}) as server:
         output = OutputSchema.of(list[int]) if structured else None
@@ -261,7 +261,7 @@ async def test_a_stream_that_breaks_is_an_error(handler: Handler, errors: tuple[
     assert server.posts == 1
 
 
-async def test_an_endpoint_where_nobody_listens_is_unavailable_and_named() -> None:
+async def test_an_unreachable_endpoint_is_unavailable_and_named() -> None:
     """The error says where it was looked for."""
     async with ChatServer() as server:
         base_url = server.base_url
@@ -271,7 +271,7 @@ async def test_an_endpoint_where_nobody_listens_is_unavailable_and_named() -> No
 
 
 @pytest.mark.parametrize("base_url", ["http://", "http://[bad", "http://[::1/v1", "http://host.invalid:99999/v1"])
-async def test_an_address_that_is_none_is_refused(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_invalid_address_is_rejected(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the model is made; where it comes from the environment, when it is called."""
     with pytest.raises(ConfigurationError, match="`base_url` must be an address that begins with http"):
         OpenAIModel("m", base_url=base_url)
@@ -281,7 +281,7 @@ async def test_an_address_that_is_none_is_refused(base_url: str, monkeypatch: py
 
 
 @given(st.text(max_size=30).map("http://".__add__) | st.from_regex(r"http://[\[\]:@.a-z0-9?#/%]{0,20}", fullmatch=True))
-def test_no_address_raises_a_foreign_error(address: str) -> None:
+def test_no_address_raises_an_unexpected_error(address: str) -> None:
     """Neither when a model is made, nor when its client is."""
 
     async def connect() -> None:
@@ -302,14 +302,14 @@ async def test_a_host_that_does_not_exist_is_unavailable() -> None:
         await ask(OpenAIModel("m", base_url="http://host.invalid/v1", retry=None), question())
 
 
-async def test_a_server_that_speaks_no_tls_is_unavailable_or_lost() -> None:
+async def test_a_server_without_tls_is_unavailable_or_lost() -> None:
     """An https address of an http server."""
     async with ChatServer() as server:
         with pytest.raises(ModelUnavailable):
             await ask(OpenAIModel("m", base_url=server.base_url.replace("http:", "https:"), retry=None), question())
 
 
-async def test_a_prompt_that_is_no_unicode_is_refused_as_such() -> None:
+async def test_a_prompt_that_is_not_unicode_is_rejected() -> None:
     """A lone surrogate cannot be sent; the error is about the prompt, not about the answer."""
     async with ChatServer() as server:
         with pytest.raises(RequestRejected, match="Unicode"):
@@ -320,7 +320,7 @@ async def test_a_prompt_that_is_no_unicode_is_refused_as_such() -> None:
     assert server.posts == 0
 
 
-async def test_an_error_page_of_megabytes_is_cut_and_cannot_steer_a_terminal() -> None:
+async def test_a_huge_error_page_is_truncated_and_escaped() -> None:
     """500 characters of it, on one printable line."""
 
     async def page(exchange: Exchange) -> None:
@@ -399,7 +399,7 @@ async def test_the_key_is_read_when_a_call_is_made() -> None:
     assert [headers["authorization"] for headers in server.headers] == ["Bearer first-key", "Bearer second-key"]
 
 
-async def test_a_server_that_wants_no_key_gets_a_placeholder() -> None:
+async def test_a_server_without_authentication_gets_a_placeholder_key() -> None:
     """The SDK insists on one."""
     async with ChatServer() as server:
         await ask(OpenAIModel("m", base_url=server.base_url, retry=None, api_key_env=None), question())
@@ -423,13 +423,13 @@ async def test_a_forbidden_call_does_not_reach_the_network() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms"]), st.text() | st.floats().map(str)))
-def test_a_wait_is_finite_and_believable_or_absent(headers: dict[str, str]) -> None:
+def test_an_implausible_retry_after_is_ignored(headers: dict[str, str]) -> None:
     """Whatever a server asks for."""
     wait = retry_after(headers)
     assert wait is None or 0 <= wait <= 7 * 24 * 3600
 
 
-def test_a_date_in_the_future_is_a_wait_and_one_in_the_past_is_none() -> None:
+def test_a_future_date_is_a_wait_and_a_past_one_is_not() -> None:
     """HTTP dates are understood."""
     import time
 
@@ -483,9 +483,7 @@ def replaced(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
 
 
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), structured=st.booleans())
-def test_no_answer_whatever_is_in_it_raises_anything_foreign(
-    *, changes: list[tuple[tuple[Any, ...], Any]], structured: bool
-) -> None:
+def test_no_answer_raises_an_unexpected_error(*, changes: list[tuple[tuple[Any, ...], Any]], structured: bool) -> None:
     """An answer with anything in any place is read, or is one of the project's errors."""
     answers = [replaced(completion("[1]"), place, replacement) for place, replacement in changes]
 

@@ -67,7 +67,7 @@ def test_a_part_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path) -> Non
     assert list(target.parent.iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_named_in_the_error(tmp_path: Path) -> None:
     """A file stands where the folder should."""
     (tmp_path / "cache").write_text("in the way")
     with pytest.raises(ModelUnavailable, match="cache"):
@@ -88,7 +88,7 @@ def reading(paths: list[Path]) -> Iterator[None]:
         yield
 
 
-def test_a_file_is_hashed_again_only_where_its_size_or_times_have_changed(tmp_path: Path) -> None:
+def test_a_file_is_rehashed_only_when_its_size_or_times_change(tmp_path: Path) -> None:
     """At the first time, after a change of one byte, and after a touch; a file that is another one at each time."""
     path = tmp_path / "model.gguf"
     read: list[Path] = []
@@ -106,7 +106,7 @@ def test_a_file_is_hashed_again_only_where_its_size_or_times_have_changed(tmp_pa
         assert not is_verified(path, sha256="0" * 64)
 
 
-def test_another_file_of_the_same_size_and_time_is_hashed_again(tmp_path: Path) -> None:
+def test_a_replaced_file_is_rehashed(tmp_path: Path) -> None:
     """It is known by its place on the disk, and by when that was changed."""
     path, replacement = tmp_path / "model.gguf", tmp_path / "other"
     path.write_bytes(b"GGUF whole")
@@ -120,7 +120,7 @@ def test_another_file_of_the_same_size_and_time_is_hashed_again(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xff", b"0" * 64])
-def test_a_damaged_note_of_a_verified_file_is_written_again(tmp_path: Path, mark: bytes) -> None:
+def test_a_damaged_verification_record_is_rewritten(tmp_path: Path, mark: bytes) -> None:
     """The file is hashed once more."""
     path = tmp_path / "model.gguf"
     read: list[Path] = []

@@ -29,7 +29,7 @@ def test_without_a_guard_every_call_is_allowed() -> None:
     assert allowed(None)
 
 
-def test_the_innermost_block_holds_and_ends_with_its_block() -> None:
+def test_the_innermost_guard_applies_until_its_block_ends() -> None:
     """Guards nest, and leave nothing behind."""
     with forbid_real_models():
         assert not allowed(REMOTE)
@@ -45,7 +45,7 @@ def test_the_innermost_block_holds_and_ends_with_its_block() -> None:
     assert allowed(REMOTE)
 
 
-def test_a_guard_holds_in_other_threads() -> None:
+def test_a_guard_applies_in_other_threads() -> None:
     """A call that a test makes from a thread is caught as well."""
     states: list[bool] = []
     with forbid_real_models():
@@ -55,7 +55,7 @@ def test_a_guard_holds_in_other_threads() -> None:
     assert states == [False]
 
 
-def test_blocks_that_end_in_another_order_each_take_their_own_rule_away() -> None:
+def test_guards_may_end_in_any_order() -> None:
     """Guards of two threads do not undo each other."""
     first, second = forbid_real_models(), allow_real_models()
     first.__enter__()

@@ -67,7 +67,7 @@ def test_a_pattern_that_needs_backtracking_is_rejected(pattern: str) -> None:
             OutputSchema.of({"properties": {"p": schema}})
 
 
-def test_a_keyword_that_would_match_by_itself_is_rejected() -> None:
+def test_a_keyword_with_its_own_matching_is_rejected() -> None:
     """`unevaluatedProperties` matches the names of properties with an engine that goes back."""
     schema = {"properties": {"p": {"$ref": "#/$defs/p"}}, "$defs": {"p": {"patternProperties": {EVIL: {}}}}}
     with pytest.raises(ConfigurationError, match="unevaluatedProperties"):
@@ -82,7 +82,7 @@ patterns = st.lists(st.tuples(pieces, st.sampled_from(["", "*", "+", "?", "*?"])
 
 
 @given(patterns, st.booleans(), st.text("abx1é.\n", max_size=8))
-def test_ordinary_patterns_mean_what_they_mean_in_python(pattern: str, begins: bool, text: str) -> None:  # noqa: FBT001
+def test_ordinary_patterns_match_as_in_python(pattern: str, begins: bool, text: str) -> None:  # noqa: FBT001
     """Searched anywhere unless they are anchored."""
     anchored = f"^{pattern}" if begins else pattern
     assert compile_pattern(anchored).matches(text) == bool(re.search(anchored, text))
@@ -95,7 +95,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(st.lists(json_values, max_size=4))
-def test_items_are_unique_as_json_says(items: list[Any]) -> None:
+def test_uniqueness_of_items_follows_json_equality(items: list[Any]) -> None:
     """1 is 1.0, and neither is true."""
 
     def same(one: Any, two: Any) -> bool:

@@ -59,7 +59,7 @@ def question(
     )
 
 
-async def test_a_turn_is_a_few_sentences(model: LocalModel) -> None:
+async def test_the_local_model_argues_in_a_few_sentences(model: LocalModel) -> None:
     """The preset keeps turns short."""
     answered = await ask(model, question("Say in two or three sentences why the city needs trams. Plain text."))
     assert 40 < len(answered.text) < 1200

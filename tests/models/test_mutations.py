@@ -49,7 +49,7 @@ def test_a_mutated_answer_is_usable_or_an_error_of_ours(random: Random) -> None:
 
 @settings(max_examples=example_count(50), suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
-def test_no_text_of_a_debate_passes_for_anything_else_in_any_view(random: Random) -> None:
+def test_debate_texts_cannot_imitate_other_parts_of_a_view(random: Random) -> None:
     """Every view has the lines of its transcript, and no other line that opens an argument or a round."""
     check_views(random)
 
@@ -114,12 +114,12 @@ FOUND = [
 
 
 @pytest.mark.parametrize("bug", FOUND, ids=lambda bug: bug.id)
-def test_what_was_found_is_mended(bug: Found) -> None:
+def test_fixed_bugs_stay_fixed(bug: Found) -> None:
     """Cases that came to something else before."""
     assert outcomes(bug.case) == [bug.outcome]
 
 
-def test_a_cookie_that_cannot_be_sent_back_does_not_fail_the_calls_after_it() -> None:
+def test_an_invalid_cookie_does_not_break_later_calls() -> None:
     """A client keeps none."""
     cookie = Found("", completion(), "", headers=(("set-cookie", "a=é\u2028"),))
     assert outcomes(cookie.case, cookie.case) == ["text or calls"] * 2

@@ -13,7 +13,7 @@ from tests.measures.drawn import names, texts
 
 
 @given(names, texts)
-def test_what_is_matched_is_one_of_the_choices(agents: list[str], text: str) -> None:
+def test_a_match_is_always_one_of_the_choices(agents: list[str], text: str) -> None:
     """Or nothing; the order of the choices does not matter."""
     match = find_name(text, agents)
     assert match is None or match in agents
@@ -21,14 +21,14 @@ def test_what_is_matched_is_one_of_the_choices(agents: list[str], text: str) -> 
 
 
 @given(names, st.data())
-def test_a_name_as_it_is_written_is_always_matched(agents: list[str], data: st.DataObject) -> None:
+def test_an_exact_name_always_matches(agents: list[str], data: st.DataObject) -> None:
     """Whatever else looks like it."""
     name = data.draw(st.sampled_from(agents))
     assert find_name(name, agents) == name
 
 
 @given(names, st.data(), st.sampled_from([" {}\n", '"{}"', "**{}**", "({}).", "\u200b{}\ufeff"]))
-def test_marks_around_a_name_change_nothing(agents: list[str], data: st.DataObject, frame: str) -> None:
+def test_punctuation_around_a_name_is_ignored(agents: list[str], data: st.DataObject, frame: str) -> None:
     """Unless two names are then alike, or with its marks it is another's name."""
     name = data.draw(st.sampled_from(agents))
     alike = [agent for agent in agents if answer_words(agent) == answer_words(name)]
@@ -65,6 +65,6 @@ def test_marks_around_a_name_change_nothing(agents: list[str], data: st.DataObje
     ],
     ids=shown,
 )
-def test_a_choice_is_read_as_it_was_meant_or_not_at_all(text: str, choices: list[str], choice: str | None) -> None:
+def test_a_choice_is_never_misread(text: str, choices: list[str], choice: str | None) -> None:
     """Case, quotes, hyphens and the words around a name are no matter; what may be either is neither."""
     assert find_name(text, choices) == choice

@@ -87,7 +87,7 @@ def streaming(*events: Any, done: bool = True) -> Handler:
 # Text
 
 
-async def test_a_text_call_sends_the_messages_as_they_are_and_reads_text_and_usage() -> None:
+async def test_a_text_call_sends_messages_unchanged_and_reads_text_and_usage() -> None:
     """Prompts leave byte for byte; one request, no stream, no retry header."""
     async with ChatServer() as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None, api_key="sk-1")
@@ -103,7 +103,7 @@ async def test_a_text_call_sends_the_messages_as_they_are_and_reads_text_and_usa
     assert server.paths == ["/v1/chat/completions"]
 
 
-async def test_the_model_s_settings_hold_where_the_request_leaves_the_choice_open() -> None:
+async def test_the_model_s_settings_are_defaults_for_requests() -> None:
     """A request's own settings win, one by one."""
     async with ChatServer() as server:
         settings = ModelSettings(temperature=0.1, max_tokens=5, extra={"seed": 1, "top_p": 0.9})
@@ -144,7 +144,7 @@ async def test_a_stream_may_be_cut_anywhere() -> None:
     assert answered.usage == Usage.unknown()
 
 
-async def test_an_exception_of_the_listener_passes_as_itself_and_the_connection_is_given_back() -> None:
+async def test_an_exception_of_the_listener_is_raised_and_frees_the_connection() -> None:
     """A listener's own error is not the provider's."""
 
     def listen(_: str) -> None:
@@ -161,7 +161,7 @@ async def test_an_exception_of_the_listener_passes_as_itself_and_the_connection_
         await server.wait_until_left()
 
 
-async def test_tool_calls_are_read_whole() -> None:
+async def test_tool_calls_are_read_completely() -> None:
     """Tools are offered as the API has them, and their calls come back as they were written."""
     calls = [tool_call("lookup", '{"q": "x"}'), tool_call("other", "not json", "call_b")]
     async with ChatServer({"t": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
@@ -245,7 +245,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("case", ODD, ids=lambda case: case.id)
-async def test_odd_answers_that_are_whole_are_read(case: Odd) -> None:
+async def test_unusual_complete_answers_are_read(case: Odd) -> None:
     """What can be understood is understood."""
     async with ChatServer({"odd": replying(case.body)}) as server:
         assert (await ask(OpenAIModel("odd", base_url=server.base_url, retry=None), question())).text == case.text
@@ -262,13 +262,13 @@ async def test_odd_answers_that_are_whole_are_read(case: Odd) -> None:
     ],
     ids=["none", "empty", "nonsense", "null", "a str"],
 )
-async def test_usage_that_is_missing_or_nonsense_is_unknown(usage: Any) -> None:
+async def test_missing_or_invalid_usage_is_unknown(usage: Any) -> None:
     """Unknown is not 0."""
     async with ChatServer({"u": replying({**completion(), "usage": usage})}) as server:
         assert (await ask(OpenAIModel("u", base_url=server.base_url, retry=None), question())).usage == Usage.unknown()
 
 
-async def test_text_that_ran_out_of_room_says_so() -> None:
+async def test_truncated_text_is_flagged() -> None:
     """The caller decides whether half a text is of use."""
     async with ChatServer({"l": replying(completion("half", finish="length"))}) as server:
         answered = await ask(OpenAIModel("l", base_url=server.base_url, retry=None), question())
@@ -309,7 +309,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
-async def test_an_answer_that_cannot_be_used_is_the_error_that_says_why(case: Bad) -> None:
+async def test_an_unusable_answer_raises_a_specific_error(case: Bad) -> None:
     """One request, one typed error."""
     async with ChatServer({"bad": replying(case.body)}) as server:
         with pytest.raises(case.error) as caught:
@@ -329,7 +329,7 @@ BAD_STREAMS = [
 
 
 @pytest.mark.parametrize("case", BAD_STREAMS, ids=lambda case: case.id)
-async def test_a_stream_that_cannot_be_used_is_the_error_that_says_why(case: Bad) -> None:
+async def test_an_unusable_stream_raises_a_specific_error(case: Bad) -> None:
     """Half a text is never an answer."""
     async with ChatServer({"bad": streaming(*case.body)}) as server:
         with pytest.raises(case.error) as caught:
@@ -338,7 +338,7 @@ async def test_a_stream_that_cannot_be_used_is_the_error_that_says_why(case: Bad
     assert case.message in str(caught.value)
 
 
-async def test_a_whole_answer_where_a_stream_was_due_is_read_and_told_in_one_piece() -> None:
+async def test_a_complete_answer_in_place_of_a_stream_is_read_in_one_piece() -> None:
     """A server that cannot stream is as good as one that can."""
     pieces: list[str] = []
     async with ChatServer({"w": replying(completion())}) as server:
@@ -347,7 +347,7 @@ async def test_a_whole_answer_where_a_stream_was_due_is_read_and_told_in_one_pie
     assert answered.usage.prompt_tokens == 10
 
 
-async def test_a_page_where_a_stream_was_due_is_malformed() -> None:
+async def test_a_page_in_place_of_a_stream_is_malformed() -> None:
     """It is not an empty answer."""
 
     async def page(exchange: Exchange) -> None:
@@ -413,7 +413,7 @@ async def test_a_structured_answer_is_the_application_s_own_object(mode: Structu
     ],
     ids=["a list", "a JSON Schema"],
 )
-async def test_any_output_schema_goes_through_every_mode(
+async def test_any_output_schema_works_in_every_mode(
     mode: StructuredMode, output: Any, text: str, expected: Any, *, words: bool
 ) -> None:
     """Types and JSON Schemas are as good as pydantic models."""
@@ -432,7 +432,7 @@ async def test_any_output_schema_goes_through_every_mode(
     [('{"reasoning": "r"}', "winner"), ('{"reasoning": "r", "winner": "both"}', "winner"), ("no JSON at all", "")],
     ids=["a field is missing", "not in the enum", "no JSON"],
 )
-async def test_an_answer_that_does_not_fit_is_asked_for_once_and_names_the_field(
+async def test_an_invalid_answer_is_requested_once_and_names_the_field(
     mode: StructuredMode, text: str, field: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """SchemaViolation after one request; nothing of it is logged or printed on the way."""
@@ -487,7 +487,7 @@ async def test_in_tools_mode_an_answer_beside_tool_calls_waits_for_them() -> Non
     assert [call.name for call in answered.tool_calls] == ["lookup"]
 
 
-async def test_in_tools_mode_json_in_the_text_is_as_good() -> None:
+async def test_in_tools_mode_json_in_the_text_is_accepted() -> None:
     """Servers that do not enforce the call answer in text."""
     async with ChatServer({"v": replying(completion(VERDICT))}) as server:
         answered = await ask(
@@ -496,7 +496,7 @@ async def test_in_tools_mode_json_in_the_text_is_as_good() -> None:
     assert answered.data == Verdict(reasoning="r", winner="for")
 
 
-async def test_in_tools_mode_two_answers_are_none() -> None:
+async def test_in_tools_mode_two_answers_are_ambiguous() -> None:
     """Nobody may choose between them."""
     calls = [tool_call("Verdict", VERDICT), tool_call("Verdict", VERDICT.replace("for", "against"), "b")]
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
@@ -506,7 +506,7 @@ async def test_in_tools_mode_two_answers_are_none() -> None:
             )
 
 
-async def test_in_tools_mode_a_call_of_a_tool_that_was_never_offered_is_no_answer() -> None:
+async def test_in_tools_mode_a_call_of_an_unknown_tool_is_not_an_answer() -> None:
     """Whatever its arguments look like."""
     calls = [tool_call("lookup", VERDICT)]
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
@@ -515,7 +515,7 @@ async def test_in_tools_mode_a_call_of_a_tool_that_was_never_offered_is_no_answe
             await ask(model, question(output=Verdict))
 
 
-async def test_where_tools_and_schema_cannot_go_together_the_tools_are_offered_first() -> None:
+async def test_tools_are_offered_first_if_they_exclude_a_schema() -> None:
     """Two requests when no tool is called, and the usage of both."""
 
     async def separate(exchange: Exchange) -> None:
@@ -530,7 +530,7 @@ async def test_where_tools_and_schema_cannot_go_together_the_tools_are_offered_f
     assert ["response_format" in body for body in server.bodies] == [False, True]
 
 
-async def test_where_tools_and_schema_cannot_go_together_a_tool_call_ends_the_request() -> None:
+async def test_a_tool_call_ends_the_request_if_tools_exclude_a_schema() -> None:
     """The schema is asked for once the tools have answered."""
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
     async with ChatServer({"v": replying(reply)}) as server:
@@ -542,9 +542,7 @@ async def test_where_tools_and_schema_cannot_go_together_a_tool_call_ends_the_re
 
 @pytest.mark.parametrize("case", [case for case in BAD if case.error is MalformedResponse], ids=lambda case: case.id)
 @pytest.mark.parametrize("mode", MODES)
-async def test_malformed_answers_are_as_malformed_when_a_structure_was_asked_for(
-    mode: StructuredMode, case: Bad
-) -> None:
+async def test_malformed_answers_are_malformed_in_structured_requests_too(mode: StructuredMode, case: Bad) -> None:
     """No exception of a library reaches anybody."""
     async with ChatServer({"bad": replying(case.body)}) as server:
         with pytest.raises(BadAnswer):
@@ -594,7 +592,7 @@ async def test_a_choice_is_one_token_with_the_log_probability_of_each_choice() -
 
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=20), st.integers(0, 20))
-def test_no_choice_is_more_likely_than_what_the_others_leave(weights: list[float], unlisted: int) -> None:
+def test_unreported_choices_are_bounded_by_the_remaining_probability(weights: list[float], unlisted: int) -> None:
     """Whatever a server reports, the bound of an unreported choice is at most each reported one, and the rest of 1."""
     from openai.types.chat import ChatCompletion
 
@@ -648,7 +646,7 @@ async def test_a_server_that_refuses_log_probabilities_gives_none() -> None:
     assert ["logprobs" in body for body in server.bodies] == [True, False]
 
 
-async def test_a_server_that_refuses_a_choice_altogether_is_the_first_refusal() -> None:
+async def test_a_server_that_rejects_the_request_raises_its_first_refusal() -> None:
     """It is not about the log-probabilities then."""
     refusal = {"error": {"message": "The messages are invalid.", "code": None}}
     async with ChatServer({"fails": replying(refusal, status=400)}) as server:
@@ -704,7 +702,7 @@ async def test_an_authorization_header_comes_before_key_and_password(name: str) 
         ({"name": "m", "structured": "xml"}, "structured"),
     ],
 )
-def test_what_cannot_be_a_model_is_refused_when_it_is_made(options: dict[str, Any], field: str) -> None:
+def test_invalid_model_options_are_rejected_at_construction(options: dict[str, Any], field: str) -> None:
     """The error names the field and what it may be."""
     with pytest.raises(ConfigurationError) as caught:
         OpenAIModel(options.pop("name"), **options)

@@ -92,7 +92,7 @@ FORMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_has_a_json_schema_whose_top_is_an_object(form: str) -> None:
+def test_every_output_type_has_an_object_as_its_json_schema(form: str) -> None:
     """A valid one, that a server can be asked to constrain its answer with; so does its model, where it is ours."""
     schema = OutputSchema.of(FORMS[form])
     assert schema.json_schema["type"] == "object"
@@ -105,7 +105,7 @@ def test_every_form_has_a_json_schema_whose_top_is_an_object(form: str) -> None:
 
 
 @given(INTS, st.sampled_from(["a", "b"]))
-def test_what_fits_is_given_back_as_what_was_asked_for(x: int, tag: Any) -> None:
+def test_valid_answers_become_the_requested_type(x: int, tag: Any) -> None:
     """From data, from JSON text, from an instance."""
     data = {"x": x, "tag": tag}
     for form, expected in ((Point, Point(x=x, tag=tag)), (Place, Place(x, tag)), (Spot, data), (PLAIN, data)):
@@ -125,7 +125,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_a_json_schema_is_held_to_as_jsonschema_understands_it(value: Any) -> None:
+def test_json_schemas_are_enforced_like_jsonschema(value: Any) -> None:
     """What passes is valid, what does not is a SchemaViolation with its problems; nothing else is ever raised."""
     valid = isinstance(value, dict) and jsonschema.Draft202012Validator(PLAIN).is_valid(value)
     schema = OutputSchema.of(PLAIN)
@@ -138,7 +138,7 @@ def test_a_json_schema_is_held_to_as_jsonschema_understands_it(value: Any) -> No
 
 
 @given(JSON | st.text(max_size=8) | st.binary(max_size=8))
-def test_whatever_an_answer_is_it_fits_or_is_a_violation(value: Any) -> None:
+def test_any_answer_is_valid_or_a_violation(value: Any) -> None:
     """For every form of schema."""
     for form in FORMS.values():
         schema = OutputSchema.of(form)
@@ -147,7 +147,7 @@ def test_whatever_an_answer_is_it_fits_or_is_a_violation(value: Any) -> None:
 
 
 @given(st.lists(INTS, max_size=4))
-def test_what_is_no_object_is_wrapped_in_one(values: list[int]) -> None:
+def test_non_object_schemas_are_wrapped_in_an_object(values: list[int]) -> None:
     """Since servers constrain objects only: under `value`, and unwrapped again."""
     schema = OutputSchema.of(list[int])
     assert list(schema.json_schema["properties"]) == ["value"]
@@ -156,7 +156,7 @@ def test_what_is_no_object_is_wrapped_in_one(values: list[int]) -> None:
         schema.validate({"value": "x"})
 
 
-def test_a_violation_names_every_field_that_does_not_fit() -> None:
+def test_a_violation_names_every_invalid_field() -> None:
     """With what was found there."""
     with pytest.raises(SchemaViolation) as caught:
         OutputSchema.of(Point).validate({"tag": "c"})
@@ -169,7 +169,7 @@ def test_a_violation_names_every_field_that_does_not_fit() -> None:
     assert "must satisfy additionalProperties False" in text
 
 
-def test_a_recursive_type_is_validated_all_the_way_down() -> None:
+def test_recursive_types_are_validated_at_every_level() -> None:
     """Though its schema refers to itself."""
     data = {"x": 1, "children": [{"x": 2, "children": []}]}
     assert OutputSchema.of(Tree).validate(data) == Tree(x=1, children=[Tree(x=2)])
@@ -210,13 +210,13 @@ def server() -> Iterator[tuple[str, list[str]]]:
         {"$dynamicRef": "http://example.com/other"},
     ],
 )
-def test_a_part_with_an_address_of_its_own_is_looked_at_as_well(part: dict[str, Any]) -> None:
+def test_subschemas_with_an_id_are_checked(part: dict[str, Any]) -> None:
     """Otherwise the reference would be found when the model has answered, by an error of another library."""
     with pytest.raises(ConfigurationError, match="refers to nothing outside of itself"):
         OutputSchema.of({"type": "object", "properties": {"a": part}})
 
 
-def test_a_part_with_an_address_of_its_own_may_refer_to_itself() -> None:
+def test_subschemas_with_an_id_may_be_recursive() -> None:
     """Its references are relative to that address."""
     part = {"$id": "http://example.com/part", "$ref": "#/$defs/b", "$defs": {"b": {"type": "string"}}}
     schema = OutputSchema.of({"type": "object", "properties": {"a": part, "b": {"$ref": "http://example.com/part"}}})
@@ -257,7 +257,7 @@ ENDLESS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("schema", ENDLESS.values(), ids=ENDLESS)
-def test_a_schema_that_refers_to_itself_without_an_end_is_refused(schema: dict[str, Any]) -> None:
+def test_an_endlessly_recursive_schema_is_rejected(schema: dict[str, Any]) -> None:
     """Before an answer to it is paid for, and not as a RecursionError; also as the schema of a human's answer."""
     with pytest.raises(ConfigurationError, match=r"debate 'x': `output_schema` must be .* without an end"):
         OutputSchema.of(schema, location="debate 'x'")
@@ -267,7 +267,7 @@ def test_a_schema_that_refers_to_itself_without_an_end_is_refused(schema: dict[s
 
 
 @pytest.mark.parametrize("schema", [ENDLESS["too many levels to copy"], ENDLESS["a chain of all"]])
-def test_an_endless_schema_is_refused_far_from_the_recursion_limit(schema: dict[str, Any]) -> None:
+def test_an_endless_schema_is_rejected_before_the_recursion_limit(schema: dict[str, Any]) -> None:
     """Close to it, finalizers of others that happen to run fail. The error still shows how the schema begins."""
     depths = [0]
 
@@ -284,7 +284,7 @@ def test_an_endless_schema_is_refused_far_from_the_recursion_limit(schema: dict[
 
 
 @pytest.mark.parametrize("schema", [nested(50), chained(48), {"properties": {"a": {"items": {"$ref": "#"}}}}])
-def test_a_schema_with_an_end_may_be_deep_and_refer_to_itself(schema: dict[str, Any]) -> None:
+def test_a_finite_recursive_schema_is_accepted(schema: dict[str, Any]) -> None:
     """A tree ends where the answer does."""
     answer: dict[str, Any] = {"a": "x"} if "$defs" in schema else {"a": {"a": {}}}
     assert OutputSchema.of(schema).validate(answer) == answer
@@ -302,9 +302,7 @@ def test_an_invalid_schema_of_a_human_s_answer_is_refused_by_name(schema: dict[s
 
 @pytest.mark.parametrize("reference", ["{url}/x.json", "file:///etc/hostname", "other.json", "#/$defs/none", "#none"])
 @pytest.mark.parametrize("extra", [{}, {"$id": "http://example.com/mine"}], ids=["plain", "named"])
-def test_a_schema_that_refers_to_something_outside_of_it_is_refused(
-    reference: str, extra: dict[str, Any], server: tuple[str, list[str]]
-) -> None:
+def test_external_references_are_rejected(reference: str, extra: dict[str, Any], server: tuple[str, list[str]]) -> None:
     """Before anything runs, and no server is asked and no file is read for it: a schema may come from anybody."""
     url, paths = server
     inner = {"$ref": reference.format(url=url)}
@@ -345,7 +343,7 @@ def test_a_json_schema_may_have_definitions() -> None:
     assert output.digest == OutputSchema.of(schema).digest != OutputSchema.of({**schema, "title": "Side"}).digest
 
 
-def test_a_schema_is_a_schema() -> None:
+def test_an_output_schema_is_accepted_as_a_schema() -> None:
     """`of` gives it back."""
     schema = OutputSchema.of(Point)
     assert OutputSchema.of(schema) is schema
@@ -371,7 +369,7 @@ class Unfit:
      {"type": ["object", "null"]}, {"required": "x"}, {"$ref": 5}, [], (), ...],
     ids=shown,
 )  # fmt: skip
-def test_what_nothing_can_be_held_to_is_refused(spec: Any) -> None:
+def test_unusable_output_types_are_rejected(spec: Any) -> None:
     """ConfigurationError with where, field, and what is allowed."""
     with pytest.raises(ConfigurationError) as caught:
         OutputSchema.of(spec, location="debate 'rent'", field="output_schema")

@@ -56,13 +56,13 @@ WRAPPERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
-def test_a_model_around_another_asks_for_the_others_prompts(wrap: Callable[[Any], Any]) -> None:
+def test_a_wrapper_gets_the_prompts_of_its_inner_model(wrap: Callable[[Any], Any]) -> None:
     """Whatever limits, retries or replaces it; a chain of fallbacks is its first model."""
     assert profile_of(wrap(Small())) == profile_of(wrap(wrap(Small()))) == "concise"
     assert profile_of(wrap(ScriptedModel())) == "full"
 
 
-def test_a_chain_of_fallbacks_asks_for_the_prompts_of_its_first_model() -> None:
+def test_a_fallback_gets_the_prompts_of_its_first_model() -> None:
     """The models behind it get the same prompt."""
     assert profile_of(Fallback(ScriptedModel(), Small())) == "full"
 
@@ -75,14 +75,14 @@ def test_a_replayed_model_gets_the_prompts_that_were_recorded(tmp_path: Path) ->
     assert "profile" not in large.read_text()
 
 
-def test_an_attribute_that_is_no_text_means_something_else() -> None:
+def test_a_non_text_profile_attribute_is_ignored() -> None:
     """Models of other libraries have profiles of their own kind."""
     model = Small()
     model.profile = object()
     assert profile_of(model) == "full"
 
 
-def test_an_unknown_profile_of_a_model_is_refused() -> None:
+def test_an_unknown_model_profile_is_rejected() -> None:
     """With its name: it may be misspelt."""
     model = Small(name="mine")
     model.profile = "concice"

@@ -140,7 +140,7 @@ AMBIGUOUS = [
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", [case[1] for case in AMBIGUOUS], ids=[case[0] for case in AMBIGUOUS])
-async def test_json_that_is_no_answer_or_two_is_asked_again(text: str) -> None:
+async def test_missing_or_ambiguous_json_is_asked_for_again(text: str) -> None:
     """Nothing is chosen, completed or negated."""
     with pytest.raises(SchemaViolation) as caught:
         await read(text, JUDGE)
@@ -172,7 +172,7 @@ WINNERS: list[tuple[object, str | None]] = [
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("written", "winner"), WINNERS)
-async def test_a_choice_may_be_written_in_another_form(written: object, winner: str | None) -> None:
+async def test_a_choice_may_be_spelled_differently(written: object, winner: str | None) -> None:
     """Case, Unicode form, brackets, quotes, emphasis, a label and a full stop do not matter; a tie is no winner."""
     response = await read({**VERDICT, "winner": written}, JUDGE)
     assert getattr(response.data, "winner") == winner  # noqa: B009 - of a schema made for the case
@@ -186,7 +186,7 @@ NO_CHOICES += ["~~cap rents~~", "cap-rents", "[]", "A", "1", "rents", 0, True, {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("written", NO_CHOICES)
-async def test_anything_else_is_asked_again_with_the_choices(written: object) -> None:
+async def test_other_answers_are_asked_again_with_the_choices(written: object) -> None:
     """No substring, no similarity, no hidden name; the reason quotes what is allowed."""
     with pytest.raises(SchemaViolation, match="'cap rents' or 'free rents'"):
         await read({**VERDICT, "winner": written}, JUDGE)
@@ -283,7 +283,7 @@ VALUES: list[tuple[str, OutputSchema, object, object]] = [
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("output", "raw", "right"), [case[1:] for case in VALUES], ids=[case[0] for case in VALUES])
-async def test_values_may_be_written_in_another_form(output: OutputSchema, raw: object, right: object) -> None:
+async def test_values_may_be_spelled_differently(output: OutputSchema, raw: object, right: object) -> None:
     """Numbers, lines, lists, severities and rankings as models write them."""
     if isinstance(raw, dict) and output in (SCORES, VOTE):
         raw = {"reasoning": "r", **raw, **({"verdict": "v"} if output is SCORES else {})}
@@ -328,13 +328,13 @@ async def test_a_dropped_item_is_counted() -> None:
         (REPORT, {"summary": "s", "status": "not settled"}),
     ],
 )
-async def test_values_that_are_no_form_of_a_valid_one_are_asked_again(output: OutputSchema, raw: object) -> None:
+async def test_unreadable_values_are_asked_again(output: OutputSchema, raw: object) -> None:
     """A list of bad items alone, half a ranking, a number of an unknown scale."""
     with pytest.raises(SchemaViolation):
         await read(raw, output)
 
 
-def test_a_position_that_two_debaters_share_names_neither() -> None:
+def test_a_shared_position_identifies_no_debater() -> None:
     """The schema has no synonym for it."""
     output = OutputSchema.of(decision_among(("ann", "bob")))
     with pytest.raises(SchemaViolation):
@@ -350,7 +350,7 @@ class Film(BaseModel):
 
 
 @pytest.mark.anyio
-async def test_schemas_of_applications_are_read_in_the_same_way() -> None:
+async def test_application_schemas_are_read_the_same_way() -> None:
     """A pydantic model and a JSON Schema as a dict."""
     right = Film(title="M", genre="crime", stars=4.5)
     assert (await read({"Title": "M", "genre": "Crime", "stars": "4.5/5"}, OutputSchema.of(Film))).data == right
@@ -375,7 +375,7 @@ VERDICTS = st.fixed_dictionaries({"reasoning": WORDS, "winner": st.sampled_from(
 
 @given(VERDICTS)
 @pytest.mark.anyio
-async def test_valid_answers_are_never_touched(verdict: dict[str, Any]) -> None:
+async def test_valid_answers_are_unchanged(verdict: dict[str, Any]) -> None:
     """Whatever their texts say."""
     response = await read(verdict, JUDGE)
     assert json.loads(getattr(response.data, "model_dump_json")()) == verdict  # noqa: B009
@@ -397,9 +397,7 @@ CUTS = st.tuples(
 
 
 @given(VERDICTS, st.lists(CUTS, min_size=1, max_size=3))
-def test_no_repair_turns_an_answer_for_one_side_into_one_for_another(
-    verdict: dict[str, Any], cuts: list[tuple[int, int, str]]
-) -> None:
+def test_repairs_never_change_the_chosen_side(verdict: dict[str, Any], cuts: list[tuple[int, int, str]]) -> None:
     """However its syntax is damaged; and a repaired answer is valid, and so stays as it is."""
     assume(not any(side in str(part) for side in SIDES for key, part in verdict.items() if key != "winner"))
     text = _damaged(json.dumps(verdict, ensure_ascii=False), *cuts)
@@ -425,7 +423,7 @@ def test_words_around_a_choice_are_never_ignored(words: str, side: str) -> None:
 
 
 @given(WORDS)
-def test_reading_is_a_function_of_the_text(text: str) -> None:
+def test_reading_is_deterministic(text: str) -> None:
     """The same text gives the same data, and none that raises."""
     assert parse_json(text) == parse_json(text)
     assert is_none(text) == is_none(text)
@@ -434,7 +432,7 @@ def test_reading_is_a_function_of_the_text(text: str) -> None:
 # What is kept of it
 
 
-def test_repairs_are_kept_with_the_call() -> None:
+def test_repairs_are_stored_with_the_call() -> None:
     """A journal reads back what was repaired, and says nothing of calls that needed no repair."""
     repaired = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN), repaired=("code fence", "trailing comma"))
     plain = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN))
@@ -479,7 +477,7 @@ def _rent(**options: Any) -> Any:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", [case[1] for case in SYNTAX], ids=[case[0] for case in SYNTAX])
-async def test_a_judge_is_read_at_the_first_attempt(text: str) -> None:
+async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
     """With default options; the call's event says what was repaired."""
     result, repaired = await _run(_rent(), lambda _: text)
     assert result.raw.verdict.winner == "cap rents"

@@ -141,7 +141,7 @@ def same(one: RunResult[Any], two: RunResult[Any]) -> None:
     assert two.usage == one.usage
 
 
-def test_a_debate_is_replayed_to_the_byte(path: Path) -> None:
+def test_a_debate_is_replayed_exactly(path: Path) -> None:
     """Moderator, tool calls, debaters, judge and a structured deliverable: same output, same events, nobody asked."""
     live = pattern().run_sync("Should it move?", model=RecordingModel(FunctionModel(said), path), seed=7)
     before = path.read_bytes()
@@ -170,7 +170,7 @@ async def test_a_followed_debate_is_replayed_with_its_text_in_one_piece(path: Pa
 
 
 @given(losses=st.lists(st.sampled_from(["fine", "down", "refused", "blank"]), min_size=1, max_size=8))
-def test_a_debate_that_lost_answers_is_replayed_as_it_went(losses: list[str]) -> None:
+def test_a_debate_with_lost_answers_is_replayed_exactly(losses: list[str]) -> None:
     """Retries, their notices and attempts, what was lost and what was paid: all of it as it was."""
     outcomes = iter(losses * 40)
 
@@ -270,7 +270,7 @@ def facts_of(outcome: Any) -> Any:
 
 
 @given(outcomes=st.lists(answers | failures(), min_size=1, max_size=5), different=st.booleans())
-def test_any_answers_and_errors_come_back_as_they_were(outcomes: list[Any], *, different: bool) -> None:
+def test_answers_and_errors_are_replayed_unchanged(outcomes: list[Any], *, different: bool) -> None:
     """In whatever order they are asked for, if they ask for different things; in their order, if for the same."""
 
     async def all_of(model: Model, order: Sequence[int]) -> dict[int, Any]:
@@ -293,7 +293,7 @@ def test_any_answers_and_errors_come_back_as_they_were(outcomes: list[Any], *, d
     replayed.assert_complete()
 
 
-def test_every_error_of_a_model_is_known_with_all_its_facts() -> None:
+def test_every_model_error_is_recorded_with_all_its_fields() -> None:
     """A fact that a class gets later has to be recorded too; what this test cannot make it names."""
     values: dict[str, Any] = {"seconds": 2.5, "reason": "no", "rounds": 3, "limit": 5, "unit": "bytes", "problems": []}
     for name, kind in CLASSES.items():
@@ -324,7 +324,7 @@ class OfTheApplication(RateLimited):
     """A class that a cassette does not know."""
 
 
-async def test_an_error_of_the_application_comes_back_as_the_one_that_it_is_derived_from(path: Path) -> None:
+async def test_an_application_error_is_replayed_as_its_base_class(path: Path) -> None:
     """A cassette makes nothing but errors of ours; one with odd facts is at least a ModelError."""
     odd = Refused("x")
     odd.reason = 17  # type: ignore[assignment]
@@ -386,7 +386,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: case.id)
-async def test_a_structured_answer_comes_back_as_an_equal_value(case: Shape, path: Path) -> None:
+async def test_a_structured_answer_is_replayed_as_an_equal_value(case: Shape, path: Path) -> None:
     """Of the same type, whether it came as text or as data, and with the same text and flags."""
     live = await ask(RecordingModel(FunctionModel(lambda _: case.reply), path), question(output=case.output))
     response = await ask(ReplayModel(path), question(output=case.output))
@@ -394,7 +394,7 @@ async def test_a_structured_answer_comes_back_as_an_equal_value(case: Shape, pat
     assert type(response.data) is type(live.data)
 
 
-async def test_what_no_json_can_be_is_kept_as_well_as_can_be(path: Path) -> None:
+async def test_values_outside_json_are_recorded_as_closely_as_possible(path: Path) -> None:
     """Values that cannot be compared or written do not break a recording."""
 
     class Odd:
@@ -418,7 +418,7 @@ async def test_what_no_json_can_be_is_kept_as_well_as_can_be(path: Path) -> None
 # Matching
 
 
-async def test_calls_at_once_may_come_in_any_order(path: Path) -> None:
+async def test_concurrent_calls_may_be_replayed_in_any_order(path: Path) -> None:
     """Each gets the answer to what it asks; of equal ones the first gets what the first got, however long that took."""
     gates = [asyncio.Event() for _ in range(6)]
     arrived: list[int] = []
@@ -465,7 +465,9 @@ CHANGES: dict[str, Callable[[], ModelRequest]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-async def test_what_was_not_recorded_is_shown_against_what_was(change: Callable[[], ModelRequest], path: Path) -> None:
+async def test_a_mismatch_shows_the_difference_from_the_recording(
+    change: Callable[[], ModelRequest], path: Path
+) -> None:
     """Whatever an answer may depend on is compared; the difference is in the error, and nobody is asked."""
     await ask(RecordingModel(Leaf(), path), question())
     request = change()
@@ -480,7 +482,7 @@ async def test_what_was_not_recorded_is_shown_against_what_was(change: Callable[
     assert errors_of(request.attempts.made) == ["CassetteMismatch"]
 
 
-async def test_what_an_answer_does_not_depend_on_is_not_compared(path: Path) -> None:
+async def test_irrelevant_fields_are_not_compared(path: Path) -> None:
     """Deadline, longest answer, listeners, and how a tool is described."""
     await ask(RecordingModel(Leaf(), path), question(tools=[TOOL]))
     request = question(
@@ -491,7 +493,7 @@ async def test_what_an_answer_does_not_depend_on_is_not_compared(path: Path) -> 
     assert (await ask(ReplayModel(path), request)).text == "fine"
 
 
-async def test_the_difference_is_short_whatever_is_compared(path: Path) -> None:
+async def test_the_shown_difference_is_always_short(path: Path) -> None:
     """The nearest recorded call of the block is shown, the line that differs among it, on few printable lines."""
     lines = [f"line {n} " + "x" * 300 for n in range(3_000)]
     model = RecordingModel(Leaf(), path)
@@ -509,7 +511,7 @@ async def test_the_difference_is_short_whatever_is_compared(path: Path) -> None:
     assert message.count("\n") < 25
 
 
-async def test_another_seed_is_noticed(path: Path) -> None:
+async def test_a_different_seed_is_a_mismatch(path: Path) -> None:
     """The judge's view is shuffled by it: the replay ends in an error that says so, and not in another verdict."""
     sides = [Debater(name, f"{name} is right") for name in "abcdef"]
     wide = debate(name="wide", debaters=sides, max_rounds=1, synthesizer=False)
@@ -520,7 +522,7 @@ async def test_another_seed_is_noticed(path: Path) -> None:
         await wide.run("Who?", model=ReplayModel(path), seed=2)
 
 
-async def test_a_call_beyond_what_was_recorded_is_a_mismatch_unless_it_may_be_repeated(path: Path) -> None:
+async def test_a_call_beyond_the_recording_is_a_mismatch_unless_repeats_are_allowed(path: Path) -> None:
     """Each recorded call is given once; with `strict` False the last of equal ones again and again."""
     model = RecordingModel(Leaf(["one", "two"]), path)
     for _ in range(2):
@@ -535,7 +537,7 @@ async def test_a_call_beyond_what_was_recorded_is_a_mismatch_unless_it_may_be_re
         await ask(loose, question(messages=[{"role": "user", "content": "new"}]))
 
 
-async def test_calls_that_were_not_asked_for_are_named(path: Path) -> None:
+async def test_unused_recorded_calls_are_named(path: Path) -> None:
     """By block and line; a test that replays fails by it, as a failure."""
     model = RecordingModel(Leaf(), path)
     for number in range(8):
@@ -549,7 +551,7 @@ async def test_calls_that_were_not_asked_for_are_named(path: Path) -> None:
     assert isinstance(caught.value, CassetteMismatch)
 
 
-def test_a_model_can_be_replayed_before_anything_was_asked(path: Path) -> None:
+def test_an_empty_recording_can_be_replayed(path: Path) -> None:
     """A cassette without a call is one; it has the recorded model's name."""
     assert RecordingModel(Leaf(name="ada"), path).name == ReplayModel(path).name == "ada"
     ReplayModel(path).assert_complete()
@@ -558,7 +560,7 @@ def test_a_model_can_be_replayed_before_anything_was_asked(path: Path) -> None:
 # Retries, deadlines and limits
 
 
-async def test_around_a_model_that_repeats_a_call_is_one_line(path: Path) -> None:
+async def test_a_recorder_around_retries_writes_one_line(path: Path) -> None:
     """The retries are in it: attempts, what they took, and what readers were told; replayed, they take no time."""
     naps = Naps()
     events: list[Any] = []
@@ -578,7 +580,7 @@ async def test_around_a_model_that_repeats_a_call_is_one_line(path: Path) -> Non
     assert request.attempts.usage == live.attempts.usage
 
 
-async def test_inside_of_what_repeats_each_request_is_a_line(path: Path) -> None:
+async def test_a_recorder_inside_retries_writes_a_line_per_request(path: Path) -> None:
     """The errors are recorded too, and the policy repeats them when they are replayed."""
     answer = await ask(Retrying(RecordingModel(Leaf([down(), "fine"]), path), Retry(sleep=Naps())), question())
     assert len(lines_of(path)) == 3
@@ -590,7 +592,7 @@ async def test_inside_of_what_repeats_each_request_is_a_line(path: Path) -> None
     assert errors_of(request.attempts.made) == ["ProviderFailed", None]
 
 
-async def test_models_around_each_other_are_accounted_for_once(path: Path) -> None:
+async def test_nested_recorders_count_each_request_once(path: Path) -> None:
     """Wrappers inside of a recording send nothing by themselves; calls of other models are not in its account."""
     first = RecordingModel(Wrapper(Leaf([down()], name="one")), path)
     second_path = path.with_name("second.jsonl")
@@ -606,7 +608,7 @@ async def test_models_around_each_other_are_accounted_for_once(path: Path) -> No
     assert (len(failed["attempts"]), len(answered["answer"]["attempts"])) == (1, 1)
 
 
-def test_a_call_that_ran_out_of_time_is_replayed_as_such(path: Path) -> None:
+def test_a_timeout_is_replayed_as_a_timeout(path: Path) -> None:
     """At once, with the same error; a call that was cancelled for another reason leaves no line."""
 
     async def hang(_: ModelRequest) -> str:
@@ -631,7 +633,7 @@ def test_a_call_that_ran_out_of_time_is_replayed_as_such(path: Path) -> None:
     assert len(lines_of(path)) == 2
 
 
-async def test_a_run_that_reached_its_limit_reaches_it_again(path: Path) -> None:
+async def test_a_replayed_run_reaches_its_limit_again(path: Path) -> None:
     """The replay counts what was sent then, and ends in the same error."""
     limits = Limits(calls=3)
     live = await pattern().run(
@@ -659,7 +661,7 @@ class Full:
         """Never called."""
 
 
-def test_a_recording_can_stand_in_for_a_scripted_model(path: Path) -> None:
+def test_a_recording_can_replace_a_scripted_model(path: Path) -> None:
     """A test that was written with a script can be replayed without it."""
     sides = [Debater("a", "for"), Debater("b", "against")]
     short = debate(name="short", debaters=sides, max_rounds=1, synthesizer=False)

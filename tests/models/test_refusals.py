@@ -205,7 +205,7 @@ OPTIONAL = [
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("case", OPTIONAL, ids=lambda case: case.id)
-async def test_a_debate_goes_on_without_an_optional_part(case: Optional, transport: Any) -> None:
+async def test_a_debate_continues_without_a_refused_part(case: Optional, transport: Any) -> None:
     """No attempt is used up, the next debate has the right form at once, and what the user set is said once."""
     picky = Picky(case.refuses, case.status, case.body)
     async with picky.server() as server:
@@ -229,7 +229,7 @@ async def test_a_debate_goes_on_without_an_optional_part(case: Optional, transpo
     assert flags == ({f"without_{case.warns}"} if case.warns else set())
 
 
-async def test_a_server_that_only_streams_is_asked_for_a_stream() -> None:
+async def test_a_streaming_only_server_gets_a_streaming_request() -> None:
     """For a structured answer as well; nobody listens to it."""
     words = "This model only supports stream mode, please enable the stream parameter to access the model."
 
@@ -264,7 +264,7 @@ async def test_only_the_refused_part_is_left_out() -> None:
     }
 
 
-async def test_two_refused_parts_are_found_by_what_changes_in_the_refusal() -> None:
+async def test_two_refused_parts_are_found_by_the_changing_refusal() -> None:
     """And where every refusal reads alike, the request goes out without anything optional."""
 
     def reason(body: Body) -> str | None:
@@ -287,7 +287,7 @@ async def test_two_refused_parts_are_found_by_what_changes_in_the_refusal() -> N
         assert server.bodies[-1]["messages"] == [{"role": "user", "content": "You debate.\n\nCap rents?"}]
 
 
-async def test_where_no_form_is_accepted_the_first_refusal_is_raised_and_nothing_is_learned() -> None:
+async def test_if_all_forms_are_refused_the_first_refusal_is_raised() -> None:
     """The words of later ones are about requests that nobody wanted."""
     refusals = iter(range(100))
 
@@ -300,7 +300,7 @@ async def test_where_no_form_is_accepted_the_first_refusal_is_raised_and_nothing
         assert learned_of(server.base_url, "m").dropped == frozenset()
 
 
-async def test_a_strict_model_raises_the_refusal_of_what_the_user_set() -> None:
+async def test_a_strict_model_raises_the_refusal_of_a_user_setting() -> None:
     """What the library added is left out even so."""
     picky = Picky(lambda body: not {"temperature", "stream"}.isdisjoint(body), 400, error(DEFAULT_ONLY))
     async with picky.server() as server:
@@ -324,7 +324,7 @@ async def test_neighbouring_messages_of_one_role_are_joined() -> None:
     assert server.bodies[-1]["messages"] == [{"role": "user", "content": "Cap rents?\n\nThat cannot be used."}]
 
 
-async def test_a_mode_that_is_refused_after_others_were_ignored_is_no_end() -> None:
+async def test_a_refused_mode_after_ignored_ones_is_not_final() -> None:
     """a15: prose for a response format and for a tool, JSON is refused, and a code block is answered."""
 
     async def ignore(exchange: Exchange) -> None:
@@ -343,7 +343,7 @@ async def test_a_mode_that_is_refused_after_others_were_ignored_is_no_end() -> N
     assert events(result, ModelCalled)[-1].asked_as == "md_json"
 
 
-async def test_tools_beside_a_structured_answer_are_offered_first_where_both_together_are_refused() -> None:
+async def test_tools_are_offered_first_if_a_server_refuses_both_together() -> None:
     """In words that name neither."""
     from flowdebate.models import ToolSpec
 
@@ -373,7 +373,7 @@ async def test_tools_beside_a_structured_answer_are_offered_first_where_both_tog
 
 @pytest.mark.filterwarnings("ignore:The model .* is deprecated")
 @pytest.mark.parametrize("name", ["claude-opus-4-5", "claude-opus-4-5-20251101", "claude-sonnet-4-0", "claude-opus-9"])
-async def test_claude_thinks_by_a_budget_where_it_does_not_think_adaptively(name: str) -> None:
+async def test_claude_without_adaptive_thinking_gets_a_budget(name: str) -> None:
     """a10: the models that are known for it at once, others when they say so."""
     refusal = {
         "type": "error",
@@ -546,7 +546,7 @@ async def test_a_refusal_for_another_reason_ends_the_call_at_once(case: Final, t
 @pytest.mark.parametrize(
     "case", [case for case in FINAL if case.id.startswith(("a18", "a19"))], ids=lambda case: case.id
 )
-async def test_the_others_argue_on_where_a_filter_stops_one(case: Final) -> None:
+async def test_other_debaters_continue_when_a_filter_stops_one(case: Final) -> None:
     """It is no fault of the application: a policy skips the turn, and a fallback is asked."""
     sides = [*SIDES, Debater("cleo", "later")]
     picky = Picky(lambda _: picky.refused < 1, case.status, case.body)
@@ -592,7 +592,7 @@ async def test_the_others_argue_on_where_a_filter_stops_one(case: Final) -> None
     ],
     ids=["a detail", "a sentence", "a16: behind another vendor"],
 )
-async def test_a_limit_for_a_minute_is_waited_for(body: Any, wait: float | None) -> None:
+async def test_a_limit_per_minute_is_waited_for(body: Any, wait: float | None) -> None:
     """It is no spent quota; the error names the vendor behind the endpoint."""
     waits: list[float] = []
 
@@ -635,7 +635,7 @@ async def test_a_wrong_address_says_what_to_change(path: str, hint: str, kind: s
 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
 @pytest.mark.parametrize("limits", [(None, None), (100, None), (None, 100), (300, 100)], ids=str)
-async def test_more_room_is_more_than_was_sent(kind: Any, limits: tuple[int | None, int | None]) -> None:
+async def test_a_retry_doubles_the_token_limit_that_was_sent(kind: Any, limits: tuple[int | None, int | None]) -> None:
     """Wherever the limit was set, and where nobody set one."""
     model_limit, settings_limit = limits
 
@@ -654,7 +654,7 @@ async def test_more_room_is_more_than_was_sent(kind: Any, limits: tuple[int | No
 
 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
-async def test_a_key_is_sent_without_the_end_of_its_line(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_is_sent_without_its_newline(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As files and clipboards add it; any other character that no header can have is named, and the key is not."""
     variable = "OPENAI_API_KEY" if kind is OpenAIModel else "ANTHROPIC_API_KEY"
     async with ChatServer({}, otherwise=well, exchange=Exchange if kind is OpenAIModel else MessagesExchange) as server:
@@ -718,9 +718,7 @@ BODIES = st.one_of(
 @pytest.mark.parametrize("way", slow_but_first(["aiohttp", "openai", "anthropic"]))
 @settings(max_examples=example_count(10))
 @given(piece=st.sampled_from(PIECES), code=st.sampled_from(CODES), body=BODIES)
-async def test_a_debate_gets_to_its_end_whatever_part_is_refused_in_whatever_words(
-    way: Any, piece: Piece, code: int, body: Any
-) -> None:
+async def test_a_debate_completes_whichever_part_is_refused(way: Any, piece: Piece, code: int, body: Any) -> None:
     """Any part that is optional, with any status that leaves the reason open, in words that nobody has seen."""
     learned_of.cache_clear()  # the server of another example may have had this port
     picky = Picky(piece.matches, code, body)

@@ -83,7 +83,7 @@ def test_a_provider_s_model_goes_to_the_provider() -> None:
         assert openai.base_url == "http://127.0.0.1:1/v1"
 
 
-def test_local_is_the_embedded_model() -> None:
+def test_local_means_the_embedded_model() -> None:
     """Without looking for it yet."""
     assert isinstance(resolve_model("local"), LocalModel)
 
@@ -122,7 +122,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_an_intent_means_the_first_that_is_set(case: Case) -> None:
+def test_an_intent_uses_the_first_configured_model(case: Case) -> None:
     """The run's override, a block's own choice, the run's model, environment, OpenAI, in this order."""
     with environment(**case.environment):
         assert ModelResolver(case.run_model).resolve(case.block_model).name == case.name
@@ -149,7 +149,7 @@ AROUND = [
 
 
 @pytest.mark.parametrize("case", AROUND, ids=lambda case: case.id)
-def test_the_nearest_pattern_says_what_an_intent_means(case: Around) -> None:
+def test_the_nearest_pattern_resolves_an_intent(case: Around) -> None:
     """Before the environment; an intent that a pattern names is looked up further out."""
     with environment(FLOWDEBATE_MODEL="ollama/env"):
         assert ModelResolver().resolve(case.model, case.defaults).name == case.name
@@ -229,7 +229,7 @@ def listing(*names: str) -> bytes:
     return json.dumps({"object": "list", "data": [{"id": name} for name in names]}).encode()
 
 
-def test_a_server_that_answers_on_this_machine_is_meant_where_no_key_is_set(servers: Servers) -> None:
+def test_a_local_server_is_the_default_without_a_key(servers: Servers) -> None:
     """Its first model that can chat; each is asked once, at once with the others, without a key and not again."""
     servers.answers = {"ollama": listing("nomic-embed-text", "gemma3:4b", "qwen3"), "vllm": listing("big")}
     assert environment_choice() == (
@@ -242,7 +242,7 @@ def test_a_server_that_answers_on_this_machine_is_meant_where_no_key_is_set(serv
 
 
 @pytest.mark.parametrize("name", ["ollama", "lmstudio"])
-def test_a_model_of_embeddings_is_never_the_default(name: str, servers: Servers) -> None:
+def test_an_embedding_model_is_never_the_default(name: str, servers: Servers) -> None:
     """Whichever the server lists first; Ollama also says it of those whose names do not."""
     listed = ["bge-m3:latest", "all-minilm:latest", "paraphrase-multilingual:latest", "BAAI/bge-large", "newvec:1b"]
     servers.answers = {name: listing(*listed[: None if name == "ollama" else 4], "qwen3:14b")}
@@ -264,7 +264,7 @@ def test_the_address_of_every_provider_can_be_moved(servers: Servers) -> None:
         assert environment_choice() == ("ollama/qwen3", f"it answers at {moved}, and no key is set")
 
 
-def test_an_address_for_anthropic_s_api_wants_its_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_for_anthropic_s_api_needs_its_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compatible endpoint is at another address; nothing is sent to the public one."""
     monkeypatch.setattr("flowdebate.models.resolve.find_spec", lambda _: None)
     moved = environment(ANTHROPIC_BASE_URL="https://gateway.example", ANTHROPIC_API_KEY="k")
@@ -272,13 +272,13 @@ def test_an_address_for_anthropic_s_api_wants_its_sdk(monkeypatch: pytest.Monkey
         resolve_model("anthropic/claude-haiku-5-5")
 
 
-def test_an_address_that_is_none_names_its_variable() -> None:
+def test_an_invalid_address_names_its_variable() -> None:
     """As for one that is passed."""
     with environment(GROQ_BASE_URL="groq.example"), pytest.raises(ConfigurationError, match="GROQ_BASE_URL"):
         resolve_model("groq/m")
 
 
-def test_servers_that_keep_silent_cost_a_fifth_of_a_second_together(servers: Servers) -> None:
+def test_silent_servers_delay_startup_by_at_most_a_fifth_of_a_second(servers: Servers) -> None:
     """Not each."""
     servers.answers = dict.fromkeys(servers.ports) | {"llama-server": listing("small")}
     start = time.monotonic()
@@ -290,7 +290,7 @@ def test_servers_that_keep_silent_cost_a_fifth_of_a_second_together(servers: Ser
 
 
 @pytest.mark.parametrize("variables", [{"FLOWDEBATE_MODEL": "ollama/b"}, {"ANTHROPIC_API_KEY": "k"}], ids=str)
-def test_no_server_is_asked_where_a_model_or_a_key_is_set(variables: dict[str, str], servers: Servers) -> None:
+def test_no_server_is_probed_when_a_model_or_a_key_is_set(variables: dict[str, str], servers: Servers) -> None:
     """Nor in an import, nor where real models are forbidden; the loopback may be allowed there."""
     servers.answers = {"ollama": listing("gemma3")}
     with environment(**variables):
@@ -331,7 +331,7 @@ def test_importing_everything_connects_to_nothing() -> None:
     ],
     ids=str,
 )
-def test_a_page_or_a_server_without_a_model_is_no_model(answer: bytes, servers: Servers) -> None:
+def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, servers: Servers) -> None:
     """The error names what was looked for, what was found, and the ways out: never one provider's key alone."""
     servers.answers = {"lmstudio": answer}
     ways = r"^no model is set up: neither FLOWDEBATE_MODEL nor the key of a provider is set, no server .* has a model"
@@ -344,7 +344,7 @@ def test_a_page_or_a_server_without_a_model_is_no_model(answer: bytes, servers: 
     assert ("lmstudio answers" in str(caught.value)) is empty
 
 
-def test_with_nothing_set_up_the_local_model_is_meant(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_local_model_is_the_last_default(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is installed."""
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: True)
     assert resolve_model(None).name == "local"
@@ -411,7 +411,7 @@ def test_one_resolver_gives_one_object_for_one_name() -> None:
 @pytest.mark.parametrize(
     "name", ["", " ", "gemma3", "nobody/gpt", "openai/", "openai/ ", "intent/think", "LOCAL", "/x"]
 )
-def test_a_name_that_means_nothing_is_refused_and_the_allowed_ones_are_told(name: str) -> None:
+def test_an_unknown_name_is_rejected_with_the_allowed_names(name: str) -> None:
     """When it is resolved, and when a factory checks it."""
     for attempt in (lambda: resolve_model(name), lambda: check_model(name, location="debate 'x'")):
         with pytest.raises(ConfigurationError) as caught:
@@ -435,7 +435,7 @@ def test_a_name_that_means_nothing_is_refused_and_the_allowed_ones_are_told(name
         ("", None),
     ],
 )
-def test_a_mistyped_name_is_answered_with_the_one_that_is_meant(name: str, suggestion: str | None) -> None:
+def test_a_mistyped_name_gets_a_suggestion(name: str, suggestion: str | None) -> None:
     """With another sign than "/", a mistyped provider, or none; without a guess where nothing is close."""
     with pytest.raises(ConfigurationError) as caught:
         check_model(name, location="debate 'x'")
@@ -456,7 +456,7 @@ def test_a_mistyped_name_is_answered_with_the_one_that_is_meant(name: str, sugge
         ("each", "each"),
     ],
 )
-def test_a_name_that_tells_its_provider_needs_none(name: str, full: str) -> None:
+def test_a_name_that_implies_its_provider_needs_no_prefix(name: str, full: str) -> None:
     """As the model's owner calls it."""
     assert full_name(name) == full
     if "/" in full and full != name:
@@ -467,7 +467,7 @@ def test_a_name_that_tells_its_provider_needs_none(name: str, full: str) -> None
     ("name", "full"),
     [("qwen3:14b", "ollama/qwen3:14b"), ("gemma3", "ollama/gemma3:latest"), ("phi4", "ollama/phi4:mini")],
 )
-def test_a_model_of_a_running_ollama_server_needs_no_provider(name: str, full: str, servers: Servers) -> None:
+def test_a_model_of_a_running_ollama_server_needs_no_prefix(name: str, full: str, servers: Servers) -> None:
     """By its tag, the latest one, or the only one; of several the forms are told."""
     servers.answers = {"ollama": listing("qwen3:14b", "qwen3:8b", "gemma3:latest", "gemma3:1b", "phi4:mini")}
     assert full_name(name) == full
@@ -476,7 +476,7 @@ def test_a_model_of_a_running_ollama_server_needs_no_provider(name: str, full: s
     assert full_name("llama9") == "llama9"
 
 
-def test_a_name_that_its_maker_alone_serves_asks_no_server(servers: Servers) -> None:
+def test_a_proprietary_model_name_probes_no_server(servers: Servers) -> None:
     """The usual names cost no connection, whether their keys are set or not."""
     servers.answers = {"ollama": listing("gpt-5-mini")}
     names = ["gpt-5-mini", "Claude-Sonnet-4-5", "mistral-large-latest", "deepseek-chat", "ft:gpt-4o:Org::x"]
@@ -488,7 +488,7 @@ def test_a_name_that_its_maker_alone_serves_asks_no_server(servers: Servers) -> 
 
 
 @pytest.mark.parametrize("name", ["mistral-small", "deepseek-r1"])
-def test_a_model_with_public_weights_may_be_here_or_at_its_maker(name: str, servers: Servers) -> None:
+def test_a_model_with_public_weights_may_be_local_or_hosted(name: str, servers: Servers) -> None:
     """Where only one of both is set up it is meant; with both, the error names both; with none, the maker's."""
     maker = name.partition("-")[0]
     with environment():
@@ -520,16 +520,14 @@ def test_a_model_with_public_weights_may_be_here_or_at_its_maker(name: str, serv
         ("Bedrock/openai.gpt-oss-20b-1:0", [], "Then write openai/openai.gpt-oss-20b-1:0"),
     ],
 )
-def test_a_name_of_several_providers_is_answered_with_the_forms(
-    name: str, keys: list[str], message: str, servers: Servers
-) -> None:
+def test_an_ambiguous_name_lists_its_full_forms(name: str, keys: list[str], message: str, servers: Servers) -> None:
     """Those whose keys are set, or all."""
     servers.answers = {}
     with environment(**dict.fromkeys(keys, "k")), pytest.raises(ConfigurationError, match=re.escape(message)):
         check_model(name, location="debate 'x'")
 
 
-def test_a_bare_name_without_the_key_says_which_is_missing() -> None:
+def test_a_bare_name_without_its_key_names_the_missing_variable() -> None:
     """As its full name does."""
     with environment(), pytest.raises(AuthenticationFailed, match=r"set OPENAI_API_KEY, .*model 'openai/gpt-5-mini'"):
         debate(name="rent", debaters=[Debater("pro", "cap"), Debater("con", "free")], model="gpt-5-mini").run_sync(
@@ -538,7 +536,7 @@ def test_a_bare_name_without_the_key_says_which_is_missing() -> None:
 
 
 @pytest.mark.parametrize("value", [5, b"local", OpenAIModel, {"chat": 5}, {"debate": MINE}, {5: MINE}])
-def test_what_is_no_model_is_refused(value: Any) -> None:
+def test_non_models_are_rejected(value: Any) -> None:
     """A class is not a model, and a mapping's keys are intents."""
     with pytest.raises(ConfigurationError):
         ModelResolver(value).resolve("intent/chat")
@@ -546,13 +544,13 @@ def test_what_is_no_model_is_refused(value: Any) -> None:
         check_model(value, location="debate 'x'")
 
 
-def test_an_intent_cannot_mean_an_intent() -> None:
+def test_an_intent_cannot_resolve_to_an_intent() -> None:
     """It would mean nothing, for ever."""
     with pytest.raises(ConfigurationError, match="intent"):
         ModelResolver("intent/chat").resolve("intent/chat")
 
 
 @pytest.mark.parametrize("value", [None, MINE, "local", "intent/chat", "ollama/a", {"chat": MINE}, {}])
-def test_what_can_mean_a_model_passes_the_check(value: Any) -> None:
+def test_valid_model_values_pass_the_check(value: Any) -> None:
     """Without a look at the environment, the disk or the network."""
     check_model(value, location="debate 'x'")

@@ -41,7 +41,7 @@ def strings(schema: Any) -> list[dict[str, Any]]:
 
 
 @given(SCHEMAS)
-def test_every_free_string_ends_below_what_the_grammar_can_count(schema: Any) -> None:
+def test_every_free_string_gets_a_length_limit(schema: Any) -> None:
     """Shorter bounds stay; longer ones and missing ones are replaced."""
     before, after = strings(schema), strings(bound_strings(schema))
     assert [string["maxLength"] for string in after] == [min(1500, s.get("maxLength", 1500)) for s in before]
@@ -56,7 +56,7 @@ def test_bounding_twice_is_bounding_once(schema: Any) -> None:
     assert repr(schema) == copy
 
 
-def test_a_model_s_schema_keeps_everything_else() -> None:
+def test_bounding_changes_nothing_else_in_a_schema() -> None:
     """Enums, nested models, defaults, descriptions."""
 
     class Inner(BaseModel):

@@ -46,7 +46,7 @@ def is_object(schema: Any) -> bool:
 
 
 @given(SCHEMAS, st.fixed_dictionaries(dict.fromkeys("ABC", SCHEMAS.filter(is_object))), st.lists(VALUES, max_size=6))
-def test_it_takes_what_it_took(top: Any, definitions: dict[str, Any], values: list[Any]) -> None:
+def test_inlining_definitions_accepts_the_same_values(top: Any, definitions: dict[str, Any], values: list[Any]) -> None:
     """For all schemas and values; references are left only where something holds itself, and nothing is changed."""
     schema = {"properties": {"x": top}, "$defs": definitions}
     before = repr(schema)
@@ -61,13 +61,13 @@ def test_it_takes_what_it_took(top: Any, definitions: dict[str, Any], values: li
         assert jsonschema.Draft202012Validator(inlined).is_valid(document) is valid
 
 
-def test_data_that_looks_like_a_reference_is_data() -> None:
+def test_data_that_looks_like_a_reference_is_unchanged() -> None:
     """Defaults, enums and examples are not read."""
     schema = {"default": {"$ref": "#/$defs/A"}, "enum": [{"const": 1}], "$defs": {"A": {"type": "string"}}}
     assert inline_definitions(schema) == {"default": {"$ref": "#/$defs/A"}, "enum": [{"const": 1}]}
 
 
-def test_references_to_elsewhere_stay() -> None:
+def test_external_references_are_unchanged() -> None:
     """What is not defined here cannot be written out."""
     schema = {"items": {"$ref": "https://example.org/schema"}, "not": {"$ref": "#/$defs/gone"}}
     assert inline_definitions(schema) == schema
@@ -96,7 +96,7 @@ def test_a_schema_that_only_refers_to_itself_is_refused(schema: dict[str, Any]) 
     assert OutputSchema.of(tree, location="debate").validate({"next": {"next": {}}}) == {"next": {"next": {}}}
 
 
-def test_a_reference_to_another_place_than_a_definition_stays() -> None:
+def test_a_reference_outside_the_definitions_is_unchanged() -> None:
     """What is said to the server is what was given."""
     schema = {"$ref": "#/properties/a", "properties": {"a": {"type": "object"}}}
     assert OutputSchema.of(schema, location="debate").json_schema["$ref"] == "#/properties/a"

@@ -25,13 +25,13 @@ def test_clean_text_changes_nothing_that_is_valid(text: str) -> None:
     assert clean_text(text) is text
 
 
-def test_a_character_that_a_server_split_in_two_is_one_again() -> None:
+def test_split_surrogates_are_joined() -> None:
     """Two halves that stand side by side are their character; a half alone is U+FFFD."""
     assert clean_text("a\ud83d\ude42b\ude42") == "a🙂b\ufffd"
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\u200b\ufeff", " \u200b "])
-def test_what_shows_nothing_is_blank(text: str) -> None:
+def test_invisible_text_is_blank(text: str) -> None:
     """Zero-width characters are no answer."""
     assert is_blank(text)
 
@@ -59,11 +59,11 @@ def test_one_line_is_printable_short_and_without_the_secret(before: str, after: 
         "AIzaSyA1234567890abcdefg",
     ],
 )
-def test_what_looks_like_a_key_is_redacted_though_nobody_named_it(text: str) -> None:
+def test_apparent_keys_are_redacted(text: str) -> None:
     """Servers echo keys, also keys that are not ours."""
     assert "[redacted]" in one_line(text)
 
 
-def test_megabytes_of_an_error_page_are_cut() -> None:
+def test_a_huge_error_page_is_truncated() -> None:
     """An error shows 500 characters of a server's text."""
     assert len(one_line("x" * 2_000_000)) == 500

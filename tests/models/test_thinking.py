@@ -118,7 +118,7 @@ def test_a_text_that_mentions_tags_stays_whole(kind: str) -> None:
     "text",
     ["<think>Hm.</think>", "<think>Hm, ", "Hm.\n</think>\n", "<|channel|>analysis<|message|>Hm.<|end|>", "<think>"],
 )
-async def test_nothing_but_thought_is_lost_to_thinking(text: str) -> None:
+async def test_an_answer_of_thinking_alone_is_lost_to_thinking(text: str) -> None:
     """So the call is retried, with more room where it was limited."""
     with pytest.raises(LostToThinking):
         await call.ask(ScriptedModel(text), ModelRequest(messages=[], block="b"))
@@ -163,7 +163,7 @@ def cut_into_pieces(text: str, cuts: list[int]) -> list[str]:
 @given(TEXTS)
 @settings(max_examples=500)
 @example("```\n<think>a</think>```\n<think>b</think>")
-def test_a_cleaned_text_is_a_fixed_point(text: str) -> None:
+def test_cleaning_twice_changes_nothing(text: str) -> None:
     """What was removed leaves nothing behind that is removed the next time."""
     once = separate_thinking(text).text
     assert separate_thinking(once).text == once
@@ -173,14 +173,14 @@ def test_a_cleaned_text_is_a_fixed_point(text: str) -> None:
 @settings(max_examples=500)
 @example("x\n</think>\nTrams", [1, 2, 3])
 @example(THOUGHTS["Harmony"][0], [3, 30, 60])
-def test_every_chunking_of_a_stream_gives_the_text_of_the_whole(text: str, cuts: list[int]) -> None:
+def test_any_chunking_of_a_stream_gives_the_same_text(text: str, cuts: list[int]) -> None:
     """But for white space at the end, which was heard before anybody knew that nothing follows."""
     texts, _ = heard_of(cut_into_pieces(text, cuts))
     assert texts.rstrip() == separate_thinking(text).text.rstrip()
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
-def test_every_kind_of_answer_may_arrive_character_by_character(kind: str) -> None:
+def test_every_kind_of_answer_can_be_streamed_by_character(kind: str) -> None:
     """As from servers that send each token for itself; only a lone end of a thought cannot be foreseen."""
     separated = separate_thinking(ANSWERS[kind])
     texts, withdrawn = heard_of(list(ANSWERS[kind]))
@@ -189,7 +189,7 @@ def test_every_kind_of_answer_may_arrive_character_by_character(kind: str) -> No
 
 
 @given(st.text(st.characters(exclude_characters="<"), max_size=60), st.lists(st.integers(0, 60), max_size=8))
-def test_a_text_without_tags_is_never_touched(text: str, cuts: list[int]) -> None:
+def test_text_without_tags_is_unchanged(text: str, cuts: list[int]) -> None:
     """Neither whole nor streamed."""
     assert separate_thinking(text).text == text
     assert heard_of(cut_into_pieces(text, cuts)) == (text, 0)
@@ -207,7 +207,7 @@ def test_words_are_passed_on_as_they_arrive() -> None:
 # At the call boundary
 
 
-async def test_thinking_counts_as_reasoning_where_the_provider_does_not_say() -> None:
+async def test_thinking_counts_as_reasoning_unless_the_provider_reports_it() -> None:
     """In proportion to the text, as far as the server counts the answer's tokens."""
     text = "<think>" + "word " * 100 + "</think>" + "Trams " * 20
     reply = ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=5, completion_tokens=130))
@@ -219,7 +219,7 @@ async def test_thinking_counts_as_reasoning_where_the_provider_does_not_say() ->
     assert response.flags == ("thought_aloud",)
 
 
-async def test_a_count_of_the_provider_stands() -> None:
+async def test_the_provider_s_reasoning_count_takes_precedence() -> None:
     """It knows better."""
     usage = Usage(calls=1, prompt_tokens=5, completion_tokens=130, reasoning_tokens=7)
     reply = ModelResponse(text="<think>Hm.</think>Trams.", usage=usage)
@@ -227,7 +227,7 @@ async def test_a_count_of_the_provider_stands() -> None:
     assert response.usage == usage
 
 
-async def test_json_behind_a_thought_is_read() -> None:
+async def test_json_after_thinking_is_read() -> None:
     """Also where the thought has braces."""
     schema = OutputSchema.of({"type": "object", "properties": {"winner": {"type": "string"}}})
     model = ScriptedModel('<think>{"winner": "bus"}? No.</think>\n{"winner": "tram"}')
@@ -235,7 +235,7 @@ async def test_json_behind_a_thought_is_read() -> None:
     assert response.data == {"winner": "tram"}
 
 
-async def test_a_model_that_has_thought_unannounced_is_held_back_the_next_time() -> None:
+async def test_a_model_that_thought_without_a_tag_is_buffered_the_next_time() -> None:
     """The first time, its text is withdrawn; then nobody sees it."""
     events: list[object] = []
     texts: list[str] = []
@@ -257,7 +257,7 @@ async def test_a_model_that_has_thought_unannounced_is_held_back_the_next_time()
     assert texts == ["They will say cost.\n", "Trams are quiet.", "Trams are quiet."]
 
 
-async def test_a_model_that_is_known_to_think_is_held_back_until_it_has_spoken() -> None:
+async def test_a_known_thinking_model_is_buffered_until_it_answers() -> None:
     """By its name; afterwards by what it does."""
     texts: list[str] = []
 

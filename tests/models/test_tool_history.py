@@ -79,7 +79,7 @@ PIECES = [
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-async def test_what_a_server_sent_with_a_call_is_sent_back(transport: Any, *, streamed: bool) -> None:
+async def test_extra_fields_of_a_tool_call_are_sent_back(transport: Any, *, streamed: bool) -> None:
     """Reasoning, signatures, and fields that nobody here knows; pieces are put together."""
     async with ChatServer({}, otherwise=calling(CALL, pieces=PIECES, **FIELDS)) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", transport=transport)
@@ -122,7 +122,7 @@ async def test_a_resumed_run_sends_back_the_same_fields() -> None:
 
 
 @pytest.mark.parametrize("words", ["property 'reasoning_details' is unsupported", "Bad Request"])
-async def test_fields_that_another_server_refuses_are_left_out(words: str) -> None:
+async def test_fields_refused_by_another_server_are_omitted(words: str) -> None:
     """A fallback may be of another vendor; what it refuses is remembered."""
 
     async def refuse(exchange: Exchange) -> None:

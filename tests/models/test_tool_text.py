@@ -21,7 +21,7 @@ READ = ToolCall(id="call_0", name="lookup", arguments='{"q": "x"}')
         (f"<tools>{CALL.replace('arguments', 'parameters')}</tools>", 1),
     ],
 )
-def test_text_that_consists_of_calls_is_calls(text: str, count: int) -> None:
+def test_text_that_is_only_tool_calls_is_read_as_tool_calls(text: str, count: int) -> None:
     """In the ways in which small models write them."""
     read = with_tool_calls(ModelResponse(text=text), REQUEST)
     assert (read.text, read.finish, len(read.tool_calls)) == ("", "tool_calls", count)
@@ -43,13 +43,13 @@ def test_text_that_consists_of_calls_is_calls(text: str, count: int) -> None:
         f"<tool_call>{CALL}</tool_call><tool_call>no json</tool_call>",
     ],
 )
-def test_text_that_holds_anything_else_stays_text(text: str) -> None:
+def test_text_around_tool_calls_stays_text(text: str) -> None:
     """An argument that quotes a call calls nothing."""
     response = ModelResponse(text=text)
     assert with_tool_calls(response, REQUEST) is response
 
 
-def test_without_tools_nothing_is_a_call() -> None:
+def test_without_tools_no_text_is_read_as_a_call() -> None:
     """What was not offered cannot be called."""
     response = ModelResponse(text=CALL)
     assert with_tool_calls(response, ModelRequest(messages=[], block="b")) is response

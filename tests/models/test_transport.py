@@ -49,7 +49,7 @@ def read(stream: AsyncIterator[bytes]) -> bytes:
 
 
 @given(st.lists(LINES, max_size=30), st.sets(st.integers(0, 500), max_size=20))
-def test_events_say_the_same_wherever_the_network_cut_them(lines: list[bytes], places: set[int]) -> None:
+def test_events_do_not_depend_on_network_chunks(lines: list[bytes], places: set[int]) -> None:
     """Lines with data and the empty ones between are kept in their order, all else is left out."""
     stream = b"\n".join((*lines, b""))
     expected = [line for line in lines if not line.strip() or (line.startswith(b"data:") and line[5:].strip())]
@@ -57,14 +57,14 @@ def test_events_say_the_same_wherever_the_network_cut_them(lines: list[bytes], p
 
 
 @pytest.mark.parametrize("line", [b"data: x\n", b"data: xy\r\n"])
-def test_an_event_that_does_not_end_is_malformed(line: bytes) -> None:
+def test_an_endless_event_is_malformed(line: bytes) -> None:
     """Before reading it takes time that grows with the square of its length."""
     with pytest.raises(MalformedResponse, match="does not end"):
         read(event_lines(aiter(Parts([line * 50, line * 51]))))
 
 
 @given(st.binary(max_size=60), st.sets(st.integers(0, 200), max_size=10), st.booleans(), st.booleans())
-def test_a_body_is_the_same_wherever_it_was_cut(body: bytes, places: set[int], marked: bool, packed: bool) -> None:  # noqa: FBT001
+def test_a_body_does_not_depend_on_network_chunks(body: bytes, places: set[int], marked: bool, packed: bool) -> None:  # noqa: FBT001
     """Without a byte order mark at its beginning, and unpacked."""
     content = b"\xef\xbb\xbf" + body if marked else body
     payload = gzip.compress(content) if packed else content
@@ -73,7 +73,7 @@ def test_a_body_is_the_same_wherever_it_was_cut(body: bytes, places: set[int], m
 
 
 @given(st.integers(0, 300), st.booleans())
-def test_a_body_that_is_longer_than_it_may_be_is_too_large(length: int, packed: bool) -> None:  # noqa: FBT001
+def test_a_body_above_the_limit_is_too_large(length: int, packed: bool) -> None:  # noqa: FBT001
     """To the byte, as it is unpacked."""
     body = b"x" * length
     parts = Parts([gzip.compress(body)]) if packed else Parts([body[:100], body[100:]])
@@ -85,7 +85,7 @@ def test_a_body_that_is_longer_than_it_may_be_is_too_large(length: int, packed: 
             read(stream)
 
 
-def test_no_packing_is_what_the_headers_call_identity_or_do_not_name() -> None:
+def test_identity_or_a_missing_header_means_no_compression() -> None:
     """Whatever else they name is one."""
     encodings = [encoding_of({"content-encoding": value}) for value in ("", " Identity ", "GZIP")]
     assert [encoding_of({}), *encodings] == [None, None, None, "gzip"]

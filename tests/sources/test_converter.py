@@ -77,13 +77,13 @@ def test_a_hostile_document_is_read_or_refused_within_its_bounds(
     assert converter.convert("good.html", HTML, ".html").parts == [("", "Trams are quiet.")]
 
 
-def test_a_document_that_takes_long_is_told_so(converter: Converter) -> None:
+def test_a_slow_document_is_reported(converter: Converter) -> None:
     """And what to do."""
     with pytest.raises(BadFile, match=r"^a\.pdf: takes more than 2 s to read: split it, or save it as text"):
         converter.convert("a.pdf", ENDLESS(), ".pdf")
 
 
-def test_a_document_that_takes_much_memory_is_told_so() -> None:
+def test_a_document_that_needs_too_much_memory_is_reported() -> None:
     """And what to do."""
     limited = Converter(memory=120)
     try:
@@ -94,7 +94,7 @@ def test_a_document_that_takes_much_memory_is_told_so() -> None:
 
 
 @pytest.mark.slow
-def test_a_document_that_ends_its_converter_is_told_so(converter: Converter) -> None:
+def test_a_document_that_crashes_its_converter_is_reported(converter: Converter) -> None:
     """A library may end the whole process where it gets no memory."""
     with pytest.raises(BadFile, match=r"^a\.pdf: ends the process that reads it: .* takes more than 400 MB of memory"):
         converter.convert("a.pdf", CORPUS["compression"]["twice.pdf"](), ".pdf")
@@ -126,7 +126,7 @@ def test_one_child_reads_many_documents_and_is_replaced_after_a_fault(converter:
 
 
 @pytest.mark.slow
-def test_documents_that_take_long_give_way_to_others() -> None:
+def test_slow_documents_do_not_block_others() -> None:
     """Ten that have no end, and one that a person waits for."""
     converter = Converter(seconds=4.0)
     problems: list[str] = []

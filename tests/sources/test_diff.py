@@ -62,7 +62,7 @@ def added(source: Source) -> list[str]:
 
 
 @pytest.mark.parametrize("commits", ["main..branch", "main...branch"])
-def test_a_branch_that_is_behind_is_compared_with_where_it_began(repository: Path, commits: str) -> None:
+def test_a_branch_is_compared_with_its_merge_base(repository: Path, commits: str) -> None:
     """Newer commits of main are no deletions of the branch."""
     base = git(repository, "rev-parse", "HEAD")
     git(repository, "checkout", "-qb", "branch")
@@ -164,7 +164,7 @@ def test_a_change_cannot_hide_its_lines(repository: Path, way: str) -> None:
     assert sources[name].left_out is None
 
 
-def test_a_submodule_is_named_whatever_the_change_says_of_it(repository: Path) -> None:
+def test_a_changed_submodule_is_named(repository: Path) -> None:
     """`ignore = all` does not hide its new commit."""
     git(repository, "submodule", "add", "-q", str(repository), "sub")
     commit(repository, {})

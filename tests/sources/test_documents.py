@@ -132,7 +132,7 @@ def read(folder: Path, name: str, data: bytes) -> Any:
     return source
 
 
-def test_a_debate_over_a_report_of_200_pages_says_on_which_page_a_quote_stands(tmp_path: Path) -> None:
+def test_a_quote_from_a_long_report_is_located_by_page(tmp_path: Path) -> None:
     """Judge, result and reader are told the page; a quote across two lines is found, and an invented one is not."""
     (tmp_path / "report.pdf").write_bytes(make_pdf(PAGES))
     sides = [Debater("ann", "cap rents"), Debater("bob", "free rents")]
@@ -164,7 +164,7 @@ def test_a_debate_over_a_report_of_200_pages_says_on_which_page_a_quote_stands(t
         ("noname", lambda: make_pdf(2), {"noname, page 1": line(1, 3), "noname, page 2": line(2, 39)}),
     ],
 )
-def test_documents_are_read_by_their_parts(
+def test_documents_are_split_into_named_parts(
     tmp_path: Path, name: str, make: Callable[[], bytes], parts: dict[str, str]
 ) -> None:
     """Each slide, sheet and page has its name; what is no text of a page is left out."""
@@ -214,7 +214,7 @@ def run_of(text: str, properties: str = "") -> str:
     return f"<w:r><w:rPr>{properties}</w:rPr><w:t xml:space='preserve'>{text}</w:t></w:r>"
 
 
-def test_a_word_is_found_that_a_line_of_a_page_breaks(tmp_path: Path) -> None:
+def test_a_hyphenated_word_is_found(tmp_path: Path) -> None:
     """The hyphen stays, as on the page, and no character stands in for it."""
     from reportlab.pdfgen.canvas import Canvas
 
@@ -231,7 +231,7 @@ def test_a_word_is_found_that_a_line_of_a_page_breaks(tmp_path: Path) -> None:
     assert [passage.source for passage in passages] == ["a.pdf"]
 
 
-def test_the_pages_of_a_pdf_that_are_scans_are_named(tmp_path: Path) -> None:
+def test_scanned_pages_of_a_pdf_are_named(tmp_path: Path) -> None:
     """A blank page is none of them."""
     from reportlab.pdfgen.canvas import Canvas
 
@@ -252,7 +252,7 @@ def test_the_pages_of_a_pdf_that_are_scans_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("by_column", "unread"), [(False, "order of page 1: two columns are read as one"), (True, None)]
 )
-def test_columns_that_are_read_across_are_named(tmp_path: Path, by_column: bool, unread: str | None) -> None:  # noqa: FBT001
+def test_columns_that_may_be_mixed_up_are_reported(tmp_path: Path, by_column: bool, unread: str | None) -> None:  # noqa: FBT001
     """A program may write the lines of a page one after the other, across its columns."""
     from reportlab.pdfgen.canvas import Canvas
 
@@ -265,7 +265,7 @@ def test_columns_that_are_read_across_are_named(tmp_path: Path, by_column: bool,
     assert read(tmp_path, "a.pdf", buffer.getvalue()).unread == unread
 
 
-def test_what_was_entered_into_a_form_is_read(tmp_path: Path) -> None:
+def test_form_entries_are_read(tmp_path: Path) -> None:
     """With the names of its fields, on the page where they are."""
     from reportlab.pdfgen.canvas import Canvas
 
@@ -313,7 +313,7 @@ VISIBLE, STYLED = '<w:vanish w:val="0"/>', '<w:rStyle w:val="B"/>'
     ],
     ids=["hidden", "shown", "style", "margins", "formula"],
 )
-def test_a_word_document_loses_nothing_in_silence(
+def test_a_word_document_loses_nothing_silently(
     tmp_path: Path, body: str, parts: dict[str, str], text: str, unread: str | None
 ) -> None:
     """What a person does not see is left out, and named."""
@@ -361,7 +361,7 @@ def test_a_spreadsheet_keeps_its_values(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_spreadsheet_hides_is_left_out_and_named(tmp_path: Path) -> None:
+def test_hidden_parts_of_a_spreadsheet_are_omitted_and_named(tmp_path: Path) -> None:
     """Sheets, rows and columns; a workbook with macros is read as any other."""
     book = sheet([["a", "b"], ["c", "d"], ["e", "f"]])
     book.active.row_dimensions[2].hidden = True
@@ -373,7 +373,7 @@ def test_what_a_spreadsheet_hides_is_left_out_and_named(tmp_path: Path) -> None:
     assert source.unread == "hidden sheet Salaries; 4 hidden cells"
 
 
-def test_a_formula_without_its_result_is_shown_itself(tmp_path: Path) -> None:
+def test_a_formula_without_a_cached_result_is_shown_as_text(tmp_path: Path) -> None:
     """Programs write workbooks without results, which only Excel computes."""
     source = read(tmp_path, "a.xlsx", saved(sheet([["a", "b", "sum"], [2, 3, "=A2+B2"]])))
     assert "| 2 | 3 | =A2+B2 |" in source.text
@@ -420,7 +420,7 @@ def test_a_notebook_is_its_cells_and_their_texts(tmp_path: Path) -> None:
     assert source.unread == "1 picture; 1 text/html output"
 
 
-def test_a_page_says_what_a_browser_does_not_show(tmp_path: Path) -> None:
+def test_hidden_text_of_a_page_is_reported(tmp_path: Path) -> None:
     """And what was chosen in its forms."""
     page = (
         '<p>Seen.</p><p style="display: none">Not seen.</p><div hidden>Nor this.</div>'
@@ -433,7 +433,7 @@ def test_a_page_says_what_a_browser_does_not_show(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-16-be"])
-def test_a_byte_order_mark_says_what_a_text_is(tmp_path: Path, encoding: str) -> None:
+def test_a_byte_order_mark_determines_the_encoding(tmp_path: Path, encoding: str) -> None:
     """Notepad and PowerShell write such files."""
     mark = codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b""
     assert read(tmp_path, "a.txt", mark + "The price rosé.\n".encode(encoding)).text == "The price rosé.\n"
@@ -451,13 +451,13 @@ def test_a_byte_order_mark_says_what_a_text_is(tmp_path: Path, encoding: str) ->
         ("a.bin", b"\x7fELF\0\0\0", "is binary: only texts, documents and images"),
     ],
 )
-def test_a_file_that_is_not_read_is_told_the_true_reason(tmp_path: Path, name: str, data: bytes, why: str) -> None:
+def test_an_unread_file_is_reported_with_the_true_reason(tmp_path: Path, name: str, data: bytes, why: str) -> None:
     """And what to do about it."""
     with pytest.raises(BadFile, match=f"^{name}: {why}"):
         read(tmp_path, name, data)
 
 
-def test_what_was_not_read_is_named_in_the_line_of_what_was_left_out(tmp_path: Path) -> None:
+def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
     """Before anything is asked, and in the notes of the result."""
     (tmp_path / "a.docx").write_bytes(office(f"<w:p>{run_of('Seen.')}{run_of('Not seen.', '<w:vanish/>')}</w:p>"))
     options = {"question": "Sign?", "sources": [str(tmp_path / "a.docx")], "model": "openai/gpt-5"}

@@ -14,7 +14,7 @@ pytest.importorskip("mammoth", reason="the extra flowdebate[documents]")
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of processes is read from /proc")
-def test_nobody_waits_nothing_grows_and_no_process_is_left_behind() -> None:
+def test_hostile_documents_leave_the_server_responsive_and_clean() -> None:
     """One document of each kind, by HTTP, by MCP and by the command line."""
     from tests.soak.documents import attack
 

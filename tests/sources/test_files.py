@@ -82,7 +82,7 @@ def test_a_folder_is_read_without_secrets_links_and_what_git_ignores(folder: Pat
     assert "canary" not in str(sources)
 
 
-def test_what_the_repository_around_ignores_is_not_read(folder: Path) -> None:
+def test_files_ignored_by_the_enclosing_repository_are_not_read(folder: Path) -> None:
     """Also if only a folder inside of it is named, and as git itself has it."""
     repository = folder.parent
     rmtree(folder / ".git")  # else it were a repository of its own
@@ -113,7 +113,7 @@ def test_what_the_repository_around_ignores_is_not_read(folder: Path) -> None:
         ("nul\0.txt", None, "cannot be read"),
     ],
 )
-def test_a_file_that_cannot_be_a_source_is_named_with_the_reason(
+def test_an_invalid_source_file_is_named_with_the_reason(
     tmp_path: Path, name: str, content: bytes | None, why: str
 ) -> None:
     """As it was given, before anything else is done; also where a folder around it, or a link to it, is named."""
@@ -145,7 +145,7 @@ def test_links_pipes_and_folders_without_text_are_refused(tmp_path: Path) -> Non
             read_sources([name], folder=tmp_path)
 
 
-def test_names_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_may_be_named_or_come_from_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is called by its name, NAME=FILE by another; a file that has an equals sign is itself."""
     (tmp_path / "a.md").write_text("\ufeffOne.\r\nTwo.", newline="")
     (tmp_path / "b=a.md").write_text("Three.")
@@ -161,7 +161,7 @@ def test_names_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert sources[0].size == (tmp_path / "a.md").stat().st_size
 
 
-def test_only_allowed_folders(tmp_path: Path) -> None:
+def test_files_outside_allowed_folders_are_rejected(tmp_path: Path) -> None:
     """Neither by `..`, nor by a link, nor from stdin, nor by a name that begins alike."""
     inside, beside = tmp_path / "docs", tmp_path / "docs-private"
     for directory in (inside, beside):
@@ -175,7 +175,7 @@ def test_only_allowed_folders(tmp_path: Path) -> None:
     assert outside_of([inside], ["-", str(beside / "a.md")]) == ["-", str(beside / "a.md")]
 
 
-def test_sources_in_python(tmp_path: Path) -> None:
+def test_sources_can_be_paths_and_texts_in_python(tmp_path: Path) -> None:
     """Texts by name, or paths and sources in a list; two of one name and anything else are refused."""
     (tmp_path / "a.md").write_text("A.")
     report = Source.of("report", "B.")

@@ -72,7 +72,7 @@ def kept_in(store: Path) -> str:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_the_command_of_every_pattern_reads_a_folder_and_no_secret(pattern: str, folder: Path, store: Path) -> None:
+def test_every_pattern_command_reads_a_folder_without_secrets(pattern: str, folder: Path, store: Path) -> None:
     """The first lines say what goes to the model and what was left out; no request and no store has a secret."""
     short = SHORT.get(pattern, ("--max-rounds", "1"))
     with stage(output=OUTPUTS.get(pattern, CHAIR)) as on:
@@ -123,7 +123,7 @@ def test_a_plan_file_names_files_beside_it(folder: Path) -> None:
     assert f"[report.md] {REPORT}\n[n] {REPORT}" in on.bodies[0]["messages"][0]["content"]
 
 
-def test_rows_of_a_batch_have_sources_of_their_own(folder: Path) -> None:
+def test_batch_rows_may_have_their_own_sources(folder: Path) -> None:
     """In the place of those of the batch; a missing one is found before anything is asked."""
     rows: list[dict[str, Any]] = [
         {"question": "Should we cap rents?", "sources": ["notes/report.md"]},
@@ -167,7 +167,7 @@ class Reading:
         return FunctionModel(answer)
 
 
-def test_http_requests_bring_texts_or_name_files_that_the_operator_allows(folder: Path) -> None:
+def test_http_requests_send_texts_or_name_allowed_files(folder: Path) -> None:
     """Without a folder that is allowed no path is read; with one, only those below it."""
     inside, outside = str(folder / "notes" / "report.md"), folder / "notes" / ".." / "secret.txt"
     outside.write_text("canary-env")
@@ -194,7 +194,7 @@ def test_http_requests_bring_texts_or_name_files_that_the_operator_allows(folder
     assert not any("canary" in prompt for prompt in reading.shown)
 
 
-def test_a_service_goes_on_while_it_reads_documents() -> None:
+def test_a_service_stays_responsive_while_reading_documents() -> None:
     """In a thread of its own: a sheet of 100,000 cells takes 17 seconds."""
     readers: list[Thread] = []
 
@@ -209,7 +209,7 @@ def test_a_service_goes_on_while_it_reads_documents() -> None:
     assert current_thread() not in readers
 
 
-def test_mcp_hosts_give_texts_or_paths_that_the_operator_allows(folder: Path) -> None:
+def test_mcp_hosts_send_texts_or_name_allowed_files(folder: Path) -> None:
     """As over HTTP; the refusal says what is allowed."""
     reading = Reading()
     cases: list[tuple[Any, bool]] = [

@@ -73,7 +73,7 @@ def servers() -> Iterator[dict[Any, Vendor]]:
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-def test_each_vendor_is_sent_the_image_in_its_form_in_front_of_the_transcript(
+def test_each_vendor_receives_the_image_before_the_transcript(
     transport: Any, chart: Path, servers: dict[Any, Vendor]
 ) -> None:
     """By its own requests and by openai's SDK, to Anthropic by its SDK; the judge is shown none."""
@@ -105,7 +105,7 @@ def test_each_vendor_is_sent_the_image_in_its_form_in_front_of_the_transcript(
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_whoever_speaks_in_a_pattern_is_shown_the_image(pattern: str, chart: Path) -> None:
+def test_every_speaker_of_a_pattern_sees_the_image(pattern: str, chart: Path) -> None:
     """From every command; what a page and a trace show of the request has no image in it."""
     info = PATTERNS[pattern]
     plan = make_plan(info, {info.subject: info.load_page().example, "sources": ["chart.png"]})
@@ -132,7 +132,7 @@ def requests_of(pattern: Any, question: str) -> list[Any]:
     return requests
 
 
-def test_an_image_is_stored_once_and_comes_back(chart: Path) -> None:
+def test_an_image_is_stored_once_and_restored(chart: Path) -> None:
     """In the plan of a run, as its data URL; a resumed run has it, whatever has become of the file."""
     plan = make_plan(PATTERNS["debate"], {"question": QUESTION, "sources": ["chart.png"], "model": ["openai/gpt-5"]})
     stored = stored_plan(plan)
@@ -161,7 +161,7 @@ def test_a_durable_run_keeps_the_image_in_its_journal(chart: Path, tmp_path: Pat
     assert kept_in(store).count(URL) == 1
 
 
-def test_a_budget_counts_an_image_as_the_tokens_that_it_costs() -> None:
+def test_a_budget_counts_the_tokens_of_an_image() -> None:
     """And not as the characters of its base64."""
     from flowdebate.models import ModelRequest
 
@@ -174,7 +174,7 @@ def test_a_budget_counts_an_image_as_the_tokens_that_it_costs() -> None:
 
 
 @pytest.mark.parametrize("name", ["cerebras/gpt-oss-120b", "deepseek/deepseek-flash", "openai/gpt-4", "local"])
-def test_a_model_without_eyes_is_found_before_anybody_is_asked(
+def test_a_model_without_vision_is_rejected_before_any_call(
     name: str, chart: Path, servers: dict[Any, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the seat, the model and the file, from Python and from the command; also as one of two that may answer."""
@@ -192,7 +192,7 @@ def test_a_model_without_eyes_is_found_before_anybody_is_asked(
     assert not any(vendor.asked for vendor in servers.values())
 
 
-def test_who_has_eyes() -> None:
+def test_vision_support_depends_on_the_model_name() -> None:
     """Those whose names say that they have none do not; an option decides for others."""
     for name in ("openai/gpt-5.6-luna", "anthropic/claude-haiku-5-5", "gemini/gemini-flash-latest", "ollama/gemma3"):
         assert has_eyes(resolve_model(name)), name

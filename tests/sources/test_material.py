@@ -61,7 +61,7 @@ def without_frame(prompt: str, name: str, *, numbers: bool) -> list[str]:
 
 @each_material
 @pytest.mark.parametrize("numbers", [False, True], ids=["plain", "numbered"])
-def test_material_is_shown_as_it_is(name: str, numbers: bool) -> None:  # noqa: FBT001
+def test_material_is_shown_unchanged(name: str, numbers: bool) -> None:  # noqa: FBT001
     """Once the frame is taken off, no line has changed but those with a token of the list."""
     lines = without_frame(render_sources(SOURCES[name], numbers=numbers), name, numbers=numbers)
     expected = lines_of(MATERIAL[name])
@@ -75,7 +75,7 @@ def test_material_is_shown_as_it_is(name: str, numbers: bool) -> None:  # noqa: 
 
 
 @each_material
-def test_what_was_altered_is_said(name: str) -> None:
+def test_alterations_are_reported(name: str) -> None:
     """In a line of the prompt's own below the sources, and only there where something was."""
     prompt = render_sources(SOURCES[name])
     notes = [line for line in prompt.splitlines() if line.startswith("(The texts above have ")]
@@ -88,7 +88,7 @@ def test_what_was_altered_is_said(name: str) -> None:
 
 
 @each_material
-def test_passages_show_all_of_a_file_as_it_is(name: str) -> None:
+def test_passages_show_file_lines_unchanged(name: str) -> None:
     """Whatever passage a turn is shown, each of its whole lines is one of the file, with its indentation."""
     [source] = SOURCES[name]
     file_lines = {*lines_of(MATERIAL[name])}
@@ -126,7 +126,7 @@ def frames_of(copied: list[str], lines: list[str]) -> list[str]:
 
 
 @given(copies(), st.data())
-def test_a_line_that_was_copied_from_a_prompt_is_found(copy: tuple[str, list[str], list[str]], data: Any) -> None:
+def test_a_line_copied_from_a_prompt_is_found(copy: tuple[str, list[str], list[str]], data: Any) -> None:
     """As a place of a finding: in the file, and at a line that says the same, whatever was copied along with it."""
     name, copied, lines = copy
     check_place(name, copied, lines, data.draw(st.sampled_from(frames_of(copied, lines))))
@@ -158,7 +158,7 @@ def check_place(name: str, copied: list[str], lines: list[str], quote: str) -> N
 
 
 @given(copies())
-def test_a_speaker_who_copied_faithfully_is_never_said_to_have_invented(
+def test_faithful_quotes_are_never_unverified(
     copy: tuple[str, list[str], list[str]],
 ) -> None:
     """In any quotation marks or as a block, a copied line is verified, or too short to prove anything."""
@@ -176,7 +176,7 @@ def test_a_speaker_who_copied_faithfully_is_never_said_to_have_invented(
 @pytest.mark.parametrize(
     "name", ["Index.java", "ring.hpp", "Panel.tsx", "Main.elm", "Windows.java", "chat.rb", "page.html.diff"]
 )
-def test_a_reviewer_that_quotes_its_prompt_is_believed(name: str) -> None:
+def test_a_reviewer_may_quote_its_prompt(name: str) -> None:
     """From end to end: each line that a model copies, with its bar and number, is a place that exists."""
 
     def copy(request: ModelRequest) -> Any:
@@ -190,7 +190,7 @@ def test_a_reviewer_that_quotes_its_prompt_is_believed(name: str) -> None:
     assert {finding.place.found for finding in raw.findings} == {True}
 
 
-def test_compared_texts_are_shown_as_they_are() -> None:
+def test_compared_texts_are_shown_unchanged() -> None:
     """Also a reference answer: a judge of code reads code."""
     prompts: list[str] = []
 
@@ -217,7 +217,7 @@ def test_compared_texts_are_shown_as_they_are() -> None:
         assert sum(line.startswith("(The texts above have ⟦U+003C⟧ for") for line in lines) == 1
 
 
-def test_arguments_keep_their_protection() -> None:
+def test_arguments_are_still_escaped() -> None:
     """What another model says is escaped by patterns: also what no list has, such as tokens of models to come."""
     prompts: list[str] = []
 
@@ -233,7 +233,7 @@ def test_arguments_keep_their_protection() -> None:
 
 
 @given(st.lists(st.sampled_from([*CONTROL_TOKENS[:60], *"<>[]|/\r\n\f", "s", "\u2028", "\u202e"]), max_size=12))
-def test_a_frame_holds_whatever_is_in_it(pieces: list[str]) -> None:
+def test_a_frame_contains_any_text(pieces: list[str]) -> None:
     """No token of the list, and no line that begins without a bar; and what was altered is said."""
     text = "".join(pieces)
     rendered = f"[x] {frame(text)}"
@@ -252,7 +252,7 @@ ORDINARY = (
 
 
 @pytest.mark.parametrize("text", ORDINARY)
-def test_ordinary_writing_is_no_control_token(text: str) -> None:
+def test_ordinary_text_is_not_a_control_token(text: str) -> None:
     """Neither in material nor in what the local model is sent of it."""
     assert frame(text) == text
     assert without_control_tokens(text, listed=True) == text
@@ -260,7 +260,7 @@ def test_ordinary_writing_is_no_control_token(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["INST", "/INST", "gMASK", "SYSTEM_PROMPT", "|user|"])
-def test_a_file_cannot_be_called_as_a_control_token(name: str) -> None:
+def test_a_file_name_cannot_be_a_control_token(name: str) -> None:
     """Brackets around a name make no token."""
     for tag in (tag_text(name), tag_name(name)):
         assert f"[{tag}]" not in CONTROL_TOKENS

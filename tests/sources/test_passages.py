@@ -44,7 +44,7 @@ LONG = Source.of(
 
 
 @given(st.text(alphabet="ab .\n", max_size=6_000), st.lists(st.integers(0, 6_000), max_size=5))
-def test_passages_are_the_whole_text_cut(text: str, starts: list[int]) -> None:
+def test_passages_cover_the_whole_text(text: str, starts: list[int]) -> None:
     """In order, none too long, none across two pages, and nothing but white space is missing."""
     begins = sorted({start for start in starts if start < len(text)})
     source = Source.of("s", text, pages=[Page(start=start, name=f"page {start}") for start in begins])
@@ -56,7 +56,7 @@ def test_passages_are_the_whole_text_cut(text: str, starts: list[int]) -> None:
     assert all(passage.start >= start or passage.end <= start for passage in passages for start in begins)
 
 
-def test_the_passages_that_fit_a_question_are_found_with_their_pages() -> None:
+def test_relevant_passages_are_found_with_their_pages() -> None:
     """As many as there is room for, in the order of the source; the same for the same question."""
     passages = find_passages((LONG,), ["What about the harbour?"], 3_000)
     assert passages == find_passages((LONG,), ["What about the harbour?"], 3_000)
@@ -66,7 +66,7 @@ def test_the_passages_that_fit_a_question_are_found_with_their_pages() -> None:
     assert find_passages((LONG,), ["", "?"], 100) == []
 
 
-def test_passages_fill_the_room_that_they_have() -> None:
+def test_passages_fill_their_budget() -> None:
     """However many there are: material of just over the limit loses no more than is too much."""
     files = tuple(Source.of(f"src/file_{number}.py", f"limit_{number} = {number}\n" * 10) for number in range(700))
     total = sum(len(source.text) for source in files)
@@ -78,7 +78,7 @@ def test_passages_fill_the_room_that_they_have() -> None:
 
 
 @given(st.integers(1, 5), st.integers(0, 40_000), st.integers(1, 60))
-def test_readers_share_what_is_too_long_for_one(readers: int, room: int, files: int) -> None:
+def test_readers_share_a_source_that_is_too_long(readers: int, room: int, files: int) -> None:
     """Each has no more than its room, all have the best half, and other halves only where nothing else is left."""
     sources = tuple(Source.of(f"f{number:02}.py", f"limit_{number} = {number}\n" * 60) for number in range(files))
     shares = [find_passages(sources, ["What is the limit?"], room, share=(one, readers)) for one in range(readers)]
@@ -96,7 +96,7 @@ def test_readers_share_what_is_too_long_for_one(readers: int, room: int, files: 
 
 
 @pytest.mark.parametrize("pattern", ["council", "deliberation", "round_robin", "consensus", "debate"])
-def test_a_panel_reads_more_than_one_of_it(pattern: str) -> None:
+def test_a_panel_reads_more_than_one_member(pattern: str) -> None:
     """Debaters who have to win are shown the same, as far as they ask the same."""
     files = {f"file_{number:02}": f"limit_{number} = {number}\n" * 50 for number in range(40)}
     talkers = Talkers()
@@ -131,7 +131,7 @@ def shown_in(request: ModelRequest) -> list[str]:
 
 
 @pytest.mark.parametrize("pattern", [pattern for pattern in TURNS if pattern != "review"])  # which divides them
-def test_turns_are_shown_the_best_passages_of_long_sources(pattern: str) -> None:
+def test_turns_see_the_best_passages_of_long_sources(pattern: str) -> None:
     """Before the task, which stays last; the result lists them, and quotes are looked up in the whole text."""
 
     def quoting(request: ModelRequest) -> Any:
@@ -159,7 +159,7 @@ def test_turns_are_shown_the_best_passages_of_long_sources(pattern: str) -> None
 
 
 @pytest.mark.parametrize("pattern", ["debate", "consensus"])
-def test_a_resumed_run_is_shown_the_recorded_passages(
+def test_a_resumed_run_uses_the_recorded_passages(
     pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the search would find now: no answer is asked for twice, and none belongs to another prompt."""

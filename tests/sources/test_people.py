@@ -121,7 +121,7 @@ def test_a_person_in_any_seat_is_given_the_sources(seat: str) -> None:
 
 
 @pytest.mark.parametrize("seat", SEATS)
-def test_a_suspended_person_has_them_from_the_journal(seat: str) -> None:
+def test_a_suspended_person_gets_sources_from_the_journal(seat: str) -> None:
     """The stored request is the same as without sources, whose texts the journal has already."""
     store = MemoryStore()
     block = SEATS[seat](human(name="ann"))
@@ -135,7 +135,7 @@ def test_a_suspended_person_has_them_from_the_journal(seat: str) -> None:
     assert set(json.loads(request.text)) == {"block", "shown", "expects", "schema", "problem"}
 
 
-def test_two_debates_of_one_run_show_each_its_own() -> None:
+def test_two_debates_of_one_run_show_their_own_sources() -> None:
     """Their people would quote what the others' readers cannot look up."""
 
     def of(name: str) -> Block[Any, Any]:
@@ -153,7 +153,7 @@ def test_two_debates_of_one_run_show_each_its_own() -> None:
     assert [source.name for source in second.sources] == ["two"]
 
 
-async def test_a_terminal_shows_them() -> None:
+async def test_a_terminal_lists_the_sources() -> None:
     """Before it asks."""
     reading, writing = os.pipe()
     os.write(writing, b"Capped.\n\n")
@@ -184,7 +184,7 @@ def waits() -> Iterator[tuple[Stage, str]]:
         yield stage, run_id
 
 
-def test_a_request_over_http_lists_them_with_their_texts_beside_it(waits: tuple[Stage, str]) -> None:
+def test_an_http_request_lists_sources_and_serves_their_texts(waits: tuple[Stage, str]) -> None:
     """Name, size and kind in the request; the text, or the image itself, where it is asked for; no other file."""
     stage, run_id = waits
     (request,) = stage.get(f"/runs/{run_id}/requests").json()
@@ -201,7 +201,7 @@ def test_a_request_over_http_lists_them_with_their_texts_beside_it(waits: tuple[
     assert stage.get(f"/runs/{run_id}/sources/notes/a.md").status_code == 404
 
 
-def test_the_page_of_a_person_shows_them(waits: tuple[Stage, str]) -> None:
+def test_the_page_of_a_person_lists_the_sources(waits: tuple[Stage, str]) -> None:
     """Folded, escaped, with the image; also on the page of a link, which opens nothing else."""
     stage, run_id = waits
     path = stage.post(f"/runs/{run_id}/links", {"seconds": 60}).json()["page"]
@@ -212,7 +212,7 @@ def test_the_page_of_a_person_shows_them(waits: tuple[Stage, str]) -> None:
     assert f'<img src="{URL.replace("+", "&#43;")}"' in page or f'<img src="{URL}"' in page
 
 
-async def test_an_mcp_host_reads_them_with_the_request() -> None:
+async def test_an_mcp_host_reads_sources_with_the_request() -> None:
     """In `shown`, which it is told to show to the person."""
     async with Service(store=MemoryStore(), model=FunctionModel(debater)) as service:
         options = {"max_rounds": 1, "debaters": SIDES, "humans": ["Ann"], "sources": {"a.md": "Rents rose."}}

@@ -69,7 +69,7 @@ TEXT = {"text": "Rents rose."}
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
-def test_a_request_states_nothing_that_is_computed_and_keeps_its_bounds(sources: Any, reason: str) -> None:
+def test_a_request_cannot_set_computed_fields_or_exceed_limits(sources: Any, reason: str) -> None:
     """422, with the reason, before a run is stored; also for a fork."""
     with staged(make_service) as server:
         run_id = server.finished()
@@ -82,7 +82,7 @@ def test_a_request_states_nothing_that_is_computed_and_keeps_its_bounds(sources:
         assert len(server.get("/runs").json()["runs"]) == 1
 
 
-def test_a_path_with_a_nul_is_refused_where_folders_are_allowed(tmp_path: Path) -> None:
+def test_a_path_with_a_nul_byte_is_rejected(tmp_path: Path) -> None:
     """As any other path outside of them."""
     with staged(make_service, allow_sources=[tmp_path]) as server:
         refused = server.post("/runs", {**BRIEF, "options": {"sources": [f"{tmp_path}/a\0b"]}})
@@ -90,7 +90,7 @@ def test_a_path_with_a_nul_is_refused_where_folders_are_allowed(tmp_path: Path) 
     assert "below one of" in refused.json()["detail"]
 
 
-def test_size_and_hash_of_a_source_are_those_of_its_bytes() -> None:
+def test_size_and_hash_describe_the_bytes_of_a_source() -> None:
     """Of a text, and of the file in a data URL."""
     page = html("<p>Rents rose.</p>")
     with staged(make_service) as server:
@@ -104,7 +104,7 @@ def test_size_and_hash_of_a_source_are_those_of_its_bytes() -> None:
 
 
 @pytest.mark.parametrize(("verb", "number"), [("begin", 4), pytest.param("fork", 12, marks=pytest.mark.slow)])
-def test_nobody_waits_for_the_documents_of_others(verb: str, number: int) -> None:
+def test_documents_of_one_request_do_not_delay_others(verb: str, number: int) -> None:
     """However many have no end: health, pages, lists and runs with texts of their own take no second."""
     endless = {"options": {"max_rounds": 1, "sources": {"a.pdf": url(CORPUS["pages"]["empty-pages.pdf"]())}}}
     problems: list[str] = []
@@ -177,9 +177,7 @@ IN_PLAN: tuple[tuple[str, Callable[[], bytes]], ...] = (
 
 
 @pytest.mark.parametrize(("name", "make"), IN_PLAN)
-def test_what_is_stored_is_a_text_and_is_never_read_as_a_file(
-    tmp_path: Path, name: str, make: Callable[[], bytes]
-) -> None:
+def test_stored_text_is_never_read_as_a_path(tmp_path: Path, name: str, make: Callable[[], bytes]) -> None:
     """An export may say anything in its plan: it is listed, shown, verified and forked, and nothing is converted."""
     hostile = url(make())
 
@@ -206,7 +204,7 @@ def test_what_is_stored_is_a_text_and_is_never_read_as_a_file(
     assert time.monotonic() - start < 10
 
 
-def test_a_text_of_a_file_is_a_text_when_the_run_goes_on(tmp_path: Path) -> None:
+def test_the_text_of_a_file_is_stored_for_a_resumed_run(tmp_path: Path) -> None:
     """Also where it looks like a file in a data URL."""
     looks = url(b"Rents rose.")
     (tmp_path / "a.txt").write_text(looks)

@@ -120,7 +120,7 @@ def test_ordinary_text_is_not_masked(text: str) -> None:
     assert mask_secrets(text) == (text, None)
 
 
-def test_masks_are_said_and_models_see_no_token(tmp_path: Path) -> None:
+def test_masks_are_reported_and_models_see_no_token(tmp_path: Path) -> None:
     """Beside the file on the command line, and in the document of a run; no prompt has the token."""
     (tmp_path / "deploy.yml").write_text(f"on: push\ntoken: {TOKENS[0]}\n")
     messages: list[str] = []
@@ -142,7 +142,7 @@ def test_masks_are_said_and_models_see_no_token(tmp_path: Path) -> None:
 
 
 @given(st.text("ab \n:/@=.-_'\"" + LETTERS[:4]), st.sampled_from(TOKENS), st.text("ab \n,;)"))
-def test_masking_keeps_all_places(before: str, token: str, after: str) -> None:
+def test_masking_preserves_all_positions(before: str, token: str, after: str) -> None:
     """Only characters of secrets become stars, and what is masked once is not masked again."""
     text = f"{before} {token} {after}"
     masked, _ = mask_secrets(text)

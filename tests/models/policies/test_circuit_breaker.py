@@ -186,9 +186,7 @@ TestBreakerMachine = BreakerMachine.TestCase
     # no sum of these is the cooldown of 60 seconds: the other library looks at a clock that runs
     steps=st.lists(st.booleans() | st.sampled_from([7, 50, 100]), max_size=60),
 )
-def test_one_call_after_the_other_is_as_another_library_has_it(
-    failures: int, successes: int, steps: list[bool | int]
-) -> None:
+def test_sequential_calls_match_pybreaker(failures: int, successes: int, steps: list[bool | int]) -> None:
     """The transitions are those of pyresilience, where calls come one at a time."""
     clock = Clock()
     breaker = Breaker(failures=failures, cooldown=60, successes=successes, clock=clock)
@@ -208,7 +206,7 @@ def test_one_call_after_the_other_is_as_another_library_has_it(
         assert breaker.state == oracle.state.value
 
 
-def test_threads_get_no_more_trials_than_there_are() -> None:
+def test_threads_share_the_limit_of_trials() -> None:
     """Sixteen at once, in half_open: two tickets."""
     clock = Clock()
     breaker = Breaker(failures=1, cooldown=1, successes=2, clock=clock)
@@ -234,7 +232,7 @@ def test_threads_get_no_more_trials_than_there_are() -> None:
         assert breaker.state == "closed"
 
 
-def test_agents_are_kept_apart_by_name() -> None:
+def test_agents_are_distinguished_by_name() -> None:
     """What one agent does changes nothing for another; unknown ones are available, and not remembered for a look."""
     clock = Clock()
     breakers = Breakers(failures=3, cooldown=60, successes=2, clock=clock)
@@ -260,7 +258,7 @@ def test_agents_are_kept_apart_by_name() -> None:
     ("field", "value"),
     [("failures", 0), ("failures", 2.0), ("successes", True), ("cooldown", 0), ("cooldown", float("nan"))],
 )
-def test_options_that_cannot_be_are_refused(make: Callable[..., Any], field: str, value: Any) -> None:
+def test_invalid_options_are_rejected(make: Callable[..., Any], field: str, value: Any) -> None:
     """At construction, by name."""
     with pytest.raises(ConfigurationError) as caught:
         make(**{field: value})
@@ -309,7 +307,7 @@ async def failing(model: Any, error: type[BaseException], **options: Any) -> Any
 
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error()).__name__)
-async def test_an_endpoint_that_fails_is_left_alone(error: Any) -> None:
+async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
     """Three calls in a row, and the fourth is not made; a success in between begins the count anew."""
     leaf = Leaf([error(), error(), "fine", error(), error(), error()])
     model = CircuitBreaker(leaf)
@@ -325,7 +323,7 @@ async def test_an_endpoint_that_fails_is_left_alone(error: Any) -> None:
 
 
 @pytest.mark.parametrize("error", NEUTRAL, ids=lambda error: type(error()).__name__)
-async def test_what_says_nothing_about_the_endpoint_is_not_counted(error: Any) -> None:
+async def test_unrelated_errors_are_not_counted(error: Any) -> None:
     """Neither as a failure nor as a success, in any state; a trial place is given back."""
     clock = Clock()
     leaf = Leaf([down, *[error()] * 5, down, error(), error(), "fine"])
@@ -343,7 +341,7 @@ async def test_what_says_nothing_about_the_endpoint_is_not_counted(error: Any) -
     assert [*states, model.breaker.state] == ["closed"] * 6 + ["open", "half_open", "half_open", "closed"]
 
 
-async def test_one_call_counts_once_however_often_it_is_repeated() -> None:
+async def test_a_call_with_retries_counts_once() -> None:
     """The inner model's requests are one call."""
     leaf = Leaf([down], retry=Retry(attempts=5, sleep=Naps()))
     model = CircuitBreaker(leaf, failures=2)
@@ -354,7 +352,7 @@ async def test_one_call_counts_once_however_often_it_is_repeated() -> None:
     assert states == [(5, "closed"), (10, "open")]
 
 
-async def test_changes_are_told_to_the_run_whose_call_made_them() -> None:
+async def test_state_changes_are_reported_to_the_run_that_caused_them() -> None:
     """A circuit that two models of two runs share: each is told what it did, and of the other's nothing."""
     clock = Clock()
     breaker = Breaker(failures=1, successes=2, clock=clock)
@@ -375,7 +373,7 @@ async def test_changes_are_told_to_the_run_whose_call_made_them() -> None:
     assert two == [CircuitChanged(block="judge", model="b", before="open", after="half_open")]
 
 
-async def test_a_cancelled_trial_gives_its_place_back() -> None:
+async def test_a_cancelled_trial_releases_its_slot() -> None:
     """With one place, the next call is a trial again; and a third one beside it is refused."""
     clock = Clock()
     model = CircuitBreaker(Leaf([down, hang, hang, "fine"]), failures=1, successes=1, clock=clock)
@@ -394,7 +392,7 @@ async def test_a_cancelled_trial_gives_its_place_back() -> None:
     assert model.breaker.state == "closed"
 
 
-async def test_calls_that_were_let_in_before_the_circuit_opened_change_nothing_after() -> None:
+async def test_calls_admitted_before_the_circuit_opened_do_not_change_it() -> None:
     """Their answers come late, and speak of another time."""
     gate = asyncio.Event()
 
@@ -418,7 +416,7 @@ async def test_calls_that_were_let_in_before_the_circuit_opened_change_nothing_a
     await asyncio.gather(trial, return_exceptions=True)
 
 
-def test_a_call_that_its_deadline_ended_is_a_failure_once_it_was_sent() -> None:
+def test_a_timeout_after_sending_counts_as_a_failure() -> None:
     """The deadline arrives as a cancellation; who only stood in a queue until then has not met the endpoint."""
 
     async def late() -> None:
@@ -440,7 +438,7 @@ def test_a_call_that_its_deadline_ended_is_a_failure_once_it_was_sent() -> None:
     warped(late())
 
 
-async def test_an_open_circuit_costs_no_time_on_the_way_to_the_next_model() -> None:
+async def test_an_open_circuit_falls_back_immediately() -> None:
     """Once open, only the second model is asked; and the refused call is no attempt."""
     first = Leaf([down])
     model = Fallback(CircuitBreaker(first, failures=1), Leaf(["better"]))

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
     max_concurrency=st.integers(1, 5),
     calls=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.none() | st.integers(0, 20)), max_size=20),
 )
-def test_never_more_at_once_and_no_place_is_lost(
+def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
     max_concurrency: int, calls: list[tuple[int, int, int | None]]
 ) -> None:
     """Whatever is cancelled when: the bound holds, all others are answered, and all places are free at the end."""
@@ -53,7 +53,7 @@ def test_never_more_at_once_and_no_place_is_lost(
 
 
 @given(at=st.lists(st.integers(0, 20), min_size=1, max_size=15).map(sorted), max_concurrency=st.integers(1, 3))
-def test_who_came_first_goes_first(at: list[int], max_concurrency: int) -> None:
+def test_waiters_are_served_in_order(at: list[int], max_concurrency: int) -> None:
     """All places are used, and nobody overtakes: the times are those of a queue before so many counters."""
     leaf = Leaf([lasting(5)])
     warped(arriving(ConcurrencyLimit(leaf, max_concurrency), at))
@@ -65,7 +65,7 @@ def test_who_came_first_goes_first(at: list[int], max_concurrency: int) -> None:
         assert start == pytest.approx(begin)
 
 
-def test_the_place_is_free_while_a_failed_call_waits() -> None:
+def test_a_waiting_retry_holds_no_slot() -> None:
     """A retry's wait is no request."""
     leaf = Leaf([down, lasting(1), "fine"], retry=Retry(attempts=2, first_wait=20))
 
@@ -78,7 +78,7 @@ def test_the_place_is_free_while_a_failed_call_waits() -> None:
     assert 10 <= since_start(leaf)[2] <= 20
 
 
-async def test_a_request_that_fails_gives_its_place_back() -> None:
+async def test_a_failed_request_releases_its_slot() -> None:
     """However often."""
     model = ConcurrencyLimit(Leaf([down]), 1)
     for _ in range(3):
@@ -86,7 +86,7 @@ async def test_a_request_that_fails_gives_its_place_back() -> None:
             await ask(model, question())
 
 
-async def test_what_is_waited_is_counted() -> None:
+async def test_waiting_time_is_counted() -> None:
     """As the attempt's, not as the model's work."""
     gate = asyncio.Event()
 
@@ -105,7 +105,7 @@ async def test_what_is_waited_is_counted() -> None:
     assert second.seconds < 0.2
 
 
-def test_each_loop_has_its_own_places() -> None:
+def test_each_event_loop_has_its_own_slots() -> None:
     """One object serves one run after the other, also after a crowd in the last one."""
     model = ConcurrencyLimit(Leaf([lasting(1)]), 2)
 
@@ -118,14 +118,14 @@ def test_each_loop_has_its_own_places() -> None:
 
 
 @pytest.mark.parametrize("max_concurrency", [0, -1, True, 2.0, None])
-def test_options_that_cannot_be_are_refused(max_concurrency: Any) -> None:
+def test_invalid_options_are_rejected(max_concurrency: Any) -> None:
     """One place at least."""
     with pytest.raises(ConfigurationError) as caught:
         ConcurrencyLimit(Leaf(), max_concurrency)
     assert caught.value.field == "max_concurrency"
 
 
-async def test_a_real_server_meets_no_more_at_once() -> None:
+async def test_a_real_server_sees_at_most_the_limit() -> None:
     """Thirty calls through three places keep three connections."""
     async with ChatServer() as server:
         model = ConcurrencyLimit(OpenAIModel("m", base_url=server.base_url), 3)

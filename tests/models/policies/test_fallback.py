@@ -39,7 +39,7 @@ pytestmark = pytest.mark.anyio
 
 
 @given(failing=st.lists(st.booleans(), min_size=1, max_size=5))
-def test_the_first_model_that_has_an_answer_gives_it(failing: list[bool]) -> None:
+def test_the_first_successful_model_answers(failing: list[bool]) -> None:
     """Those before it were asked once each, in order, and those after it never; all failing is the last one's error."""
     leaves = [Leaf([down if fails else f"of {n}"], name=str(n)) for n, fails in enumerate(failing)]
     events: list[Any] = []
@@ -79,7 +79,7 @@ def test_the_first_model_that_has_an_answer_gives_it(failing: list[bool]) -> Non
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_what_another_provider_may_do_better_is_asked_of_it(error: ModelError) -> None:
+async def test_recoverable_errors_try_the_next_provider(error: ModelError) -> None:
     """Whether or not it would have been worth another try."""
     assert (await ask(Fallback(Leaf([error]), Leaf(["better"])), question())).text == "better"
 
@@ -96,7 +96,7 @@ async def test_what_another_provider_may_do_better_is_asked_of_it(error: ModelEr
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_what_the_application_has_to_mend_passes_at_once(error: Exception) -> None:
+async def test_application_errors_are_raised_at_once(error: Exception) -> None:
     """A wrong key is not hidden by a model that works; what was before it is its note."""
     last = Leaf()
     with pytest.raises(type(error)) as caught:
@@ -107,7 +107,7 @@ async def test_what_the_application_has_to_mend_passes_at_once(error: Exception)
     assert "it is down" in error.__notes__[0]
 
 
-async def test_the_application_may_say_after_what() -> None:
+async def test_the_application_can_choose_when_to_fall_back() -> None:
     """`on` is asked instead."""
     only_keys = Fallback(
         Leaf([AuthenticationFailed("key")]), Leaf(["better"]), on=lambda e: isinstance(e, AuthenticationFailed)
@@ -117,7 +117,7 @@ async def test_the_application_may_say_after_what() -> None:
         await ask(Fallback(Leaf([down]), Leaf(), on=lambda _: False), question())
 
 
-async def test_each_model_repeats_as_it_does_by_itself() -> None:
+async def test_each_model_uses_its_own_retries() -> None:
     """The next one is asked when one has failed for good."""
     first, second = (
         Leaf([down], retry=Retry(attempts=2, sleep=Naps())),
@@ -128,7 +128,7 @@ async def test_each_model_repeats_as_it_does_by_itself() -> None:
     assert (len(first.requests), len(second.requests)) == (2, 4)
 
 
-async def test_somebody_outside_repeats_the_whole() -> None:
+async def test_an_outer_retry_repeats_the_whole_chain() -> None:
     """Then each model is asked once a round."""
     first, second = Leaf([down], retry=Retry(attempts=2)), Leaf([down, down, "fine"], retry=Retry(attempts=4))
     request = question()
@@ -137,7 +137,7 @@ async def test_somebody_outside_repeats_the_whole() -> None:
     assert errors_of(request.attempts.made) == ["ProviderFailed"] * 5 + [None]
 
 
-def test_a_call_whose_time_is_over_asks_nobody_else() -> None:
+def test_a_timed_out_call_tries_no_other_model() -> None:
     """The call's deadline is over all models; one model's own is not."""
 
     async def late() -> None:
@@ -150,7 +150,7 @@ def test_a_call_whose_time_is_over_asks_nobody_else() -> None:
     warped(late())
 
 
-def test_a_cancelled_call_asks_nobody_else() -> None:
+def test_a_cancelled_call_tries_no_other_model() -> None:
     """Cancellation is no failure."""
 
     async def cancelled() -> None:
@@ -165,7 +165,7 @@ def test_a_cancelled_call_asks_nobody_else() -> None:
     warped(cancelled())
 
 
-def test_it_goes_by_the_first_name() -> None:
+def test_a_fallback_has_the_name_of_its_first_model() -> None:
     """And names may be given instead of models."""
     assert Fallback("ollama/gemma3", Leaf()).name == "ollama/gemma3"
     assert [model.name for model in Fallback("ollama/gemma3", Leaf()).models()] == ["ollama/gemma3", "leaf"]
@@ -181,14 +181,14 @@ def test_it_goes_by_the_first_name() -> None:
     ],
     ids=str,
 )
-def test_options_that_cannot_be_are_refused(models: Any, options: Any, field: str) -> None:
+def test_invalid_options_are_rejected(models: Any, options: Any, field: str) -> None:
     """There has to be a model, and no intent among them."""
     with pytest.raises(ConfigurationError) as caught:
         Fallback(*models, **options)
     assert caught.value.field == field
 
 
-async def test_a_second_server_answers_where_the_first_is_down() -> None:
+async def test_a_second_server_answers_when_the_first_is_down() -> None:
     """Real servers: one with a quota that is used up, one that nobody listens at, one that works."""
 
     async def spent(exchange: Exchange) -> None:

@@ -53,9 +53,7 @@ def expected_times(at: list[float], requests: int) -> list[float]:
     requests=st.integers(1, 10),
     seconds=st.integers(0, 30),
 )
-def test_requests_go_as_soon_as_they_may_in_the_order_in_which_they_came(
-    at: list[float], requests: int, seconds: int
-) -> None:
+def test_requests_are_sent_in_order_as_soon_as_the_limit_allows(at: list[float], requests: int, seconds: int) -> None:
     """No later than a bucket allows, no earlier, and nobody overtakes, however long each takes."""
     leaf = Leaf([lasting(seconds)])
     warped(arriving(RateLimit(leaf, requests=requests, per=PER), at))
@@ -67,7 +65,7 @@ def test_requests_go_as_soon_as_they_may_in_the_order_in_which_they_came(
 
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=15))
-def test_a_request_waits_while_the_tokens_are_overdrawn(costs: list[int]) -> None:
+def test_a_request_waits_while_tokens_are_overdrawn(costs: list[int]) -> None:
     """One after the other: each is charged when it has ended, and the next waits until what is charged fits again."""
     leaf = Leaf([used(cost) for cost in costs])
 
@@ -86,7 +84,7 @@ def test_a_request_waits_while_the_tokens_are_overdrawn(costs: list[int]) -> Non
 
 
 @given(at=st.lists(st.integers(0, 90).map(float), min_size=1, max_size=25).map(sorted), burst=st.integers(1, 5))
-def test_no_more_than_a_burst_goes_at_once(at: list[float], burst: int) -> None:
+def test_at_most_one_burst_is_sent_at_once(at: list[float], burst: int) -> None:
     """After a pause, too; the rate is that of `requests` all the same."""
     leaf = Leaf([lasting(0)])
     warped(arriving(RateLimit(leaf, requests=12, per=PER, burst=burst), at))
@@ -103,7 +101,7 @@ def test_both_limits_hold() -> None:
     assert since_start(leaf) == pytest.approx([0, 1, 30 + 0], abs=1e-3)
 
 
-def test_requests_at_the_same_time_may_overdraw_the_tokens_and_those_after_them_pay() -> None:
+def test_concurrent_requests_may_overdraw_tokens_at_the_cost_of_later_ones() -> None:
     """What is on its way is not charged yet."""
     leaf = Leaf([lasting(1, used(200))])
     warped(arriving(RateLimit(leaf, tokens=200, per=PER), [0.0, 0.0, 0.0, 2.0]))
@@ -119,7 +117,7 @@ def test_requests_at_the_same_time_may_overdraw_the_tokens_and_those_after_them_
     ],
     ids=["an answer", "never answered", "nobody knows"],
 )
-def test_tokens_that_nobody_told_of_are_estimated(first: Any, wait: float) -> None:
+def test_unreported_tokens_are_estimated(first: Any, wait: float) -> None:
     """Four characters of prompt and answer are one; a request that was refused cost none, another one its prompt."""
     leaf = Leaf([first, "fine"])
     prompt = [{"role": "user", "content": "y" * 4000}]
@@ -133,7 +131,7 @@ def test_tokens_that_nobody_told_of_are_estimated(first: Any, wait: float) -> No
     assert warped(twice()) == pytest.approx(wait, abs=1e-3)
 
 
-def test_all_that_was_sent_is_charged_once() -> None:
+def test_each_sent_request_is_charged_once() -> None:
     """Of a model that asks two others, both; of a call that is retried, each request for itself."""
     first, second = Leaf([used(100, ""), "fine"]), Leaf([used(300)])
 
@@ -155,7 +153,7 @@ def test_all_that_was_sent_is_charged_once() -> None:
     assert warped(thrice()) == pytest.approx(150 - 100 + 150)
 
 
-def test_who_comes_in_the_moment_of_another_s_turn_waits_behind() -> None:
+def test_a_late_arrival_waits_behind_earlier_requests() -> None:
     """There is room then, but somebody has waited for it."""
     leaf = Leaf()
 
@@ -175,7 +173,7 @@ def test_who_comes_in_the_moment_of_another_s_turn_waits_behind() -> None:
     assert order_of(leaf) == [0, 1, 2]
 
 
-def test_who_has_gone_is_in_nobody_s_way() -> None:
+def test_cancelled_waiters_do_not_block_others() -> None:
     """After a crowd, in which some went, some gave up and some were refused, the next one is on time."""
 
     async def after() -> float:
@@ -204,7 +202,7 @@ def test_each_request_of_a_call_is_limited() -> None:
     assert since_start(leaf) == pytest.approx([0, 10, 20, 30], abs=1e-3)
 
 
-def test_who_would_be_too_late_does_not_wait() -> None:
+def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
     """RateLimited at once, with the seconds; the place goes to those who have the time."""
     leaf = Leaf()
 
@@ -226,7 +224,7 @@ def test_who_would_be_too_late_does_not_wait() -> None:
     assert since_start(leaf) == pytest.approx([0, 10, 20], abs=1e-3)
 
 
-def test_a_wait_that_became_too_long_ends_when_that_is_known() -> None:
+def test_a_wait_that_became_too_long_ends_early() -> None:
     """A request that was on its way when the wait began was charged in between."""
     leaf = Leaf([used(100), lasting(1, used(1000)), "fine"])
 
@@ -252,7 +250,7 @@ def test_a_fallback_takes_over_at_once() -> None:
 
 
 @given(at=st.lists(st.integers(0, 10).map(float), min_size=2, max_size=12).map(sorted), data=st.data())
-def test_a_wait_that_is_cancelled_takes_nobody_s_turn(at: list[float], data: st.DataObject) -> None:
+def test_a_cancelled_wait_frees_its_turn(at: list[float], data: st.DataObject) -> None:
     """The others go when they would have gone without it."""
     leaf = Leaf()
     lost = data.draw(st.sets(st.integers(1, len(at) - 1)))
@@ -274,7 +272,7 @@ def test_a_wait_that_is_cancelled_takes_nobody_s_turn(at: list[float], data: st.
     assert since_start(leaf) == pytest.approx([100.0 * n for n in range(len(times) + 1)], abs=1e-3)
 
 
-async def test_what_is_waited_is_counted() -> None:
+async def test_waiting_time_is_counted() -> None:
     """As the attempt's, not as the model's work."""
     model = RateLimit(Leaf(), requests=1, per=0.4)
     waited = []
@@ -287,7 +285,7 @@ async def test_what_is_waited_is_counted() -> None:
     assert min(waited[1:]) >= 0.1  # less than the whole: what came before it counts
 
 
-def test_each_loop_counts_for_itself_and_is_forgotten_when_it_is_closed() -> None:
+def test_each_event_loop_has_its_own_count() -> None:
     """One object serves one run after the other, each on a loop of its own, also after a crowd in the last one."""
     leaf = Leaf()
     model = RateLimit(leaf, requests=1, per=10.0)
@@ -308,14 +306,14 @@ def test_each_loop_counts_for_itself_and_is_forgotten_when_it_is_closed() -> Non
     ],
     ids=str,
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, Any], field: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
     """There has to be one of the two."""
     with pytest.raises(ConfigurationError) as caught:
         RateLimit(Leaf(), **options)
     assert caught.value.field == field
 
 
-async def test_a_real_server_is_asked_no_faster() -> None:
+async def test_a_real_server_is_rate_limited() -> None:
     """Four requests, one at a time every 20 ms."""
     async with ChatServer() as server:
         model = RateLimit(OpenAIModel("m", base_url=server.base_url), requests=1, tokens=10_000, per=0.02)
@@ -327,7 +325,7 @@ async def test_a_real_server_is_asked_no_faster() -> None:
         assert server.posts == 4
 
 
-def test_a_request_that_hangs_keeps_nobody_waiting() -> None:
+def test_a_hanging_request_blocks_no_other() -> None:
     """The limit is on how often, not on how many at once."""
     leaf = Leaf([hang, "fine"])
 

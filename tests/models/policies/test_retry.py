@@ -76,9 +76,7 @@ class Verdict(BaseModel):
     longest=st.floats(0, 100),
     seed=st.integers(0, 99),
 )
-def test_waits_grow_by_two_up_to_the_longest_and_are_drawn_from_their_upper_half(
-    attempts: int, first: float, longest: float, seed: int
-) -> None:
+def test_waits_double_up_to_the_limit_with_jitter(attempts: int, first: float, longest: float, seed: int) -> None:
     """The wait before request n is between half and all of min(longest, first * 2^(n-2)) s."""
     naps, leaf = Naps(), Leaf([down])
     retry = Retry(attempts=attempts, first_wait=first, longest_wait=longest, sleep=naps)
@@ -90,7 +88,7 @@ def test_waits_grow_by_two_up_to_the_longest_and_are_drawn_from_their_upper_half
     assert all(grown / 2 <= wait <= grown for wait, grown in zip(naps.waits, [w for w in limits if w], strict=True))
 
 
-def test_a_seeded_run_waits_the_same_again() -> None:
+def test_a_seeded_run_repeats_its_waits() -> None:
     """Jitter comes from the call's own source."""
 
     def waits(seed: int) -> list[float]:
@@ -102,7 +100,7 @@ def test_a_seeded_run_waits_the_same_again() -> None:
     assert waits(1) == waits(1) != waits(2)
 
 
-async def test_what_the_endpoint_asks_for_is_waited() -> None:
+async def test_the_wait_of_retry_after_is_respected() -> None:
     """Retry-After is a lower bound, and never below what would be waited anyway."""
     naps = Naps()
     leaf = Leaf([RateLimited("busy", retry_after=7.0), RateLimited("busy", retry_after=0.001), "fine"])
@@ -111,7 +109,7 @@ async def test_what_the_endpoint_asks_for_is_waited() -> None:
     assert naps.waits[1] >= 1.0
 
 
-async def test_an_endpoint_that_asks_for_too_long_is_not_waited_for() -> None:
+async def test_a_retry_after_that_is_too_long_is_not_waited_for() -> None:
     """The error says how long it would have been."""
     naps, leaf = Naps(), Leaf([RateLimited("busy", retry_after=130)])
     with pytest.raises(RateLimited) as caught:
@@ -120,7 +118,7 @@ async def test_an_endpoint_that_asks_for_too_long_is_not_waited_for() -> None:
     assert (len(leaf.requests), naps.waits) == (1, [])
 
 
-def test_a_wait_that_would_end_after_the_deadline_is_not_started() -> None:
+def test_no_wait_starts_that_would_miss_the_deadline() -> None:
     """The last error is raised at once, while there still is time."""
 
     async def late() -> float:
@@ -145,7 +143,7 @@ def test_a_call_with_all_its_waits_ends_at_its_deadline() -> None:
     assert warped(late()) == pytest.approx(9)
 
 
-def test_a_call_that_is_cancelled_while_it_waits_sends_nothing_more() -> None:
+def test_a_call_cancelled_during_a_wait_sends_nothing_more() -> None:
     """Cancellation is never taken for a failure."""
 
     async def cancelled() -> int:
@@ -161,7 +159,7 @@ def test_a_call_that_is_cancelled_while_it_waits_sends_nothing_more() -> None:
     assert warped(cancelled()) == 1
 
 
-async def test_waits_are_counted_as_the_next_request_s() -> None:
+async def test_waits_are_counted_with_the_next_request() -> None:
     """What was waited stands with the attempt that it was waited for."""
     request = question()
     await ask(Retrying(Leaf([down, "fine"]), Retry(first_wait=0.02)), request)
@@ -213,7 +211,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-async def test_only_failures_that_may_pass_are_retried(case: Case) -> None:
+async def test_only_transient_failures_are_retried(case: Case) -> None:
     """Failures of the moment are; refusals, settings and errors of the application are not."""
     leaf = Leaf([lambda _: case.error()])
     request = question()
@@ -222,7 +220,7 @@ async def test_only_failures_that_may_pass_are_retried(case: Case) -> None:
     assert len(leaf.requests) == len(request.attempts.made) == case.requests
 
 
-async def test_the_application_may_say_what_is_retried() -> None:
+async def test_the_application_can_choose_what_is_retried() -> None:
     """`on` is asked instead of `transient`."""
     leaf = Leaf([Refused("no"), "fine"])
     retry = Retry(on=lambda error: isinstance(error, Refused), sleep=Naps())
@@ -233,7 +231,7 @@ async def test_the_application_may_say_what_is_retried() -> None:
     assert len(leaf.requests) == 1
 
 
-async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason() -> None:
+async def test_an_invalid_answer_is_retried_with_the_reason() -> None:
     """The model is shown what it said and why that cannot be used; after two it is asked one rung lower."""
     naps, events = Naps(), list[Any]()
     leaf = Leaf(['{"loser": "a"}', '{"winner": 5}', "nothing", '{"winner": "a"}'])
@@ -252,7 +250,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason() 
     ]
 
 
-async def test_a_step_to_the_next_mode_is_no_attempt_where_a_mode_is_ignored() -> None:
+async def test_switching_modes_does_not_count_as_an_attempt() -> None:
     """After two answers without JSON, each further one is in the next mode, until the last one."""
     leaf = Leaf([lambda request: answer_in_prose(request, modes=4)])
     with pytest.raises(SchemaViolation):
@@ -266,7 +264,7 @@ def answer_in_prose(request: Any, modes: int) -> SchemaViolation:
     return SchemaViolation([("", "no JSON")], answer="Certainly!")
 
 
-async def test_a_structured_answer_that_was_cut_off_is_asked_for_once_more_with_more_room() -> None:
+async def test_a_truncated_structured_answer_is_retried_with_a_higher_limit() -> None:
     """Twice the room, once."""
     leaf = Leaf([ModelResponse(text='{"winner": "a', finish="length")])
     request = question(output=Verdict, settings=ModelSettings(max_tokens=50))
@@ -275,7 +273,7 @@ async def test_a_structured_answer_that_was_cut_off_is_asked_for_once_more_with_
     assert [attempt.settings.max_tokens for attempt in leaf.requests] == [50, 100]
 
 
-async def test_each_repetition_is_told() -> None:
+async def test_each_retry_emits_an_event() -> None:
     """The run's readers learn who failed, why, and how long is waited."""
     events: list[Any] = []
     leaf = Leaf([down, "fine"])
@@ -290,7 +288,7 @@ async def test_each_repetition_is_told() -> None:
     ("field", "value"),
     [("attempts", 0), ("attempts", True), ("attempts", 1.5), ("first_wait", -1), ("longest_wait", float("nan"))],
 )
-def test_options_that_cannot_be_are_refused(field: str, value: Any) -> None:
+def test_invalid_options_are_rejected(field: str, value: Any) -> None:
     """Field and value are named."""
     with pytest.raises(ConfigurationError) as caught:
         Retry(**{field: value})
@@ -416,7 +414,7 @@ def test_attempts_never_multiply(tree: Tree) -> None:
 
 
 @given(tree=trees(st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=4).map(tuple)))
-def test_the_account_is_what_the_models_saw(tree: Tree) -> None:
+def test_attempts_list_every_request_that_models_received(tree: Tree) -> None:
     """Whatever they answer, each request that a model saw is one attempt, and the other way round."""
     leaves: list[Leaf] = []
     request = question()
@@ -469,7 +467,7 @@ async def nonsense(exchange: Exchange) -> None:
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["by itself", "through all policies"])
-async def test_a_real_model_s_requests_are_all_in_the_account(*, wrapped: bool) -> None:
+async def test_attempts_list_every_request_of_a_real_model(*, wrapped: bool) -> None:
     """After a rate limit, a failure, a reset and nonsense the fifth request is answered; the server counts the same."""
     request = question(timeout=30)
     async with ChatServer({"m": failing_first(busy, broken, reset, nonsense)}) as server:
@@ -491,7 +489,7 @@ async def test_a_real_model_s_requests_are_all_in_the_account(*, wrapped: bool) 
     assert request.attempts.made[-1].usage.total_tokens == 13
 
 
-async def test_a_permanent_failure_costs_as_many_posts_as_are_set() -> None:
+async def test_a_permanent_failure_takes_the_configured_number_of_requests() -> None:
     """Nothing below the one loop repeats by itself."""
     async with ChatServer({"m": broken}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=Retry(attempts=4, first_wait=0))

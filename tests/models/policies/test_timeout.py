@@ -66,7 +66,7 @@ def test_a_request_ends_at_its_deadline() -> None:
     check_end(Timeout(Leaf([hang]), 5), 5, "no answer within 5 s")
 
 
-def test_each_request_of_a_call_has_the_deadline_for_itself() -> None:
+def test_each_request_of_a_call_has_its_own_deadline() -> None:
     """What the model repeats is repeated around the deadline; the call's own deadline is over all of it."""
     leaf = Leaf([hang], retry=Retry(attempts=3, first_wait=0))
     request = question()
@@ -77,7 +77,7 @@ def test_each_request_of_a_call_has_the_deadline_for_itself() -> None:
     assert len(leaf.requests) == 3
 
 
-def test_what_is_inside_knows_the_deadline() -> None:
+def test_inner_models_see_the_deadline() -> None:
     """The sooner one of the call's and the request's."""
     leaf = Leaf()
 
@@ -97,7 +97,7 @@ def test_what_is_inside_knows_the_deadline() -> None:
     between=st.none() | st.integers(1, 9).map(lambda value: value + 0.5),
     listening=st.booleans(),
 )
-def test_silence_is_bounded_before_the_first_piece_and_after_each(
+def test_silence_is_limited_before_and_between_pieces(
     pauses: list[int], end: int, first: float | None, between: float | None, *, listening: bool
 ) -> None:
     """The call ends at the first silence that is too long, with the pieces until then told; else it is as it was."""
@@ -117,7 +117,7 @@ def test_silence_is_bounded_before_the_first_piece_and_after_each(
     assert len(pieces) == (0 if not listening else len(pauses) if late is None else late)
 
 
-def test_a_model_that_does_not_stream_has_to_be_done_in_time_for_the_first_text() -> None:
+def test_a_non_streaming_model_must_answer_within_the_first_text_limit() -> None:
     """It cannot be told from one that is silent."""
     check_end(Timeout(Leaf([lasting(3)]), first_text=5), 3, "fine")
     check_end(Timeout(Leaf([lasting(3)]), first_text=2), 2, "no text within 2 s")
@@ -126,7 +126,7 @@ def test_a_model_that_does_not_stream_has_to_be_done_in_time_for_the_first_text(
 @pytest.mark.parametrize(
     "options", [{"output": Verdict}, {"tools": [ToolSpec(name="f", description="", parameters={})]}]
 )
-def test_what_is_not_streamed_has_the_whole_deadline_alone(options: dict[str, Any]) -> None:
+def test_unstreamed_answers_have_only_the_whole_deadline(options: dict[str, Any]) -> None:
     """Structured answers and tool calls come all at once, however long that takes, and nobody listens in."""
     leaf = Leaf([lasting(50, '{"winner": "a"}')])
     seconds, _ = warped(timed(Timeout(leaf, 100, first_text=1, between=1), question(**options)))
@@ -134,7 +134,7 @@ def test_what_is_not_streamed_has_the_whole_deadline_alone(options: dict[str, An
     assert leaf.requests[0].on_text is None
 
 
-def test_a_caller_s_cancellation_stays_one() -> None:
+def test_cancellation_by_the_caller_is_not_a_timeout() -> None:
     """At any time before the deadline, and with both deadlines entered."""
 
     async def cancelled() -> None:
@@ -148,7 +148,7 @@ def test_a_caller_s_cancellation_stays_one() -> None:
 
 
 @pytest.mark.parametrize("options", [{"seconds": 5}, {"first_text": 5}], ids=["seconds", "first_text"])
-def test_a_timeout_error_of_the_model_s_own_does_not_pass_for_the_deadline(options: dict[str, float]) -> None:
+def test_a_timeout_error_raised_by_the_model_is_not_the_deadline(options: dict[str, float]) -> None:
     """It is the application's, and reaches it as it is."""
 
     async def early() -> None:
@@ -159,7 +159,7 @@ def test_a_timeout_error_of_the_model_s_own_does_not_pass_for_the_deadline(optio
 
 
 @pytest.mark.parametrize("options", [{"seconds": 5}, {"first_text": 5}], ids=["seconds", "first_text"])
-def test_a_model_that_makes_an_error_of_its_cancellation_is_still_late(options: dict[str, float]) -> None:
+def test_a_model_that_turns_cancellation_into_an_error_is_still_a_timeout(options: dict[str, float]) -> None:
     """The deadline is what happened; the model's error is its cause."""
 
     async def stubborn(request: ModelRequest) -> None:
@@ -176,7 +176,7 @@ def test_a_model_that_makes_an_error_of_its_cancellation_is_still_late(options: 
     warped(late())
 
 
-def test_a_piece_that_comes_too_late_is_passed_on_and_does_no_harm() -> None:
+def test_a_late_piece_is_passed_on() -> None:
     """A model may go on talking when nobody waits any more."""
     tellers: list[Any] = []
     pieces: list[str] = []
@@ -205,7 +205,7 @@ def test_a_piece_that_comes_too_late_is_passed_on_and_does_no_harm() -> None:
     ],
     ids=str,
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, Any], field: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
     """There has to be one, and each is a number of seconds."""
     with pytest.raises(ConfigurationError) as caught:
         Timeout(Leaf(), **options)
@@ -252,9 +252,7 @@ async def keep_alive(exchange: Exchange) -> None:
         ("silent", {"seconds": 20, "first_text": 0.1, "between": 15}, "no text within 0.1 s"),
     ],
 )
-async def test_a_server_that_drips_stalls_or_only_keeps_alive_is_left(
-    model: str, options: dict[str, float], message: str
-) -> None:
+async def test_a_dripping_or_stalling_server_is_abandoned(model: str, options: dict[str, float], message: str) -> None:
     """None of them outlasts its deadline, and the connection is closed, although nobody listens."""
     request = question()
     async with ChatServer({"drip": drip, "stall": stall, "silent": silent}) as server:

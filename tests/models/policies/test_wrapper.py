@@ -76,7 +76,7 @@ def all_of(model: Any, *, max_concurrency: int = 50, between: float | None = 40)
 
 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
-async def test_each_policy_is_a_model_under_its_inner_model_s_name(make: Callable[[Any], Any]) -> None:
+async def test_each_policy_has_the_name_of_its_inner_model(make: Callable[[Any], Any]) -> None:
     """It takes a model or a name, answers as the model does, and shows what it is around."""
     model = make(Leaf(name="ada"))
     assert isinstance(model, Model)
@@ -88,20 +88,20 @@ async def test_each_policy_is_a_model_under_its_inner_model_s_name(make: Callabl
 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize("spec", [None, "intent/chat", 5, "nobody/knows"], ids=repr)
-def test_what_no_model_can_be_meant_by_is_refused(make: Callable[[Any], Any], spec: Any) -> None:
+def test_invalid_inner_models_are_rejected(make: Callable[[Any], Any], spec: Any) -> None:
     """An intent is known to runs alone."""
     with pytest.raises(ConfigurationError):
         make(spec)
 
 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
-async def test_a_block_can_be_given_each(make: Callable[[Any], Any]) -> None:
+async def test_a_block_accepts_any_policy(make: Callable[[Any], Any]) -> None:
     """Wherever a model is asked for."""
     result = await generator(name="echo").run("for", model=make(Leaf(["against"])))
     assert result.output == "against"
 
 
-async def test_all_models_below_are_held() -> None:
+async def test_opening_a_wrapper_opens_all_inner_models() -> None:
     """Through every kind of wrapper, as long as the outermost is held, and those without connections are left out."""
     models = [Holdable(name=str(number)) for number in range(len(POLICIES))]
     wrapped = [make(model) for make, model in zip(POLICIES.values(), models, strict=True)]
@@ -110,7 +110,7 @@ async def test_all_models_below_are_held() -> None:
     assert [model.entered for model in models] == [0] * len(models)
 
 
-async def test_connections_are_kept_while_the_outermost_wrapper_is_held() -> None:
+async def test_connections_stay_open_while_the_outermost_wrapper_is_open() -> None:
     """Five calls, one connection; without, one each."""
     async with ChatServer() as server:
         model = all_of(OpenAIModel("m", base_url=server.base_url), between=None)
@@ -122,7 +122,7 @@ async def test_connections_are_kept_while_the_outermost_wrapper_is_held() -> Non
         assert server.accepted == 2
 
 
-async def test_a_wrapper_of_the_application_s_own_does_what_it_likes_around_the_call() -> None:
+async def test_a_custom_wrapper_runs_code_around_the_call() -> None:
     """It changes the request and the answer; what it asks is repeated inside, and counted once."""
 
     class Shouting(Wrapper):
@@ -138,7 +138,7 @@ async def test_a_wrapper_of_the_application_s_own_does_what_it_likes_around_the_
     assert errors_of(request.attempts.made) == ["ProviderFailed", None]
 
 
-async def test_what_a_wrapper_makes_of_an_answer_is_checked() -> None:
+async def test_answers_changed_by_a_wrapper_are_checked() -> None:
     """A wrapper is a model like any other: a blank answer is none."""
 
     class Silent(Wrapper):
@@ -191,7 +191,7 @@ class Duck:
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["a real model", "a real model through all policies"])
-async def test_a_wrapper_that_inherits_nothing_counts_nothing_twice(*, wrapped: bool) -> None:
+async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> None:
     """It does not say that it tells its attempts; those inside did, and its own is given back."""
     counting = Counting(10)
     request = question(attempts=Attempts(meter=counting))
@@ -204,7 +204,7 @@ async def test_a_wrapper_that_inherits_nothing_counts_nothing_twice(*, wrapped: 
     assert (counting.reserved, counting.settled) == (1, request.attempts.made)
 
 
-async def test_a_limit_of_the_run_stops_the_loop_and_asks_nobody_else() -> None:
+async def test_a_run_limit_stops_retries_and_fallbacks() -> None:
     """LimitReached passes through every policy: it is no failure of the model."""
     counting = Counting(2)
     first, second = Leaf([down]), Leaf()
@@ -214,7 +214,7 @@ async def test_a_limit_of_the_run_stops_the_loop_and_asks_nobody_else() -> None:
     assert (len(first.requests), len(second.requests), len(counting.settled)) == (2, 0, 2)
 
 
-async def test_a_storm_of_cancellations_leaves_nothing_behind() -> None:
+async def test_mass_cancellation_leaves_nothing_behind() -> None:
     """300 calls through all policies, cancelled while asked, streaming or waiting: no task, no connection."""
 
     async def hang(exchange: Exchange) -> None:
@@ -252,7 +252,7 @@ async def test_a_storm_of_cancellations_leaves_nothing_behind() -> None:
         await server.wait_until_left()
 
 
-async def test_a_structured_answer_that_is_none_is_one_inside_of_wrappers_too() -> None:
+async def test_a_null_answer_is_valid_inside_wrappers_too() -> None:
     """It is validated once, where it was given."""
     request = question(output=OutputSchema.of(int | None))
     model = Wrapper(Wrapper(FunctionModel(lambda _: {"value": None})))
