@@ -22,7 +22,7 @@ from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing import FunctionModel
 from tests.profiles import example_count
 from tests.runs.durable.patterns import PATTERNS, answer_to
-from tests.runs.durable.test_resume import told
+from tests.runs.durable.test_resume import essence_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -77,11 +77,11 @@ class Busy:
     failing: frozenset[int] = frozenset()
     turns: tuple[int, ...] = (0,)
     now: int = 0
-    most: int = 0
+    peak: int = 0
 
     async def __call__(self, question: int, ctx: Context) -> int:
         self.now += 1
-        self.most = max(self.most, self.now)
+        self.peak = max(self.peak, self.now)
         try:
             for _ in range(self.turns[question % len(self.turns)]):
                 await asyncio.sleep(0)
@@ -115,8 +115,8 @@ async def test_each_question_is_one_item_and_never_too_many_go_on_at_once(
     assert [item.output for item in result] == [None if n in failing else -n for n in range(count)]
     assert {item.index for item in result.failed} == {n for n in range(count) if n in failing}
     assert all(isinstance(item.error, ValueError) and item.status == "failed" for item in result.failed)
-    assert busy.most <= concurrency
-    assert busy.most == min(concurrency, count) or min(turns) < 30
+    assert busy.peak <= concurrency
+    assert busy.peak == min(concurrency, count) or min(turns) < 30
     summary = result.summary
     assert (summary.done, summary.failed, summary.running) == (count, len(result.failed), 0)
     assert summary.total == (None if lazily else count)
@@ -135,8 +135,8 @@ async def test_what_was_answered_is_paid_once_however_often_the_batch_is_cut(
 ) -> None:
     """The law: cancelled at any calls, it comes to what it would have come to, and no answer is asked for twice."""
     pattern, questions = PATTERNS[name](), [f"Question {number}?" for number in range(4)]
-    whole = Paid(failing=failing)
-    undisturbed = await pattern.batch(questions, model=whole.model, batch_id="b").all()
+    full = Paid(failing=failing)
+    undisturbed = await pattern.batch(questions, model=full.model, batch_id="b").all()
     store = MemoryStore()
     answered: list[str] = []
     ended: Any = None
@@ -150,12 +150,12 @@ async def test_what_was_answered_is_paid_once_however_often_the_batch_is_cut(
         assert not any(run.owned for run in await store.runs())
         assert workers() == []
     assert [outcome(item) for item in ended.result()] == [outcome(item) for item in undisturbed]
-    assert sorted(answered) == sorted(whole.answered)
+    assert sorted(answered) == sorted(full.answered)
 
 
 def outcome(item: Any) -> Any:
     """What came of a question, but for the times."""
-    return told(item.result) if item.error is None else [type(item.error), str(item.error)]
+    return essence_of(item.result) if item.error is None else [type(item.error), str(item.error)]
 
 
 @settings(LAW, max_examples=example_count(10))
@@ -165,17 +165,17 @@ async def test_a_cut_batch_owns_no_run_of_a_file(tmp_path_factory: pytest.TempPa
     store = SqliteStore(tmp_path_factory.mktemp("kept") / "runs.sqlite3")
     paid = Paid()
     for wait in turns:
-        task = asyncio.ensure_future(short().batch(list("abcd"), **kept(store), model=paid.model).all())
+        task = asyncio.ensure_future(short().batch(list("abcd"), **stored_in(store), model=paid.model).all())
         for _ in range(wait):
             await asyncio.sleep(0.0002)
         task.cancel()
         await asyncio.wait({task})
-    result = await short().batch(["a", "b", "c", "d"], **kept(store), model=paid.model).all()
+    result = await short().batch(["a", "b", "c", "d"], **stored_in(store), model=paid.model).all()
     assert (result.failed, len(paid.answered)) == ([], 12)
     await store.close()
 
 
-def kept(store: Any) -> dict[str, Any]:
+def stored_in(store: Any) -> dict[str, Any]:
     """Where a batch named b is kept; its questions are single letters."""
     return {"store": store, "batch_id": "b"}
 
@@ -183,20 +183,20 @@ def kept(store: Any) -> dict[str, Any]:
 async def test_what_is_complete_is_given_again_without_a_call() -> None:
     """It is marked, and what it took is in the summary; what comes after it is asked."""
     store, paid = MemoryStore(), Paid()
-    first = await short().batch(["a", "b"], **kept(store), model=paid.model).all()
-    again = await short().batch(["a", "b", "c"], **kept(store), model=paid.model).all()
+    first = await short().batch(["a", "b"], **stored_in(store), model=paid.model).all()
+    repeat = await short().batch(["a", "b", "c"], **stored_in(store), model=paid.model).all()
     assert len(paid.answered) == 9
-    assert [item.replayed for item in again] == [True, True, False]
-    assert [outcome(item) for item in again[:2]] == [outcome(item) for item in first]
-    assert (again.summary.replayed, again.summary.usage.calls) == (2, 9)
+    assert [item.replayed for item in repeat] == [True, True, False]
+    assert [outcome(item) for item in repeat[:2]] == [outcome(item) for item in first]
+    assert (repeat.summary.replayed, repeat.summary.usage.calls) == (2, 9)
     runs = {run.header.run_id: run for run in await store.runs(labels={"batch": "b"})}
     assert set(runs) == {"b-0", "b-1", "b-2"}
-    assert [runs[item.run_id].header.seed for item in again] == [item.seed for item in again]
+    assert [runs[item.run_id].header.seed for item in repeat] == [item.seed for item in repeat]
 
 
 async def test_a_batch_is_a_table() -> None:
     """One flat row for each item, also of a failed one, with the columns of its own row; all of it is JSON data."""
-    given = [{"question": "Rents?", "town": "Graz", "seed": "mine"}, {"question": "Buses?", "town": "Linz"}]
+    questions = [{"question": "Rents?", "town": "Graz", "seed": "mine"}, {"question": "Buses?", "town": "Linz"}]
 
     def answer(request: ModelRequest) -> Any:
         if "Buses" in str(request.messages):
@@ -204,7 +204,7 @@ async def test_a_batch_is_a_table() -> None:
             raise ProviderFailed(message, transient=False)
         return answer_to(request)
 
-    result = await short().batch(given, question=lambda row: row["question"], model=FunctionModel(answer)).all()
+    result = await short().batch(questions, question=lambda row: row["question"], model=FunctionModel(answer)).all()
     rows = result.to_rows()
     assert json.loads(json.dumps(rows)) == rows
     assert [(row["town"], row["status"], row["error"], row["calls"]) for row in rows] == [
@@ -219,14 +219,14 @@ async def test_a_batch_is_a_table() -> None:
 async def test_what_has_failed_is_tried_again() -> None:
     """Only the call that has failed is repeated."""
     store, down, up = MemoryStore(), Paid(failing=1.0), Paid()
-    failed = await short().batch(["a", "b"], **kept(store), model=down.model).all()
+    failed = await short().batch(["a", "b"], **stored_in(store), model=down.model).all()
     assert failed.summary.failures == {"ProviderFailed": 2}
     assert isinstance(failed[0].error, ProviderFailed)
     assert failed[0].run is not None
     assert failed[0].run.status == "failed"
     with pytest.raises(ProviderFailed):
         failed[0].unwrap()
-    result = await short().batch(["a", "b"], **kept(store), model=up.model).all()
+    result = await short().batch(["a", "b"], **stored_in(store), model=up.model).all()
     assert result.summary.statuses == {"complete": 2}
     assert result[1].unwrap().output == result[1].output
     assert len(up.answered) == 6
@@ -236,10 +236,10 @@ async def test_what_has_failed_is_tried_again() -> None:
 async def test_another_question_under_an_index_is_an_error(make: Any) -> None:
     """Of a list all are compared before anything is paid; of an iterator, each when it comes."""
     store, paid = MemoryStore(), Paid()
-    await short().batch(["a", "b"], **kept(store), model=paid.model).all()
+    await short().batch(["a", "b"], **stored_in(store), model=paid.model).all()
     changed = ["a", "B", "c"]
     with pytest.raises(RunChanged) as caught:
-        await short().batch(make(changed), **kept(store), model=paid.model).all()
+        await short().batch(make(changed), **stored_in(store), model=paid.model).all()
     assert caught.value.differences == {"question": ("-b", "+B")}
     assert caught.value.run_id == "b-1"
     assert len(paid.answered) == 6 or make is iter
@@ -249,14 +249,14 @@ async def test_another_question_under_an_index_is_an_error(make: Any) -> None:
 async def test_another_pattern_or_seed_is_an_error_unless_changes_are_allowed() -> None:
     """A batch is of one piece; a seed is never changed."""
     store, paid = MemoryStore(), Paid()
-    await short().batch(["a"], **kept(store), model=paid.model).all()
+    await short().batch(["a"], **stored_in(store), model=paid.model).all()
     longer = debate(name="rent", debaters=SIDES, max_rounds=2, synthesizer=False)
     with pytest.raises(RunChanged, match="outline"):
-        await longer.batch(["a", "b"], **kept(store), model=paid.model).all()
+        await longer.batch(["a", "b"], **stored_in(store), model=paid.model).all()
     with pytest.raises(RunChanged, match="seed"):
-        await short().batch(["a", "b"], **kept(store), model=paid.model, seed=1).all()
+        await short().batch(["a", "b"], **stored_in(store), model=paid.model, seed=1).all()
     assert len(paid.answered) == 3
-    result = await longer.batch(["a"], **kept(store), model=paid.model, allow_changes=True).all()
+    result = await longer.batch(["a"], **stored_in(store), model=paid.model, allow_changes=True).all()
     assert result.summary.done == 1
 
 
@@ -266,17 +266,17 @@ async def test_a_run_that_is_none_of_the_batch_is_left_alone() -> None:
     seed = (await short().batch(["a"], batch_id="b", model=paid.model).all())[0].seed
     await short().run("a", store=store, run_id="b-0", seed=seed, model=paid.model)
     with pytest.raises(RunChanged) as caught:
-        await short().batch(["a"], **kept(store), model=paid.model).all()
+        await short().batch(["a"], **stored_in(store), model=paid.model).all()
     assert caught.value.differences == {"batch": ("+b",)}
 
 
 async def test_a_run_that_another_process_has_started_meanwhile_is_resumed() -> None:
     """Where it is over it is given; where somebody carries it out, the item says so."""
     store, paid = MemoryStore(), Paid()
-    late = short().batch(slowly(["a", "b"], gate := asyncio.Event()), **kept(store), model=paid.model)
+    late = short().batch(slowly(["a", "b"], gate := asyncio.Event()), **stored_in(store), model=paid.model)
     task = asyncio.ensure_future(late.all())
     await asyncio.sleep(0)
-    await short().batch(["a", "b"], **kept(store), model=paid.model).all()
+    await short().batch(["a", "b"], **stored_in(store), model=paid.model).all()
     await store.take("b-1")
     gate.set()
     result = await task
@@ -296,14 +296,14 @@ async def test_the_same_batch_has_the_same_seeds() -> None:
     """They are derived from its seed, which is derived from its id; a run by itself repeats the item."""
     paid = Paid()
     by_id = await short().batch(["a", "b"], batch_id="b", model=paid.model).all()
-    again = await short().batch(["a", "b"], batch_id="b", model=paid.model).all()
+    repeat = await short().batch(["a", "b"], batch_id="b", model=paid.model).all()
     by_seed = await short().batch(["a", "b"], seed=7, model=paid.model).all()
     drawn = await short().batch(["a", "b"], model=paid.model).all()
-    assert [item.seed for item in by_id] == [item.seed for item in again]
+    assert [item.seed for item in by_id] == [item.seed for item in repeat]
     assert [item.seed for item in by_seed] == [seed_of_item(7, 0), seed_of_item(7, 1)]
     assert len({item.seed for result in (by_id, by_seed, drawn) for item in result}) == 6
     alone = await short().run("b", seed=by_id[1].seed, model=paid.model)
-    assert told(alone) == told(by_id[1].unwrap())
+    assert essence_of(alone) == essence_of(by_id[1].unwrap())
 
 
 async def test_no_more_questions_are_pulled_than_there_is_room_for() -> None:
@@ -341,7 +341,9 @@ async def test_what_is_left_early_is_ended() -> None:
             await asyncio.Event().wait()
         return answer_to(request)
 
-    async for item in short().batch(["a", "Left early?", "Left early!"], **kept(store), model=FunctionModel(answer)):
+    async for item in short().batch(
+        ["a", "Left early?", "Left early!"], **stored_in(store), model=FunctionModel(answer)
+    ):
         assert item.index == 0
         await hanging.wait()
         break
@@ -411,18 +413,18 @@ async def test_a_block_that_meets_a_run_of_another_id_has_failed() -> None:
 
 async def test_ending_waits_for_what_takes_its_time_however_often_it_is_cancelled() -> None:
     """A block that cleans up when it is cancelled is not left behind."""
-    begun, cleaned, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    started, cleaned, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def tidy(question: int, ctx: Context) -> None:
         try:
-            begun.set()
+            started.set()
             await asyncio.Event().wait()
         finally:
             await may_end.wait()
             cleaned.set()
 
     task = asyncio.ensure_future(handler(tidy, name="tidy").batch([1]).all())
-    await begun.wait()
+    await started.wait()
     for _ in range(3):
         task.cancel()
         await asyncio.sleep(0)
@@ -435,24 +437,24 @@ async def test_ending_waits_for_what_takes_its_time_however_often_it_is_cancelle
 
 async def test_a_batch_that_is_closed_ends_for_its_reader() -> None:
     """And a worker that somebody else cancels ends the batch, since its question has no item."""
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def hang(question: int, ctx: Context) -> None:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     batch: Batch[None] = handler(hang, name="hangs").batch(range(3))
     await batch.aclose()
     reading = asyncio.ensure_future(batch.all())
-    await begun.wait()
+    await started.wait()
     await batch.aclose()
     assert list(await reading) == []
-    begun.clear()
-    other = asyncio.ensure_future(handler(hang, name="hangs").batch(range(3)).all())
-    await begun.wait()
+    started.clear()
+    second = asyncio.ensure_future(handler(hang, name="hangs").batch(range(3)).all())
+    await started.wait()
     workers()[0].cancel()
     with pytest.raises(asyncio.CancelledError):
-        await other
+        await second
     assert workers() == []
 
 
@@ -530,18 +532,18 @@ async def test_progress_is_told_after_each_run_and_can_end_the_batch() -> None:
 
 async def test_runs_under_way_are_in_the_summary() -> None:
     """Their calls count while they go on."""
-    seen: list[BatchSummary] = []
+    summaries: list[BatchSummary] = []
 
     async def answer(request: ModelRequest) -> Any:
-        seen.append(batch.summary)
+        summaries.append(batch.summary)
         return answer_to(request)
 
     prices = {"function": Price(prompt=1, completion=1)}
     batch = short().batch(["a"], model=FunctionModel(answer), limits=Limits(prices=prices))
     assert batch.summary.seconds == 0.0
     await batch.all()
-    assert [(summary.running, summary.usage.calls) for summary in seen] == [(1, 0), (1, 1), (1, 2)]
-    assert all(summary.cost is not None for summary in seen)
+    assert [(summary.running, summary.usage.calls) for summary in summaries] == [(1, 0), (1, 1), (1, 2)]
+    assert all(summary.cost is not None for summary in summaries)
 
 
 async def test_what_patterns_find_is_counted() -> None:

@@ -24,27 +24,27 @@ async def step() -> int:
 
 async def test_a_block_sees_how_long_the_run_has_been_going_on() -> None:
     """From nearly nothing on, and never back."""
-    seen: list[float] = []
+    times: list[float] = []
 
     async def wait(_: object, ctx: Context) -> None:
-        seen.append(ctx.elapsed)
+        times.append(ctx.elapsed)
         await step()
-        seen.append(ctx.elapsed)
+        times.append(ctx.elapsed)
 
     await sequencer(name="s").tap(wait).tap(wait).run(None)
-    assert seen == sorted(seen)
-    assert seen[0] >= 0.0
-    assert seen[1] > seen[0]
+    assert times == sorted(times)
+    assert times[0] >= 0.0
+    assert times[1] > times[0]
 
 
 async def test_a_resumed_run_counts_from_its_first_start() -> None:
     """The same place has the same time, and later places count the time between the lives."""
-    store, seen = MemoryStore(), list[float]()
+    store, times = MemoryStore(), list[float]()
     failing = True
 
     async def look(_: object, ctx: Context) -> None:
         await ctx.step(step)
-        seen.append(ctx.elapsed)
+        times.append(ctx.elapsed)
 
     def fail(_: object) -> None:
         if failing:
@@ -57,6 +57,6 @@ async def test_a_resumed_run_counts_from_its_first_start() -> None:
     failing = False
     await asyncio.sleep(0.05)
     await block.resume("it", store=store)
-    first, again, later = seen
-    assert first == again > 0.0
+    first, repeated, later = times
+    assert first == repeated > 0.0
     assert later >= first + 0.05

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def look_up(what: str) -> str:
-    """The price of `what`."""
-    return f"{what}: 12 EUR"
+def look_up(topic: str) -> str:
+    """Look up the price of a topic."""
+    return f"{topic}: 12 EUR"
 
 
 def held() -> list[Any]:
     """The events of a run that calls a tool."""
     price = generator(name="a/b", prompt="Say the price.", tools=[look_up])
-    asked = ScriptedModel(ToolCall(id="1", name="look_up", arguments='{"what": "rent"}'), "It is 12 EUR.")
-    return list(sequencer(name="all").then(price).run_sync("rent?", model=asked).events)
+    model = ScriptedModel(ToolCall(id="1", name="look_up", arguments='{"topic": "rent"}'), "It is 12 EUR.")
+    return list(sequencer(name="all").then(price).run_sync("rent?", model=model).events)
 
 
 def test_every_event_has_its_place_and_its_time() -> None:
@@ -68,14 +68,14 @@ def test_the_place_and_the_time_are_no_part_of_an_event_s_equality() -> None:
 
 def test_the_union_has_every_kind_of_event() -> None:
     """So that a match over it is exhaustive; each kind has a name of its own."""
-    ours = set(_leaves(BaseEvent))
-    assert {kind.__name__ for kind in get_args(Event)} == {kind.__name__ for kind in ours}
+    kinds = set(_leaves(BaseEvent))
+    assert {kind.__name__ for kind in get_args(Event)} == {kind.__name__ for kind in kinds}
     assert len({kind.kind for kind in get_args(Event)}) == len(get_args(Event))
 
 
 def _leaves(kind: type[BaseEvent]) -> Iterator[type[BaseEvent]]:
-    ours = [below for below in kind.__subclasses__() if below.__module__.startswith("flowdebate.")]
-    for below in ours:  # other tests derive events of their own
+    subclasses = [below for below in kind.__subclasses__() if below.__module__.startswith("flowdebate.")]
+    for below in subclasses:  # other tests derive events of their own
         yield from _leaves(below)
-    if not ours:
+    if not subclasses:
         yield kind

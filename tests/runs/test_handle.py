@@ -76,16 +76,16 @@ async def test_a_run_can_be_read_while_it_goes_on_and_after_it_failed() -> None:
         raise RuntimeError("boom")
 
     handle = handler(wait).start(0, seed=5)
-    seen = aiter(handle)
-    assert isinstance(await anext(seen), RunStarted)
-    assert await anext(seen) == "before"
+    reader = aiter(handle)
+    assert isinstance(await anext(reader), RunStarted)
+    assert await anext(reader) == "before"
     assert (handle.status, handle.done(), handle.seed) == ("running", False, 5)
     go.set()
     with pytest.raises(RuntimeError, match="boom"):
         await handle
     assert (handle.status, handle.done()) == ("failed", True)
     assert handle.events[1] == "before"
-    (finished,) = [event async for event in seen]
+    (finished,) = [event async for event in reader]
     assert isinstance(finished, RunFinished)
     assert (finished.status, finished.error) == ("failed", "RuntimeError: boom")
 
@@ -128,10 +128,10 @@ async def test_cancelling_what_is_over_changes_nothing() -> None:
 
 async def test_a_cancelled_waiter_cancels_the_run() -> None:
     """`asyncio.timeout` around `await handle` ends the run: nobody waits for it any more."""
-    began, ended = asyncio.Event(), asyncio.Event()
+    started, ended = asyncio.Event(), asyncio.Event()
 
     async def hang(_: object) -> None:
-        began.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -140,7 +140,7 @@ async def test_a_cancelled_waiter_cancels_the_run() -> None:
     handle = handler(hang).start(0)
     with pytest.raises(TimeoutError):  # noqa: PT012 - the timeout is around all of it
         async with asyncio.timeout(None) as deadline:
-            await began.wait()
+            await started.wait()
             deadline.reschedule(asyncio.get_running_loop().time())
             await handle
     assert ended.is_set()
@@ -260,10 +260,10 @@ async def test_a_run_that_is_cancelled_before_its_start_holds_up_nobody() -> Non
 
 async def test_a_call_is_announced_before_it_is_made_to_readers_who_are_there_or_come_during_it() -> None:
     """Once for each call, with block, model, place and time; it is no part of the recorded events."""
-    asked, go = asyncio.Event(), asyncio.Event()
+    called, go = asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:
-        asked.set()
+        called.set()
         await go.wait()
         return "Yes."
 
@@ -276,20 +276,20 @@ async def test_a_call_is_announced_before_it_is_made_to_readers_who_are_there_or
         return [event async for event in handle]
 
     early = asyncio.create_task(read())
-    await asked.wait()
+    await called.wait()
     late = asyncio.create_task(read())
     await asyncio.sleep(0)
     go.set()
     await handle
-    for told in (await early, await late):
-        calls = [event for event in told if isinstance(event, (CallStarted, ModelCalled))]
+    for events in (await early, await late):
+        calls = [event for event in events if isinstance(event, (CallStarted, ModelCalled))]
         assert [(event.kind, event.block, event.model, event.path) for event in calls] == [
             (kind, name, "function", f"all/{name}")
             for name in ("one", "two")
             for kind in ("call_started", "model_called")
         ]
         assert [event.at for event in calls] == sorted(event.at for event in calls)
-        assert [event for event in told if not isinstance(event, (CallStarted, TextDelta))] == handle.events
+        assert [event for event in events if not isinstance(event, (CallStarted, TextDelta))] == handle.events
 
 
 @pytest.mark.parametrize("fails", [False, True])

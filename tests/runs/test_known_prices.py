@@ -30,7 +30,7 @@ QUESTION = "Should rents be capped?"
 
 
 @pytest.fixture
-def found() -> Iterator[dict[VendorName, Vendor]]:
+def servers() -> Iterator[dict[VendorName, Vendor]]:
     """The stub servers of four vendors."""
     with vendors() as running:
         yield running
@@ -64,14 +64,14 @@ def test_cached_tokens_have_a_price_of_their_own() -> None:
         assert known_price(name, tokens()) is None
 
 
-def test_costs_have_a_currency_and_the_date_of_their_prices(found: dict[VendorName, Vendor]) -> None:
+def test_costs_have_a_currency_and_the_date_of_their_prices(servers: dict[VendorName, Vendor]) -> None:
     """Those by known prices; of given ones nobody has told the currency, and what costs nothing has no date."""
     listed = re.fullmatch(r"USD by genai-prices 0\.\d+\.\d+ of (\d{4}-\d\d-\d\d)", prices_source() or "")
     assert listed is not None
     assert "2026-01-01" < listed[1] <= f"{datetime.now(UTC):%Y-%m-%d}"
-    given = Limits(prices={"openai/gpt-5-mini": Price(prompt=1, completion=2)})
+    limits = Limits(prices={"openai/gpt-5-mini": Price(prompt=1, completion=2)})
     assert RENT.run_sync(QUESTION, model="openai/gpt-5-mini").prices == listed[0]
-    assert RENT.run_sync(QUESTION, model="openai/gpt-5-mini", limits=given).prices == "by given prices"
+    assert RENT.run_sync(QUESTION, model="openai/gpt-5-mini", limits=limits).prices == "by given prices"
     assert RENT.run_sync(QUESTION, model="ollama/gemma3").prices == "USD"
     answer = {"reasoning": "-", "winner": None, "verdict": "-"}
     assert RENT.run_sync(QUESTION, model=ScriptedModel("One.", "Two.", answer)).prices is None
@@ -99,7 +99,7 @@ def test_default_models_have_a_known_price(name: str) -> None:
     assert (known_price(f"{name}/{PROVIDERS[name].default}", tokens()) or 0) > 0
 
 
-def test_a_run_says_what_it_cost_without_prices(found: dict[VendorName, Vendor]) -> None:
+def test_a_run_says_what_it_cost_without_prices(servers: dict[VendorName, Vendor]) -> None:
     """The sum of its models; none where one of them has no known price."""
     result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"})
     paid = sum(
@@ -113,30 +113,30 @@ def test_a_run_says_what_it_cost_without_prices(found: dict[VendorName, Vendor])
     assert RENT.run_sync(QUESTION, model=ScriptedModel("One.", "Two.", answer)).cost is None
 
 
-def test_a_table_of_prices_overrides_what_is_known(found: dict[VendorName, Vendor]) -> None:
+def test_a_table_of_prices_overrides_what_is_known(servers: dict[VendorName, Vendor]) -> None:
     """For the models that it has."""
     limits = Limits(prices={"openai/gpt-5-mini": Price(prompt=0, completion=1_000_000)})
     result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"}, limits=limits)
-    written = sum(each.reasoning_tokens + 22 for each in found["openai"].asked)
+    written = sum(usage.reasoning_tokens + 22 for usage in servers["openai"].asked)
     assert result.cost == pytest.approx(written, rel=0.3)
 
 
-def test_a_budget_in_money_needs_no_prices(found: dict[VendorName, Vendor]) -> None:
+def test_a_budget_in_money_needs_no_prices(servers: dict[VendorName, Vendor]) -> None:
     """The request that would go beyond it is not sent."""
     result = RENT.run_sync(QUESTION, model="openai/gpt-5-mini", limits=Limits(cost=1e-5))
     assert (result.status, result.limit) == ("limit", "cost")
-    assert len(found["openai"].asked) < 3
+    assert len(servers["openai"].asked) < 3
 
 
-def test_a_budget_in_money_says_which_model_has_no_known_price(found: dict[VendorName, Vendor]) -> None:
+def test_a_budget_in_money_says_which_model_has_no_known_price(servers: dict[VendorName, Vendor]) -> None:
     """Before that model is asked."""
-    found["openai"].models = ("house-model",)
+    servers["openai"].models = ("house-model",)
     with pytest.raises(ConfigurationError, match=r"'openai/house-model'.*price is not known"):
         RENT.run_sync(QUESTION, model="openai/house-model", limits=Limits(cost=1.0))
-    assert found["openai"].asked == []
+    assert servers["openai"].asked == []
 
 
-def test_without_the_package_all_is_as_it_was(unknown: None, found: dict[VendorName, Vendor]) -> None:
+def test_without_the_package_all_is_as_it_was(unknown: None, servers: dict[VendorName, Vendor]) -> None:
     """No cost without prices, and no budget in money; errors say what to install."""
     assert RENT.run_sync(QUESTION, model="openai/gpt-5-mini").cost is None
     with pytest.raises(ConfigurationError, match=r"flowdebate\[prices\]"):

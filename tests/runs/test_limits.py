@@ -25,8 +25,8 @@ SIDES = [Debater("anna", "for"), Debater("ben", "against")]
 QUESTION = "Should rents be capped?"
 
 
-def said(text: str, prompt: int | None = 100, completion: int | None = 10) -> ModelResponse:
-    """An answer whose price is known."""
+def answer(text: str, prompt: int | None = 100, completion: int | None = 10) -> ModelResponse:
+    """Make an answer whose price is known."""
     return ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion))
 
 
@@ -41,25 +41,25 @@ def answers() -> FunctionModel:
 
 
 @given(st.integers(1, 3), st.integers(1, 12))
-def test_a_limit_of_calls_is_never_passed_and_what_was_argued_is_a_beginning(rounds: int, most: int) -> None:
+def test_a_limit_of_calls_is_never_passed_and_what_was_argued_is_a_beginning(rounds: int, limit: int) -> None:
     """The debate ends with a prefix of what it would have been, and says that a limit ended it."""
-    whole = rent(max_rounds=rounds).run_sync(QUESTION, model=answers(), seed=1)
+    full = rent(max_rounds=rounds).run_sync(QUESTION, model=answers(), seed=1)
     model = answers()
-    cut = rent(max_rounds=rounds).run_sync(QUESTION, model=model, seed=1, limits=Limits(calls=most))
-    assert cut.usage.calls == min(most, whole.usage.calls)
-    assert cut.raw.transcript == whole.raw.transcript[: len(cut.raw.transcript)]
-    if most >= whole.usage.calls:
-        assert (cut.status, cut.raw, cut.output) == ("complete", whole.raw, whole.output)
+    cut = rent(max_rounds=rounds).run_sync(QUESTION, model=model, seed=1, limits=Limits(calls=limit))
+    assert cut.usage.calls == min(limit, full.usage.calls)
+    assert cut.raw.transcript == full.raw.transcript[: len(cut.raw.transcript)]
+    if limit >= full.usage.calls:
+        assert (cut.status, cut.raw, cut.output) == ("complete", full.raw, full.output)
     else:
         assert (cut.status, cut.raw.status, cut.raw.verdict, cut.output) == ("limit", "limit", None, None)
-        assert len(cut.raw.transcript) == most
+        assert len(cut.raw.transcript) == limit
         end = cut.events[-1]
         assert isinstance(end, RunFinished)
         assert (end.status, end.error) == (
             "limit",
-            f"LimitReached: the limit of the run is reached: calls={most} ({most} used)",
+            f"LimitReached: the limit of the run is reached: calls={limit} ({limit} used)",
         )
-        assert "cancelled" in [task.status for task in cut.tasks.list()] or len(cut.tasks.list()) == most
+        assert "cancelled" in [task.status for task in cut.tasks.list()] or len(cut.tasks.list()) == limit
 
 
 def test_a_block_that_has_nothing_to_show_raises() -> None:
@@ -78,30 +78,30 @@ def test_every_attempt_counts() -> None:
     model = Retrying(ScriptedModel(down, down, "third"), Retry(attempts=3, first_wait=0))
     with pytest.raises(LimitReached):
         generator(name="ask").run_sync("?", model=model, limits=Limits(calls=2))
-    again = Retrying(ScriptedModel(down, down, "third"), Retry(attempts=3, first_wait=0))
-    assert generator(name="ask").run_sync("?", model=again, limits=Limits(calls=3)).output == "third"
+    retrying = Retrying(ScriptedModel(down, down, "third"), Retry(attempts=3, first_wait=0))
+    assert generator(name="ask").run_sync("?", model=retrying, limits=Limits(calls=3)).output == "third"
 
 
 async def test_calls_in_flight_are_reserved() -> None:
     """However many begin at once, no more are sent than are left."""
-    sent = 0
+    calls = 0
 
     async def answer(_: ModelRequest) -> str:
-        nonlocal sent
-        sent += 1
+        nonlocal calls
+        calls += 1
         await asyncio.sleep(0)
         return "yes"
 
     many = sequencer(name="many").for_each(generator(name="ask"))
     with pytest.raises(LimitReached):
         await many.run(range(50), model=FunctionModel(answer), limits=Limits(calls=7))
-    assert sent == 7
+    assert calls == 7
 
 
 def test_tokens_are_counted_as_the_server_tells_them() -> None:
     """A call that begins below the limit is made; the next one, above it, is not."""
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
-    model = ScriptedModel(*[said("yes") for _ in range(10)])
+    model = ScriptedModel(*[answer("yes") for _ in range(10)])
     with pytest.raises(LimitReached) as caught:
         ask.run_sync(range(10), model=model, limits=Limits(tokens=300))
     assert len(model.calls) == 3
@@ -132,9 +132,9 @@ def test_money_is_counted_by_a_table_or_a_function(kind: str) -> None:
     price = Price(prompt=1_000, completion=10_000)
     prices: Any = {"scripted": price} if kind == "table" else lambda model, usage: price.of(usage)
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
-    free = ask.run_sync(range(3), model=ScriptedModel(*[said("yes")] * 3), limits=Limits(prices=prices))
+    free = ask.run_sync(range(3), model=ScriptedModel(*[answer("yes")] * 3), limits=Limits(prices=prices))
     assert free.cost == pytest.approx(0.6)
-    model = ScriptedModel(*[said("yes")] * 10)
+    model = ScriptedModel(*[answer("yes")] * 10)
     with pytest.raises(LimitReached) as caught:
         ask.run_sync(range(10), model=model, limits=Limits(cost=0.35, prices=prices))
     assert (caught.value.kind, len(model.calls)) == ("cost", 2)

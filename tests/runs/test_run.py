@@ -114,12 +114,12 @@ def draws(name: str = "draw") -> Block[Any, Any]:
     st.lists(st.integers(0, 3), min_size=1, max_size=4),
     st.lists(st.integers(0, 3), min_size=4, max_size=4),
 )
-def test_a_seed_repeats_what_each_place_draws(seed: int, pauses: list[int], others: list[int]) -> None:
+def test_a_seed_repeats_what_each_place_draws(seed: int, pauses: list[int], second_pauses: list[int]) -> None:
     """Whichever block comes first to it; different places draw differently, and so do different seeds."""
     block = sequencer(name="all").for_each(draws())
     first = dict(block.run_sync(pauses, seed=seed).output)
-    again = dict(block.run_sync(others[: len(pauses)], seed=seed).output)
-    assert first == again
+    second = dict(block.run_sync(second_pauses[: len(pauses)], seed=seed).output)
+    assert first == second
     assert len({tuple(drawn) for drawn in first.values()}) == len(pauses)
     assert dict(block.run_sync(pauses, seed=seed + 1).output) != first
 
@@ -146,8 +146,8 @@ USAGES = st.builds(
 @given(st.lists(USAGES, max_size=4), st.booleans())
 def test_usage_is_the_sum_and_unknown_is_not_nothing(usages: list[Usage], max_concurrency: bool) -> None:  # noqa: FBT001
     """One call whose tokens nobody knows makes the sum unknown; no call at all is nothing."""
-    left = iter(usages)
-    model = FunctionModel(lambda _: ModelResponse(text="x", usage=next(left)))
+    remaining = iter(usages)
+    model = FunctionModel(lambda _: ModelResponse(text="x", usage=next(remaining)))
     block = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=None if max_concurrency else 1)
     result = block.run_sync("?" * len(usages), model=model)
 
@@ -170,15 +170,15 @@ def test_usage_is_the_sum_and_unknown_is_not_nothing(usages: list[Usage], max_co
 
 async def test_calls_that_fail_or_are_cancelled_are_told_and_counted() -> None:
     """What a cancelled one took is unknown; an endpoint that could not be reached took nothing."""
-    asked = asyncio.Event()
+    call_started = asyncio.Event()
 
     async def hang(_: ModelRequest) -> str:
-        asked.set()
+        call_started.set()
         await asyncio.Event().wait()
         return "never"
 
     handle = generator(name="ask").start("?", model=FunctionModel(hang, name="slow"))
-    await asked.wait()
+    await call_started.wait()
     handle.cancel()
     with pytest.raises(asyncio.CancelledError):
         await handle
@@ -200,10 +200,10 @@ async def test_calls_that_fail_or_are_cancelled_are_told_and_counted() -> None:
 
 def test_nothing_is_told_after_the_end() -> None:
     """What a task that a block left behind still emits is not part of the run: `result.events` stands."""
-    kept: list[Any] = []
-    result = handler(lambda _, ctx: kept.append(ctx)).run_sync(0)
+    contexts: list[Any] = []
+    result = handler(lambda _, ctx: contexts.append(ctx)).run_sync(0)
     before = list(result.events)
-    kept[0].emit("late")
+    contexts[0].emit("late")
     assert result.events == before
 
 
@@ -276,7 +276,7 @@ def test_a_model_is_held_once_for_the_run_and_let_go_at_its_end(
     with pytest.raises(RuntimeError, match="boom"):
         block.run_sync("fail", model=failing)
     assert failing.log == ["hold", "ask", "let go"]
-    assert len([each for each in caplog.records if each.levelname == "WARNING"]) == (0 if leaves else 2)
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == (0 if leaves else 2)
 
 
 async def test_one_block_in_a_thousand_runs_at_once_does_not_mix() -> None:

@@ -182,19 +182,19 @@ async def _begin(job: Job, pattern: Any, model: Any, store: Any) -> Any:
         await _take(pattern, parent, **options)
     except RunNotFound:
         await pattern.run(QUESTION, seed=job.seed, run_id=parent, **options)
-    said = [step.key for step in await store.steps(parent) if "debater-bob" in step.key]
-    return await pattern.fork(parent, fork_id=job.run_id, edits={said[0]: "Build homes, and nothing else."}, **options)
+    steps = [step.key for step in await store.steps(parent) if "debater-bob" in step.key]
+    return await pattern.fork(parent, fork_id=job.run_id, edits={steps[0]: "Build homes, and nothing else."}, **options)
 
 
 def _kill_between_rounds(killer: Killer) -> None:
     emit = Records.emit
 
-    def told(self: Records, event: object, /, path: str = "", role: str | None = None) -> None:
+    def emit_and_kill(self: Records, event: object, /, path: str = "", role: str | None = None) -> None:
         if isinstance(event, RoundStarted) and event.round > 1:
             killer.at("between rounds")
         emit(self, event, path, role)
 
-    Records.emit = told  # type: ignore[method-assign]
+    Records.emit = emit_and_kill  # type: ignore[method-assign]
 
 
 def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
@@ -204,12 +204,12 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
     store: Any = SqliteStore(job.store) if "://" not in job.store else PostgresStore(job.store, grace=0.0)
     commit, intend = store.commit, store.intend
 
-    async def noted(run_id: str, key: str, kind: Any, request: str | None) -> int:
+    async def log_intent(run_id: str, key: str, kind: Any, request: str | None) -> int:
         note("about", f"{run_id}: {key}", request)
         attempts: int = await intend(run_id, key, kind, request)
         return attempts
 
-    async def kept(run_id: str, key: str, kind: Any, body: str, at: float) -> None:
+    async def log_commit(run_id: str, key: str, kind: Any, body: str, at: float) -> None:
         killer.at("answered")
         note("tried", f"{run_id}: {key}", body)  # it may be durable although its process does not live to say so
         if isinstance(store, SqliteStore):  # whose connection says when the statement is under way
@@ -222,7 +222,7 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
         note("kept", f"{run_id}: {key}", body)
         killer.at("committed")
 
-    store.commit, store.intend = kept, noted
+    store.commit, store.intend = log_commit, log_intent
     if isinstance(store, SqliteStore):
         _kill_in_commit(store._writer, killer)
     return store
@@ -309,26 +309,26 @@ def campaign(
     """Kill runs until there were `kills`, each at most `in_a_row` times; always the first time at `point`, if given."""
     draw, report = Random(seed), Report()
     undisturbed: dict[tuple[str, int, float], str] = {}
-    began = time.monotonic()
+    start = time.monotonic()
     while report.kills < kills:
         name, number, failing = draw.choice([*PATTERNS, *OTHERS]), draw.randrange(3), draw.choice([0.0, 0.0, 0.1])
         failing *= name not in OTHERS
         report.runs += 1
         location = store or str(folder / "runs.sqlite3")
         job = Job(name, number, folder, location, f"it-{seed}-{report.runs}", failing)
-        known = (name, number, failing)
-        if name != "predicate" and known not in undisturbed:
-            undisturbed[known] = _undisturbed(Job(name, number, folder, "memory:", "plain-run", failing))
-        if not undisturbed.get(known, "later"):
+        case = (name, number, failing)
+        if name != "predicate" and case not in undisturbed:
+            undisturbed[case] = _undisturbed(Job(name, number, folder, "memory:", "plain-run", failing))
+        if not undisturbed.get(case, "later"):
             continue
-        _kill(job, report, draw, in_a_row, most=kills, only=point)
+        _kill(job, report, draw, in_a_row, max_kills=kills, only=point)
         report.patterns[name] += 1
         if name == "predicate":
             plain = Job(name, number, folder, "memory:", "plain-run", decided=_decided(job))
             _judge(job, report, _undisturbed(plain).replace("plain-run", job.run_id))
         else:
-            _judge(job, report, undisturbed[known].replace("plain-run", job.run_id))
-    report.seconds = round(time.monotonic() - began, 1)
+            _judge(job, report, undisturbed[case].replace("plain-run", job.run_id))
+    report.seconds = round(time.monotonic() - start, 1)
     return report
 
 
@@ -345,15 +345,15 @@ def _undisturbed(plain: Job) -> str:
 def _decided(job: Job) -> tuple[tuple[str, bool], ...]:
     """The recorded answers of the run's `terminate_when`, by place."""
     lines = map(json.loads, job.log.read_text().splitlines())
-    kept = [
+    answers = [
         (line[1].partition(": ")[2], json.loads(line[2]))
         for line in lines
         if line[0] == "tried" and "terminate_when" in line[1]
     ]
-    return tuple(dict(kept).items())  # what was tried last is what is recorded
+    return tuple(dict(answers).items())  # what was tried last is what is recorded
 
 
-def _kill(job: Job, report: Report, draw: Random, in_a_row: int, *, most: int, only: str | None) -> None:
+def _kill(job: Job, report: Report, draw: Random, in_a_row: int, *, max_kills: int, only: str | None) -> None:
     for _ in range(in_a_row):
         point = only or draw.choice([*POINTS, "at random", "at random"])
         killer = Killer(point, 1 if only else draw.randint(1, 2 if point == "in judge" else 6))
@@ -363,7 +363,7 @@ def _kill(job: Job, report: Report, draw: Random, in_a_row: int, *, most: int, o
             return
         report.kills += 1
         report.at[point] += 1
-        if report.kills >= most:
+        if report.kills >= max_kills:
             break
     report.lives += 1
     forked(lambda: live(job, Killer(None, 0)))
@@ -372,27 +372,27 @@ def _kill(job: Job, report: Report, draw: Random, in_a_row: int, *, most: int, o
 def _judge(job: Job, report: Report, undisturbed: str) -> None:
     """What the lives of `job` show: its log is the truth of what was paid."""
     digests: dict[str, str] = {}
-    kept: dict[str, str] = {}
+    recorded: dict[str, str] = {}
     paid: Counter[str] = Counter()
     flying: set[str] = set()
     for line in job.log.read_text().splitlines():
-        what, *about = json.loads(line)
-        if what == "life":
+        kind, *details = json.loads(line)
+        if kind == "life":
             report.in_flight += len(flying)
             flying = set()
-        elif what == "tried":
+        elif kind == "tried":
             continue
-        elif what == "about":
-            digests[about[0]] = about[1]
-        elif what == "paid":
+        elif kind == "about":
+            digests[details[0]] = details[1]
+        elif kind == "paid":
             report.paid += 1
-            paid[about[0]] += 1
-            flying.add(about[0])
-            if about[0] in {digests.get(key) for key in kept}:
-                report.paid_again.append(f"{job.run_id}: {about[0]}")
+            paid[details[0]] += 1
+            flying.add(details[0])
+            if details[0] in {digests.get(key) for key in recorded}:
+                report.paid_again.append(f"{job.run_id}: {details[0]}")
         else:
-            key, body = about
-            if kept.setdefault(key, body) != body:
+            key, body = details
+            if recorded.setdefault(key, body) != body:
                 report.changed.append(f"{job.run_id}: {key}")
             flying.discard(digests.get(key, ""))
     report.repeated += sum(count - 1 for count in paid.values())
@@ -408,10 +408,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--in-a-row", type=int, default=3)
     parser.add_argument("--point", choices=POINTS, default=None)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         report = campaign(
-            given.kills, given.store, seed=given.seed, folder=Path(folder), in_a_row=given.in_a_row, point=given.point
+            options.kills,
+            options.store,
+            seed=options.seed,
+            folder=Path(folder),
+            in_a_row=options.in_a_row,
+            point=options.point,
         )
     sys.stdout.write(json.dumps(vars(report), indent=1) + "\n")
     wrong = report.paid_again or report.changed or report.unequal or report.repeated > report.in_flight

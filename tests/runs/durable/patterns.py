@@ -97,8 +97,8 @@ PATTERNS: dict[str, Callable[[], Any]] = {
 
 def answer_to(request: ModelRequest, *, failing: float = 0.0) -> Any:
     """An answer that is drawn from the request alone; with the probability `failing`, a provider's failure."""
-    told = json.dumps([request.block, request.messages], default=str)
-    draw = Random(sha256(told.encode()).hexdigest())
+    text = json.dumps([request.block, request.messages], default=str)
+    draw = Random(sha256(text.encode()).hexdigest())
     if draw.random() < failing:
         raise ProviderFailed("overloaded", status=503)
     if request.choices:
@@ -109,22 +109,22 @@ def answer_to(request: ModelRequest, *, failing: float = 0.0) -> Any:
     return filled(schema, schema.get("$defs", {}), draw)
 
 
-def filled(schema: dict[str, Any], known: dict[str, Any], draw: Random) -> Any:  # noqa: PLR0911 - a case each
-    """A value that fits `schema`, whose references are to `known`."""
+def filled(schema: dict[str, Any], definitions: dict[str, Any], draw: Random) -> Any:  # noqa: PLR0911 - a case each
+    """A value that fits `schema`, whose references are to `definitions`."""
     if "$ref" in schema:
-        return filled(known[schema["$ref"].rpartition("/")[2]], known, draw)
+        return filled(definitions[schema["$ref"].rpartition("/")[2]], definitions, draw)
     for choices in ("anyOf", "oneOf", "allOf"):
         if choices in schema:
-            return filled(schema[choices][0], known, draw)
+            return filled(schema[choices][0], definitions, draw)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
         return draw.choice(schema["enum"])
     kind = schema.get("type", "object")
     if kind == "object":
-        return {name: filled(part, known, draw) for name, part in schema.get("properties", {}).items()}
+        return {name: filled(part, definitions, draw) for name, part in schema.get("properties", {}).items()}
     if kind == "array":
-        return [filled(schema.get("items", {"type": "string"}), known, draw)]
+        return [filled(schema.get("items", {"type": "string"}), definitions, draw)]
     if kind == "boolean":
         return draw.random() < 0.3
     if kind in ("integer", "number"):

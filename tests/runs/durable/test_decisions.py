@@ -36,14 +36,14 @@ class Lives:
     def __init__(self) -> None:
         self.life = 1
         self.turns: list[int] = []
-        self.asked: list[tuple[int, int]] = []
+        self.requests: list[tuple[int, int]] = []
 
     def answer(self, when: dict[int, set[int]], *, wait: bool = False) -> Callable[[Context], Any]:
         """A predicate that is true in the rounds `when` has for the life."""
 
         def holds(ctx: Context) -> bool:
             number = ctx.sequencer.state.round
-            self.asked.append((self.life, number))
+            self.requests.append((self.life, number))
             return number in when[self.life]
 
         async def later(ctx: Context) -> bool:
@@ -70,7 +70,7 @@ async def test_a_predicate_is_not_asked_again(pattern: str, *, wait: bool) -> No
         await built.run(QUESTION, store=store, run_id="it")
     lives.life = 2
     raw = (await built.resume("it", store=store)).raw
-    assert lives.asked == [(1, 1), (2, 2)]
+    assert lives.requests == [(1, 1), (2, 2)]
     assert raw.stop_reason == "predicate"
     assert (raw.turns if pattern == "handoff" else raw.rounds if isinstance(raw.rounds, int) else len(raw.rounds)) == 2
 
@@ -89,19 +89,19 @@ async def test_a_run_that_a_predicate_has_ended_stays_so(pattern: str) -> None:
     lives.life, before = 2, len(lives.turns)
     second = (await built.resume("it", store=store)).raw
     assert (second.stop_reason, len(lives.turns)) == (first.stop_reason, 2 * before)
-    assert lives.asked == [(1, 1)]
+    assert lives.requests == [(1, 1)]
 
 
 @pytest.mark.parametrize("calls", [1, 100], ids=["stops later", "goes on later"])
 async def test_the_example_of_a_budget_argues_as_many_rounds_as_it_decided(calls: int) -> None:
     """Killed in the judge's call and resumed with another budget: its rounds are those that were paid."""
-    store, made = MemoryStore(), list[str]()
+    store, rounds = MemoryStore(), list[str]()
     killed = True
 
     def answer(request: ModelRequest) -> Any:
         if request.block.endswith("judge") and killed:
             raise Killed
-        made.append(request.block)
+        rounds.append(request.block)
         return VERDICT | {"winner": None} if request.block.endswith("judge") else "I say so."
 
     def session(budget: int) -> Session:
@@ -110,25 +110,25 @@ async def test_the_example_of_a_budget_argues_as_many_rounds_as_it_decided(calls
     model = FunctionModel(answer)
     with pytest.raises(Killed):
         await GUARDED.run(QUESTION, model=model, store=store, run_id="it", session=session(4 if calls == 1 else 2))
-    argued, killed = len(made), False
+    argued, killed = len(rounds), False
     raw = (await GUARDED.resume("it", model=model, store=store, session=session(calls))).raw
-    assert (len(made), raw.rounds) == (argued + 1, argued // 2)
+    assert (len(rounds), raw.rounds) == (argued + 1, argued // 2)
 
 
 async def test_a_topology_is_not_asked_again() -> None:
     """Who criticises whom stays as it was."""
-    store, life, chosen = MemoryStore(), 1, list[int]()
+    store, life, choices = MemoryStore(), 1, list[int]()
 
     def topology(names: Any, _: int, __: Any) -> list[tuple[str, str]]:
-        chosen.append(life)
+        choices.append(life)
         ann, bob, carl = names
         return [(ann, bob), (bob, carl), (carl, ann)] if life == 1 else [(bob, ann), (carl, bob), (ann, carl)]
 
-    def agent(asked: Any) -> Any:
-        if asked.kind == "vote" and life == 1:
+    def agent(request: Any) -> Any:
+        if request.kind == "vote" and life == 1:
             raise Killed
         critique: dict[str, Any] = {"reasoning": "Thin.", "issues": [f"life {life}"], "suggestions": []}
-        return {"critique": critique, "vote": {"choice": "ann"}}.get(asked.kind, f"In life {life}.")
+        return {"critique": critique, "vote": {"choice": "ann"}}.get(request.kind, f"In life {life}.")
 
     people = [{"name": name, "block": agent} for name in ("ann", "bob", "carl")]
     plan = consensus(name="plan", agents=people, topology=topology, max_rounds=1)
@@ -136,7 +136,7 @@ async def test_a_topology_is_not_asked_again() -> None:
         await plan.run(QUESTION, store=store, run_id="it")
     life = 2
     output = (await plan.resume("it", store=store)).output
-    assert chosen == [1]
+    assert choices == [1]
     assert output.rounds[0].edges == [("ann", "bob"), ("bob", "carl"), ("carl", "ann")]
     assert {item.issues[0] for item in output.rounds[0].critiques} == {"life 1"}
     assert {proposal.text for proposal in output.final_proposals} == {"In life 1."}
@@ -182,9 +182,9 @@ async def test_functions_in_the_other_patterns_are_held_to_their_answers(kind: s
     def speak(_: Any, ctx: Context) -> Any:
         if lives.life == 1 and ctx.sequencer.state.round == 2:
             raise Killed
-        others = {1: "carl", 2: "bob"}
-        said = {"text": f"Said in life {lives.life}."}
-        return said | {"next_agent_name": others[lives.life]} if kind == "handoff" else said
+        opponents = {1: "carl", 2: "bob"}
+        argument = {"text": f"Said in life {lives.life}."}
+        return argument | {"next_agent_name": opponents[lives.life]} if kind == "handoff" else argument
 
     def report(_: Any) -> Any:
         return REPORT | {"summary": f"Life {lives.life}."}
@@ -229,19 +229,19 @@ async def test_an_answer_that_was_refused_can_be_mended() -> None:
 
 async def test_conditions_and_routers_of_a_pipeline_are_not_asked_again() -> None:
     """Each decision of a sequencer or a router stays as it was, loops included."""
-    store, life, asked = MemoryStore(), 1, list[str]()
+    store, life, calls = MemoryStore(), 1, list[str]()
 
     def decide(name: str, first: str) -> Callable[[Any], bool]:
-        left = [answer == "y" for answer in first]
+        answers = [answer == "y" for answer in first]
 
         def condition(_: object) -> bool:
-            asked.append(f"{name} in life {life}")
-            return left.pop(0) if life == 1 else first[-1] == "n"
+            calls.append(f"{name} in life {life}")
+            return answers.pop(0) if life == 1 else first[-1] == "n"
 
         return condition
 
     def choose(_: object) -> str:
-        asked.append(f"route in life {life}")
+        calls.append(f"route in life {life}")
         return "left" if life == 1 else "right"
 
     def log(name: str) -> Callable[[list[str]], list[str]]:
@@ -264,9 +264,9 @@ async def test_conditions_and_routers_of_a_pipeline_are_not_asked_again() -> Non
     )
     with pytest.raises(Killed):
         await block.run([], store=store, run_id="it")
-    before, life = list(asked), 2
+    before, life = list(calls), 2
     output = (await block.resume("it", store=store)).output
-    assert asked == before
+    assert calls == before
     assert output == ["left", "then", "else", "once", "once"]
 
 
@@ -315,4 +315,4 @@ async def test_a_run_without_a_record_of_decisions_is_asked() -> None:
         await built.run(QUESTION, store=store, run_id="it")
     lives.life = 2
     raw = (await built.resume("it", store=store)).raw
-    assert (raw.rounds, lives.asked) == (1, [(1, 1), (2, 1)])
+    assert (raw.rounds, lives.requests) == (1, [(1, 1), (2, 1)])

@@ -32,9 +32,9 @@ numbers = st.sampled_from([1, 0, -1, 2.5, 1e308, 10**400])
 
 async def imported(**changes: Any) -> MemoryStore:
     """A store with an imported run that has not taken its step yet, with these fields in its header."""
-    made, store = MemoryStore(), MemoryStore()
-    await ASK.run("q", model=model(), store=made, run_id="it")
-    run = await made.run("it")
+    original, store = MemoryStore(), MemoryStore()
+    await ASK.run("q", model=model(), store=original, run_id="it")
+    run = await original.run("it")
     await store.add(replace(run, status="interrupted", steps=0, outcome=None), [])
     (line,) = [line async for line in export_run(store, "it")]
     text = json.loads(line)
@@ -75,13 +75,13 @@ async def test_a_header_that_does_not_fit_is_named(field: str, value: object, al
 @given(
     limits=st.none() | st.dictionaries(st.sampled_from(NAMES), numbers, max_size=2),
     session=st.none() | st.dictionaries(st.sampled_from(NAMES), values, max_size=3),
-    named=values,
+    header_name=values,
 )
-def test_any_header_that_can_be_imported_is_resumed_or_refused(limits: Any, session: Any, named: Any) -> None:
+def test_any_header_that_can_be_imported_is_resumed_or_refused(limits: Any, session: Any, header_name: Any) -> None:
     """Never with an exception of another library or of Python itself."""
 
     async def resume() -> None:
-        store = await imported(limits=limits, session=session, model=named)
+        store = await imported(limits=limits, session=session, model=header_name)
         try:
             await ASK.resume("it", store=store, model=model(), allow_changes=True)
         except FlowDebateError:

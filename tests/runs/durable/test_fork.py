@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-Asked = list[tuple[str, str]]
+Calls = list[tuple[str, str]]
 
 
-def model_of(asked: Asked, *, failing: float = 0.0, word: str = "") -> FunctionModel:
+def model_of(calls: Calls, *, failing: float = 0.0, word: str = "") -> FunctionModel:
     """A model that answers any request, always alike, and notes the block and the hash of what it is asked."""
 
     def answer(request: ModelRequest) -> Any:
-        asked.append((request.block, digest_of(request)))
-        given = answer_to(request, failing=failing)
-        return f"{word}{given}" if isinstance(given, str) else given
+        calls.append((request.block, digest_of(request)))
+        reply = answer_to(request, failing=failing)
+        return f"{word}{reply}" if isinstance(reply, str) else reply
 
     return FunctionModel(answer)
 
@@ -61,21 +61,21 @@ def two_sides(**options: Any) -> Any:
 @settings(max_examples=example_count(3))
 async def test_a_fork_without_changes_asks_nothing_and_comes_to_the_same(name: str, seed: int, failing: float) -> None:
     """In every pattern, also where providers fail; and so does a fork of the fork."""
-    store, pattern, asked = MemoryStore(), PATTERNS[name](), Asked()
+    store, pattern, calls = MemoryStore(), PATTERNS[name](), Calls()
     try:
         first = await pattern.run(
-            QUESTION, model=model_of(asked, failing=failing), store=store, run_id="first", seed=seed
+            QUESTION, model=model_of(calls, failing=failing), store=store, run_id="first", seed=seed
         )
     except Exception:  # noqa: BLE001 - a run that failed has no state to compare
         return
-    asked.clear()
-    again = await PATTERNS[name]().fork("first", model=model_of(asked, failing=failing), store=store, fork_id="again")
-    assert asked == []
-    assert again.usage.calls == 0
-    assert timeless(again.output) == timeless(first.output)
-    assert timeless(again.raw) == timeless(first.raw)
-    third = await PATTERNS[name]().fork("again", model=model_of(asked, failing=failing), store=store)
-    assert asked == []
+    calls.clear()
+    second = await PATTERNS[name]().fork("first", model=model_of(calls, failing=failing), store=store, fork_id="again")
+    assert calls == []
+    assert second.usage.calls == 0
+    assert timeless(second.output) == timeless(first.output)
+    assert timeless(second.raw) == timeless(first.raw)
+    third = await PATTERNS[name]().fork("again", model=model_of(calls, failing=failing), store=store)
+    assert calls == []
     assert timeless(third.raw) == timeless(first.raw)
 
 
@@ -84,15 +84,15 @@ async def test_a_fork_without_changes_asks_nothing_and_comes_to_the_same(name: s
 @settings(max_examples=example_count(4))
 async def test_an_edit_asks_nothing_that_does_not_depend_on_it(name: str, drawn: int) -> None:
     """Each request of the fork differs from the one that the parent made at the same place."""
-    store, asked = MemoryStore(), Asked()
-    await PATTERNS[name]().run(QUESTION, model=model_of(asked), store=store, run_id="first", seed=1)
+    store, calls = MemoryStore(), Calls()
+    await PATTERNS[name]().run(QUESTION, model=model_of(calls), store=store, run_id="first", seed=1)
     rows = {row.key: row for row in await store.steps("first")}
     texts = [key for key, row in rows.items() if row.kind == "call" and '"data"' not in (row.body or "")]
     if not texts:
         return
     place = texts[drawn % len(texts)]
     forked = await PATTERNS[name]().fork(
-        "first", model=model_of(asked, word="New: "), store=store, fork_id="fork", edits={place: "I was wrong."}
+        "first", model=model_of(calls, word="New: "), store=store, fork_id="fork", edits={place: "I was wrong."}
     )
     then = {row.key: row.request for row in rows.values()}
     for row in await store.steps("fork"):
@@ -106,117 +106,117 @@ async def test_an_edit_asks_nothing_that_does_not_depend_on_it(name: str, drawn:
 
 async def test_with_another_judge_only_the_judge_is_asked() -> None:
     """And who depends on the verdict."""
-    store, asked = MemoryStore(), Asked()
-    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
-    asked.clear()
+    store, calls = MemoryStore(), Calls()
+    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
+    calls.clear()
     stricter = two_sides(judge=JudgeOptions(instructions="Be strict."))
-    result = await stricter.fork("first", model=model_of(asked), store=store)
-    assert {block for block, _ in asked} <= {"rent-judge", "rent-synthesizer"}
-    assert asked[0][0] == "rent-judge"
-    assert result.usage.calls == len(asked)
+    result = await stricter.fork("first", model=model_of(calls), store=store)
+    assert {block for block, _ in calls} <= {"rent-judge", "rent-synthesizer"}
+    assert calls[0][0] == "rent-judge"
+    assert result.usage.calls == len(calls)
 
 
 async def test_with_another_model_for_the_judge_only_that_one_is_asked() -> None:
     """The same request to another model has another answer; a fork of the fork has both answers."""
-    store, asked = MemoryStore(), Asked()
-    chat, judge = model_of(asked), model_of(judged := Asked())
+    store, calls = MemoryStore(), Calls()
+    chat, judge = model_of(calls), model_of(judged := Calls())
     judge.name = "another"
     await two_sides(synthesizer=False).run(QUESTION, model=chat, store=store, run_id="first")
-    asked.clear()
+    calls.clear()
     for fork_id, parent, times in (("second", "first", 1), ("third", "second", 1)):
         models = {"chat": chat, "synthesize": judge}
         result = await two_sides(synthesizer=False).fork(parent, model=models, store=store, fork_id=fork_id)
-        assert (asked, [block for block, _ in judged]) == ([], ["rent-judge"] * times)
+        assert (calls, [block for block, _ in judged]) == ([], ["rent-judge"] * times)
         assert result.usage.calls == (1 if parent == "first" else 0)
 
 
 async def test_with_a_later_end_only_what_comes_after_the_former_one_is_asked() -> None:
     """Whether to stop is decided anew in a pattern that is not that of the parent."""
-    store, asked = MemoryStore(), Asked()
+    store, calls = MemoryStore(), Calls()
     first = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=stop.rounds(1), synthesizer=False)
-    await first.run(QUESTION, model=model_of(asked), store=store, run_id="first")
-    asked.clear()
+    await first.run(QUESTION, model=model_of(calls), store=store, run_id="first")
+    calls.clear()
     later = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=stop.rounds(2), synthesizer=False)
-    result = await later.fork("first", model=model_of(asked), store=store)
-    assert [block for block, _ in asked] == ["rent-debater-ann", "rent-debater-bob", "rent-judge"]
+    result = await later.fork("first", model=model_of(calls), store=store)
+    assert [block for block, _ in calls] == ["rent-debater-ann", "rent-debater-bob", "rent-judge"]
     assert result.raw.rounds == 2
 
 
 async def test_the_parent_never_changes_and_may_be_in_progress() -> None:
     """A fork only reads it."""
-    store, asked = MemoryStore(), Asked()
-    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    store, calls = MemoryStore(), Calls()
+    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
     before = (await store.run("first"), await store.steps("first"))
-    handle = two_sides().start(QUESTION, model=model_of(asked), store=store, run_id="second")
+    handle = two_sides().start(QUESTION, model=model_of(calls), store=store, run_id="second")
     await handle.started()
-    await two_sides().fork("second", model=model_of(asked), store=store)
+    await two_sides().fork("second", model=model_of(calls), store=store)
     await handle
-    await two_sides().fork("first", model=model_of(asked), store=store, edits={before[1][0].key: "No."})
+    await two_sides().fork("first", model=model_of(calls), store=store, edits={before[1][0].key: "No."})
     assert (await store.run("first"), await store.steps("first")) == before
 
 
 async def test_from_a_place_on_everything_is_asked_anew() -> None:
     """Also where the request is the same."""
-    store, asked = MemoryStore(), Asked()
-    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    store, calls = MemoryStore(), Calls()
+    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
     rows = await store.steps("first")
-    asked.clear()
-    await two_sides().fork("first", model=model_of(asked), store=store, at=rows[2].key)
-    assert len(asked) == len(rows) - 2
+    calls.clear()
+    await two_sides().fork("first", model=model_of(calls), store=store, at=rows[2].key)
+    assert len(calls) == len(rows) - 2
 
 
 async def test_a_fork_that_was_killed_is_resumed_without_its_parent() -> None:
     """What it has taken is recorded in the fork before anything that follows."""
-    store, asked = MemoryStore(), Asked()
-    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first", seed=3)
+    store, calls = MemoryStore(), Calls()
+    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first", seed=3)
     rows = await store.steps("first")
-    asked.clear()
+    calls.clear()
     broken = ScriptedModel("New words.", RuntimeError("the process is gone"))
-    broken.name = model_of(asked).name
+    broken.name = model_of(calls).name
     with pytest.raises(RuntimeError):
         await two_sides().fork("first", model=broken, store=store, fork_id="fork", edits={rows[1].key: "I agree."})
     await store.delete("first")
-    result = await two_sides().resume("fork", model=model_of(asked), store=store, allow_changes=True)
+    result = await two_sides().resume("fork", model=model_of(calls), store=store, allow_changes=True)
     assert [event.origin for event in result.events if isinstance(event, ModelCalled)][:3] == [
         "reused",
         "edited",
         "asked",
     ]
-    assert len(asked) == 3
+    assert len(calls) == 3
     assert [entry.text for entry in result.raw.transcript][1:3] == ["I agree.", "New words."]
 
 
 async def test_an_imported_fork_takes_nothing_from_a_run_of_this_store() -> None:
     """Although that one has the id of its parent: whoever wrote the file may have chosen it."""
-    store, asked = MemoryStore(), Asked()
-    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
-    await two_sides().fork("first", model=model_of(asked), store=store, fork_id="fork")
+    store, calls = MemoryStore(), Calls()
+    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
+    await two_sides().fork("first", model=model_of(calls), store=store, fork_id="fork")
     header, *_ = [json.loads(line) async for line in export_run(store, "fork")]
     await store.delete("fork")
     header["rows"] = header["run"]["steps"] = 0
     header["run"]["status"] = "interrupted"
     await import_runs(store, [json.dumps(header)])
     assert (await store.run("fork")).header.parent == {"run": "first"}
-    asked.clear()
-    result = await two_sides().resume("fork", model=model_of(asked), store=store)
-    assert len(asked) == result.usage.calls == 6
-    again = await two_sides().fork("fork", model=model_of(asked), store=store)
-    assert (again.status, again.usage.calls) == ("complete", 0)
+    calls.clear()
+    result = await two_sides().resume("fork", model=model_of(calls), store=store)
+    assert len(calls) == result.usage.calls == 6
+    second = await two_sides().fork("fork", model=model_of(calls), store=store)
+    assert (second.status, second.usage.calls) == ("complete", 0)
 
 
 async def test_an_edited_answer_with_fields_is_validated() -> None:
     """Against the schema of the step."""
-    store, asked = MemoryStore(), Asked()
-    await two_sides(synthesizer=False).run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    store, calls = MemoryStore(), Calls()
+    await two_sides(synthesizer=False).run(QUESTION, model=model_of(calls), store=store, run_id="first")
     judge = (await store.steps("first"))[-1].key
     verdict = {"reasoning": "Ann was right.", "winner": "for", "verdict": "Do it."}
     edited = await two_sides(synthesizer=False).fork(
-        "first", store=store, model=model_of(asked), edits={judge: verdict}
+        "first", store=store, model=model_of(calls), edits={judge: verdict}
     )
     assert edited.raw.verdict.winner == "for"
     with pytest.raises(ConfigurationError, match="edits"):
         await two_sides(synthesizer=False).fork(
-            "first", store=store, model=model_of(asked), edits={judge: {"winner": "nobody"}}
+            "first", store=store, model=model_of(calls), edits={judge: {"winner": "nobody"}}
         )
 
 
@@ -234,10 +234,10 @@ async def test_an_edited_answer_with_fields_is_validated() -> None:
 )
 async def test_unusable_edits_are_refused_before_anything_is_stored(options: dict[str, Any], words: str) -> None:
     """The error names the field, what was given, and what is allowed."""
-    store, asked = MemoryStore(), Asked()
-    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    store, calls = MemoryStore(), Calls()
+    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
     with pytest.raises(ConfigurationError, match=words):
-        await two_sides().fork("first", store=store, model=model_of(asked), **options)
+        await two_sides().fork("first", store=store, model=model_of(calls), **options)
     assert len(await store.runs()) == 1
 
 
@@ -248,19 +248,19 @@ async def refusing(
     store: Any, pattern: Any, edits: dict[str, Any], words: str = "an answer that the step takes"
 ) -> None:
     """A fork with `edits` is refused; nothing is asked or stored, and its id stays free."""
-    asked = Asked()
+    calls = Calls()
     before = [run.header.run_id for run in await store.runs()]
     with pytest.raises(ConfigurationError, match=words):
-        await pattern.fork("first", store=store, model=model_of(asked), edits=edits, fork_id="f")
-    assert asked == []
+        await pattern.fork("first", store=store, model=model_of(calls), edits=edits, fork_id="f")
+    assert calls == []
     assert [run.header.run_id for run in await store.runs()] == before
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_an_edit_that_a_step_does_not_take_leaves_no_run(name: str) -> None:
     """Of each kind of step in every pattern; the corrected call may have the same id."""
-    store, asked = MemoryStore(), Asked()
-    await PATTERNS[name]().run(QUESTION, model=model_of(asked), store=store, run_id="first", seed=1)
+    store, calls = MemoryStore(), Calls()
+    await PATTERNS[name]().run(QUESTION, model=model_of(calls), store=store, run_id="first", seed=1)
     bodies = {row.key: json.loads(row.body or "{}") for row in await store.steps("first") if row.kind == "call"}
     data = {key: body["data"] for key, body in bodies.items() if "data" in body}
     kinds = {key.rpartition("/")[2]: key for key in data}
@@ -270,14 +270,14 @@ async def test_an_edit_that_a_step_does_not_take_leaves_no_run(name: str) -> Non
         for edit in [5] if name == "handoff" else [5, {"typo": 1}]:
             await refusing(store, PATTERNS[name](), {place: edit})
         await PATTERNS[name]().fork(
-            "first", store=store, model=model_of(asked), edits={place: fitting}, fork_id=f"f-{place}"
+            "first", store=store, model=model_of(calls), edits={place: fitting}, fork_id=f"f-{place}"
         )
 
 
 async def test_an_edit_is_refused_where_only_the_pattern_knows_that_it_does_not_fit() -> None:
     """The form is right, and the revised proposal is blank."""
     store = MemoryStore()
-    await PATTERNS["consensus"]().run(QUESTION, model=model_of(Asked()), store=store, run_id="first", seed=1)
+    await PATTERNS["consensus"]().run(QUESTION, model=model_of(Calls()), store=store, run_id="first", seed=1)
     revision = next(row for row in await store.steps("first") if row.key.endswith("plan-revise-ann"))
     blank = {**json.loads(revision.body or "")["data"], "proposal": " "}
     await refusing(store, PATTERNS["consensus"](), {revision.key: blank}, "plan-revise-ann.*got blank text")
@@ -286,13 +286,13 @@ async def test_an_edit_is_refused_where_only_the_pattern_knows_that_it_does_not_
 async def test_an_edit_is_refused_that_comes_after_calls_that_are_asked_anew() -> None:
     """Before any of these is paid for; and where the judge is asked for something else than before."""
     store, first = MemoryStore(), "rent/round[1]/rent-turn-ann/rent-debater-ann"
-    await two_sides().run(QUESTION, model=model_of(Asked()), store=store, run_id="first")
+    await two_sides().run(QUESTION, model=model_of(Calls()), store=store, run_id="first")
     await refusing(store, two_sides(), {first: "I was wrong.", JUDGE: {"winner": "the audience"}})
     verdict = {"reasoning": "Ann was right.", "winner": "for", "verdict": "Do it."}
-    others = debate(name="rent", debaters=[Debater("ann", "yes"), Debater("bob", "no")], max_rounds=2)
-    await refusing(store, others, {JUDGE: verdict})
+    longer = debate(name="rent", debaters=[Debater("ann", "yes"), Debater("bob", "no")], max_rounds=2)
+    await refusing(store, longer, {JUDGE: verdict})
     fork = await two_sides(synthesizer=False).fork(
-        "first", store=store, model=model_of(Asked()), edits={first: "No.", JUDGE: verdict}, fork_id="f"
+        "first", store=store, model=model_of(Calls()), edits={first: "No.", JUDGE: verdict}, fork_id="f"
     )
     assert fork.raw.verdict.winner == "for"
 
@@ -306,33 +306,33 @@ async def test_an_edit_that_a_person_could_not_give_is_refused() -> None:
         return debate(name="rent", debaters=sides, max_rounds=1, judge=human(name="solomon"), synthesizer=False)
 
     verdict = {"reasoning": "Ann was right.", "winner": "for", "verdict": "Do it."}
-    await people().run(QUESTION, model=model_of(Asked()), store=store, run_id="first")
+    await people().run(QUESTION, model=model_of(Calls()), store=store, run_id="first")
     await submit_answer(store, "first", "Homes first.")
-    await people().resume("first", model=model_of(Asked()), store=store)
+    await people().resume("first", model=model_of(Calls()), store=store)
     await submit_answer(store, "first", verdict)
-    done = await people().resume("first", model=model_of(Asked()), store=store)
+    done = await people().resume("first", model=model_of(Calls()), store=store)
     assert done.status == "complete"
     ann, judge = [row.key for row in await store.steps("first") if row.kind == "human"]
     for edits in ({ann: " "}, {ann: {"text": "Homes."}}, {judge: {**verdict, "winner": "the audience"}}, {judge: 5}):
         await refusing(store, people(), edits, "asked once more")
     fork = await people().fork(
-        "first", store=store, model=model_of(Asked()), edits={judge: {**verdict, "winner": "against"}}, fork_id="f"
+        "first", store=store, model=model_of(Calls()), edits={judge: {**verdict, "winner": "against"}}, fork_id="f"
     )
     assert fork.raw.verdict.winner == "against"
 
 
 async def test_forks_of_unknown_runs_of_other_blocks_and_under_taken_ids_are_refused() -> None:
     """Nothing is stored or asked."""
-    store, asked = MemoryStore(), Asked()
-    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    store, calls = MemoryStore(), Calls()
+    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
     with pytest.raises(RunNotFound):
-        await two_sides().fork("other", store=store, model=model_of(asked))
+        await two_sides().fork("other", store=store, model=model_of(calls))
     with pytest.raises(RunExists):
-        await two_sides().fork("first", store=store, model=model_of(asked), fork_id="first")
+        await two_sides().fork("first", store=store, model=model_of(calls), fork_id="first")
     with pytest.raises(ConfigurationError, match="a run of 'city'"):
         await debate(name="city", debaters=[Debater("a", "x"), Debater("b", "y")]).fork("first", store=store)
     with pytest.raises(ConfigurationError, match="store"):
-        await two_sides().fork("first", model=model_of(asked))
+        await two_sides().fork("first", model=model_of(calls))
 
 
 def _effects(done: list[str]) -> Callable[[Any, Any], Any]:
@@ -348,7 +348,7 @@ def _effects(done: list[str]) -> Callable[[Any, Any], Any]:
 
 async def test_side_effects_are_taken_until_the_first_difference_and_executed_after_it() -> None:
     """They have no request that could be compared."""
-    store, asked = MemoryStore(), Asked()
+    store, calls = MemoryStore(), Calls()
     done: list[str] = []
 
     def flow() -> Any:
@@ -361,17 +361,17 @@ async def test_side_effects_are_taken_until_the_first_difference_and_executed_af
             .then(handler(_effects(done), name="second"))
         )
 
-    await flow().run("go", model=model_of(asked), store=store, run_id="a")
+    await flow().run("go", model=model_of(calls), store=store, run_id="a")
     assert len(done) == 2
-    await flow().fork("a", model=model_of(asked), store=store)
+    await flow().fork("a", model=model_of(calls), store=store)
     assert len(done) == 2
-    await flow().fork("a", model=model_of(asked), store=store, edits={"flow/writer": "Other words."})
+    await flow().fork("a", model=model_of(calls), store=store, edits={"flow/writer": "Other words."})
     assert done[2:] == ["Other words."]
 
 
 async def test_a_persons_answer_is_taken_like_a_models() -> None:
     """And can be edited like one."""
-    store, asked = MemoryStore(), Asked()
+    store, calls = MemoryStore(), Calls()
 
     def mixed() -> Any:
         return debate(
@@ -380,35 +380,35 @@ async def test_a_persons_answer_is_taken_like_a_models() -> None:
             max_rounds=1,
         )
 
-    await mixed().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    await mixed().run(QUESTION, model=model_of(calls), store=store, run_id="first")
     await submit_answer(store, "first", "Homes first.")
-    first = await mixed().resume("first", model=model_of(asked), store=store)
+    first = await mixed().resume("first", model=model_of(calls), store=store)
     assert first.status == "complete"
-    asked.clear()
-    again = await mixed().fork("first", model=model_of(asked), store=store)
-    assert again.status == "complete"
-    assert asked == []
-    assert again.raw == first.raw
+    calls.clear()
+    same_answer = await mixed().fork("first", model=model_of(calls), store=store)
+    assert same_answer.status == "complete"
+    assert calls == []
+    assert same_answer.raw == first.raw
     place = next(row.key for row in await store.steps("first") if row.kind == "human")
-    other = await mixed().fork("first", model=model_of(asked), store=store, edits={place: "Jobs first."})
-    assert other.raw.transcript[0].text == "Jobs first."
-    assert "rent-debater-bob" in {block for block, _ in asked}
+    edited = await mixed().fork("first", model=model_of(calls), store=store, edits={place: "Jobs first."})
+    assert edited.raw.transcript[0].text == "Jobs first."
+    assert "rent-debater-bob" in {block for block, _ in calls}
 
 
 async def test_limits_count_only_what_the_fork_asks() -> None:
     """An answer that is taken costs nothing."""
-    store, asked = MemoryStore(), Asked()
-    await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
+    store, calls = MemoryStore(), Calls()
+    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
     stricter = two_sides(judge=JudgeOptions(instructions="Be strict."), synthesizer=False)
-    result = await stricter.fork("first", model=model_of(asked), store=store, limits=Limits(calls=1))
+    result = await stricter.fork("first", model=model_of(calls), store=store, limits=Limits(calls=1))
     assert result.status == "complete"
     assert result.usage.calls == 1
 
 
 async def test_the_forks_clock_goes_on_where_it_leaves_the_parent() -> None:
     """A time limit of the pattern does not count the days between a run and its fork."""
-    store, asked = MemoryStore(), Asked()
-    first = await two_sides().run(QUESTION, model=model_of(asked), store=store, run_id="first")
-    again = await two_sides().fork("first", model=model_of(asked), store=store)
-    assert [event.at for event in again.events][:-1] == [event.at for event in first.events][:-1]
-    assert state_of(again, usage=False)
+    store, calls = MemoryStore(), Calls()
+    first = await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
+    fork = await two_sides().fork("first", model=model_of(calls), store=store)
+    assert [event.at for event in fork.events][:-1] == [event.at for event in first.events][:-1]
+    assert state_of(fork, usage=False)

@@ -95,9 +95,9 @@ async def test_a_replayed_answer_is_not_announced_as_a_call() -> None:
     store = MemoryStore()
     await cut(rent(), store)
     handle = await rent().start_resume("it", model=Counting().model, store=store)
-    told = [event async for event in handle]
-    called = [event.path for event in told if isinstance(event, ModelCalled)]
-    assert [event.path for event in told if isinstance(event, CallStarted)] == called[2:]
+    events = [event async for event in handle]
+    called = [event.path for event in events if isinstance(event, ModelCalled)]
+    assert [event.path for event in events if isinstance(event, CallStarted)] == called[2:]
     assert len(called) == 5
 
 
@@ -105,10 +105,10 @@ async def test_times_are_those_of_the_run() -> None:
     """A run that is read back starts when it started, and its tasks end when they ended."""
     store = MemoryStore()
     first = await rent().run("Cap rents?", model=Counting().model, store=store)
-    again = await rent().resume(first.run_id, model=Counting().model, store=store)
-    assert [task.to_wire() for task in again.tasks.list()] == [task.to_wire() for task in first.tasks.list()]
-    begun = [event.at for result in (first, again) for event in result.events if isinstance(event, RunStarted)]
-    assert begun[0] == begun[1] == (await store.run(first.run_id)).header.created_at
+    resumed = await rent().resume(first.run_id, model=Counting().model, store=store)
+    assert [task.to_wire() for task in resumed.tasks.list()] == [task.to_wire() for task in first.tasks.list()]
+    starts = [event.at for result in (first, resumed) for event in result.events if isinstance(event, RunStarted)]
+    assert starts[0] == starts[1] == (await store.run(first.run_id)).header.created_at
 
 
 async def test_a_run_took_as_long_whoever_is_asked() -> None:
@@ -144,9 +144,9 @@ async def test_another_configuration_is_refused_and_shown() -> None:
     """The lines of the outline that differ; with `allow_changes`, it goes on."""
     store = MemoryStore()
     await cut(rent(), store)
-    other = rent(debaters=[*SIDES, Debater("cy", "abstain")])
+    changed = rent(debaters=[*SIDES, Debater("cy", "abstain")])
     with pytest.raises(RunChanged) as caught:
-        await other.resume("it", model=Counting().model, store=store)
+        await changed.resume("it", model=Counting().model, store=store)
     assert "+  → tap rent-turn-cy" in caught.value.differences["outline"]
     with pytest.raises(RunChanged, match=r"model:\n  -function\n  \+scripted"):
         await rent().resume("it", model=ScriptedModel("x"), store=store)
@@ -224,13 +224,13 @@ async def test_the_session_is_as_it_was_when_the_run_began() -> None:
     async def one(session: Any) -> list[Any]:
         model = ScriptedModel("Yes.")
         result = await block.run("q", model=model, session=session, store=store, run_id="it")
-        again = await block.resume("it", model=ScriptedModel(), store=store)
+        resumed = await block.resume("it", model=ScriptedModel(), store=store)
         await store.delete("it")
-        assert again.output == result.output
-        return again.session.history
+        assert resumed.output == result.output
+        return resumed.session.history
 
-    said = {"role": "user", "content": "before"}
-    assert [message["content"] for message in await one(Session(history=[said]))] == ["before", "Yes."]
+    earlier_message = {"role": "user", "content": "before"}
+    assert [message["content"] for message in await one(Session(history=[earlier_message]))] == ["before", "Yes."]
     assert await one({"n": 1})
     with pytest.raises(ConfigurationError, match="`session` is required: the session as it was when the run started"):
         await one({"n": object()})
@@ -240,15 +240,15 @@ async def test_a_run_is_carried_out_once_at_a_time(tmp_path: Path) -> None:
     """The second one that resumes it gets a clear error, and the first goes on."""
     stores = [SqliteStore(tmp_path / "runs.db") for _ in range(2)]
     await cut(rent(), stores[0])
-    begun, end = asyncio.Event(), asyncio.Event()
+    started, end = asyncio.Event(), asyncio.Event()
 
     async def slow(request: ModelRequest) -> Any:
-        begun.set()
+        started.set()
         await end.wait()
         return VERDICT if request.output is not None else f"Point {len(request.messages)}."
 
     first = asyncio.create_task(rent().resume("it", model=FunctionModel(slow), store=stores[0]))
-    await begun.wait()
+    await started.wait()
     for store in stores:
         with pytest.raises(RunConflict, match="is being run by another process"):
             await rent().resume("it", model=Counting().model, store=store)
@@ -349,18 +349,18 @@ def test_errors_come_back_as_they_were() -> None:
     """With their facts, so that what patterns do about them is the same."""
     error = ProviderFailed("down", status=503, retry_after=2.0, model="m", block="b")
     error.add_note("in block 'b'")
-    again = failure_of(failure_text(error))
-    assert type(again) is ProviderFailed
-    assert (str(again), vars(again)) == (str(error), vars(error))
+    decoded = failure_of(failure_text(error))
+    assert type(decoded) is ProviderFailed
+    assert (str(decoded), vars(decoded)) == (str(error), vars(error))
 
 
 async def test_a_tool_is_called_once() -> None:
     """Its call is a step, with what it answered."""
-    looked: list[str] = []
+    topics: list[str] = []
 
     def look(topic: str) -> str:
         """Look something up."""
-        looked.append(topic)
+        topics.append(topic)
         return "facts"
 
     store = MemoryStore()
@@ -369,7 +369,7 @@ async def test_a_tool_is_called_once() -> None:
     with pytest.raises(asyncio.CancelledError):
         await block.run("q", model=FunctionModel(lambda r: _then_cancelled(r, call)), store=store, run_id="it")
     result = await block.resume("it", model=FunctionModel(lambda _: "Done."), store=store)
-    assert (result.output, looked) == ("Done.", ["rents"])
+    assert (result.output, topics) == ("Done.", ["rents"])
 
 
 def _then_cancelled(request: ModelRequest, call: ToolCall) -> ToolCall:
@@ -388,12 +388,12 @@ async def test_the_environment_can_say_where(tmp_path: Path, monkeypatch: pytest
     await store.close()
 
 
-@pytest.mark.parametrize(("named", "model"), [("intent-free", "intent-free"), (" ", None)])
+@pytest.mark.parametrize(("variable", "model"), [("intent-free", "intent-free"), (" ", None)])
 async def test_the_model_of_the_environment_is_kept_by_name(
-    named: str, model: str | None, monkeypatch: pytest.MonkeyPatch
+    variable: str, model: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that the run is resumed with it, wherever that is; a blank one is none."""
-    monkeypatch.setenv("FLOWDEBATE_MODEL", named)
+    monkeypatch.setenv("FLOWDEBATE_MODEL", variable)
     store = MemoryStore()
     await handler(lambda value, ctx: value, name="same").run("q", store=store, run_id="it")
     header = (await store.run("it")).header
@@ -452,26 +452,26 @@ async def test_an_end_that_cannot_be_persisted_costs_nothing() -> None:
 )
 async def test_a_record_that_cannot_be_read_is_told_by_its_place(body: str) -> None:
     """Whoever wrote it: nothing is asked, and nothing made up."""
-    store, other = MemoryStore(), MemoryStore()
+    store, copy = MemoryStore(), MemoryStore()
     await generator(name="ask").run("q", model=ScriptedModel("a"), store=store, run_id="it")
     (step,) = await store.steps("it")
-    await other.add(await store.run("it"), [replace(step, body=body)])
+    await copy.add(await store.run("it"), [replace(step, body=body)])
     with pytest.raises(JournalMismatch, match="ask has a record that cannot be read"):
-        await generator(name="ask").resume("it", model=ScriptedModel("a"), store=other)
-    assert (await other.run("it")).owned is False
+        await generator(name="ask").resume("it", model=ScriptedModel("a"), store=copy)
+    assert (await copy.run("it")).owned is False
 
 
 @pytest.mark.parametrize("kind", ["told", "annotations", "no such error", "FlowDebateWarning"])
 def test_a_failure_of_any_kind_comes_back_as_an_exception(kind: str) -> None:
     """What a file names as an error is looked up among the errors only."""
-    kept = {"kind": kind, "name": "Odd", "said": "x", "facts": {}, "tuples": []}
-    error = failure_of(json.dumps(kept))
+    record = {"kind": kind, "name": "Odd", "said": "x", "facts": {}, "tuples": []}
+    error = failure_of(json.dumps(record))
     assert (type(error).__name__, str(error)) == ("Odd", "x")
 
 
-@pytest.mark.parametrize(("place", "held"), [("a/ann", True), ("a", True), ("a/an", False), ("a/ann/b", False)])
-def test_a_place_holds_what_is_at_or_below_it(place: str, held: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(("place", "expected"), [("a/ann", True), ("a", True), ("a/an", False), ("a/ann/b", False)])
+def test_a_place_holds_what_is_at_or_below_it(place: str, expected: bool) -> None:  # noqa: FBT001
     """Not what is at a place whose name begins alike."""
     header = RunHeader(run_id="r", block="a", seed=1, created_at=0.0, question="q", input="q", fingerprint={})
     for row in (StepRow(key="a/ann#1", kind="call"), StepRow(key="a/ann/x", kind="call", body="1", seq=1)):
-        assert Journal(MemoryStore(), header, rows=[row]).has_steps(place) is held
+        assert Journal(MemoryStore(), header, rows=[row]).has_steps(place) is expected

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 CALLS = 5
 
 
-class Asked:
+class CountingModel:
     """A model that counts its calls and does something at one of them."""
 
     def __init__(self, at: int = 0, act: Callable[[], Any] = bool) -> None:
@@ -89,37 +89,37 @@ def full(_: Path) -> Iterator[None]:
 async def test_a_run_whose_end_could_not_be_written_is_not_stuck(tmp_path: Path, trouble: Any, then: str) -> None:
     """Once the file can be written again, the same store object resumes the run without a call, or deletes it."""
     path = tmp_path / "runs.sqlite3"
-    store, asked, other = SqliteStore(path, patience=0.2), Asked(), SqliteStore(path)
+    store, counter, second_store = SqliteStore(path, patience=0.2), CountingModel(), SqliteStore(path)
     holding = trouble(path)
     with pytest.warns(FlowDebateWarning, match="could not be recorded"):
-        result = await talk(holding.__enter__).run("q", model=asked.model, store=store, run_id="it")
+        result = await talk(holding.__enter__).run("q", model=counter.model, store=store, run_id="it")
     with suppress(StopIteration):
         holding.__exit__(None, None, None)
-    assert (result.status, asked.calls) == ("complete", CALLS)
+    assert (result.status, counter.calls) == ("complete", CALLS)
     assert (await store.run("it")).status == "running"
     if then == "delete":
         await store.delete("it")
         assert not await store.runs()
     else:
-        again = await talk().resume("it", model=asked.model, store=store)
-        assert (again.output, asked.calls) == (result.output, CALLS)
-        stored = await other.run("it")
+        resumed = await talk().resume("it", model=counter.model, store=store)
+        assert (resumed.output, counter.calls) == (result.output, CALLS)
+        stored = await second_store.run("it")
         assert (stored.status, stored.owned, stored.steps) == ("complete", False, CALLS)
     await store.close()
-    await other.close()
+    await second_store.close()
 
 
 async def test_a_run_whose_end_did_not_reach_the_server_is_not_stuck(a_server: Server) -> None:
     """PostgreSQL was away for longer than the store's patience; afterwards the same object resumes the run."""
     # a busy server takes more than an instant to be there again
-    store, asked = PostgresStore(a_server.url, schema="ownership", patience=2.0, grace=0.0), Asked()
+    store, counter = PostgresStore(a_server.url, schema="ownership", patience=2.0, grace=0.0), CountingModel()
     try:
         with pytest.warns(FlowDebateWarning, match="could not be recorded"):
-            await talk(a_server.stop).run("q", model=asked.model, store=store, run_id="it")
+            await talk(a_server.stop).run("q", model=counter.model, store=store, run_id="it")
     finally:
         a_server.start()
-    again = await talk().resume("it", model=asked.model, store=store)
-    assert (again.status, asked.calls) == ("complete", CALLS)
+    resumed = await talk().resume("it", model=counter.model, store=store)
+    assert (resumed.status, counter.calls) == ("complete", CALLS)
     assert not (await store.run("it")).owned
     await store.delete("it")
     await store.close()
@@ -131,14 +131,14 @@ async def test_a_run_that_is_being_executed_cannot_be_taken_by_its_own_process(t
     store = SqliteStore(path, patience=0.2)
     holding = locked(path)
     with pytest.warns(FlowDebateWarning, match="could not be recorded"):
-        await talk(holding.__enter__).run("q", model=Asked().model, store=store, run_id="it")
+        await talk(holding.__enter__).run("q", model=CountingModel().model, store=store, run_id="it")
     with suppress(StopIteration):
         holding.__exit__(None, None, None)
-    taken = [await result_of(store.take("it")) for _ in range(3)]
-    assert [type(one).__name__ for one in taken] == ["StoredRun", "RunConflict", "RunConflict"]
+    outcomes = [await result_of(store.take("it")) for _ in range(3)]
+    assert [type(one).__name__ for one in outcomes] == ["StoredRun", "RunConflict", "RunConflict"]
     await store.release("it")
-    taken = await asyncio.gather(*(result_of(store.take("it")) for _ in range(3)))
-    assert sorted(type(one).__name__ for one in taken) == ["RunConflict", "RunConflict", "StoredRun"]
+    outcomes = await asyncio.gather(*(result_of(store.take("it")) for _ in range(3)))
+    assert sorted(type(one).__name__ for one in outcomes) == ["RunConflict", "RunConflict", "StoredRun"]
     await store.close()
 
 
@@ -168,17 +168,17 @@ async def test_a_store_has_one_owner_whatever_its_file_is_called(
     monkeypatch.chdir(tmp_path)
     refused: list[Any] = []
     waiting = asyncio.Event()
-    asked = Asked()
+    counter = CountingModel()
 
     async def answer(request: Any) -> str:
-        if asked.calls == 2:
-            refused.append(await result_of(talk().resume("it", model=asked.model, store=second)))
+        if counter.calls == 2:
+            refused.append(await result_of(talk().resume("it", model=counter.model, store=second)))
         waiting.set()
-        return asked._answer(request)
+        return counter._answer(request)
 
     result = await talk().run("q", model=FunctionModel(answer), store=first, run_id="it")
     assert [type(one) for one in refused] == [RunConflict]
-    assert (result.status, asked.calls) == ("complete", CALLS)
+    assert (result.status, counter.calls) == ("complete", CALLS)
     assert (await second.run("it")).status == "complete"
     await first.close()
     await second.close()
@@ -189,7 +189,7 @@ async def test_a_file_with_two_hard_links_is_refused(tmp_path: Path) -> None:
     """SQLite would keep a log beside each name, and lose what the other one has."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
-    await talk().run("q", model=Asked().model, store=store, run_id="it")
+    await talk().run("q", model=CountingModel().model, store=store, run_id="it")
     await store.close()
     os.link(path, tmp_path / "other.sqlite3")
     for one in (path, tmp_path / "other.sqlite3"):
@@ -230,11 +230,11 @@ async def test_a_run_whose_file_is_gone_is_not_complete(
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await store.runs()
-    asked = Asked(at or 0, lambda: remove(path))
+    counter = CountingModel(at or 0, lambda: remove(path))
     block = talk(lambda: None if at else remove(path))
     with pytest.raises(StoreLost, match="was deleted, moved or replaced while it was in use"):
-        await block.run("q", model=asked.model, store=store, run_id="it")
-    assert asked.calls == (at or CALLS)
+        await block.run("q", model=counter.model, store=store, run_id="it")
+    assert counter.calls == (at or CALLS)
     for call in (store.run("it"), store.documents("x"), store.take("it")):
         with pytest.raises(StoreLost):
             await call
@@ -245,8 +245,8 @@ async def test_a_path_whose_file_was_deleted_is_a_new_store(tmp_path: Path) -> N
     """For those who name stores by path: the object that has lost its file is not used again."""
     path = tmp_path / "runs.sqlite3"
     with pytest.raises(StoreLost):
-        await talk(path.unlink).run("q", model=Asked().model, store=path, run_id="it")
-    result = await talk().run("q", model=Asked().model, store=path, run_id="it")
+        await talk(path.unlink).run("q", model=CountingModel().model, store=path, run_id="it")
+    result = await talk().run("q", model=CountingModel().model, store=path, run_id="it")
     assert result.status == "complete"
 
 
@@ -255,15 +255,15 @@ async def test_a_path_whose_file_was_deleted_is_a_new_store(tmp_path: Path) -> N
 
 async def test_twenty_readers_of_a_complete_run_do_not_lock_each_other_out(tmp_path: Path) -> None:
     """Each resumes it with a store object as a process of its own has; no call is made and nothing is written."""
-    path, asked = tmp_path / "runs.sqlite3", Asked()
+    path, counter = tmp_path / "runs.sqlite3", CountingModel()
     store = SqliteStore(path)
-    result = await talk().run("q", model=asked.model, store=store, run_id="it")
+    result = await talk().run("q", model=counter.model, store=store, run_id="it")
     before = await store.run("it")
     stores = [SqliteStore(path) for _ in range(20)]
-    read = await asyncio.gather(*(talk().resume("it", model=asked.model, store=one) for one in stores))
+    read = await asyncio.gather(*(talk().resume("it", model=counter.model, store=one) for one in stores))
     assert {one.output for one in read} == {result.output}
     assert {str(one.usage) for one in read} == {str(result.usage)}
-    assert asked.calls == CALLS
+    assert counter.calls == CALLS
     assert await store.run("it") == before
     for one in (store, *stores):
         await one.close()
@@ -271,15 +271,15 @@ async def test_twenty_readers_of_a_complete_run_do_not_lock_each_other_out(tmp_p
 
 async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
     """Where its block has grown: of two that resume it one makes the call, and the other makes none."""
-    store, asked = MemoryStore(), Asked()
-    await talk().run("q", model=asked.model, store=store, run_id="it")
+    store, counter = MemoryStore(), CountingModel()
+    await talk().run("q", model=counter.model, store=store, run_id="it")
     arrived = asyncio.Barrier(2)
 
     class Slow(MemoryStore):
         async def steps(self, run_id: str, *, after: int = 0) -> Any:
-            found = await store.steps(run_id, after=after)
+            rows = await store.steps(run_id, after=after)
             await arrived.wait()
-            return found
+            return rows
 
         def __getattribute__(self, name: str) -> Any:
             return object.__getattribute__(self, name) if name == "steps" else getattr(store, name)
@@ -288,10 +288,10 @@ async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
     for number in range(CALLS):
         block = block.then(generator(name=f"say-{number}"))
     longer: Any = block.then(handler(str, name="end")).then(generator(name="more"))
-    calls = [longer.resume("it", model=asked.model, store=Slow(), allow_changes=True) for _ in range(2)]
+    calls = [longer.resume("it", model=counter.model, store=Slow(), allow_changes=True) for _ in range(2)]
     ends = await asyncio.gather(*calls, return_exceptions=True)
     assert sorted(type(end).__name__ for end in ends) == ["RunConflict", "RunResult"]
-    assert asked.calls == CALLS + 1
+    assert counter.calls == CALLS + 1
     stored = await store.run("it")
     assert (stored.status, stored.steps, stored.owned) == ("complete", CALLS + 1, False)
 
@@ -299,8 +299,8 @@ async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
 async def test_a_complete_run_whose_replay_fails_stays_complete() -> None:
     """The error of the application's code is raised, and the stored run is left as it was."""
     store = MemoryStore()
-    await talk().run("q", model=Asked().model, store=store, run_id="it")
+    await talk().run("q", model=CountingModel().model, store=store, run_id="it")
     before = await store.run("it")
     with pytest.raises(ZeroDivisionError):
-        await talk(lambda: 1 / 0).resume("it", model=Asked().model, store=store)
+        await talk(lambda: 1 / 0).resume("it", model=CountingModel().model, store=store)
     assert await store.run("it") == before

@@ -145,8 +145,8 @@ class Looked(MemoryStore):
         self.handle: RunHandle[Any] | None = None
 
     async def _look(self, run_id: str) -> None:
-        told = 0 if self.handle is None else len(recorded(self.handle.events))
-        self.looks.append((await self.run(run_id), await self.steps(run_id), told))
+        count = 0 if self.handle is None else len(recorded(self.handle.events))
+        self.looks.append((await self.run(run_id), await self.steps(run_id), count))
 
     async def create(self, header: Any) -> None:
         await super().create(header)
@@ -185,12 +185,12 @@ async def lived(life: Life, done: Forbidden) -> tuple[Any, Looked, RunHandle[Any
     A run that was interrupted, or waits for a person, is resumed, and its store then remembers the last life only.
     """
     pattern, store, model = patterns(done)[life.name], Looked(), Model(life, done)
-    asked: Any = FunctionModel(model)
-    asked.profile = life.profile
+    used_model: Any = FunctionModel(model)
+    used_model.profile = life.profile
     if life.retries:
-        asked = Retrying(asked, Retry(attempts=2, first_wait=0.0))
+        used_model = Retrying(used_model, Retry(attempts=2, first_wait=0.0))
     limits = None if life.calls is None else Limits(calls=life.calls, seconds=60)
-    options = {"model": asked, "limits": limits}
+    options = {"model": used_model, "limits": limits}
     store.handle = model.handle = handle = pattern.start(QUESTION, store=store, run_id="r", seed=life.seed, **options)
     await handle.wait()
     while life.interrupted is not None and handle.status in ("interrupted", "awaiting"):
@@ -223,13 +223,13 @@ async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data:
     pattern, store, handle, options = await lived(life, done)
     before, tasks = done.copy(), asyncio.all_tasks()
     everything = recorded(handle.events)
-    run, steps, told = store.looks[data.draw(st.integers(0, len(store.looks) - 1))]
+    run, steps, count = store.looks[data.draw(st.integers(0, len(store.looks) - 1))]
     replayed = await replay(pattern, run, steps, **options)
     assert (done, asyncio.all_tasks()) == (before, tasks)
     events = recorded(replayed.events)
     assert not Counter(events) - Counter(everything)
     if not (life.failing or life.calls):  # what blocks do about a failure that ends the run is not recorded
-        assert not Counter(everything[:told]) - Counter(events)
+        assert not Counter(everything[:count]) - Counter(events)
     in_turn = life.name not in AT_ONCE and life.profile == "full"  # else the judge is asked about all orders at once
     if in_turn and not (life.name == "stand-ins" and life.calls):  # its failures are told before the debater's is
         assert events == everything[: len(events)]
@@ -244,14 +244,14 @@ async def test_a_follower_finds_at_each_look_what_a_replay_finds(life: Life, dat
     pattern, store, _, options = await lived(life, done)
     before, tasks = done.copy(), asyncio.all_tasks()
     follower, events = Follower(pattern, **options), list[object]()
-    chosen = sorted(data.draw(st.sets(st.integers(0, len(store.looks) - 1), min_size=1, max_size=6)))
-    for run, steps, _ in [store.looks[index] for index in chosen]:
+    indices = sorted(data.draw(st.sets(st.integers(0, len(store.looks) - 1), min_size=1, max_size=6)))
+    for run, steps, _ in [store.looks[index] for index in indices]:
         news = await follower.read(run, [row for row in steps if row.seq is None or row.seq > follower.steps])
         events = [*([] if news.anew else events), *news.events]
-        whole = await replay(pattern, run, steps, **options)
+        full = await replay(pattern, run, steps, **options)
         if not life.failing:  # a failure that was told while its step was open is not told again once that is done
-            assert Counter(recorded(events)) == Counter(recorded(whole.events))
-            assert Counter(call.path for call in news.calls) == Counter(call.path for call in whole.calls)
+            assert Counter(recorded(events)) == Counter(recorded(full.events))
+            assert Counter(call.path for call in news.calls) == Counter(call.path for call in full.calls)
         assert isinstance(events[-1], RunFinished) is (run.status != "running")
     follower.close()
     await asyncio.sleep(0.01)
@@ -353,8 +353,8 @@ async def test_a_replay_waits_for_a_thread() -> None:
         await asyncio.to_thread(time.sleep, 0.05)
         return value
 
-    found, result = await replayed(sequencer(name="s").then(handler(measured, name="measure")).then(rent()))
-    assert recorded(found.events) == recorded(result.events)
+    replay_result, result = await replayed(sequencer(name="s").then(handler(measured, name="measure")).then(rent()))
+    assert recorded(replay_result.events) == recorded(result.events)
 
 
 async def test_a_replay_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,17 +367,18 @@ async def test_a_replay_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) 
         await waits.wait()
         return value
 
-    again = debate(name="again", debaters=SIDES, max_rounds=1)
-    whole = sequencer(name="s").tap(rent()).then(handler(later, name="later")).then(again)
+    second = debate(name="again", debaters=SIDES, max_rounds=1)
+    pipeline = sequencer(name="s").tap(rent()).then(handler(later, name="later")).then(second)
     store, model = MemoryStore(), FunctionModel(answer_to)
-    result = await whole.run(QUESTION, store=store, model=model, run_id="r")
+    result = await pipeline.run(QUESTION, store=store, model=model, run_id="r")
     waits.clear()
     tasks = asyncio.all_tasks()
-    found = await replay(whole, await store.run("r"), await store.steps("r"), model=model)
+    replayed_run = await replay(pipeline, await store.run("r"), await store.steps("r"), model=model)
     assert asyncio.all_tasks() == tasks
-    told = [path for _, path in recorded(result.events)]
+    paths = [path for _, path in recorded(result.events)]
     assert (
-        recorded(found.events) == recorded(result.events)[: next(i for i, path in enumerate(told) if "again" in path)]
+        recorded(replayed_run.events)
+        == recorded(result.events)[: next(i for i, path in enumerate(paths) if "again" in path)]
     )
 
 
@@ -391,17 +392,17 @@ async def test_a_block_that_raises_ends_its_replay_alone() -> None:
     store, model = MemoryStore(), FunctionModel(answer_to)
     with pytest.raises(ValueError):  # noqa: PT011 - the application's own
         await block.run(QUESTION, store=store, model=model, run_id="r")
-    found = await replay(block, await store.run("r"), await store.steps("r"), model=model)
-    assert (found.output, found.failure) == (None, None)
-    end = found.events[-1]
+    replayed_run = await replay(block, await store.run("r"), await store.steps("r"), model=model)
+    assert (replayed_run.output, replayed_run.failure) == (None, None)
+    end = replayed_run.events[-1]
     assert isinstance(end, RunFinished)
     assert end.status == "failed"
 
 
 async def test_a_run_that_had_a_time_limit_is_replayed_whole() -> None:
     """However long the replay takes, and however busy the machine is."""
-    found, result = await replayed(rent(), limits=Limits(seconds=1e-9))
-    assert recorded(found.events) == recorded(result.events)
+    replayed_run, result = await replayed(rent(), limits=Limits(seconds=1e-9))
+    assert recorded(replayed_run.events) == recorded(result.events)
 
 
 async def test_the_prompts_of_a_model_object_are_not_those_of_the_default_model() -> None:
@@ -409,9 +410,9 @@ async def test_the_prompts_of_a_model_object_are_not_those_of_the_default_model(
     repeating = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes first. " * 20)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=2)
     result = await block.run(QUESTION, store=store, model=repeating, run_id="r")
-    found = await replay(block, await store.run("r"), await store.steps("r"))
-    assert recorded(found.events) == recorded(result.events)
-    assert {event.model for event in found.events if isinstance(event, ModelCalled)} == {"function"}
+    replayed_run = await replay(block, await store.run("r"), await store.steps("r"))
+    assert recorded(replayed_run.events) == recorded(result.events)
+    assert {event.model for event in replayed_run.events if isinstance(event, ModelCalled)} == {"function"}
 
 
 async def test_a_suspended_run_asks_nobody_else() -> None:
@@ -420,7 +421,7 @@ async def test_a_suspended_run_asks_nobody_else() -> None:
     pattern, store, handle, options = await lived(Life("people"), done)
     run, steps, _ = store.looks[-1]
     before = done.copy()
-    found = await replay(pattern, run, steps, **options)
+    replayed_run = await replay(pattern, run, steps, **options)
     assert (run.status, done) == ("awaiting", before)
-    assert [request.place for request in found.handle.pending] == [request.place for request in handle.pending]
-    assert Counter(recorded(found.events)) == Counter(recorded(handle.events))
+    assert [request.place for request in replayed_run.handle.pending] == [request.place for request in handle.pending]
+    assert Counter(recorded(replayed_run.events)) == Counter(recorded(handle.events))

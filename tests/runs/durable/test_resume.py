@@ -36,7 +36,7 @@ class Paid:
     """A model that counts what it is asked, and has the run cancelled at a call of your choice."""
 
     def __init__(self, *, failing: float = 0.0, stop: int | None = None) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.failed = False
         self.task: asyncio.Task[Any] | None = None
         self._failing = failing
@@ -45,11 +45,11 @@ class Paid:
 
     async def _answer(self, request: ModelRequest) -> Any:
         await asyncio.sleep(0)  # calls at the same time are all made before any of them is answered
-        if len(self.asked) == self._stop:
+        if len(self.requests) == self._stop:
             assert self.task is not None
             self.task.cancel()
             await asyncio.sleep(60)
-        self.asked.append(json.dumps([request.block, request.messages], default=str))
+        self.requests.append(json.dumps([request.block, request.messages], default=str))
         try:
             return answer_to(request, failing=self._failing)
         except ProviderFailed:
@@ -57,7 +57,7 @@ class Paid:
             raise
 
 
-def told(result: RunResult[Any]) -> Any:
+def essence_of(result: RunResult[Any]) -> Any:
     """What a run came to, but for the times."""
     trails = [trail.to_wire() for trail in result.task_collections]
     raw = None if result.raw is None else result.raw.model_dump(mode="json")
@@ -80,33 +80,33 @@ async def test_a_run_that_is_cut_at_any_calls_comes_to_the_same(
 ) -> None:
     """The law: cancelled at any call, any number of times, it is resumed with each call made once."""
     pattern = PATTERNS[name]()
-    whole = Paid(failing=failing)
-    undisturbed = await outcome(pattern.run(QUESTION, model=whole.model, seed=seed))
+    full = Paid(failing=failing)
+    undisturbed = await outcome(pattern.run(QUESTION, model=full.model, seed=seed))
     store = MemoryStore()
     paid: list[str] = []
-    cuts = data.draw(st.lists(st.integers(0, len(whole.asked)), max_size=3))
+    cuts = data.draw(st.lists(st.integers(0, len(full.requests)), max_size=3))
     ended: Any = None
     for life, stop in enumerate([*cuts, None]):
         if life and (await store.run("it")).status in COMPLETE:  # whose judge would be asked again if it failed
             break
-        asked = Paid(failing=failing, stop=stop)
+        partial_run = Paid(failing=failing, stop=stop)
         if life:
-            call = pattern.resume("it", model=asked.model, store=store)
+            call = pattern.resume("it", model=partial_run.model, store=store)
         else:
-            call = pattern.run(QUESTION, model=asked.model, seed=seed, store=store, run_id="it")
-        asked.task = asyncio.ensure_future(outcome(call))
-        ended = await asked.task
-        paid += asked.asked
+            call = pattern.run(QUESTION, model=partial_run.model, seed=seed, store=store, run_id="it")
+        partial_run.task = asyncio.ensure_future(outcome(call))
+        ended = await partial_run.task
+        paid += partial_run.requests
         assert ended is not None or (await store.run("it")).status == "interrupted"
-    if whole.failed:  # a call that failed and was not given up before the cut is made, and counted, again
+    if full.failed:  # a call that failed and was not given up before the cut is made, and counted, again
         ended, undisturbed = ended[:-1], undisturbed[:-1]
     assert ended == undisturbed
-    if whole.failed:
+    if full.failed:
         assert len(paid) - len(set(paid)) <= len(cuts)
         # a half that fails ends the other one wherever that is by then: how far it came is a matter of time
-        assert name == "mirrored" or set(paid) == set(whole.asked)
+        assert name == "mirrored" or set(paid) == set(full.requests)
     else:
-        assert sorted(paid) == sorted(whole.asked)
+        assert sorted(paid) == sorted(full.requests)
 
 
 @pytest.mark.parametrize(
@@ -116,19 +116,19 @@ async def test_a_run_that_is_cut_at_any_calls_comes_to_the_same(
 async def test_a_judge_by_letter_that_is_cut_after_any_call_finds_the_same(name: str, calls: list[str]) -> None:
     """Ballots, reasons and quotes are steps of their own: whichever is the last, none is paid for again."""
     pattern = PATTERNS[name]()
-    whole = Paid()
-    undisturbed = await outcome(pattern.run(QUESTION, model=whole.model, seed=1))
+    full = Paid()
+    undisturbed = await outcome(pattern.run(QUESTION, model=full.model, seed=1))
     turns = 4
-    assert len(whole.asked) == turns + len(calls)
-    for stop in range(turns, len(whole.asked)):
+    assert len(full.requests) == turns + len(calls)
+    for stop in range(turns, len(full.requests)):
         store, first, second = MemoryStore(), Paid(stop=stop), Paid()
         first.task = asyncio.ensure_future(
             outcome(pattern.run(QUESTION, model=first.model, seed=1, store=store, run_id="it"))
         )
         assert await first.task is None
-        assert len(first.asked) == stop
+        assert len(first.requests) == stop
         assert await outcome(pattern.resume("it", model=second.model, store=store)) == undisturbed
-        assert sorted([*first.asked, *second.asked]) == sorted(whole.asked)
+        assert sorted([*first.requests, *second.requests]) == sorted(full.requests)
         steps = [step.key for step in await store.steps("it") if "judge" in step.key]
         kinds = [
             kind for kind in ("ballot", "reasons", "quote") for key in steps if key.rsplit("/", 1)[-1].startswith(kind)
@@ -139,7 +139,7 @@ async def test_a_judge_by_letter_that_is_cut_after_any_call_finds_the_same(name:
 async def outcome(call: Awaitable[RunResult[Any]]) -> Any:
     """What a run came to, or how it failed; None where it was cancelled."""
     try:
-        return told(await call)
+        return essence_of(await call)
     except FlowDebateError as error:
         return [type(error).__name__, str(error)]
     except asyncio.CancelledError:
@@ -147,7 +147,7 @@ async def outcome(call: Awaitable[RunResult[Any]]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("given", "variable", "own", "open_"),
+    ("options", "variable", "own_model", "open_"),
     [
         ({"model": "ollama/run"}, None, "ollama/own", "ollama/run"),
         ({"override_model": "ollama/run"}, None, "ollama/run", "ollama/run"),
@@ -157,20 +157,20 @@ async def outcome(call: Awaitable[RunResult[Any]]) -> Any:
     ids=["a default", "an override", "by intent", "the environment's"],
 )
 async def test_a_resumed_run_has_the_models_that_it_was_started_with(
-    given: Any, variable: str | None, own: str, open_: str, monkeypatch: pytest.MonkeyPatch
+    options: Any, variable: str | None, own_model: str, open_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An override replaces those that blocks name, a default and the environment's do not, whatever that is now."""
-    asked: list[list[str]] = []
+    names: list[list[str]] = []
 
     @handler(name="asks")
     def asks(_: object, ctx: Context) -> None:
-        asked.append([ctx.model("ollama/own").name, ctx.model().name])
+        names.append([ctx.model("ollama/own").name, ctx.model().name])
 
     monkeypatch.delenv("FLOWDEBATE_MODEL", raising=False)
     if variable is not None:
         monkeypatch.setenv("FLOWDEBATE_MODEL", variable)
     store = MemoryStore()
-    begun = await asks.run(None, store=store, **given)
+    result = await asks.run(None, store=store, **options)
     monkeypatch.setenv("FLOWDEBATE_MODEL", "ollama/other")
-    await asks.resume(begun.run_id, store=store)
-    assert asked == [[own, open_]] * 2
+    await asks.resume(result.run_id, store=store)
+    assert names == [[own_model, open_]] * 2

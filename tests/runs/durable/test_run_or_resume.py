@@ -51,11 +51,11 @@ async def test_a_script_that_is_started_again_pays_only_for_what_is_missing() ->
     with pytest.raises(KeyboardInterrupt):
         await pattern().run(QUESTION, model=dying.model, store=store, run_id="city-1", if_exists="resume")
     resumed = await pattern().run(QUESTION, model=living.model, store=store, run_id="city-1", if_exists="resume")
-    again = await pattern().run(QUESTION, model=living.model, store=store, run_id="city-1", if_exists="resume")
+    rerun = await pattern().run(QUESTION, model=living.model, store=store, run_id="city-1", if_exists="resume")
     assert (dying.answers, living.answers) == (2, 1)
-    assert resumed.output == again.output
+    assert resumed.output == rerun.output
     assert resumed.output.verdict.winner == "take the bike"
-    assert resumed.seed == again.seed
+    assert resumed.seed == rerun.seed
 
 
 @pytest.mark.parametrize(
