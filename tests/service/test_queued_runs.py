@@ -52,7 +52,7 @@ async def undisturbed(fleet: Fleet, workers: Workers, seed: int) -> list[Update]
     """What a reader is told of the same run where nothing happens to it; its calls are not counted."""
     pattern, store = workers.patterns["city"], MemoryStore()
     await pattern.run(QUESTION, model=RemoteModel(fleet.models.port), store=store, seed=seed, run_id="alone")
-    fleet.models.asked.clear()
+    fleet.models.requests.clear()
     async with Service({"city": pattern}, store=store) as service:
         return await all_of(service.follow("alone"))
 
@@ -75,7 +75,7 @@ async def test_a_worker_executes_what_the_service_begins(fleet: Fleet) -> None:
     assert (done.status, done.steps) == ("complete", CALLS)
     assert done.document is not None
     assert done.document.raw.verdict.verdict == "Build trams."
-    assert {each.process for each in fleet.models.asked} == {worker.pid}
+    assert {each.process for each in fleet.models.requests} == {worker.pid}
 
 
 async def test_a_killed_workers_run_is_taken_over_and_its_readers_get_the_same_text(fleet: Fleet) -> None:
@@ -99,7 +99,7 @@ async def test_a_killed_workers_run_is_taken_over_and_its_readers_get_the_same_t
     assert texts(updates) == texts(expected)
     assert told(updates) == told(expected)
     assert told(rest) == told(expected)[len(told(seen)) :]
-    asked = Counter(each.digest for each in fleet.models.asked)
+    asked = Counter(each.digest for each in fleet.models.requests)
     assert len(kept) >= 2
     assert {asked[str(digest)] for digest in kept} == {1}
     assert CALLS <= asked.total() <= CALLS + 1
@@ -132,7 +132,7 @@ async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
         updates = await all_of(service.follow(run.run_id))
         assert (await service.resume(run.run_id)).status == "complete"
     assert isinstance(updates[-2].event, RunFinished)
-    assert len(fleet.models.asked) == CALLS + 1
+    assert len(fleet.models.requests) == CALLS + 1
 
 
 async def test_a_run_that_still_stops_is_not_resumed_in_vain(fleet: Fleet) -> None:
@@ -159,7 +159,7 @@ async def test_a_waiting_run_is_cancelled_before_any_worker_has_it(fleet: Fleet)
         async with fleet.working(fleet.workers()):
             await asyncio.sleep(0.2)
         assert (await service.run(run.run_id)).status == "interrupted"
-    assert fleet.models.asked == []
+    assert fleet.models.requests == []
 
 
 async def test_a_human_answers_through_the_service_and_a_worker_goes_on(fleet: Fleet) -> None:
@@ -176,7 +176,7 @@ async def test_a_human_answers_through_the_service_and_a_worker_goes_on(fleet: F
         other = await service.begin("mixed", QUESTION)
         assert (await service.wait(other.run_id)).status == "awaiting"
         assert (await service.cancel(other.run_id)).status == "interrupted"
-    assert len(fleet.models.asked) == 2
+    assert len(fleet.models.requests) == 2
 
 
 async def test_services_of_one_store_follow_and_steer_each_others_runs(fleet: Fleet) -> None:
@@ -196,7 +196,7 @@ async def test_services_of_one_store_follow_and_steer_each_others_runs(fleet: Fl
         assert told(one) == told(other)
         assert texts(one) == texts(other)
         assert (await first.run(run.run_id)).document == (await second.run(run.run_id)).document
-    assert len(fleet.models.asked) == CALLS
+    assert len(fleet.models.requests) == CALLS
 
 
 async def test_queued_runs_have_the_limits_of_their_service(fleet: Fleet) -> None:
@@ -264,7 +264,7 @@ async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> Non
         done = await service.wait(same.run_id)
         assert done.fork is not None
         assert (done.status, done.seed, done.fork.reused, done.fork.asked) == ("complete", 4, CALLS, 0)
-        assert len(fleet.models.asked) == CALLS
+        assert len(fleet.models.requests) == CALLS
         place = "city/round[2]/city-turn-bob/city-debater-bob"
         edited = await service.fork(run.run_id, edits={place: "I agree."}, fork_id=f"{run.run_id}-edited")
         updates = await all_of(service.follow(edited.run_id))
@@ -272,8 +272,8 @@ async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> Non
         assert done.fork is not None
         assert (done.fork.reused, done.fork.edited, done.fork.asked) == (3, (place,), 1)
         assert ("I agree.") in [text for _, text in texts(updates)]
-        assert {each.process for each in fleet.models.asked} == {os.getpid()}
-        assert len(fleet.models.asked) == CALLS + 1
+        assert {each.process for each in fleet.models.requests} == {os.getpid()}
+        assert len(fleet.models.requests) == CALLS + 1
         with pytest.raises(RunExists):
             await service.fork(run.run_id, fork_id=edited.run_id)
         for wrong in ({"edits": {"nowhere": "x"}}, {"at": "nowhere"}, {"options": {"max_rounds": 3}}):
@@ -326,7 +326,7 @@ async def test_a_queued_run_is_started_followed_and_cancelled_over_http(fleet: F
         said = [frame.data["agentName"] for frame in (*first, *rest) if frame.event == "turn_finished"]
         assert said == ["ann", "bob", "ann", "bob"]
         assert (await http.get(f"{path}?wait=5")).json()["document"]["raw"]["verdict"]["winner"] == "trams"
-    assert len(fleet.models.asked) == CALLS + 1
+    assert len(fleet.models.requests) == CALLS + 1
 
 
 async def frames(http: httpx2.AsyncClient, path: str, **headers: str) -> AsyncIterator[Frame]:
@@ -357,7 +357,7 @@ async def test_workers_count_the_budget_of_an_owner(fleet: Fleet) -> None:
         assert refused.status_code == 429
         assert f"{ann['owner']!r} is reached: {CALLS + 1} of {CALLS + 1} calls used, until " in refused.json()["detail"]
         assert 0 < int(refused.headers["retry-after"]) <= 86_400
-    assert len(fleet.models.asked) == 2 * CALLS + 1
+    assert len(fleet.models.requests) == 2 * CALLS + 1
 
 
 async def test_workers_and_their_service_share_a_budget(fleet: Fleet) -> None:
@@ -373,4 +373,4 @@ async def test_workers_and_their_service_share_a_budget(fleet: Fleet) -> None:
             await service.begin("city", QUESTION)
         with pytest.raises(BudgetReached):
             await service.resume(two.run_id)
-    assert len(fleet.models.asked) == CALLS + 2
+    assert len(fleet.models.requests) == CALLS + 2

@@ -29,14 +29,14 @@ _SHARE = 500
 def run(part: str, *, count: int, seed: int, first: int, processes: int) -> Share:
     """Carry out `count` cases; ends early at the first that breaks a promise."""
     shares = [range(begin, min(begin + _SHARE, first + count)) for begin in range(first, first + count, _SHARE)]
-    total, began, told = Share(), time.monotonic(), 0.0
+    total, start, reported = Share(), time.monotonic(), 0.0
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         for share in pool.map(partial(PARTS[part], seed), shares):
             total.add(share)
             now = time.monotonic()
-            if now - told > 10 or share.failed:
-                told = now
-                sys.stderr.write(f"{part}: {total.cases:,} of {count:,} in {now - began:,.0f} s\n")
+            if now - reported > 10 or share.failed:
+                reported = now
+                sys.stderr.write(f"{part}: {total.cases:,} of {count:,} in {now - start:,.0f} s\n")
             if share.failed:
                 pool.shutdown(wait=False, cancel_futures=True)
                 break
@@ -53,12 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--failed", type=Path, default=Path("soak-failed.json"), help="where a failing case is put")
     options = parser.parse_args(arguments)
-    began = time.monotonic()
+    start = time.monotonic()
     total = run(options.part, count=options.count, seed=options.seed, first=options.first, processes=options.processes)
     lines = [(total.cases, f"cases of {options.part} with seed {options.seed}")]
     lines += [(number, name) for name, number in total.outcomes.most_common()]
     summary = "".join(f"{number:>12,}  {name}\n" for number, name in lines)
-    sys.stdout.write(f"{summary}slowest case: {total.slowest:.3f} s; all: {time.monotonic() - began:,.0f} s\n")
+    sys.stdout.write(f"{summary}slowest case: {total.slowest:.3f} s; all: {time.monotonic() - start:,.0f} s\n")
     if total.failed is None:
         return 0
     failed = {"part": options.part, "seed": options.seed, **total.failed}

@@ -60,23 +60,23 @@ def changes(lines: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, 
                     yield f"{location} as {value!r}", [*lines[:index], forged, *lines[index + 1 :]]
 
 
-async def check_exports(pattern: str, every: int, found: Counter[str], problems: list[str]) -> None:
+async def check_exports(pattern: str, every: int, counts: Counter[str], problems: list[str]) -> None:
     """Each wrong value is refused with its place, or listed, shown and verified."""
     for number, (location, lines) in enumerate(changes(await exported_of(pattern), WRONG)):
         if number % every == 0:
             try:
                 await survives(lines)
-                found["exports that break nothing"] += 1
+                counts["exports that break nothing"] += 1
             except BadFile:
-                found["exports that are refused"] += 1
+                counts["exports that are refused"] += 1
             except Exception:  # noqa: BLE001 - it is what is looked for
                 problems.append(f"{pattern}, {location}: {traceback.format_exc(limit=-3)}")
 
 
 async def remade(lines: Sequence[str]) -> tuple[str, bool]:
     """What is found in a report of other lines, as whoever forges one makes it, and whether that shows `FORGED`."""
-    [found] = read_runs(lines, "forged")
-    html = await report_html(lines, await evidence_of(*found))
+    [evidence] = read_runs(lines, "forged")
+    html = await report_html(lines, await evidence_of(*evidence))
     return (await verify_report(html)).outcome, FORGED in html
 
 
@@ -90,7 +90,7 @@ def forged(value: Any) -> Any:
     return value + 1 if isinstance(value, (int, float)) else f"{value} {FORGED}"
 
 
-async def check_journals(pattern: str, found: Counter[str], problems: list[str]) -> None:
+async def check_journals(pattern: str, counts: Counter[str], problems: list[str]) -> None:
     """Each leaf forged, and the page made anew: what was said, asked or decided is never verified."""
     lines = await exported_of(pattern)
     assert await remade(lines) == ("verified", False), pattern
@@ -104,16 +104,16 @@ async def check_journals(pattern: str, found: Counter[str], problems: list[str])
                 continue
             altered = [*lines[:index], json.dumps(changed(read, path, forged(leaf))), *lines[index + 1 :]]
             try:
-                outcome, shown = await remade(altered)
+                outcome, visible = await remade(altered)
             except FlowDebateError:
-                outcome, shown = "refused", False
+                outcome, visible = "refused", False
             except Exception:  # noqa: BLE001 - it is what is looked for
                 problems.append(f"{pattern}, line {index + 1}: {path}: {traceback.format_exc(limit=-3)}")
                 continue
-            found[f"forged journals: {outcome}"] += 1
-            said = any(part in SAID for part in path) and not any(part in MADE for part in path)
+            counts[f"forged journals: {outcome}"] += 1
+            checked = any(part in SAID for part in path) and not any(part in MADE for part in path)
             # what a text of the journal says counts only where a reader of the report sees it
-            if outcome == "verified" and said and (shown or not isinstance(leaf, str)) and "documents" not in path:
+            if outcome == "verified" and checked and (visible or not isinstance(leaf, str)) and "documents" not in path:
                 problems.append(f"{pattern}, line {index + 1}: {path} was forged from {leaf!r}, and is verified")
 
 
@@ -124,12 +124,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", type=int, default=1, help="only each nth wrong value")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", FlowDebateWarning)
-    began, found, problems = time.monotonic(), Counter[str](), list[str]()
+    start, counts, problems = time.monotonic(), Counter[str](), list[str]()
     for pattern in options.patterns:
-        asyncio.run(check_exports(pattern, options.every, found, problems))
-        asyncio.run(check_journals(pattern, found, problems))
-        sys.stderr.write(f"{pattern}: {dict(found)}, {len(problems)} problems, {time.monotonic() - began:.0f} s\n")
-    sys.stdout.write(json.dumps({**found, "seconds": round(time.monotonic() - began), "problems": problems}, indent=1))
+        asyncio.run(check_exports(pattern, options.every, counts, problems))
+        asyncio.run(check_journals(pattern, counts, problems))
+        sys.stderr.write(f"{pattern}: {dict(counts)}, {len(problems)} problems, {time.monotonic() - start:.0f} s\n")
+    sys.stdout.write(json.dumps({**counts, "seconds": round(time.monotonic() - start), "problems": problems}, indent=1))
     return 1 if problems else 0
 
 

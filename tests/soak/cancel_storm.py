@@ -94,7 +94,7 @@ async def _wave(models: Sequence[OpenAIModel], draw: Random, count: int) -> tupl
 async def storm(calls: int, transport: Transport, *, seed: int = 1) -> Left:
     """Cancel `calls` calls, and count what is left then."""
     draw = Random(seed)
-    began = time.perf_counter()
+    start = time.perf_counter()
     async with ChatServer({"slow": _slow, "silent": _silent}) as server:
 
         def model(name: str) -> OpenAIModel:
@@ -105,16 +105,16 @@ async def storm(calls: int, transport: Transport, *, seed: int = 1) -> Left:
         descriptors, tasks = _open_files(), asyncio.all_tasks()
         cancelled = answered = work_again = 0
         models = [model("slow"), model("silent")]
-        async with contextlib.AsyncExitStack() as held:
-            for each in models:
-                await held.enter_async_context(each.open_connections())
+        async with contextlib.AsyncExitStack() as stack:
+            for opened in models:
+                await stack.enter_async_context(opened.open_connections())
             for first in range(0, calls, _AT_ONCE):
-                gone, through = await _wave(models, draw, min(_AT_ONCE, calls - first))
-                cancelled, answered = cancelled + gone, answered + through
+                cancelled_calls, through = await _wave(models, draw, min(_AT_ONCE, calls - first))
+                cancelled, answered = cancelled + cancelled_calls, answered + through
             server.scenarios = {}
             for number in range(20):
-                again = await ask(models[number % 2], ModelRequest(messages=[], block="storm"))
-                work_again += again.text == "fine"
+                response = await ask(models[number % 2], ModelRequest(messages=[], block="storm"))
+                work_again += response.text == "fine"
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(10):
                 await server.wait_until_left()
@@ -129,7 +129,7 @@ async def storm(calls: int, transport: Transport, *, seed: int = 1) -> Left:
             descriptors=_open_files() - descriptors,
             connections=server.open_connections,
             work_again=work_again,
-            seconds=time.perf_counter() - began,
+            seconds=time.perf_counter() - start,
         )
 
 
@@ -145,13 +145,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     failed = False
     for transport in get_args(Transport):
-        left = asyncio.run(storm(options.count, transport, seed=options.seed))
+        result = asyncio.run(storm(options.count, transport, seed=options.seed))
         print(  # noqa: T201 - a command
-            f"{transport}: {left.cancelled:,} of {left.calls:,} calls cancelled, {left.answered:,} answered, "
-            f"in {left.seconds:.0f} s; left over: {left.tasks} tasks, {left.descriptors} descriptors, "
-            f"{left.connections} connections; {left.work_again} of 20 calls work"
+            f"{transport}: {result.cancelled:,} of {result.calls:,} calls cancelled, {result.answered:,} answered, "
+            f"in {result.seconds:.0f} s; left over: {result.tasks} tasks, {result.descriptors} descriptors, "
+            f"{result.connections} connections; {result.work_again} of 20 calls work"
         )
-        failed = failed or bool(left.tasks or left.descriptors > 0 or left.connections or left.work_again != 20)
+        failed = failed or bool(result.tasks or result.descriptors > 0 or result.connections or result.work_again != 20)
     return int(failed)
 
 

@@ -83,19 +83,19 @@ def field_of(pid: int, name: str) -> int:
         status = Path(f"/proc/{pid}/status").read_text("ascii", errors="replace")
     except OSError:
         return 0
-    found = re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE)
-    return 0 if found is None else int(found[1])
+    match = re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE)
+    return 0 if match is None else int(match[1])
 
 
 def descendants(pid: int) -> set[int]:
     """The children of a process, and theirs."""
     parents = {
-        int(each.name): field_of(int(each.name), "PPid") for each in Path("/proc").iterdir() if each.name.isdigit()
+        int(entry.name): field_of(int(entry.name), "PPid") for entry in Path("/proc").iterdir() if entry.name.isdigit()
     }
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
+    pids = {pid}
+    while more := {child for child, parent in parents.items() if parent in pids} - pids:
+        pids |= more
+    return pids - {pid}
 
 
 @dataclass
@@ -126,9 +126,9 @@ class Attack:
         """The corpus in another order."""
         return self.random.sample(self.documents, len(self.documents))
 
-    def took(self, what: str, began: float) -> None:
+    def took(self, action: str, start: float) -> None:
         """Remember how long something took."""
-        self.waits[what] = max(self.waits.get(what, 0.0), round(time.monotonic() - began, 3))
+        self.waits[action] = max(self.waits.get(action, 0.0), round(time.monotonic() - start, 3))
 
     def judge(self, door: str, name: str, text: str, *, refused: bool) -> None:
         """Count an answer; a refusal has to be a sentence about the file."""
@@ -210,13 +210,13 @@ class Attack:
         }
         warm = False
         while not self.over.is_set():
-            for what, do in doings.items():
-                began = time.monotonic()
+            for action, do in doings.items():
+                start = time.monotonic()
                 answer = do()
                 if warm:
-                    self.took(what, began)
+                    self.took(action, start)
                 if answer.status_code >= 300:
-                    self.problems.append(f"the user: {what}: {answer.status_code} {answer.text[:200]}")
+                    self.problems.append(f"the user: {action}: {answer.status_code} {answer.text[:200]}")
             warm = True
             self.over.wait(0.1)
 
@@ -233,16 +233,16 @@ class Attack:
     def check(self) -> None:
         """Find the promises that were broken."""
         self.problems += [
-            f"{what} took {wait} s" for what, wait in self.waits.items() if wait > _BOUNDS.get(what, LONGEST_WAIT)
+            f"{action} took {wait} s" for action, wait in self.waits.items() if wait > _BOUNDS.get(action, LONGEST_WAIT)
         ]
         for name, megabytes in self.memory.items():
             if megabytes > (MOST_OF_CHILD if name == "a child" else MOST_OF_SERVER):
                 self.problems.append(f"{name} took {megabytes} MB")
         ends = time.monotonic() + 5
-        while (left := {each for each in self.children if _command_of(each)}) and time.monotonic() < ends:
+        while (survivors := {child for child in self.children if _command_of(child)}) and time.monotonic() < ends:
             time.sleep(0.05)
-        if left:
-            self.problems.append(f"{len(left)} processes were left behind")
+        if survivors:
+            self.problems.append(f"{len(survivors)} processes were left behind")
 
 
 _BOUNDS = {"run with a document": 20.0}
@@ -265,13 +265,13 @@ def server(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str
         [*FLOWDEBATE, *arguments, "--app", "application:service"], cwd=folder, env=environment, **pipes
     ) as process:
         assert process.stderr is not None
-        found = None
-        while found is None:
+        match = None
+        while match is None:
             line = process.stderr.readline()
             assert line, "the server has ended"
-            found = re.search(r"Serving (http://\S+?)(?:/\?token=| with the header Authorization: Bearer )(\S+)", line)
+            match = re.search(r"Serving (http://\S+?)(?:/\?token=| with the header Authorization: Bearer )(\S+)", line)
         threading.Thread(target=process.stderr.read, daemon=True).start()
-        yield process, found[1], found[2]
+        yield process, match[1], match[2]
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)
 
@@ -280,33 +280,33 @@ def attack(documents: list[tuple[str, bytes]], *, seed: int, clients: int) -> At
     """Bring all documents to all doors at once, while a user is there."""
     from flowdebate.server.guard import browser_root
 
-    found = Attack(documents, Random(seed))
+    run = Attack(documents, Random(seed))
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         (folder / "application.py").write_text(APPLICATION)
         web, address, token = stack.enter_context(server(folder, "serve", "--port", "0"))
         mcp, mcp_address, mcp_token = stack.enter_context(server(folder, "mcp", "--http", "--port", "0"))
         clients_of = [stack.enter_context(client(address, token)) for _ in range(clients + 1)]
-        order = [name for name, _ in found.shuffled()]
-        others = [
-            found.run(found.as_user, clients_of[0], address + browser_root(token)),
-            found.run(found.watch, {"the server": web.pid, "the MCP server": mcp.pid}),
+        order = [name for name, _ in run.shuffled()]
+        threads = [
+            run.run(run.as_user, clients_of[0], address + browser_root(token)),
+            run.run(run.watch, {"the server": web.pid, "the MCP server": mcp.pid}),
         ]
         attackers = [
-            *(found.run(found.by_http, http, order[number::clients]) for number, http in enumerate(clients_of[1:])),
-            found.run(found.by_mcp, mcp_address, mcp_token),
-            found.run(found.by_command, folder),
+            *(run.run(run.by_http, http, order[number::clients]) for number, http in enumerate(clients_of[1:])),
+            run.run(run.by_mcp, mcp_address, mcp_token),
+            run.run(run.by_command, folder),
         ]
         for thread in attackers:
             thread.join()
-        found.over.set()
-        for thread in others:
+        run.over.set()
+        for thread in threads:
             thread.join()
         for process in (web, mcp):
             if process.poll() is not None:
-                found.problems.append(f"a server ended with {process.returncode}")
-    found.check()
-    return found
+                run.problems.append(f"a server ended with {process.returncode}")
+    run.check()
+    return run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -319,18 +319,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # a name is a file's and a source's: without the kind's blank
     documents = [(f"{kind.replace(' ', '-')}-{name}", make()) for kind, name, make in cases()[:: options.every]]
     documents.append(("harmless.html", html("<p>Trams are quiet.</p>")))
-    began = time.monotonic()
-    found = attack(documents, seed=options.seed, clients=options.clients)
-    said = {
-        **found.answers,
-        "longest waits": found.waits,
-        "memory in MB": found.memory,
-        "children": len(found.children),
+    start = time.monotonic()
+    run = attack(documents, seed=options.seed, clients=options.clients)
+    summary = {
+        **run.answers,
+        "longest waits": run.waits,
+        "memory in MB": run.memory,
+        "children": len(run.children),
     }
     sys.stdout.write(
-        json.dumps({**said, "seconds": round(time.monotonic() - began), "problems": found.problems}, indent=1)
+        json.dumps({**summary, "seconds": round(time.monotonic() - start), "problems": run.problems}, indent=1)
     )
-    return 1 if found.problems else 0
+    return 1 if run.problems else 0
 
 
 if __name__ == "__main__":

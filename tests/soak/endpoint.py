@@ -181,27 +181,27 @@ class Fuzzed:
         )
         model._clients = self._clients
         self._clients.answer, self._clients.posts = case.answer, 0
-        heard: list[str] = []
+        pieces: list[str] = []
         request = ModelRequest(
             messages=[{"role": "user", "content": "Who is right?"}],
             block="judge",
             output=None if case.structured is None else _OUTPUT,
             tools=[_TOOL] if case.tools else (),
             settings=ModelSettings(timeout=300.0, max_chars=_LONGEST_TEXT),
-            on_text=heard.append if case.stream else None,
+            on_text=pieces.append if case.stream else None,
         )
-        began = time.process_time()
+        start = time.process_time()
         try:
             outcome: object = await ask(model, request)
         except (KeyboardInterrupt, asyncio.CancelledError):
             raise
         except BaseException as error:  # noqa: BLE001 - it is looked at
             outcome = error
-        seconds = time.process_time() - began
+        seconds = time.process_time() - start
         assert seconds < LONGEST_SECONDS, f"took {seconds:.1f} s"
         counted = len(request.attempts.made)
         assert counted == self._clients.posts, f"{self._clients.posts} requests were sent, {counted} counted"
-        for piece in heard:
+        for piece in pieces:
             _check_text(piece, "a piece of the stream")
         if isinstance(outcome, ModelResponse):
             check_response(outcome, request)
@@ -212,12 +212,12 @@ class Fuzzed:
         return type(outcome).__name__
 
 
-def _check_text(text: object, what: str) -> None:
-    assert type(text) is str, f"{what} is a {type(text).__name__}"
-    assert "\x00" not in text, f"{what} holds NUL"
+def _check_text(text: object, label: str) -> None:
+    assert type(text) is str, f"{label} is a {type(text).__name__}"
+    assert "\x00" not in text, f"{label} holds NUL"
     text.encode()  # UnicodeEncodeError for half a surrogate pair
-    assert CANARY not in text, f"{what} shows the key"
-    assert len(text) <= _LONGEST_TEXT, f"{what} has {len(text)} characters"
+    assert CANARY not in text, f"{label} shows the key"
+    assert len(text) <= _LONGEST_TEXT, f"{label} has {len(text)} characters"
 
 
 def check_response(response: ModelResponse, request: ModelRequest) -> None:
@@ -251,23 +251,23 @@ def _check_usage(usage: Usage) -> None:
 
 def check_error(error: FlowDebateError) -> None:
     """AssertionError for an error that is long, unreadable, of nobody, or shows the key."""
-    told = str(error)
-    assert len(told) <= LONGEST_ERROR, f"the error has {len(told)} characters"
-    told.encode()
-    assert told.isprintable(), "the error could steer a terminal"
+    message = str(error)
+    assert len(message) <= LONGEST_ERROR, f"the error has {len(message)} characters"
+    message.encode()
+    assert message.isprintable(), "the error could steer a terminal"
     if isinstance(error, ModelError):
         assert (error.model, error.block) == ("served", "judge"), "the error is nobody's"
     problems = repr(error.problems) if isinstance(error, SchemaViolation) else ""
-    facts = f"{told}{error!r}{problems}{vars(error)!r}"
+    facts = f"{message}{error!r}{problems}{vars(error)!r}"
     assert CANARY not in facts, "the error shows the key"
     assert CANARY not in "".join(_chain(error)), "what led to the error shows the key"
 
 
 def _chain(error: BaseException) -> list[str]:
     """What a traceback would show of an error and of what led to it."""
-    shown: list[str] = []
+    lines: list[str] = []
     link: BaseException | None = error
-    while link is not None and len(shown) < 50:
-        shown.append("".join(traceback.format_exception_only(link)) + repr(link))
+    while link is not None and len(lines) < 50:
+        lines.append("".join(traceback.format_exception_only(link)) + repr(link))
         link = link.__cause__ or link.__context__
-    return shown
+    return lines

@@ -75,15 +75,17 @@ class Chaos:
     @property
     def workers(self) -> list[subprocess.Popen[bytes]]:
         """All workers."""
-        return [each for found in self.alive.values() for each in found]
+        return [worker for group in self.alive.values() for worker in group]
 
     def supervise(self) -> None:
         """Replace the workers that have ended, as an orchestrator does."""
         command = [sys.executable, "-m", "flowdebate.workers", "tests.workers.fleet:workers", "--patience", "10"]
         for version, number in self.wanted.items():
             before = self.alive.get(version, [])
-            after = [each for each in before if each.poll() is None]
-            self.counts["workers that died of SIGKILL"] += sum(each.returncode == -signal.SIGKILL for each in before)
+            after = [worker for worker in before if worker.poll() is None]
+            self.counts["workers that died of SIGKILL"] += sum(
+                worker.returncode == -signal.SIGKILL for worker in before
+            )
             environment = os.environ | {"FLEET": json.dumps(self.given | {"version": version})}
             while len(after) < number and not self.ended:
                 after.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL))  # noqa: S603
@@ -141,10 +143,10 @@ class Chaos:
     def end(self) -> None:
         """End all processes."""
         self.ended = True
-        for each in (*self.workers, *([] if self.server is None else [self.server])):
-            if each.poll() is None:
-                each.kill()
-            each.wait()
+        for worker in (*self.workers, *([] if self.server is None else [self.server])):
+            if worker.poll() is None:
+                worker.kill()
+            worker.wait()
 
 
 async def begin(chaos: Chaos, number: int, accepted: dict[str, str], pattern: str = "city") -> None:
@@ -175,7 +177,7 @@ async def soak(runs: int, workers: int, seed: int) -> bool:
 
 
 async def _soak(chaos: Chaos, models: Any, runs: int) -> bool:  # noqa: C901 - one scene after the other
-    began, accepted = time.time(), dict[str, str]()
+    start, accepted = time.time(), dict[str, str]()
     await chaos.start_server()
     chaos.supervise()
 
@@ -225,52 +227,60 @@ async def _soak(chaos: Chaos, models: Any, runs: int) -> bool:  # noqa: C901 - o
     chaos.counts["upgrades"] += 1
     store = {version: make(**chaos.given, version=version) for version in (old, "2")}
     try:
-        return await _judge(chaos, models, accepted, store[old], began, supervising)
+        return await _judge(chaos, models, accepted, store[old], start, supervising)
     finally:
         supervising.cancel()
-        for each in store.values():
-            await each.close()
+        for row in store.values():
+            await row.close()
 
 
 async def _judge(  # noqa: C901 - one line of the table after the other
-    chaos: Chaos, models: Any, accepted: dict[str, str], workers: Any, began: float, supervising: asyncio.Task[None]
+    chaos: Chaos, models: Any, accepted: dict[str, str], workers: Any, start: float, supervising: asyncio.Task[None]
 ) -> bool:
     ends = time.time() + 240 + len(accepted) * 0.5
     stored: dict[str, Any] = {}
     while time.time() < ends:
-        found = await workers.store.runs(labels={}, brief=True)
-        stored = {each.header.run_id: each for each in found}
-        states = Counter(each.status for each in stored.values())
-        print(f"{time.time() - began:4.0f} s", dict(states), flush=True)  # noqa: T201
-        if all(stored[each].status in ("complete", "dead_letter") for each in accepted if each in stored):
+        runs = await workers.store.runs(labels={}, brief=True)
+        stored = {run.header.run_id: run for run in runs}
+        states = Counter(run.status for run in stored.values())
+        print(f"{time.time() - start:4.0f} s", dict(states), flush=True)  # noqa: T201
+        if all(stored[run_name].status in ("complete", "dead_letter") for run_name in accepted if run_name in stored):
             break
         await asyncio.sleep(5)
     supervising.cancel()
-    lost = [each for each in accepted if each not in stored]
-    poison = [each for each in accepted if each.startswith("poison")]
-    stuck = [each for each in accepted if each in stored and stored[each].status != "complete" and each not in poison]
-    counted = [each for each in stuck if stored[each].status == "dead_letter"]
+    lost = [run_name for run_name in accepted if run_name not in stored]
+    poison = [run_name for run_name in accepted if run_name.startswith("poison")]
+    stuck = [
+        run_name
+        for run_name in accepted
+        if run_name in stored and stored[run_name].status != "complete" and run_name not in poison
+    ]
+    counted = [run_name for run_name in stuck if stored[run_name].status == "dead_letter"]
     recorded: dict[str, float] = {}
     for run_id in accepted:
         for row in await workers.store.steps(run_id):
             if row.request is not None and row.at is not None:
                 recorded[row.request] = row.at
-    paid_twice = [each for each in models.asked if each.at > recorded.get(each.digest, float("inf")) + 0.6]
-    asked = len([each for each in models.asked if not each.block.startswith("poison")])
+    paid_twice = [call for call in models.requests if call.at > recorded.get(call.digest, float("inf")) + 0.6]
+    call_count = len([call for call in models.requests if not call.block.startswith("poison")])
     taken_over = []
-    for each in paid_twice:
-        times = [f"{other.at - began:.1f} ({other.process})" for other in models.asked if other.digest == each.digest]
-        print(each.block, f"recorded {recorded[each.digest] - began:.1f}, asked", *times)  # noqa: T201
-    print("\n".join(f"{at - began:.1f} {what}" for at, what in chaos.log))  # noqa: T201
-    for at, process in chaos.killed:
-        last = {each.digest for each in models.asked if each.process == process and at - 2 < each.at <= at}
-        again = [
-            each.at - at for each in models.asked if each.digest in last and each.at > at and each.process != process
+    for call in paid_twice:
+        times = [
+            f"{repetition.at - start:.1f} ({repetition.process})"
+            for repetition in models.requests
+            if repetition.digest == call.digest
         ]
-        if again:
-            taken_over.append(min(again))
+        print(call.block, f"recorded {recorded[call.digest] - start:.1f}, asked", *times)  # noqa: T201
+    print("\n".join(f"{at - start:.1f} {action}" for at, action in chaos.log))  # noqa: T201
+    for at, process in chaos.killed:
+        last = {call.digest for call in models.requests if call.process == process and at - 2 < call.at <= at}
+        repeats = [
+            call.at - at for call in models.requests if call.digest in last and call.at > at and call.process != process
+        ]
+        if repeats:
+            taken_over.append(min(repeats))
     later = stored[f"city-{LATER}"]
-    before = [each for each in stored.values() if later.header.created_at < each.updated_at < later.updated_at]
+    before = [run for run in stored.values() if later.header.created_at < run.updated_at < later.updated_at]
     given_up = stored[poison[0]].status if poison[0] in stored else "lost"
     table = {
         "debates accepted": len(accepted),
@@ -281,15 +291,16 @@ async def _judge(  # noqa: C901 - one line of the table after the other
         "neighbours counted as dead letters": len(counted),
         "poison run": given_up,
         "the one run of an owner who came later": f"behind {chaos.backlog} that waited; {len(before)} ended before it",
-        "calls repeated": asked - CALLS * (len(accepted) - len(poison)),
-        "first repeated call after a kill, seconds": ", ".join(f"{each:.1f}" for each in sorted(taken_over)) or "-",
-        "seconds": round(time.time() - began),
+        "calls repeated": call_count - CALLS * (len(accepted) - len(poison)),
+        "first repeated call after a kill, seconds": ", ".join(f"{seconds:.1f}" for seconds in sorted(taken_over))
+        or "-",
+        "seconds": round(time.time() - start),
     }
     print("\n| | |\n|---|---|")  # noqa: T201
     for name, value in table.items():
         print(f"| {name} | {value} |")  # noqa: T201
-    for each in stuck[:10]:
-        print(each, stored[each].status, (stored[each].outcome or {}).get("error"))  # noqa: T201
+    for run_name in stuck[:10]:
+        print(run_name, stored[run_name].status, (stored[run_name].outcome or {}).get("error"))  # noqa: T201
     return not (lost or stuck or paid_twice or counted) and given_up == "dead_letter"
 
 
@@ -299,8 +310,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    return 0 if asyncio.run(soak(given.runs, given.workers, given.seed)) else 1
+    options = parser.parse_args()
+    return 0 if asyncio.run(soak(options.runs, options.workers, options.seed)) else 1
 
 
 if __name__ == "__main__":

@@ -40,14 +40,14 @@ class Answer:
 
 
 def _structured(random: Random) -> Json:
-    found = json.dumps(VERDICT)
+    verdict = json.dumps(VERDICT)
     return random.choice(
         [
-            completion(found),
-            completion(found),
-            completion(f"```json\n{found}\n```"),
-            completion(None, finish="tool_calls", tool_calls=[tool_call("Verdict", found)]),
-            completion("", finish="stop", tool_calls=[tool_call("Verdict", found)]),
+            completion(verdict),
+            completion(verdict),
+            completion(f"```json\n{verdict}\n```"),
+            completion(None, finish="tool_calls", tool_calls=[tool_call("Verdict", verdict)]),
+            completion("", finish="stop", tool_calls=[tool_call("Verdict", verdict)]),
         ]
     )
 
@@ -161,7 +161,7 @@ def _hostile(random: Random) -> Json:
     return {random.choice(keys): _hostile(random) for _ in range(random.randrange(4))}
 
 
-def _places(value: Json, found: list[tuple[Json, Any]]) -> None:
+def _places(value: Json, pairs: list[tuple[Json, Any]]) -> None:
     """Every container in `value` with each of its keys or indices."""
     if isinstance(value, dict):
         inside: Any = value.items()
@@ -170,8 +170,8 @@ def _places(value: Json, found: list[tuple[Json, Any]]) -> None:
     else:
         return
     for key, inner in inside:
-        found.append((value, key))
-        _places(inner, found)
+        pairs.append((value, key))
+        _places(inner, pairs)
 
 
 def _drop(random: Random, container: Json, key: Any, _: Sequence[tuple[Json, Any]]) -> None:
@@ -202,9 +202,9 @@ def _rename(random: Random, container: Json, key: Any, _: Sequence[tuple[Json, A
 
 
 def _exchange(random: Random, container: Json, key: Any, places: Sequence[tuple[Json, Any]]) -> None:
-    other, there = random.choice(places)
+    second, second_key = random.choice(places)
     try:
-        container[key], other[there] = copy.deepcopy(other[there]), copy.deepcopy(container[key])
+        container[key], second[second_key] = copy.deepcopy(second[second_key]), copy.deepcopy(container[key])
     except (LookupError, TypeError):
         return
 
@@ -273,8 +273,8 @@ def _insert(body: bytes, random: Random) -> bytes:
 
 
 def _double(body: bytes, random: Random) -> bytes:
-    one, other = sorted((random.randrange(len(body) + 1), random.randrange(len(body) + 1)))
-    return body[:other] + body[one:]
+    one, end = sorted((random.randrange(len(body) + 1), random.randrange(len(body) + 1)))
+    return body[:end] + body[one:]
 
 
 def _reencode(body: bytes, random: Random) -> bytes:
@@ -341,10 +341,10 @@ def _body(random: Random, *, stream: bool, structured: bool, failed: bool) -> tu
         return _dumped(_changed(_error(random), random), random), "application/json"
     if stream != (random.random() < 0.05):  # now and then the server does the other thing
         events = _changed(_events(random), random)
-        made = [
+        chunks = [
             b"data: " + _dumped(event, random) + b"\n\n" for event in (events if isinstance(events, list) else [events])
         ]
-        return b"".join(made) + (b"data: [DONE]\n\n" if random.random() < 0.9 else b""), "text/event-stream"
+        return b"".join(chunks) + (b"data: [DONE]\n\n" if random.random() < 0.9 else b""), "text/event-stream"
     return _dumped(
         _changed(_complete(random) if random.random() < 0.95 else _error(random), random), random
     ), "application/json"

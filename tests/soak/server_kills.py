@@ -88,7 +88,7 @@ class Story:
         self.parent = f"r-{number - 2}"
         self.question = f"Should we ship {self.parent if self.kind == 'fork' else self.run_id}?"
         self.options = {**OPTIONS, "humans": ["con"], "suspend": True} if self.kind == "human" else OPTIONS
-        self.told: list[tuple[str, str, object]] = []
+        self.events: list[tuple[str, str, object]] = []
         self.last: str | None = None
         self.ended = False
         self.resets = 0
@@ -103,8 +103,8 @@ class Story:
             http.post("/api/v1/runs", json={"pattern": "debate", **body}).raise_for_status()
         details = http.get(f"/api/v1/runs/{self.run_id}").json()
         for pending in details["pending"]:
-            said = {"answer": said_at(pending["place"]), "place": pending["place"]}
-            http.post(f"/api/v1/runs/{self.run_id}/answers", json=said).raise_for_status()
+            reply = {"answer": said_at(pending["place"]), "place": pending["place"]}
+            http.post(f"/api/v1/runs/{self.run_id}/answers", json=reply).raise_for_status()
         if details["status"] == "interrupted":  # it was killed between the answer and what follows it
             http.post(f"/api/v1/runs/{self.run_id}/resume", json={}).raise_for_status()
 
@@ -112,11 +112,11 @@ class Story:
         """Read until the stream ends or breaks."""
         for frame in frames:
             if frame.event == "reset":
-                self.told, self.resets = [], self.resets + 1
+                self.events, self.resets = [], self.resets + 1
             elif frame.event == "end":
                 self.ended = True
             elif frame.id is not None:
-                self.told.append(essence(frame.event, frame.data))
+                self.events.append(essence(frame.event, frame.data))
                 self.last = frame.id
 
     def undisturbed(self) -> list[tuple[str, str, object]]:
@@ -128,13 +128,13 @@ class Story:
                 await service.begin("debate", self.question, options=self.options, seed=1, run_id=first)
                 details = await service.wait(first)
                 while details.pending:
-                    for each in details.pending:
-                        await service.answer(first, said_at(each.place), place=each.place)
+                    for request in details.pending:
+                        await service.answer(first, said_at(request.place), place=request.place)
                     details = await service.wait(first)
                 if self.kind == "fork":
                     await service.fork(first, edits=EDITS, fork_id=self.run_id)
                 updates = [update async for update in service.follow(self.run_id)]
-                return [essence(each.event.kind, wire_of(each.event)) for each in updates if each.mark is not None]
+                return [essence(item.event.kind, wire_of(item.event)) for item in updates if item.mark is not None]
 
         return asyncio.run(run())
 
@@ -205,10 +205,14 @@ class Soak:
         self.found[f"runs: {self.story.kind}"] += 1
         self.found["resets"] += self.story.resets
         expected = self.story.undisturbed()
-        if self.story.told != expected:
-            added = [each for each in self.story.told if each not in expected]
-            missing = [each for each in expected if each not in self.story.told]
-            order = [(was, is_) for was, is_ in zip(expected, self.story.told, strict=False) if was != is_][:1]
+        if self.story.events != expected:
+            added = [event for event in self.story.events if event not in expected]
+            missing = [event for event in expected if event not in self.story.events]
+            order = [
+                (expected_event, event)
+                for expected_event, event in zip(expected, self.story.events, strict=False)
+                if expected_event != event
+            ][:1]
             self.problems.append(f"{self.story.run_id} was told otherwise: {added=}, {missing=}, {order=}")
 
     def asked(self) -> list[str]:
@@ -237,11 +241,11 @@ class Soak:
         before, recorded = 0, set[str]()
         for number in range(kills + 1):
             self.life(killed=number < kills)
-            asked = self.asked()
-            twice = [digest for digest in asked[before:] if digest in recorded]
+            calls = self.asked()
+            twice = [digest for digest in calls[before:] if digest in recorded]
             if twice:
                 self.problems.append(f"life {number}: {len(twice)} recorded calls were asked for again")
-            before, recorded = len(asked), self.recorded()
+            before, recorded = len(calls), self.recorded()
             if sys.stderr.isatty():
                 sys.stderr.write(f"\r{number} of {kills}")
         self.found["calls"] = before
@@ -257,12 +261,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1, help="another one kills at other moments")
     options = parser.parse_args(arguments)
-    began = time.monotonic()
+    start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         soak = Soak(Path(folder), options.seed)
         soak.run(options.kills)
-    found = {**soak.found, "seconds": round(time.monotonic() - began), "problems": soak.problems}
-    sys.stdout.write(json.dumps(found, indent=1) + "\n")
+    report = {**soak.found, "seconds": round(time.monotonic() - start), "problems": soak.problems}
+    sys.stdout.write(json.dumps(report, indent=1) + "\n")
     return 1 if soak.problems else 0
 
 

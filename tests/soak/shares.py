@@ -25,12 +25,12 @@ class Share:
     slowest: float = 0.0
     failed: dict[str, Any] | None = None
 
-    def add(self, other: Share) -> None:
+    def add(self, share: Share) -> None:
         """Take in what others came to."""
-        self.cases += other.cases
-        self.outcomes += other.outcomes
-        self.slowest = max(self.slowest, other.slowest)
-        self.failed = self.failed or other.failed
+        self.cases += share.cases
+        self.outcomes += share.outcomes
+        self.slowest = max(self.slowest, share.slowest)
+        self.failed = self.failed or share.failed
 
     def count(self, seconds: float) -> None:
         """One case is done."""
@@ -55,13 +55,13 @@ async def _answers(seed: int, indices: range) -> Share:
     async with Fuzzed() as fuzzed:
         for index in indices:
             case = drawn_case(drawing(seed, index))
-            began = time.perf_counter()
+            start = time.perf_counter()
             try:
                 share.outcomes[await fuzzed.outcome(case)] += 1
             except Exception:  # noqa: BLE001 - it is what is looked for
                 share.failed = {"index": index, **case.told(), "problem": traceback.format_exc()}
                 return share
-            share.count(time.perf_counter() - began)
+            share.count(time.perf_counter() - start)
     return share
 
 
@@ -71,13 +71,13 @@ def share_of_views(seed: int, indices: range) -> Share:
 
     share = Share()
     for index in indices:
-        began = time.perf_counter()
+        start = time.perf_counter()
         try:
             share.outcomes["texts"] += check_views(drawing(seed, index))
         except Exception:  # noqa: BLE001 - see _answers
             share.failed = {"index": index, "problem": traceback.format_exc()}
             return share
-        share.count(time.perf_counter() - began)
+        share.count(time.perf_counter() - start)
     return share
 
 

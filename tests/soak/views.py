@@ -58,15 +58,15 @@ def _text(random: Random) -> str:
 
 def _entries(random: Random) -> list[DebateContributionEntry]:
     number = 1
-    made = []
+    entries = []
     for _ in range(random.randrange(9)):
         number += random.choice([0, 0, 0, 1, 1, 5])
-        made.append(
+        entries.append(
             DebateContributionEntry.model_construct(
                 round=number, agent_name=_text(random), stance=_text(random), text=_text(random)
             )
         )
-    return made
+    return entries
 
 
 def _opening(text: str) -> list[str]:
@@ -90,7 +90,9 @@ def _check_rendered(entries: Sequence[DebateContributionEntry], *, names: bool) 
     lines = text.split("\n")
     assert lines == text.splitlines(), "some reader sees another line"
     headings = sum(
-        1 for one, other in zip([None, *entries], entries, strict=False) if one is None or one.round != other.round
+        1
+        for one, following in zip([None, *entries], entries, strict=False)
+        if one is None or one.round != following.round
     )
     assert sum(line.startswith("[") for line in lines) == len(entries), "an argument too many"
     assert sum(_OPENS.match(line) is not None for line in lines) == len(entries) + headings, "a heading too many"
@@ -101,7 +103,7 @@ def _check_rendered(entries: Sequence[DebateContributionEntry], *, names: bool) 
 
 def _check_prompts(entries: Sequence[DebateContributionEntry], random: Random) -> None:
     """Every prompt has the lines of its transcript, and no other line that opens an argument or a round."""
-    plain, named = _opening(render_entries(entries)), _opening(render_entries(entries, names=True))
+    plain, with_names = _opening(render_entries(entries)), _opening(render_entries(entries, names=True))
     stances = [entry.stance for entry in entries] or ["for", "against"]
     text = partial(_text, random)
     turn = render_debater_turn(
@@ -111,25 +113,25 @@ def _check_prompts(entries: Sequence[DebateContributionEntry], random: Random) -
         guidance=Guidance(briefing=text(), new_angle=text()),
     )
     assert _opening(turn) == plain, "a debater's prompt holds a forged line"
-    seen = format_transcript_for_judge(entries, random=random)
-    assert sorted(_opening(seen)) == sorted(_opening(render_entries(sorted(entries, key=lambda entry: entry.round)))), (
-        "a judge sees"
-    )
-    judged = render_judge_turn(question=text(), transcript=seen)
-    assert _opening(judged) == _opening(seen), "a judge's prompt holds a forged line"
+    transcript = format_transcript_for_judge(entries, random=random)
+    assert sorted(_opening(transcript)) == sorted(
+        _opening(render_entries(sorted(entries, key=lambda entry: entry.round)))
+    ), "a judge sees"
+    judged = render_judge_turn(question=text(), transcript=transcript)
+    assert _opening(judged) == _opening(transcript), "a judge's prompt holds a forged line"
     decisions = [
         DebateModeratorDecision.model_construct(
             round=1, next_speakers=[text(), text()], briefing=text(), new_angle=text(), done=False
         )
     ]
     opened = render_moderator_turn(entries=entries, decisions=decisions, round=2, max_rounds=3)
-    assert _opening(opened) == named, "a moderator's prompt holds a forged line"
-    found = DebateVerdict.model_construct(verdict=text(), winner=text(), reasoning=text())
+    assert _opening(opened) == with_names, "a moderator's prompt holds a forged line"
+    verdict = DebateVerdict.model_construct(verdict=text(), winner=text(), reasoning=text())
     raw = DebateRawOutput.model_construct(
         question=text(),
         transcript=list(entries),
         moderator_decisions=decisions,
-        verdict=found,
+        verdict=verdict,
         rounds=2,
         stop_reason="max_rounds",
     )

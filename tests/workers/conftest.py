@@ -44,9 +44,9 @@ class Fleet:
         self._made.append(make(**{**self.given, **options}))
         return self._made[-1]
 
-    def process(self, *options: str, **given: Any) -> Warm:
+    def process(self, *options: str, **overrides: Any) -> Warm:
         """A worker as a process of its own."""
-        environment = os.environ | {"FLEET": json.dumps(self.given | given)}
+        environment = os.environ | {"FLEET": json.dumps(self.given | overrides)}
         log = tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
         command = (run_module("flowdebate.workers"), "tests.workers.fleet:workers", *options)
         self._processes.append(Warm(*command, cwd=ROOT, env=environment, stderr=log.fileno()))
@@ -91,17 +91,17 @@ class Fleet:
 async def fleet(a_server: Server) -> AsyncIterator[Fleet]:
     """One for a test."""
     async with model_server(0.0) as models:
-        made = Fleet(a_server.url, models)
+        instance = Fleet(a_server.url, models)
         try:
-            yield made
+            yield instance
         finally:
             models.answering.set()
-            await made.close()
+            await instance.close()
 
 
 async def until(true: Callable[[], Any], *, within: float = 20.0) -> Any:
     """What `true()` comes to, once that is true: asked again and again, since it stands in a database."""
     async with asyncio.timeout(within):
-        while not (found := await true()):  # noqa: ASYNC110 - nothing tells when a row of a database has changed
+        while not (value := await true()):  # noqa: ASYNC110 - nothing tells when a row of a database has changed
             await asyncio.sleep(0.1)
-        return found
+        return value

@@ -64,7 +64,7 @@ class ModelServer:
     port: int = 0
     open: int = 0
     """How many requests wait for an answer."""
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[Asked] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     answering: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is not set, answers wait."""
@@ -78,7 +78,7 @@ class ModelServer:
     async def until(self, number: int) -> None:
         """Return when so many requests have come."""
         async with asyncio.timeout(20), self.changed:
-            await self.changed.wait_for(lambda: len(self.asked) >= number)
+            await self.changed.wait_for(lambda: len(self.requests) >= number)
 
     async def answered(self) -> None:
         """Return when nobody waits for an answer."""
@@ -93,9 +93,9 @@ class ModelServer:
             length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
             digest, block, process = json.loads(await reader.readexactly(length))
             async with self.changed:
-                self.asked.append(Asked(time.time(), digest, block, process))
+                self.requests.append(Asked(time.time(), digest, block, process))
                 self.open += 1
-                number = len(self.asked)
+                number = len(self.requests)
                 counted = 1
                 self.changed.notify_all()
             if self.poison and block.startswith("poison"):
@@ -139,8 +139,8 @@ def make(url: str, *, schema: str, port: int, **options: Any) -> Workers:
     mixed = debate(name="mixed", debaters=[person, bob], max_rounds=1, synthesizer=False)
     poison = debate(name="poison", debaters=[ann, bob], synthesizer=False)
     patterns = {"city": city, "mixed": mixed, "poison": poison}
-    given: dict[str, Any] = {"patterns": patterns, "max_concurrency": 4, "poll": 0.05, **options}
-    return Workers(url, model=RemoteModel(port), schema=schema, **given)
+    settings: dict[str, Any] = {"patterns": patterns, "max_concurrency": 4, "poll": 0.05, **options}
+    return Workers(url, model=RemoteModel(port), schema=schema, **settings)
 
 
 def workers() -> Workers:

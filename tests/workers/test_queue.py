@@ -32,8 +32,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 async def command(fleet: Fleet, *arguments: str) -> str:
     """What `flowdebate runs queue` prints."""
     environment = os.environ | {"FLEET": json.dumps(fleet.given)}
-    asked = (COMMAND, "runs", "queue", "tests.workers.fleet:workers", *arguments)
-    return (await asyncio.to_thread(warm.run, *asked, cwd=ROOT, env=environment)).stdout
+    command_line = (COMMAND, "runs", "queue", "tests.workers.fleet:workers", *arguments)
+    return (await asyncio.to_thread(warm.run, *command_line, cwd=ROOT, env=environment)).stdout
 
 
 async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
@@ -49,21 +49,21 @@ async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
         await fleet.models.until(1)
         state = await until(registered(workers))
         assert (state.queue, state.waiting, state.running, state.rejected) == (workers.name, 3, 1, 0)
-        found = [(each.version, each.waiting, each.running, each.workers) for each in state.versions]
-        assert found == [("1", 2, 1, 1), ("2", 1, 0, 0)]
+        versions = [(version.version, version.waiting, version.running, version.workers) for version in state.versions]
+        assert versions == [("1", 2, 1, 1), ("2", 1, 0, 0)]
         assert 0 < (state.oldest or 0) < 60
-        assert [(each.version, each.running) for each in state.workers] == [("1", 1)]
+        assert [(worker.version, worker.running) for worker in state.workers] == [("1", 1)]
         async with over_http(Service(workers=workers)) as http:
-            (told,) = (await http.get("/queue")).json()
-            assert (told["waiting"], told["workers"][0]["worker"]) == (3, state.workers[0].worker)
+            (overview,) = (await http.get("/queue")).json()
+            assert (overview["waiting"], overview["workers"][0]["worker"]) == (3, state.workers[0].worker)
         printed = await command(fleet)
         assert "3 waiting, the oldest for" in printed
         assert state.workers[0].worker in printed
         assert json.loads(await command(fleet, "--json"))["running"] == 1
         gauges = watched.totals()
-        about = f"queue.name={workers.name}, version"
-        assert gauges[names.QUEUED] == {f"{about}=1": 2, f"{about}=2": 1}
-        assert gauges[names.WORKERS] == {f"{about}=1": 1, f"{about}=2": 0}
+        attributes = f"queue.name={workers.name}, version"
+        assert gauges[names.QUEUED] == {f"{attributes}=1": 2, f"{attributes}=2": 1}
+        assert gauges[names.WORKERS] == {f"{attributes}=1": 1, f"{attributes}=2": 0}
         assert set(gauges[names.GIVEN_UP].values()) == {0}
         fleet.models.answering.set()
         for run_id in ids:
@@ -85,9 +85,9 @@ async def test_all_runs_that_match_are_resumed_on_the_command_line(fleet: Fleet)
     """`cancel` and `resume` of `flowdebate runs queue`, which executes nothing itself."""
     workers = fleet.workers()
     run_id = await workers.submit("city", f"{workers.name}?", labels={"team": workers.name})
-    other = await workers.submit("city", f"{workers.name}!")
+    other_run = await workers.submit("city", f"{workers.name}!")
     assert "1 run cancelled" in await command(fleet, "cancel", "--label", f"team={workers.name}")
-    assert (await workers.status(other)).status == "queued"
+    assert (await workers.status(other_run)).status == "queued"
     assert (await workers.status(run_id)).status == "interrupted"
     assert "1 run resumed" in await command(fleet, "resume", "--status", "interrupted", "--text", workers.name)
     assert (await workers.status(run_id)).delivery == "waiting"
@@ -97,9 +97,9 @@ async def test_a_run_is_submitted_on_the_command_line(fleet: Fleet) -> None:
     """With its pattern, labels and priority; again with the same id it is the same run, and a worker executes it."""
     workers = fleet.workers()
     name = f"{workers.name}-told"
-    asked = ("submit", "How?", "--pattern", "city", "--run-id", name, "--priority", "7", "--label", "owner=ann")
-    assert f"Run {name} is queued." in await command(fleet, *asked)
-    assert json.loads(await command(fleet, *asked, "--json")) == {"runId": name}
+    command_line = ("submit", "How?", "--pattern", "city", "--run-id", name, "--priority", "7", "--label", "owner=ann")
+    assert f"Run {name} is queued." in await command(fleet, *command_line)
+    assert json.loads(await command(fleet, *command_line, "--json")) == {"runId": name}
     header = (await workers.store.run(name)).header
     assert (header.input, header.labels, priority_of(header)) == ("How?", {"owner": "ann"}, 7)
     assert len(await asyncio.to_thread(workers.queue.of, name)) == 1
@@ -145,7 +145,7 @@ async def test_a_rejected_run_ends_the_wait_for_it(fleet: Fleet) -> None:
         assert (listed.status, listed.steps) == ("rejected", 1)
         assert "'city'" in (listed.error or "")
         fleet.models.answering.set()
-        assert [each.run_id for each in (await service.resume_all(status="rejected")).runs] == [run_id]
+        assert [run.run_id for run in (await service.resume_all(status="rejected")).runs] == [run_id]
         async with fleet.working(workers):
             assert (await over(workers, run_id)).status == "complete"
 
@@ -197,8 +197,8 @@ async def test_a_worker_waits_for_its_database_and_tells_its_health(
     assert (await over(fleet.workers(), run_id)).status == "complete"
     process.terminate()
     assert await asyncio.to_thread(process.wait, 30) == 0
-    said = [json.loads(line) for line in fleet.logs(process)]
-    assert any("waits for its database" in each["message"] for each in said)
+    log = [json.loads(line) for line in fleet.logs(process)]
+    assert any("waits for its database" in record["message"] for record in log)
 
 
 async def test_a_database_that_lets_nobody_in_is_not_waited_for(fleet: Fleet, a_server: Server) -> None:

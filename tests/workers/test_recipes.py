@@ -81,14 +81,14 @@ class Place:
         environment = os.environ | {"FLOWDEBATE_STORE": self.url, **self.more}
         return Warm(code, *arguments, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def said(self, code: str, *arguments: str) -> str:
+    def run(self, code: str, *arguments: str) -> str:
         """What a program prints that ends by itself."""
         done = self.start(code, *arguments)
         out, errors = done.communicate(timeout=40)
         assert done.returncode == 0, errors.decode()
         return out.decode()
 
-    def asked(self) -> int:
+    def call_count(self) -> int:
         """How many calls were made."""
         return len((self.folder / "asked").read_text().splitlines())
 
@@ -107,7 +107,7 @@ def place(a_server: Server, tmp_path: Path) -> Iterator[Place]:
 async def on_dbos(place: Place) -> None:
     """Submit a run, and start a worker as the page says; it ends at SIGTERM."""
     (place.folder / "fleet.py").write_text(program("fleet.py"))
-    assert await asyncio.to_thread(place.said, run_path("fleet.py")) == "queued\n"
+    assert await asyncio.to_thread(place.run, run_path("fleet.py")) == "queued\n"
     worker = place.start(run_module("flowdebate.workers"), "fleet:workers")
     store = PostgresStore(place.url)
 
@@ -130,7 +130,7 @@ async def on_dbos(place: Place) -> None:
 async def on_procrastinate(place: Place) -> None:
     """Defer a run, have it delivered twice, and start a worker."""
     (place.folder / "on_procrastinate.py").write_text(program("on_procrastinate.py"))
-    await asyncio.to_thread(place.said, run_path("on_procrastinate.py"), "submit", "it-1", "How?")
+    await asyncio.to_thread(place.run, run_path("on_procrastinate.py"), "submit", "it-1", "How?")
     with psycopg.connect(place.url, autocommit=True) as session:
         session.execute(
             "INSERT INTO procrastinate_jobs (queue_name, task_name, args) "
@@ -148,7 +148,7 @@ async def on_procrastinate(place: Place) -> None:
 async def test_the_programs_of_the_page_run(place: Place) -> None:
     """Each carries its run out with five calls, though Procrastinate's is delivered twice."""
     await asyncio.gather(on_dbos(place), on_procrastinate(place))
-    assert place.asked() == 2 * 5
+    assert place.call_count() == 2 * 5
 
 
 async def test_a_step_of_a_dbos_workflow_of_ones_own_resumes_its_run(place: Place) -> None:
@@ -158,8 +158,8 @@ async def test_a_step_of_a_dbos_workflow_of_ones_own_resumes_its_run(place: Plac
     killed = place.start(run_path("with_dbos.py"), "4711", "How?")
     await asyncio.to_thread(killed.communicate, 40)
     assert killed.returncode == -signal.SIGKILL
-    assert await asyncio.to_thread(place.said, run_path("with_dbos.py"), "4711", "How?") == "complete\n"
-    assert place.asked() == 5 + 1
+    assert await asyncio.to_thread(place.run, run_path("with_dbos.py"), "4711", "How?") == "complete\n"
+    assert place.call_count() == 5 + 1
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ async def test_a_task_of_celery_whose_process_was_killed_resumes_its_run(place: 
     (place.folder / "die").touch()
     place.more["CELERY_BROKER"] = "sqla+sqlite:///broker.sqlite3"
     ask = "from with_celery import hold; hold.delay('order-4711', 'How?')"
-    await asyncio.to_thread(place.said, ask)
+    await asyncio.to_thread(place.run, ask)
     options = ("--app", "with_celery", "worker", "--concurrency", "1", "--loglevel", "ERROR")
     worker = place.start(run_module("celery"), *options)
     store = PostgresStore(place.url)
@@ -185,19 +185,19 @@ async def test_a_task_of_celery_whose_process_was_killed_resumes_its_run(place: 
         await store.close()
         worker.send_signal(signal.SIGTERM)
         await asyncio.to_thread(worker.communicate, 40)
-    assert place.asked() == 5 + 1
+    assert place.call_count() == 5 + 1
 
 
 def test_the_options_of_the_job_are_those_of_the_command() -> None:
     """And those of the line for cron."""
     page = PAGE.read_text("utf-8")
-    (job,) = (yaml.safe_load(each) for each in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    (job,) = (yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
     (container,) = job["spec"]["template"]["spec"]["containers"]
     (line,) = re.findall(r"^0 6 \* \* \* (.*)$", page, re.MULTILINE)
     for words in (container["args"], shlex.split(line)):
         group = get_command(app)
         context = group.make_context(words[0], words[1:2], resilient_parsing=True)
-        found = group.get_command(context, words[1])  # type: ignore[attr-defined]
-        given = found.make_context(words[1], words[2:]).params
-        assert given["resume"]
-        assert given["run_id"]
+        command = group.get_command(context, words[1])  # type: ignore[attr-defined]
+        params = command.make_context(words[1], words[2:]).params
+        assert params["resume"]
+        assert params["run_id"]

@@ -43,31 +43,33 @@ class Spender:
 
     def __init__(self, tokens: int) -> None:
         self.tokens = tokens
-        self.asked: list[float] = []
+        self.times: list[float] = []
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer at once."""
-        self.asked.append(time.monotonic())
+        self.times.append(time.monotonic())
         return ModelResponse(text="Fine.", usage=Usage(prompt_tokens=self.tokens, completion_tokens=0))
 
 
 async def test_three_processes_keep_one_limit(a_server: Server) -> None:
     """However they begin, the server is never asked oftener than the burst and the rate allow."""
-    burst, each, number = 3, 0.04, 9
+    burst, interval, number = 3, 0.04, 9
     key = secrets.token_hex(6)
     limit = {"url": a_server.url, "schema": "fleet", "key": key, "requests": 25, "per": 1.0, "burst": burst}
     async with model_server(0.0) as models:
-        began = time.time()
+        start = time.time()
         environment = os.environ | {"CLIENT": json.dumps({**limit, "port": models.port, "number": number})}
         clients = [Warm(run_module("tests.workers.rate_client"), cwd=ROOT, env=environment) for _ in range(3)]
         assert [await asyncio.to_thread(client.wait, 60) for client in clients] == [0, 0, 0]
-        asked = sorted(each.at for each in models.asked)
-    assert len(asked) == 3 * number
-    assert len({each.process for each in models.asked}) == 3
-    early = [(place, at - began) for place, at in enumerate(asked, 1) if at - began < (place - burst) * each - ROUNDING]
+        times = sorted(entry.at for entry in models.requests)
+    assert len(times) == 3 * number
+    assert len({entry.process for entry in models.requests}) == 3
+    early = [
+        (place, at - start) for place, at in enumerate(times, 1) if at - start < (place - burst) * interval - ROUNDING
+    ]
     assert early == []
     # the first of them may have been on its way for a while when it came; each limit for itself would take 0.24 s
-    assert asked[-1] - asked[0] >= (3 * number - burst) * each - 0.25
+    assert times[-1] - times[0] >= (3 * number - burst) * interval - 0.25
 
 
 @settings(max_examples=example_count(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -82,21 +84,21 @@ async def test_places_come_one_after_the_other(
     a_server: Server, number: int, requests: int, per: float, burst: int, askers: int
 ) -> None:
     """The k-th place is due (k - burst) intervals after the first was taken, whoever takes it, and never before."""
-    key, each = secrets.token_hex(6), per / requests
+    key, interval = secrets.token_hex(6), per / requests
     counters = [PostgresCounter(a_server.url, schema="fleet", patience=1.0) for _ in range(askers)]
-    values = {"interval": each, "burst": burst * each, "brim": per, "longest": 1e9}
+    values = {"interval": interval, "burst": burst * interval, "brim": per, "longest": 1e9}
     try:
         before = time.monotonic()
-        found = [await counters[place % askers].take(key, **values) for place in range(number)]
-        took = time.monotonic() - before
+        delays = [await counters[place % askers].take(key, **values) for place in range(number)]
+        elapsed = time.monotonic() - before
     finally:
         for counter in counters:
             await asyncio.to_thread(counter.close)
-    for place, (seconds, granted) in enumerate(found, 1):
-        due = (place - burst) * each
+    for place, (seconds, granted) in enumerate(delays, 1):
+        due = (place - burst) * interval
         assert granted
-        assert max(0.0, due - took) - ROUNDING <= seconds
-        assert seconds <= max(0.0, due) + took + ROUNDING
+        assert max(0.0, due - elapsed) - ROUNDING <= seconds
+        assert seconds <= max(0.0, due) + elapsed + ROUNDING
 
 
 async def test_who_would_wait_too_long_is_told_so_and_takes_no_place(a_server: Server) -> None:
@@ -110,7 +112,7 @@ async def test_who_would_wait_too_long_is_told_so_and_takes_no_place(a_server: S
         with pytest.raises(RateLimited) as caught:
             await model.request(request(soon))
         waits.append(caught.value.retry_after or 0.0)
-    assert len(spender.asked) == 1
+    assert len(spender.times) == 1
     assert 40 < waits[-1] <= waits[0] <= 50
     await model.close()
 
@@ -119,16 +121,16 @@ async def test_tokens_are_counted_for_all(a_server: Server) -> None:
     """One process's answer took more than there was, so the other one's request waits."""
     first, second = Spender(100), Spender(1)
     options: dict[str, Any] = {"url": a_server.url, "schema": "fleet", "key": secrets.token_hex(6), "tokens": 50}
-    one, other = SharedRateLimit(first, per=0.2, **options), SharedRateLimit(second, per=0.2, **options)
+    one, second_limit = SharedRateLimit(first, per=0.2, **options), SharedRateLimit(second, per=0.2, **options)
     await one.request(request())
     charged = time.monotonic()
-    asked = request()
-    await other.request(asked)
-    assert second.asked[0] - charged >= 0.1
+    model_request = request()
+    await second_limit.request(model_request)
+    assert second.times[0] - charged >= 0.1
     await one.close()
-    await other.close()
-    await other.request(request())
-    await other.close()
+    await second_limit.close()
+    await second_limit.request(request())
+    await second_limit.close()
 
 
 async def test_nothing_is_sent_that_cannot_be_counted() -> None:
@@ -138,7 +140,7 @@ async def test_nothing_is_sent_that_cannot_be_counted() -> None:
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/runs") as caught:
         await model.request(request())
     assert "secret" not in str(caught.value)
-    assert spender.asked == []
+    assert spender.times == []
     await model.close()
 
 
@@ -152,7 +154,7 @@ async def test_a_place_that_was_left_stays_empty(a_server: Server) -> None:
     await asyncio.sleep(0)
     waiting.cancel()
     await last
-    first, second = spender.asked
+    first, second = spender.times
     assert second - first >= 0.3
     await model.close()
 
@@ -182,12 +184,12 @@ class Busy:
     name = "test/busy"
 
     def __init__(self) -> None:
-        self.asked: list[float] = []
+        self.times: list[float] = []
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Refuse the first request."""
-        self.asked.append(time.monotonic())
-        if len(self.asked) == 1:
+        self.times.append(time.monotonic())
+        if len(self.times) == 1:
             raise RateLimited("slowly", retry_after=0.5)
         return ModelResponse(text="Fine.")
 
@@ -201,6 +203,6 @@ async def test_what_one_process_is_asked_to_wait_all_of_them_wait(a_server: Serv
     with pytest.raises(RateLimited, match="slowly"):
         await first.request(request())
     await second.request(request())
-    assert model.asked[1] - model.asked[0] >= 0.5 - ROUNDING
+    assert model.times[1] - model.times[0] >= 0.5 - ROUNDING
     await first.close()
     await second.close()

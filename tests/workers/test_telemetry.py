@@ -35,20 +35,20 @@ async def test_each_delivery_links_to_the_span_that_put_the_run_on_the_queue(fle
     (submitted,) = watched.named("submit")
     assert submitted.name == "submit city"
     context: Any = submitted.get_span_context()
-    taken, lives = watched.named("process city"), watched.named("invoke_workflow city")
-    for number, (delivery, life) in enumerate(zip(taken, lives, strict=True), start=1):
-        about = dict(delivery.attributes or {})
+    deliveries, lives = watched.named("process city"), watched.named("invoke_workflow city")
+    for number, (delivery, life) in enumerate(zip(deliveries, lives, strict=True), start=1):
+        attributes = dict(delivery.attributes or {})
         assert delivery.kind is SpanKind.CONSUMER
-        assert (about[names.QUEUE], about[names.VERSION]) == (workers.name, workers.version)
-        assert 0 <= cast("float", about[names.QUEUE_SECONDS]) < 60
-        assert about[names.DELIVERY] == 1  # the worker gave it back: it did not die
+        assert (attributes[names.QUEUE], attributes[names.VERSION]) == (workers.name, workers.version)
+        assert 0 <= cast("float", attributes[names.QUEUE_SECONDS]) < 60
+        assert attributes[names.DELIVERY] == 1  # the worker gave it back: it did not die
         assert life.parent is not None
         assert life.parent.span_id == delivery.context.span_id
         assert [dict(link.attributes or {}) for link in delivery.links] == [{names.LINK: names.SUBMITTED}]
         assert [dict(link.attributes or {}) for link in life.links] == [{names.LINK: names.RESUMED}][: number - 1]
         for link in (*delivery.links, *life.links):
             assert (link.context.trace_id, link.context.span_id) == (context.trace_id, context.span_id)
-    assert len({(each.attributes or {})[names.WORKER] for each in taken}) == 2
+    assert len({(delivery_span.attributes or {})[names.WORKER] for delivery_span in deliveries}) == 2
     assert len(watched.named("chat")) == CALLS
     assert {(span.attributes or {})[names.CONVERSATION] for span in watched.spans} == {run_id}
     assert set((await workers.store.run(run_id)).header.labels) == {"team", "traceparent"}

@@ -55,8 +55,8 @@ async def over(workers: Workers, run_id: str) -> QueuedRunStatus:
         standing = await workers.status(run_id)
         return standing if standing.over and not standing.owned and standing.delivery != "taken" else None
 
-    found: QueuedRunStatus = await until(ended)
-    return found
+    status: QueuedRunStatus = await until(ended)
+    return status
 
 
 # Death
@@ -68,31 +68,31 @@ async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> N
     ids = [await workers.submit("city", f"Question {number}?", run_id=f"it-{number}") for number in range(20)]
     processes = {process.pid: process for process in (fleet.process(), fleet.process())}
     await fleet.models.until(40)
-    victim = processes[fleet.models.asked[-1].process]
+    victim = processes[fleet.models.requests[-1].process]
     victim.kill()
     killed = time.time()
 
     async def all_done() -> bool:
-        found = await workers.store.runs(status="complete", labels={})
-        return {run.header.run_id for run in found} >= set(ids)
+        runs = await workers.store.runs(status="complete", labels={})
+        return {run.header.run_id for run in runs} >= set(ids)
 
     await until(all_done, within=40)
     seconds = time.time() - killed
     for run_id in ids:
         assert (await over(workers, run_id)).delivery == "done"
-    (other,) = (process for process in processes.values() if process is not victim)
-    other.send_signal(signal.SIGTERM)
-    assert await asyncio.to_thread(other.wait, 30) == 0
+    (survivor,) = (process for process in processes.values() if process is not victim)
+    survivor.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(survivor.wait, 30) == 0
 
-    asked = Counter(each.digest for each in fleet.models.asked)
+    counts = Counter(request.digest for request in fleet.models.requests)
     kept_at: dict[str | None, float] = {}
     for run_id in ids:
         rows = await workers.store.steps(run_id)
         assert len(rows) == CALLS
-        assert all(row.attempts >= asked[row.request or ""] for row in rows)
+        assert all(row.attempts >= counts[row.request or ""] for row in rows)
         kept_at |= {row.request: row.at or 0.0 for row in rows}
-    assert [each for each in fleet.models.asked if each.at > kept_at[each.digest]] == []
-    repeated = len(fleet.models.asked) - len(ids) * CALLS
+    assert [request for request in fleet.models.requests if request.at > kept_at[request.digest]] == []
+    repeated = len(fleet.models.requests) - len(ids) * CALLS
     assert repeated <= workers.max_concurrency
     logging.getLogger("flowdebate").info("%d calls repeated, all done after %.1f s", repeated, seconds)
 
@@ -119,9 +119,9 @@ async def test_a_run_that_kills_its_workers_is_given_up_and_its_neighbours_are_n
     assert standing.over
     assert "5 workers in a row died" in (standing.problem or "")
     assert "the last 3 of them while they executed nothing else" in (standing.problem or "")
-    asked = Counter(each.block.partition("-")[0] for each in fleet.models.asked)
-    assert asked["poison"] == 5
-    assert asked["city"] <= CALLS * len(neighbours) + 2 * len(neighbours)
+    counts = Counter(request.block.partition("-")[0] for request in fleet.models.requests)
+    assert counts["poison"] == 5
+    assert counts["city"] <= CALLS * len(neighbours) + 2 * len(neighbours)
     with pytest.raises(DeadLetter):
         await workers.resume(poison)
     fleet.models.poison = False
@@ -133,17 +133,19 @@ async def test_a_run_that_kills_its_workers_is_given_up_and_its_neighbours_are_n
         assert (await http.get(f"/runs/{poison}?wait=30")).json()["status"] == "complete"
 
 
-@pytest.mark.parametrize("what", ["submit", "resume"])
-async def test_a_stored_run_is_executed_although_its_client_died_before_queueing_it(fleet: Fleet, what: str) -> None:
+@pytest.mark.parametrize("operation", ["submit", "resume"])
+async def test_a_stored_run_is_executed_although_its_client_died_before_queueing_it(
+    fleet: Fleet, operation: str
+) -> None:
     """The client is gone between the two writes; the next worker finds the run, and it is complete."""
-    workers, left_out = fleet.workers(), f"left-{what}-{fleet.given['name']}"
-    if what == "resume":
+    workers, left_out = fleet.workers(), f"left-{operation}-{fleet.given['name']}"
+    if operation == "resume":
         await workers.submit("city", "How?", run_id=left_out)
         async with fleet.working(workers):
             assert (await over(workers, left_out)).status == "complete"
         await workers.store.take(left_out)
         await workers.store.finish(left_out, "failed", None)
-    call = f"submit('city', 'How?', run_id={left_out!r})" if what == "submit" else f"resume({left_out!r})"
+    call = f"submit('city', 'How?', run_id={left_out!r})" if operation == "submit" else f"resume({left_out!r})"
     program = f"""
 import asyncio, os, signal
 from tests.workers.fleet import workers
@@ -152,8 +154,8 @@ made.queue.send = lambda run_id, **_: os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(made.{call})
 """
     assert await fleet.client(program) == -signal.SIGKILL
-    left = await workers.status(left_out)
-    assert (left.status, left.delivery) == ("queued", None if what == "submit" else "done")
+    status = await workers.status(left_out)
+    assert (status.status, status.delivery) == ("queued", None if operation == "submit" else "done")
     async with fleet.working(workers):
         assert (await over(workers, left_out)).status == "complete"
 
@@ -161,18 +163,18 @@ asyncio.run(made.{call})
 async def test_runs_without_a_delivery_are_found_page_by_page(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many clients have died before they put their run on the queue, and those of other queues in between."""
     monkeypatch.setattr("flowdebate.workers.reaper._PAGE", 2)
-    workers, other, name = fleet.workers(), fleet.workers(name="another-queue"), fleet.given["name"]
-    for each in (workers, other):
+    workers, other_workers, name = fleet.workers(), fleet.workers(name="another-queue"), fleet.given["name"]
+    for client in (workers, other_workers):
         with monkeypatch.context() as dead:
-            dead.setattr(each.queue, "send", lambda *_, **__: True)
+            dead.setattr(client.queue, "send", lambda *_, **__: True)
             for number in range(5):
-                await each.submit("city", "How?", run_id=f"{name}-{number}-{each.name}")
+                await client.submit("city", "How?", run_id=f"{name}-{number}-{client.name}")
     async with fleet.working(workers):
         for number in range(5):
             assert (await over(workers, f"{name}-{number}-{name}")).status == "complete"
     for number in range(5):
-        left = await other.status(f"{name}-{number}-another-queue")
-        assert (left.status, left.delivery) == ("queued", None)
+        status = await other_workers.status(f"{name}-{number}-another-queue")
+        assert (status.status, status.delivery) == ("queued", None)
 
 
 async def test_nothing_is_stored_while_dbos_cannot_be_used(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,15 +199,15 @@ async def test_an_outage_of_the_provider_is_outlived(fleet: Fleet, monkeypatch: 
     ids = [await workers.submit("city", f"Question {number}?") for number in range(12)]
     async with fleet.working(workers):
         await fleet.models.until(5)
-        tried = len(fleet.models.asked)
+        tried = len(fleet.models.requests)
         async with asyncio.timeout(20):
-            while len(fleet.models.asked) < tried + 2:
+            while len(fleet.models.requests) < tried + 2:
                 assert {(await workers.status(run_id)).status for run_id in ids} <= {"queued", "running"}
                 await asyncio.sleep(0.05)
         fleet.models.away = False
         for run_id in ids:
             assert (await over(workers, run_id)).status == "complete"
-    assert len(fleet.models.asked) <= len(ids) * CALLS + 4 + 4
+    assert len(fleet.models.requests) <= len(ids) * CALLS + 4 + 4
 
 
 async def test_a_run_is_not_put_off_for_ever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,11 +217,11 @@ async def test_a_run_is_not_put_off_for_ever(fleet: Fleet, monkeypatch: pytest.M
     fleet.models.away = True
     for outage, tries in ((0.5, 2), (0.0, 1)):
         workers = fleet.workers(outage=outage)
-        fleet.models.asked.clear()
+        fleet.models.requests.clear()
         run_id = await workers.submit("city", "How?")
         async with fleet.working(workers):
             assert (await over(workers, run_id)).status == "failed"
-        assert len(fleet.models.asked) >= tries
+        assert len(fleet.models.requests) >= tries
 
 
 async def test_workers_tell_one_another_that_the_provider_is_away(fleet: Fleet) -> None:
@@ -248,19 +250,19 @@ async def test_a_worker_that_stops_loses_no_call(fleet: Fleet) -> None:
         stop.set()
         await asyncio.sleep(0)
         fleet.models.answering.set()
-    left = await workers.status(run_id)
-    assert (left.status, left.steps, left.owned, left.delivery) == ("queued", 1, False, "waiting")
+    status = await workers.status(run_id)
+    assert (status.status, status.steps, status.owned, status.delivery) == ("queued", 1, False, "waiting")
     async with fleet.working(workers):
         assert (await over(workers, run_id)).status == "complete"
-    assert len(fleet.models.asked) == CALLS
+    assert len(fleet.models.requests) == CALLS
 
 
 async def test_sessions_are_bounded(fleet: Fleet, a_server: Server) -> None:
     """Those of a worker with all its runs in progress, and of a client that submits many at once, as documented."""
     text = (ROOT / "docs" / "workers.md").read_text("utf-8")
-    found = re.search(r"A worker opens up to (\d+) PostgreSQL sessions, a client up to (\d+)", text)
-    assert found is not None
-    workers, most = fleet.workers(), 0
+    match = re.search(r"A worker opens up to (\d+) PostgreSQL sessions, a client up to (\d+)", text)
+    assert match is not None
+    workers, peak = fleet.workers(), 0
     with psycopg.connect(a_server.url, autocommit=True) as watching:
 
         def count() -> int:
@@ -268,30 +270,30 @@ async def test_sessions_are_bounded(fleet: Fleet, a_server: Server) -> None:
             return int((row.fetchone() or (0,))[0]) - 1
 
         def watch(seconds: float) -> int:
-            ends, seen = time.monotonic() + seconds, 0
+            ends, peak = time.monotonic() + seconds, 0
             while time.monotonic() < ends:
-                seen = max(seen, count())
+                peak = max(peak, count())
                 time.sleep(0.01)
-            return seen
+            return peak
 
-        others = count()
+        baseline = count()
         await workers.overview()  # DBOS is imported, which takes seconds
         watched = asyncio.ensure_future(asyncio.to_thread(watch, 2.0))
         await asyncio.gather(*(workers.submit("city", f"Question {number}?") for number in range(16)))
         await workers.overview()
-        most = await watched - others
-        assert 0 < most <= int(found[2])
+        peak = await watched - baseline
+        assert 0 < peak <= int(match[2])
         fleet.models.answering.clear()
         await workers.close()
 
         async def closed() -> bool:
-            return count() <= others
+            return count() <= baseline
 
         await until(closed)
         fleet.process(max_concurrency=8)
         await fleet.models.until(8)
-        most = await asyncio.to_thread(watch, 3.0) - others
-        assert 0 < most <= int(found[1])
+        peak = await asyncio.to_thread(watch, 3.0) - baseline
+        assert 0 < peak <= int(match[1])
 
 
 async def test_a_worker_takes_no_run_before_it_has_its_sessions(fleet: Fleet, a_server: Server) -> None:
@@ -299,10 +301,10 @@ async def test_a_worker_takes_no_run_before_it_has_its_sessions(fleet: Fleet, a_
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     await workers.close()
-    with ExitStack() as taken:
+    with ExitStack() as stack:
         with suppress(psycopg.OperationalError):
             while True:
-                taken.enter_context(closing(psycopg.connect(a_server.url, autocommit=True)))
+                stack.enter_context(closing(psycopg.connect(a_server.url, autocommit=True)))
         process = fleet.process()
 
         async def told() -> bool:
@@ -310,7 +312,7 @@ async def test_a_worker_takes_no_run_before_it_has_its_sessions(fleet: Fleet, a_
 
         await until(told)
         assert process.poll() is None
-        assert not fleet.models.asked
+        assert not fleet.models.requests
     workers = fleet.workers()
     assert (await over(workers, run_id)).status == "complete"
 
@@ -326,7 +328,7 @@ async def test_a_worker_does_not_wait_for_ever(fleet: Fleet) -> None:
     fleet.models.answering.set()
     async with fleet.working(workers):
         assert (await over(workers, run_id)).status == "complete"
-    assert len(fleet.models.asked) == CALLS + 1
+    assert len(fleet.models.requests) == CALLS + 1
 
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
@@ -352,7 +354,7 @@ async def test_a_database_that_is_away_for_longer_than_the_store_waits_ends_no_r
                 return False
 
         await until(complete)
-    assert CALLS <= len(fleet.models.asked) <= CALLS + 1
+    assert CALLS <= len(fleet.models.requests) <= CALLS + 1
 
 
 class LetsGoLate(PostgresStore):
@@ -362,10 +364,10 @@ class LetsGoLate(PostgresStore):
         super().__init__(url, schema="fleet")
         self.faults = Counter(commit=1, release=2)
 
-    def _fail(self, what: str) -> None:
-        if self.faults[what]:
-            self.faults[what] -= 1
-            raise StoreError(self.name, f"cannot be used: no {what} now")
+    def _fail(self, operation: str) -> None:
+        if self.faults[operation]:
+            self.faults[operation] -= 1
+            raise StoreError(self.name, f"cannot be used: no {operation} now")
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
         self._fail("commit")
@@ -384,7 +386,7 @@ async def test_a_worker_does_not_take_itself_for_another(fleet: Fleet, a_server:
     run_id = await workers.submit("city", "How?")
     async with fleet.working(workers):
         assert (await over(workers, run_id)).status == "complete"
-    assert len(fleet.models.asked) == CALLS + 1
+    assert len(fleet.models.requests) == CALLS + 1
     assert not store.faults.total()
 
 
@@ -408,7 +410,7 @@ async def test_what_is_submitted_twice_is_one_run(fleet: Fleet) -> None:
     standing = await workers.status(name)
     assert (standing.delivery, standing.steps, standing.problem) == ("done", CALLS, None)
     assert standing.outcome is not None
-    assert len(fleet.models.asked) == CALLS
+    assert len(fleet.models.requests) == CALLS
     assert len(await asyncio.to_thread(workers.queue.of, name)) == 1
 
 
@@ -441,7 +443,7 @@ async def test_a_run_can_be_called_off_while_it_goes_on(fleet: Fleet) -> None:
         fleet.models.answering.set()
         await workers.resume(run_id)
         assert (await over(workers, run_id)).status == "complete"
-    assert len(fleet.models.asked) == CALLS + 1
+    assert len(fleet.models.requests) == CALLS + 1
 
 
 async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, a_server: Server) -> None:
@@ -461,8 +463,8 @@ async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, a_server:
     with psycopg.connect(a_server.url) as session:
         for table in tables:
             query = f"SELECT count(*) FROM fleet_queue.{table} WHERE workflow_uuid ~ %s"  # noqa: S608
-            found = session.execute(query.encode(), (f"^{ids[0]}/[0-9a-f]+$",)).fetchone()
-            assert found == (0,), table
+            row = session.execute(query.encode(), (f"^{ids[0]}/[0-9a-f]+$",)).fetchone()
+            assert row == (0,), table
 
 
 class Program:
@@ -481,9 +483,9 @@ async def test_a_row_of_the_queue_runs_no_code(
 ) -> None:
     """Who may write in the queue's tables makes a dead letter of a run, with the reason; the others go on."""
     workers = fleet.workers()
-    changed, other = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{end}") for end in "ab"]
-    mine, theirs = tmp_path / "worker", tmp_path / "client"
-    programs = [pickle.dumps({"args": (Program(str(path)),), "kwargs": {}}) for path in (mine, theirs)]
+    changed, unchanged = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{end}") for end in "ab"]
+    worker_path, client_path = tmp_path / "worker", tmp_path / "client"
+    programs = [pickle.dumps({"args": (Program(str(path)),), "kwargs": {}}) for path in (worker_path, client_path)]
     payloads = [base64.b64encode(program).decode() for program in programs]
 
     def change(end: str, column: str, payload: str) -> None:
@@ -498,12 +500,12 @@ async def test_a_row_of_the_queue_runs_no_code(
     change("workflow_status", "output", payloads[1])
     assert "not written by this library" in ((await workers.status(changed)).problem or "")
     fleet.process()
-    assert (await over(workers, other)).status == "complete"
+    assert (await over(workers, unchanged)).status == "complete"
     await until(lambda: is_dead_letter(workers, changed))
     assert "not written by this library" in ((await workers.status(changed)).problem or "")
-    assert not mine.exists()
-    assert not theirs.exists()
-    assert len(fleet.models.asked) == CALLS
+    assert not worker_path.exists()
+    assert not client_path.exists()
+    assert len(fleet.models.requests) == CALLS
     await workers.resume(changed, retry_dead_letter=True)
     assert (await over(workers, changed)).status == "complete"
 
@@ -584,8 +586,8 @@ async def test_an_owner_has_so_many_runs_at_once_at_most(fleet: Fleet) -> None:
 
         await until(both)
         await asyncio.sleep(0.5)  # several polls of both: nothing more may begin
-        assert len(fleet.models.asked) == 2
-        running = [each.header.run_id for each in await workers.store.runs(status="running") if each.owned]
+        assert len(fleet.models.requests) == 2
+        running = [run.header.run_id for run in await workers.store.runs(status="running") if run.owned]
         assert sorted(owners[run_id] for run_id in running if run_id in owners) == ["ann", "bob"]
         fleet.models.answering.set()
         for run_id in owners:
@@ -617,7 +619,7 @@ async def test_clients_that_send_a_run_at_once_deliver_it_once(fleet: Fleet) -> 
     """Whoever comes second finds the delivery of the first, also where none of them has seen the other's."""
     clients, name = [fleet.workers() for _ in range(4)], fleet.given["name"]
     for _ in range(3):
-        await asyncio.gather(*(each.submit("city", "How?", run_id=name, seed=1) for each in clients))
+        await asyncio.gather(*(client.submit("city", "How?", run_id=name, seed=1) for client in clients))
         assert len(await asyncio.to_thread(clients[0].queue.active, name)) == 1
         await clients[0].cancel(name)
         await clients[0].resume(name)
@@ -627,9 +629,9 @@ async def test_clients_that_send_a_run_at_once_deliver_it_once(fleet: Fleet) -> 
 async def test_nobody_knows_a_run_that_was_never_submitted(fleet: Fleet) -> None:
     """RunNotFound, whatever is wanted of it; a pattern that is not there is refused at once."""
     workers = fleet.workers()
-    for asked in (workers.status, workers.cancel, workers.resume):
+    for method in (workers.status, workers.cancel, workers.resume):
         with pytest.raises(RunNotFound):
-            await asked("nowhere")
+            await method("nowhere")
     with pytest.raises(ConfigurationError, match="one of city"):
         await workers.submit("country", "How?")
 
@@ -663,7 +665,7 @@ async def test_a_worker_without_the_pattern_says_so(fleet: Fleet, difference: st
         standing = await over(wrong, run_id)
     assert (standing.status, standing.delivery, standing.steps) == ("rejected", "failed", 0)
     assert ("'city'" if difference == "name" else "RunChanged") in (standing.problem or "")
-    assert fleet.models.asked == []
+    assert fleet.models.requests == []
     await workers.resume(run_id)
     assert (await workers.status(run_id)).delivery == "waiting"
     if difference == "name":
@@ -673,23 +675,23 @@ async def test_a_worker_without_the_pattern_says_so(fleet: Fleet, difference: st
 
 async def test_a_second_delivery_is_let_be_and_what_is_left_is_found(fleet: Fleet) -> None:
     """While somebody else carries the run out a worker leaves it to them; when they are gone, it takes it over."""
-    workers, other = fleet.workers(), PostgresStore(fleet.given["url"], schema="fleet")
+    workers, second_store = fleet.workers(), PostgresStore(fleet.given["url"], schema="fleet")
     run_id = await workers.submit("city", "How?")
-    await other.take(run_id)
+    await second_store.take(run_id)
     async with fleet.working(workers):
 
         async def let_be() -> bool:
             return (await workers.status(run_id)).delivery == "done"
 
         await until(let_be)
-        assert fleet.models.asked == []
-        await other.close()
+        assert fleet.models.requests == []
+        await second_store.close()
 
         async def complete() -> bool:
             return (await workers.status(run_id)).status == "complete"
 
         await until(complete)
-    assert len(fleet.models.asked) == CALLS
+    assert len(fleet.models.requests) == CALLS
 
 
 async def test_a_process_is_one_worker(fleet: Fleet) -> None:
@@ -752,9 +754,9 @@ def test_what_is_no_workers_id_has_no_lock(worker: str | None) -> None:
 def test_what_no_workers_can_be_made_of_is_refused(options: dict[str, Any]) -> None:
     """Before anything is connected; a wrong address is not shown, since it may hold a password."""
     pattern = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
-    made = {"url": "postgresql://127.0.0.1/runs", "patterns": {"city": pattern}, **options}
+    settings = {"url": "postgresql://127.0.0.1/runs", "patterns": {"city": pattern}, **options}
     with pytest.raises(ConfigurationError) as caught:
-        Workers(**made)
+        Workers(**settings)
     assert caught.value.field in options
     assert "runs.sqlite3" not in str(caught.value)
 
@@ -784,7 +786,7 @@ async def test_an_imported_run_is_refused_by_workers(fleet: Fleet) -> None:
             await ask()
     async with fleet.working(workers):
         await until(lambda: refusal(workers, run_id))
-    assert not fleet.models.asked
+    assert not fleet.models.requests
     await lenient.resume(run_id)
     async with fleet.working(lenient):
         assert (await over(lenient, run_id)).status == "complete"
