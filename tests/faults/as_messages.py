@@ -19,8 +19,8 @@ class MessagesExchange(Exchange):
     """An exchange whose completions, whole or streamed, are sent as messages; all else is sent as it is."""
 
     async def json(self, value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        whole = _message(value) if status == 200 and isinstance(value, dict) else value
-        await super().json(whole, status=status, headers=headers)
+        body = _message(value) if status == 200 and isinstance(value, dict) else value
+        await super().json(body, status=status, headers=headers)
 
     async def events(self, events: Iterable[Any], *, done: bool = True) -> None:
         await self.begin_events()
@@ -47,16 +47,16 @@ def _message(completion: dict[str, Any]) -> Any:
     choices = completion.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         return completion
-    said = choices[0].get("message")
-    if not isinstance(said, dict):
+    message = choices[0].get("message")
+    if not isinstance(message, dict):
         return completion
     reason = choices[0].get("finish_reason")
-    text, refused = said.get("content"), said.get("refusal")
+    text, refused = message.get("content"), message.get("refusal")
     content: Any = [{"type": "text", "text": text}] if text else []
     if not isinstance(text, (str, type(None))):
         content = text
     if isinstance(content, list):
-        content = [*content, *map(_called, said.get("tool_calls") or ())]
+        content = [*content, *map(_called, message.get("tool_calls") or ())]
     return {
         "id": "m1",
         "type": "message",
@@ -72,10 +72,10 @@ def _message(completion: dict[str, Any]) -> Any:
 def _called(call: dict[str, Any]) -> dict[str, Any]:
     function = call["function"]
     try:
-        given = json.loads(function["arguments"])
+        arguments = json.loads(function["arguments"])
     except ValueError:
-        given = function["arguments"]
-    return {"type": "tool_use", "id": call.get("id"), "name": function["name"], "input": given}
+        arguments = function["arguments"]
+    return {"type": "tool_use", "id": call.get("id"), "name": function["name"], "input": arguments}
 
 
 def _counts(usage: Any) -> Any:

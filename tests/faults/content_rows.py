@@ -44,29 +44,29 @@ _HOPELESS: tuple[tuple[str, str, type[ModelError], dict[str, Any]], ...] = (
 """Codes of errors that another request would not change, with what they are."""
 
 
-def errors_in_words(row: str, location: str, asked: Asked, handler: Callable[[Any], Handler]) -> list[Fault]:
+def errors_in_words(row: str, location: str, mode: Asked, handler: Callable[[Any], Handler]) -> list[Fault]:
     """Errors inside of a response with status 200, whose codes are words."""
     hopeless = [
         Fault(
             id=f"{row}-{code}",
             title=f"`{code}` {location}",
             handlers=(handler(told(message, code=code)),),
-            asked=asked,
-            what=f"`{error.__name__}` at once" + (", with `quota_exhausted`" if facts else ""),
+            mode=mode,
+            description=f"`{error.__name__}` at once" + (", with `quota_exhausted`" if facts else ""),
             attempts=(error.__name__,),
             error=error,
             says=message,
             facts={"transient": False, **facts},
         )
         for code, message, error, facts in _HOPELESS
-        if error is not RequestRejected or asked != "stream"  # what may be about the stream is asked without one
+        if error is not RequestRejected or mode != "stream"  # what may be about the stream is asked without one
     ]
     limited = Fault(
         id=f"{row}-rate_limit_exceeded",
         title=f"`rate_limit_exceeded` {location}, with “try again in 1.5s”",
         handlers=(handler(told("Rate limit reached. Please try again in 1.5s.", code="rate_limit_exceeded")), fine),
-        asked=asked,
-        what="Waits the 1.5 seconds, then the answer",
+        mode=mode,
+        description="Waits the 1.5 seconds, then the answer",
         attempts=("RateLimited", None),
         waits=((1.5, 1.5),),
     )
@@ -78,7 +78,7 @@ def _malformed_once(row: str, title: str, body: bytes, kind: str = "application/
         id=row,
         title=title,
         handlers=(answer(body, kind), fine),
-        what="Retried after the backoff, then the answer",
+        description="Retried after the backoff, then the answer",
         attempts=("MalformedResponse", None),
     )
 
@@ -88,19 +88,19 @@ def _malformed(row: str, title: str, value: Any, says: str = "") -> Fault:
         id=row,
         title=title,
         handlers=(reply(value),),
-        what="`MalformedResponse` after all attempts",
+        description="`MalformedResponse` after all attempts",
         attempts=("MalformedResponse",) * 3,
         error=MalformedResponse,
         says=says,
     )
 
 
-def _accepted(row: str, title: str, value: Any, text: str, what: str, **more: Any) -> Fault:
+def _accepted(row: str, title: str, value: Any, text: str, description: str, **more: Any) -> Fault:
     return Fault(
         id=row,
         title=title,
         handlers=(reply(value),),
-        what=what,
+        description=description,
         attempts=(None,),
         facts={"text": text, **more.pop("facts", {})},
         **more,
@@ -127,8 +127,8 @@ def _unknown_usage(played: Played) -> None:
 
 def _known_usage(played: Played) -> None:
     """What an answer of no use has cost is in the account."""
-    known = Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=3)
-    assert [attempt.usage for attempt in played.request.attempts.made] == [known] * len(played.request.attempts.made)
+    usage = Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=3)
+    assert [attempt.usage for attempt in played.request.attempts.made] == [usage] * len(played.request.attempts.made)
 
 
 _ESCAPES = "\x1b[2J \x1b]52;c;eA==\x07 \x9b31m \u202egnal \U000e0041"
@@ -147,14 +147,14 @@ CONTENT: tuple[Fault, ...] = (
             id=f"31{variant}",
             title=title,
             handlers=(answer(_PAGE, kind),),
-            asked=asked,
-            what="`MalformedResponse` at once: “is base_url an API?”",
+            mode=mode,
+            description="`MalformedResponse` at once: “is base_url an API?”",
             attempts=("MalformedResponse",),
             error=MalformedResponse,
             says="is base_url an API?",
             facts={"transient": False},
         )
-        for variant, title, kind, asked in _PAGES
+        for variant, title, kind, mode in _PAGES
     ),
     _malformed("32-null", "The body `null`", None, "no choices"),
     _malformed("32-list", "The body `[]`", []),
@@ -163,7 +163,7 @@ CONTENT: tuple[Fault, ...] = (
         id="32-text",
         title='The body `"x"`',
         handlers=(reply("x"),),
-        what="`MalformedResponse` at once",
+        description="`MalformedResponse` at once",
         attempts=("MalformedResponse",),
         error=MalformedResponse,
     ),
@@ -171,14 +171,14 @@ CONTENT: tuple[Fault, ...] = (
         id="33-429",
         title='`{"error": …}` with code 429 inside a 200',
         handlers=(reply(told("slow down", code=429)), fine),
-        what="As the status inside: retried after the backoff",
+        description="As the status inside: retried after the backoff",
         attempts=("RateLimited", None),
     ),
     Fault(
         id="33-401",
         title='`{"error": …}` with code "401" inside a 200',
         handlers=(reply(told("no such key", code="401")),),
-        what="As the status inside: `AuthenticationFailed` at once",
+        description="As the status inside: `AuthenticationFailed` at once",
         attempts=("AuthenticationFailed",),
         error=AuthenticationFailed,
         says="no such key",
@@ -187,7 +187,7 @@ CONTENT: tuple[Fault, ...] = (
         id="33-none",
         title='`{"error": "it broke"}` inside a 200',
         handlers=(reply({"error": "it broke"}),),
-        what="`ProviderFailed` after all attempts",
+        description="`ProviderFailed` after all attempts",
         attempts=("ProviderFailed",) * 3,
         error=ProviderFailed,
         says="it broke",
@@ -203,7 +203,7 @@ CONTENT: tuple[Fault, ...] = (
                 }
             ),
         ),
-        what="`RateLimited` after all attempts",
+        description="`RateLimited` after all attempts",
         attempts=("RateLimited",) * 3,
         error=RateLimited,
     ),
@@ -212,7 +212,7 @@ CONTENT: tuple[Fault, ...] = (
         id="33-retry-after",
         title="`rate_limit_exceeded` inside a 200 with `Retry-After: 2`",
         handlers=(refusal(200, told("slow down", code="rate_limit_exceeded"), retry_after="2"), fine),
-        what="Waits the two seconds, then the answer",
+        description="Waits the two seconds, then the answer",
         attempts=("RateLimited", None),
         waits=((2.0, 2.0),),
     ),
@@ -225,7 +225,7 @@ CONTENT: tuple[Fault, ...] = (
             id=f"35-{variant}",
             title=f"Content that is {title}, every time",
             handlers=(reply(completion(content)),),
-            what="`EmptyResponse` after one more request",
+            description="`EmptyResponse` after one more request",
             attempts=("EmptyResponse",) * 2,
             error=EmptyResponse,
             waits=(),
@@ -241,7 +241,7 @@ CONTENT: tuple[Fault, ...] = (
         id="35-once",
         title="Empty content once",
         handlers=(reply(completion("")), fine),
-        what="Retried at once, then the answer",
+        description="Retried at once, then the answer",
         attempts=("EmptyResponse", None),
         waits=(),
     ),
@@ -265,7 +265,7 @@ CONTENT: tuple[Fault, ...] = (
         id="37",
         title="The model refuses",
         handlers=(reply(completion(None, refusal="I would rather not")),),
-        what="`Refused` at once, with the model's words; its tokens count",
+        description="`Refused` at once, with the model's words; its tokens count",
         attempts=("Refused",),
         error=Refused,
         facts={"reason": "I would rather not"},
@@ -275,7 +275,7 @@ CONTENT: tuple[Fault, ...] = (
         id="38",
         title="A content filter stopped the answer",
         handlers=(reply(completion("", finish="content_filter")),),
-        what="`ContentFiltered` at once",
+        description="`ContentFiltered` at once",
         attempts=("ContentFiltered",),
         error=ContentFiltered,
         check=_known_usage,
@@ -292,9 +292,9 @@ CONTENT: tuple[Fault, ...] = (
         id="39-structured",
         title="A structured answer that ran out of room, every time",
         handlers=(reply(completion('{"reasoning": "half', finish="length")),),
-        asked="structured",
+        mode="structured",
         max_tokens=50,
-        what="`OutputTruncated` after one more request with twice the room",
+        description="`OutputTruncated` after one more request with twice the room",
         attempts=("OutputTruncated",) * 2,
         error=OutputTruncated,
         waits=(),
@@ -328,7 +328,7 @@ CONTENT: tuple[Fault, ...] = (
         id="40-filter",
         title="A content filter, in a vendor's own words",
         handlers=(reply(completion("half", finish="PROHIBITED_CONTENT")),),
-        what="`ContentFiltered` at once, with the vendor's reason",
+        description="`ContentFiltered` at once, with the vendor's reason",
         attempts=("ContentFiltered",),
         error=ContentFiltered,
         says="PROHIBITED_CONTENT",
@@ -408,7 +408,7 @@ CONTENT: tuple[Fault, ...] = (
         title="Another model answers, with `strict_model=True`",
         handlers=(reply({**completion(), "model": "another"}),),
         options={"strict_model": True},
-        what="`MalformedResponse` at once",
+        description="`MalformedResponse` at once",
         attempts=("MalformedResponse",),
         error=MalformedResponse,
         says="another answered instead of 'm'",
@@ -418,7 +418,7 @@ CONTENT: tuple[Fault, ...] = (
         id="51",
         title="5 MB of text",
         handlers=(reply(completion("x" * 5_000_000)),),
-        what="`ResponseTooLarge` at once: more than `ModelSettings.max_chars`",
+        description="`ResponseTooLarge` at once: more than `ModelSettings.max_chars`",
         attempts=("ResponseTooLarge",),
         error=ResponseTooLarge,
         facts={"limit": 200_000, "unit": "characters"},

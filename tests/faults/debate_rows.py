@@ -27,7 +27,7 @@ class DebateFault:
 
     id: str
     title: str
-    what: str
+    description: str
     posts: int
     """Requests of the whole debate."""
     turns: tuple[Handler, ...] = (fine,)
@@ -77,7 +77,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="61a",
         title="the judge names a winner who is not in the debate, every time",
-        what="retried twice with the reason; then there is no verdict, and the transcript is whole",
+        description="retried twice with the reason; then there is no verdict, and the transcript is whole",
         judge=(says({**VERDICT, "winner": "nobody"}),),
         posts=5,
         status="no_verdict",
@@ -86,21 +86,21 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="61b",
         title="the judge names the winner in capitals, or with a zero-width character in it",
-        what="the answer counts",
+        description="the answer counts",
         judge=(says({**VERDICT, "winner": "CAP\u200b RENTS"}),),
         posts=3,
     ),
     DebateFault(
         id="60",
         title="the judge adds fields (`admin: true`)",
-        what="they are dropped",
+        description="they are dropped",
         judge=(says({**VERDICT, "admin": True}),),
         posts=3,
     ),
     DebateFault(
         id="62a",
         title="the moderator lets nobody speak and does not end the debate, every time",
-        what="retried twice with the reason; then all speak in declared order, and the decision is flagged",
+        description="retried twice with the reason; then all speak in declared order, and the decision is flagged",
         moderator=(says({**DECISION, "nextSpeakers": []}),),
         options=FAIL,
         posts=6,
@@ -110,7 +110,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="62b",
         title="the same once",
-        what="retried with the reason; nothing is missing",
+        description="retried with the reason; nothing is missing",
         moderator=(says({**DECISION, "nextSpeakers": []}), says({**DECISION, "nextSpeakers": ["owner", "tenant"]})),
         posts=5,
         spoke=("owner", "tenant"),
@@ -118,7 +118,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="63",
         title="the moderator calls on somebody who is not in the debate, every time",
-        what="retried with the names; then all speak in declared order, and the decision is flagged",
+        description="retried with the names; then all speak in declared order, and the decision is flagged",
         moderator=(says({**DECISION, "nextSpeakers": ["the landlord"]}),),
         options=FAIL,
         posts=6,
@@ -128,7 +128,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="65a",
         title="the moderator never ends the debate",
-        what="`max_rounds` does",
+        description="`max_rounds` does",
         moderator=(decides,),
         options={**SKIP, "max_rounds": 3},
         posts=10,
@@ -137,7 +137,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="65b",
         title="the moderator's angle has 100,000 characters",
-        what="retried twice with the reason; then all speak in declared order",
+        description="retried twice with the reason; then all speak in declared order",
         moderator=(says({**DECISION, "newAngle": "x" * 100_000}),),
         options=FAIL,
         posts=6,
@@ -147,7 +147,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="65c",
         title="the moderator's angle has 1,000,000 characters",
-        what="longer than an answer may be: not retried, all speak in declared order",
+        description="longer than an answer may be: not retried, all speak in declared order",
         moderator=(says({**DECISION, "newAngle": "x" * 1_000_000}),),
         options=FAIL,
         posts=4,
@@ -157,7 +157,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="66a",
         title="the judge declines",
-        what="not retried; there is no verdict, and the transcript is whole",
+        description="not retried; there is no verdict, and the transcript is whole",
         judge=(says(None, refusal="I would rather not"),),
         posts=3,
         status="no_verdict",
@@ -166,7 +166,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="66b",
         title="a filter stops the judge's answer",
-        what="the same",
+        description="the same",
         judge=(says("", finish="content_filter"),),
         posts=3,
         status="no_verdict",
@@ -175,7 +175,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="66c",
         title='the judge\'s endpoint is down, where the debate may not go on without (`on_failure="fail"`)',
-        what="`ProviderFailed`; `error.run.raw` has the arguments so far",
+        description="`ProviderFailed`; `error.run.raw` has the arguments so far",
         judge=(refuses(503),),
         options=FAIL,
         posts=5,
@@ -185,14 +185,14 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="67",
         title="an argument looks like a template (`{{7*7}}`, `{% for`)",
-        what="it reaches the judge as it was written",
+        description="it reaches the judge as it was written",
         turns=(says("{{7*7}} {% for x in y %} {question} %s"),),
         posts=3,
     ),
     DebateFault(
         id="7",
         title="a debater's endpoint is down",
-        what="asked three times; the turn is skipped, and the loss is recorded",
+        description="asked three times; the turn is skipped, and the loss is recorded",
         turns=(refuses(503), refuses(503), refuses(503), fine),
         options=ALONE,
         posts=5,
@@ -203,7 +203,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="7b",
         title="the same, where two sides must be heard",
-        what="`QuorumLost`; `error.run.raw` has the arguments so far",
+        description="`QuorumLost`; `error.run.raw` has the arguments so far",
         turns=(refuses(503), refuses(503), refuses(503), fine),
         posts=4,
         status="failed",
@@ -214,7 +214,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="7c",
         title="the same, with a stand-in",
-        what="the stand-in argues for the same stance, and the loss is recorded",
+        description="the stand-in argues for the same stance, and the loss is recorded",
         turns=(refuses(503), refuses(503), refuses(503), fine),
         options={"on_failure": StandIn("stand-in")},  # the test puts a model on the same server in its place
         posts=6,
@@ -224,7 +224,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="7d",
         title="the moderator's endpoint is down",
-        what="asked three times; all speak in declared order",
+        description="asked three times; all speak in declared order",
         moderator=(refuses(500),),
         posts=6,
         status="degraded",
@@ -233,7 +233,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="37",
         title="a debater's model declines",
-        what="not retried; the turn is skipped",
+        description="not retried; the turn is skipped",
         turns=(says(None, refusal="not that"), fine),
         options=ALONE,
         posts=3,
@@ -244,7 +244,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="10",
         title="the key is wrong",
-        what="`QuorumLost`, which says that the key was rejected; with one model for all, nobody is heard",
+        description="`QuorumLost`, which says that the key was rejected; with one model for all, nobody is heard",
         turns=(refuses(401),),
         posts=2,
         status="failed",
@@ -255,7 +255,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="10b",
         title='the key is wrong, where the debate may not go on without (`on_failure="fail"`)',
-        what="`AuthenticationFailed` at once",
+        description="`AuthenticationFailed` at once",
         turns=(refuses(401),),
         options=FAIL,
         posts=1,
@@ -266,7 +266,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="limit",
         title="a limit of the run is reached",
-        what="no request more is sent; the debate ends with what it has",
+        description="no request more is sent; the debate ends with what it has",
         limits=Limits(calls=1),
         posts=1,
         status="limit",

@@ -52,12 +52,12 @@ class Fault:
     id: str
     """The number of its row in the catalogue of faults, and which of several variants it is."""
     title: str
-    what: str
+    description: str
     """What happens, in words."""
     attempts: tuple[str | None, ...]
     """The errors that the requests end in; None for an answer."""
     handlers: tuple[Handler, ...] = ()
-    asked: Asked = "text"
+    mode: Asked = "text"
 
     error: type[ModelError] | None = None
     """None for an answer."""

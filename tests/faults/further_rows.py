@@ -44,8 +44,8 @@ _PACKED = gzip.compress(_BODY)
 def _bomb(blocks: int) -> bytes:
     """Two million blanks in each of these blocks, which are all the same: each is packed for itself."""
     packer = zlib.compressobj(wbits=31)
-    first, again = (packer.compress(b" " * 2_000_000) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
-    return first + again * (blocks - 1)  # without its end: who gets there has unpacked it all
+    first, second = (packer.compress(b" " * 2_000_000) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
+    return first + second * (blocks - 1)  # without its end: who gets there has unpacked it all
 
 
 def _good(row: str, title: str, *handlers: Any, **more: Any) -> Fault:
@@ -53,7 +53,7 @@ def _good(row: str, title: str, *handlers: Any, **more: Any) -> Fault:
         id=row,
         title=title,
         handlers=handlers,
-        what=more.pop("what", "The answer"),
+        description=more.pop("description", "The answer"),
         attempts=(None,),
         facts={"text": "fine", **more.pop("facts", {})},
         **more,
@@ -65,7 +65,7 @@ def _again(row: str, title: str, error: str, handler: Any, **more: Any) -> Fault
         id=row,
         title=title,
         handlers=(handler, fine),
-        what="Retried after the backoff, then the answer",
+        description="Retried after the backoff, then the answer",
         attempts=(error, None),
         facts={"text": "fine"},
         **more,
@@ -103,14 +103,14 @@ FURTHER: tuple[Fault, ...] = (
             + piece(gzip.compress(event(chunk("fine")) + event(chunk(finish="stop"))))
             + b"0\r\n\r\n"
         ),
-        asked="stream",
+        mode="stream",
         flags=frozenset({"usage_unknown"}),
     ),
     Fault(
         id="packing-bomb",
         title="200 KB of gzip that unpack to 200 MB",
         handlers=(answer(_bomb(100), headers={"Content-Encoding": "gzip"}),),
-        what="`ResponseTooLarge` after 16 MB; memory stays bounded",
+        description="`ResponseTooLarge` after 16 MB; memory stays bounded",
         attempts=("ResponseTooLarge",),
         error=ResponseTooLarge,
     ),
@@ -127,7 +127,7 @@ FURTHER: tuple[Fault, ...] = (
         id="packing-unknown",
         title="A body with an unknown encoding",
         handlers=(answer(_BODY, headers={"Content-Encoding": "zpaq"}),),
-        what="`MalformedResponse` after all attempts",
+        description="`MalformedResponse` after all attempts",
         attempts=("MalformedResponse",) * 3,
         error=MalformedResponse,
         says="encoded as 'zpaq'",
@@ -176,7 +176,7 @@ FURTHER: tuple[Fault, ...] = (
         "headers-cookie",
         "A cookie that could not be sent back",
         raw(whole(headers="Set-Cookie: a=\xff\r\n"), close=False),
-        what="The answer; cookies are not stored",
+        description="The answer; cookies are not stored",
     ),
     _again("not-http", "Another protocol", "MalformedResponse", raw(b"220 mail.example ESMTP\r\n\r\n")),
     _good(
@@ -196,7 +196,7 @@ FURTHER: tuple[Fault, ...] = (
         id="100-endless",
         title="`100 Continue` for ever",
         handlers=(endless(b"HTTP/1.1 100 Continue\r\n\r\n", every=0.005),),
-        what="`ModelTimeout` at the deadline",
+        description="`ModelTimeout` at the deadline",
         attempts=("ModelTimeout",),
         error=ModelTimeout,
         timeout=1.0,
@@ -205,7 +205,7 @@ FURTHER: tuple[Fault, ...] = (
         id="101",
         title="`101 Switching Protocols`",
         handlers=(raw(b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", close=True),),
-        what="An error after all attempts",
+        description="An error after all attempts",
         attempts=("MalformedResponse",) * 3,
         error=MalformedResponse,
     ),
@@ -214,13 +214,13 @@ FURTHER: tuple[Fault, ...] = (
         "keys-twice",
         "A key of the completion twice",
         answer(_BODY[:-1] + b', "model": "served"}'),
-        what="The answer; the last one counts",
+        description="The answer; the last one counts",
     ),
     Fault(
         id="events-unasked",
         title="A stream where none was asked for",
         handlers=(events(chunk("fine"), chunk(finish="stop")),),
-        what="`MalformedResponse` at once: it would be sent again",
+        description="`MalformedResponse` at once: it would be sent again",
         attempts=("MalformedResponse",),
         error=MalformedResponse,
         facts={"transient": False},
@@ -229,7 +229,7 @@ FURTHER: tuple[Fault, ...] = (
         id="retry-date",
         title="429 with a `Retry-After` date 30 seconds ahead",
         handlers=(_ahead, fine),
-        what="Waits until then, then the answer",
+        description="Waits until then, then the answer",
         attempts=("RateLimited", None),
         waits=((25.0, 30.0),),
         timeout=60,
@@ -245,7 +245,7 @@ FURTHER: tuple[Fault, ...] = (
         "tools-unasked",
         "Text beside the call of a tool that was never offered",
         called(tool_call("admin", "{}"), content="fine"),
-        what="The text; the call is left out",
+        description="The text; the call is left out",
         facts={"tool_calls": (), "finish": "stop"},
     ),
     _again(
@@ -259,7 +259,7 @@ FURTHER: tuple[Fault, ...] = (
         "Content that is null beside the call of a tool that was offered",
         called(tool_call("lookup", "{}")),
         tools=True,
-        what="The call",
+        description="The call",
         facts={"text": "", "tool_calls": (ToolCall(id="call_a", name="lookup", arguments="{}"),)},
     ),
     _again("tools-shape", "Calls that are text", "MalformedResponse", reply(completion("x", tool_calls="f()"))),
@@ -272,9 +272,9 @@ FURTHER: tuple[Fault, ...] = (
             chunk(tool_calls=[{"index": 7, "function": {"arguments": "}"}}]),
             chunk(finish="tool_calls"),
         ),
-        asked="stream",
+        mode="stream",
         tools=True,
-        what="The call",
+        description="The call",
         flags=frozenset({"usage_unknown"}),
         facts={"text": "", "tool_calls": (ToolCall(id="a", name="lookup", arguments="{}"),)},
     ),
@@ -283,7 +283,7 @@ FURTHER: tuple[Fault, ...] = (
         title="An `https` address of a server that speaks no TLS, and answers",
         base_url="https",
         greet=speak_http,
-        what="`ModelUnavailable` at once",
+        description="`ModelUnavailable` at once",
         attempts=("ModelUnavailable",),
         error=ModelUnavailable,
         facts={"transient": False},
@@ -295,7 +295,7 @@ FURTHER: tuple[Fault, ...] = (
         title="An `https` address of a server that speaks no TLS, and ends the connection",
         base_url="https",
         greet=greet_with_reset,
-        what="`ModelUnavailable` or `ConnectionLost` after all attempts",
+        description="`ModelUnavailable` or `ConnectionLost` after all attempts",
         attempts=("ModelUnavailable",) * 3,
         error=ModelUnavailable,
         counted="connections",
@@ -309,7 +309,7 @@ FURTHER: tuple[Fault, ...] = (
             refusal(429, told("sk-canary-0123456789abcdef is too fast")),
             reply(completion("the key is sk-canary-0123456789abcdef")),
         ),
-        what="The key is in no error, and taken out of the text",
+        description="The key is in no error, and taken out of the text",
         attempts=("ProviderFailed", "RateLimited", None),
         facts={"text": "the key is [redacted]"},
     ),

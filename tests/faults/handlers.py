@@ -155,7 +155,9 @@ def broken(*items: Any, reset: bool) -> Handler:
     return send
 
 
-def endless(part: bytes, *, head: bytes = b"", every: float | None = None, sent: list[int] | None = None) -> Handler:
+def endless(
+    part: bytes, *, head: bytes = b"", every: float | None = None, sent_sizes: list[int] | None = None
+) -> Handler:
     """Sends `head`, and `part` for ever: as fast as it is taken, or `every` so many seconds."""
 
     async def send(exchange: Exchange) -> None:
@@ -164,8 +166,8 @@ def endless(part: bytes, *, head: bytes = b"", every: float | None = None, sent:
         try:
             while True:
                 await exchange.raw(part)
-                if sent is not None:
-                    sent.append(len(part))
+                if sent_sizes is not None:
+                    sent_sizes.append(len(part))
                 await asyncio.sleep(every or 0)
         except ConnectionError:
             pass

@@ -44,7 +44,7 @@ def sample(schema: Any, model: str, root: Any = None) -> Any:
     if "enum" in schema or "const" in schema:
         return schema["enum"][0] if "enum" in schema else schema["const"]
     if schema.get("type") == "object":
-        return {name: sample(each, model, root) for name, each in schema.get("properties", {}).items()}
+        return {name: sample(field_schema, model, root) for name, field_schema in schema.get("properties", {}).items()}
     if schema.get("type") == "array":
         return _several(_target(schema.get("items", {}), root), model, root)
     plain = {"integer": max(1, schema.get("minimum", 1)), "number": 0.5, "boolean": False, "null": None}
@@ -54,7 +54,7 @@ def sample(schema: Any, model: str, root: Any = None) -> Any:
 def _several(items: Any, model: str, root: Any) -> list[Any]:
     """One item; where they have a choice, one for each: a ranking has all letters."""
     one, fields = sample(items, model, root), items.get("properties", {})
-    choice = next((name for name, each in fields.items() if "enum" in each), None)
+    choice = next((name for name, field_schema in fields.items() if "enum" in field_schema), None)
     if choice is None or "severity" in fields:  # a finding, whose severity is no letter
         return [one]
     return [{**one, choice: value} for value in fields[choice]["enum"]]
@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
             text = f"{word_of(model)} is what I say."
         text = _THINKS.get(fault, "") + text
         usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
-        about = {"id": "c", "created": 1, "model": model}
+        fields = {"id": "c", "created": 1, "model": model}
         if body.get("stream"):
             pieces = [text[at : at + 9] for at in range(0, len(text), 9)] if fault in _THINKS else [text]
             chunks: list[dict[str, Any]] = [
@@ -97,12 +97,12 @@ class _Handler(BaseHTTPRequestHandler):
                 {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
                 {"choices": [], "usage": usage},
             ]
-            events = [json.dumps({**about, "object": "chat.completion.chunk", **each}) for each in chunks]
-            self._send(200, "text/event-stream", "".join(f"data: {each}\n\n" for each in [*events, "[DONE]"]))
+            events = [json.dumps({**fields, "object": "chat.completion.chunk", **chunk}) for chunk in chunks]
+            self._send(200, "text/event-stream", "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]))
             return
         message = {"role": "assistant", "content": text}
         choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-        answer = {**about, "object": "chat.completion", "choices": choices, "usage": usage}
+        answer = {**fields, "object": "chat.completion", "choices": choices, "usage": usage}
         self._send(200, "application/json", json.dumps(answer))
 
     def _send(self, status: int, kind: str, text: str) -> None:
@@ -124,12 +124,12 @@ def endpoint() -> Iterator[Endpoint]:
     """The endpoint on the loopback, in threads, until the end of the block."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {}))
     server.daemon_threads = True
-    found = Endpoint(f"http://127.0.0.1:{server.server_address[1]}/v1")
-    server.RequestHandlerClass.endpoint = found  # type: ignore[attr-defined]  # its own
+    stub = Endpoint(f"http://127.0.0.1:{server.server_address[1]}/v1")
+    server.RequestHandlerClass.endpoint = stub  # type: ignore[attr-defined]  # its own
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        yield found
+        yield stub
     finally:
         server.shutdown()
         thread.join()

@@ -78,8 +78,8 @@ class Stage:
         return ModelRequest(
             messages=list(fault.messages),
             block="judge",
-            output=OutputSchema.of(Verdict) if fault.asked == "structured" else None,
-            on_text=self.pieces.append if fault.asked == "stream" else None,
+            output=OutputSchema.of(Verdict) if fault.mode == "structured" else None,
+            on_text=self.pieces.append if fault.mode == "stream" else None,
             tools=[LOOKUP] if fault.tools else (),
             settings=ModelSettings(timeout=fault.timeout, max_tokens=fault.max_tokens),
         )
@@ -94,13 +94,13 @@ async def play(fault: Fault, transport: Transport, kind: type[OpenAIModel | Anth
         model = inner if fault.wrapped is None else fault.wrapped(inner)
         async with inner.open_connections():
             request = stage.request()
-            began = asyncio.get_running_loop().time()
+            start = asyncio.get_running_loop().time()
             response, error = None, None
             try:
                 response = await ask(model, request)
             except ModelError as raised:
                 error = raised
-            took = asyncio.get_running_loop().time() - began
+            seconds = asyncio.get_running_loop().time() - start
             played = Played(
                 server=server,
                 request=request,
@@ -112,16 +112,16 @@ async def play(fault: Fault, transport: Transport, kind: type[OpenAIModel | Anth
             _check_outcome(fault, played)
             _check_count(fault, played)
             _check_waits(fault, played)
-            _check_time(fault, played, took)
+            _check_time(fault, played, seconds)
             _check_secrets(inner, played)
             if fault.check is not None:
                 fault.check(played)
             stage.calm = True
             if fault.works_again:
                 await asyncio.sleep(fault.pause)
-                again = ModelRequest(messages=[{"role": "user", "content": "x"}], block="b")
-                assert (await ask(model, again)).text == "fine"
-                assert len(again.attempts.made) == 1
+                next_request = ModelRequest(messages=[{"role": "user", "content": "x"}], block="b")
+                assert (await ask(model, next_request)).text == "fine"
+                assert len(next_request.attempts.made) == 1
         async with asyncio.timeout(5):
             await server.wait_until_left()
             # a connection's task ends a moment after it has said that it left
@@ -129,52 +129,52 @@ async def play(fault: Fault, transport: Transport, kind: type[OpenAIModel | Anth
 
 
 def _check_outcome(fault: Fault, played: Played) -> None:
-    got: Any = played.error
+    outcome: Any = played.error
     if fault.error is None:
         if played.error is not None:
             raise AssertionError(repr(played.error)) from played.error
         assert played.response is not None
-        got = played.response
-        assert set(got.flags) - {"other_model"} == fault.flags
-        got.text.encode()
+        outcome = played.response
+        assert set(outcome.flags) - {"other_model"} == fault.flags
+        outcome.text.encode()
     else:
-        assert type(got) is fault.error, (played.error, played.response)
-        assert fault.says in str(got)
-        assert (got.model, got.block) == ("m", "judge")
-        assert len(str(got)) < 1_000
-        assert str(got).isprintable()
-    assert {name: getattr(got, name) for name in fault.facts} == fault.facts
+        assert type(outcome) is fault.error, (played.error, played.response)
+        assert fault.says in str(outcome)
+        assert (outcome.model, outcome.block) == ("m", "judge")
+        assert len(str(outcome)) < 1_000
+        assert str(outcome).isprintable()
+    assert {name: getattr(outcome, name) for name in fault.facts} == fault.facts
 
 
 def _check_count(fault: Fault, played: Played) -> None:
-    made = [attempt.error for attempt in played.request.attempts.made]
-    assert made == list(fault.attempts)
-    counted = {"posts": played.server.posts, "connections": played.server.accepted, "nothing": len(made)}
-    assert counted[fault.counted] == len(made)
+    errors = [attempt.error for attempt in played.request.attempts.made]
+    assert errors == list(fault.attempts)
+    counted = {"posts": played.server.posts, "connections": played.server.accepted, "nothing": len(errors)}
+    assert counted[fault.counted] == len(errors)
 
 
 def _check_waits(fault: Fault, played: Played) -> None:
     waits = fault.waits
     if waits is None:
-        again = [error for error in fault.attempts[:-1] if error not in _AT_ONCE]
-        waits = tuple((0.25 * 2**i, 0.5 * 2**i) for i in range(len(again)))
+        retried = [error for error in fault.attempts[:-1] if error not in _AT_ONCE]
+        waits = tuple((0.25 * 2**i, 0.5 * 2**i) for i in range(len(retried)))
     assert len(played.waits) == len(waits), played.waits
-    for got, (least, most) in zip(played.waits, waits, strict=True):
-        assert least <= got <= most, played.waits
+    for wait, (low, high) in zip(played.waits, waits, strict=True):
+        assert low <= wait <= high, played.waits
     assert all(attempt.seconds >= 0 and 0 <= attempt.waited < LATE for attempt in played.request.attempts.made)
 
 
-def _check_time(fault: Fault, played: Played, took: float) -> None:
+def _check_time(fault: Fault, played: Played, seconds: float) -> None:
     if isinstance(played.error, ModelTimeout):
-        assert played.error.seconds <= took + 0.01 < played.error.seconds + LATE
+        assert played.error.seconds <= seconds + 0.01 < played.error.seconds + LATE
 
 
 def _check_secrets(model: OpenAIModel | AnthropicModel, played: Played) -> None:
-    told = repr(model) + repr(played.response) + repr(played.request.attempts.made) + "".join(played.pieces)
+    output = repr(model) + repr(played.response) + repr(played.request.attempts.made) + "".join(played.pieces)
     if played.error is not None:
-        told += "".join(traceback.format_exception(played.error))
-        told += repr(played.error) + str(played.error) + repr(vars(played.error))
-    assert KEY not in told
+        output += "".join(traceback.format_exception(played.error))
+        output += repr(played.error) + str(played.error) + repr(vars(played.error))
+    assert KEY not in output
     assert all(headers["authorization"] == f"Bearer {KEY}" for headers in played.server.headers)
 
 

@@ -41,8 +41,8 @@ def _bad(row: str, title: str, text: str, field: str = "") -> Fault:
         id=row,
         title=title,
         handlers=(_said(text), _said(VERDICT)),
-        asked="structured",
-        what="Retried at once with the answer and its problems; then a valid one",
+        mode="structured",
+        description="Retried at once with the answer and its problems; then a valid one",
         attempts=("SchemaViolation", None),
         facts={"data": _RIGHT},
         waits=(),
@@ -51,9 +51,9 @@ def _bad(row: str, title: str, text: str, field: str = "") -> Fault:
 
 
 def _asked_again(played: Played, text: str, field: str) -> None:
-    *_, said, reason = played.server.bodies[1]["messages"]
-    assert said["role"] == "assistant"
-    assert _text(said) == text.replace("\x00", "")[:20_000]
+    *_, answer, reason = played.server.bodies[1]["messages"]
+    assert answer["role"] == "assistant"
+    assert _text(answer) == text.replace("\x00", "")[:20_000]
     assert reason["role"] == "user"
     assert f"`{field}`" in _text(reason) or not field
 
@@ -69,9 +69,9 @@ def _called_badly(row: str, title: str, *handlers: Handler) -> Fault:
         id=row,
         title=title,
         handlers=(*handlers, called(tool_call("Verdict", VERDICT))),
-        asked="structured",
+        mode="structured",
         options=_TOOLS,
-        what="Asked again at once; then the right one",
+        description="Asked again at once; then the right one",
         attempts=("SchemaViolation", None),
         facts={"data": _RIGHT, "asked_as": "tools"},
         waits=(),
@@ -83,9 +83,9 @@ def _in_text(row: str, title: str, text: str, mode: str, *repaired: str, data: V
         id=row,
         title=title,
         handlers=(_said(text),),
-        asked="structured",
+        mode="structured",
         options={"structured": mode},
-        what=f"The answer; `repaired` says {', '.join(repaired)}" if repaired else "The answer",
+        description=f"The answer; `repaired` says {', '.join(repaired)}" if repaired else "The answer",
         attempts=(None,),
         facts={"data": data or _RIGHT, "asked_as": mode, "repaired": repaired},
     )
@@ -96,9 +96,9 @@ def _two(mode: str, title: str, first: str) -> Fault:
         id=f"57-two-{mode}",
         title=title,
         handlers=(_said(first), called(tool_call("Verdict", VERDICT)) if mode == "tools" else _said(VERDICT)),
-        asked="structured",
+        mode="structured",
         options={"structured": mode},
-        what="Asked again at once: neither of them is chosen",
+        description="Asked again at once: neither of them is chosen",
         attempts=("SchemaViolation", None),
         facts={"data": _RIGHT},
         waits=(),
@@ -113,8 +113,8 @@ def _no_way_but(*ways: str) -> Handler:
         form = body.get("response_format", {}).get("type")
         way = "tools" if "tools" in body else {"json_schema": "json_schema", "json_object": "json"}.get(form, "md_json")
         if way not in ways:
-            what = "tool_choice" if way == "tools" else "response_format"
-            await exchange.json(told(f"{what} is not supported by this model"), status=400)
+            parameter = "tool_choice" if way == "tools" else "response_format"
+            await exchange.json(told(f"{parameter} is not supported by this model"), status=400)
         elif way == "tools":
             await exchange.json(completion(None, finish="tool_calls", tool_calls=[tool_call("Verdict", VERDICT)]))
         else:
@@ -128,8 +128,8 @@ def _refused_ways(way: str, *refused: str) -> Fault:
         id=f"58-{way}",
         title=f"A server that refuses `{'`, `'.join(refused)}`",
         handlers=(_no_way_but(way),),
-        asked="structured",
-        what=f'Asked in the next way, and so at once in later calls; `asked_as` is "{way}"',
+        mode="structured",
+        description=f'Asked in the next way, and so at once in later calls; `asked_as` is "{way}"',
         attempts=(*("RequestRejected",) * len(refused), None),
         facts={"data": _RIGHT, "asked_as": way},
         waits=(),
@@ -167,8 +167,8 @@ STRUCTURED: tuple[Fault, ...] = (
         id="53",
         title="Never a valid answer",
         handlers=(_said('{"reasoning": "the secret of", "winner": "both", "score": 7}'),),
-        asked="structured",
-        what="`SchemaViolation` after all attempts, naming the field; the last request was for a tool call",
+        mode="structured",
+        description="`SchemaViolation` after all attempts, naming the field; the last request was for a tool call",
         attempts=("SchemaViolation",) * 3,
         error=SchemaViolation,
         says="`winner`",
@@ -193,8 +193,8 @@ STRUCTURED: tuple[Fault, ...] = (
         id="55-schema",
         title="A call of a tool where a response format was asked for",
         handlers=(called(tool_call("Verdict", VERDICT)), _said(VERDICT)),
-        asked="structured",
-        what="Asked again at once; then the right one",
+        mode="structured",
+        description="Asked again at once; then the right one",
         attempts=("SchemaViolation", None),
         facts={"data": _RIGHT},
         waits=(),
@@ -206,10 +206,10 @@ STRUCTURED: tuple[Fault, ...] = (
         id="56-premature",
         title="An answer beside the call of a tool that was offered",
         handlers=(called(tool_call("Verdict", VERDICT), tool_call("lookup", "{}", "call_b")),),
-        asked="structured",
+        mode="structured",
         options=_TOOLS,
         tools=True,
-        what="The call; the answer is asked for once the tool has answered",
+        description="The call; the answer is asked for once the tool has answered",
         attempts=(None,),
         facts={"data": None, "finish": "tool_calls"},
         check=_only_lookup,
@@ -257,8 +257,8 @@ STRUCTURED: tuple[Fault, ...] = (
         id="58-none",
         title="A server that refuses every way",
         handlers=(_no_way_but(),),
-        asked="structured",
-        what="`RequestRejected` after one request for each way",
+        mode="structured",
+        description="`RequestRejected` after one request for each way",
         attempts=("RequestRejected",) * 4,
         error=RequestRejected,
         waits=(),
@@ -267,8 +267,8 @@ STRUCTURED: tuple[Fault, ...] = (
         id="58-other",
         title="A server that refuses a structured request for another reason",
         handlers=(refusal(400, told("temperature must be between 0 and 2")),),
-        asked="structured",
-        what="The first `RequestRejected`, after one request for each way",
+        mode="structured",
+        description="The first `RequestRejected`, after one request for each way",
         attempts=("RequestRejected",) * 4,
         error=RequestRejected,
         says="temperature must be between 0 and 2",
@@ -295,8 +295,8 @@ STRUCTURED: tuple[Fault, ...] = (
         id="61-null",
         title="No winner, which is allowed",
         handlers=(_said(_with(winner="null")),),
-        asked="structured",
-        what="The answer",
+        mode="structured",
+        description="The answer",
         attempts=(None,),
         facts={"data": Verdict(reasoning="r", winner=None, score=7)},
     ),
@@ -304,8 +304,8 @@ STRUCTURED: tuple[Fault, ...] = (
         id="66-refused",
         title="The judge refuses",
         handlers=(reply(completion(None, refusal="I do not judge")),),
-        asked="structured",
-        what="`Refused` at once",
+        mode="structured",
+        description="`Refused` at once",
         attempts=("Refused",),
         error=Refused,
     ),
@@ -313,8 +313,8 @@ STRUCTURED: tuple[Fault, ...] = (
         id="66-filtered",
         title="A content filter stops the judge",
         handlers=(reply(completion(None, finish="content_filter")),),
-        asked="structured",
-        what="`ContentFiltered` at once",
+        mode="structured",
+        description="`ContentFiltered` at once",
         attempts=("ContentFiltered",),
         error=ContentFiltered,
     ),
@@ -323,10 +323,10 @@ STRUCTURED: tuple[Fault, ...] = (
             id=f"67-{mode}",
             title=f"`{{{{7*7}}}}` and `{{% for` in a prompt, asked as {mode}",
             handlers=(called(tool_call("Verdict", VERDICT)) if mode == "tools" else _said(VERDICT),),
-            asked="structured",
+            mode="structured",
             options={"structured": mode},
             messages=({"role": "user", "content": _TEMPLATE},),
-            what="The prompt leaves byte for byte",
+            description="The prompt leaves byte for byte",
             attempts=(None,),
             facts={"data": _RIGHT},
             check=_byte_for_byte,

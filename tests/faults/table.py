@@ -16,9 +16,12 @@ _BEGIN, _END = "<!-- faults -->", "<!-- /faults -->"
 def table() -> str:
     """All rows as Markdown, a table for each group."""
     groups = {
-        name: [(fault.title, fault.what, len(fault.attempts)) for fault in faults] for name, faults in ROWS.items()
+        name: [(fault.title, fault.description, len(fault.attempts)) for fault in faults]
+        for name, faults in ROWS.items()
     }
-    groups["In a debate of two sides, with a judge"] = [(fault.title, fault.what, fault.posts) for fault in DEBATE]
+    groups["In a debate of two sides, with a judge"] = [
+        (fault.title, fault.description, fault.posts) for fault in DEBATE
+    ]
     return "\n\n".join(_group(name, rows) for name, rows in groups.items())
 
 
@@ -30,7 +33,7 @@ def with_table(page: str) -> str:
 
 
 def _group(name: str, rows: list[tuple[str, str, int]]) -> str:
-    lines = [f"| {_cell(title)} | {_cell(what)} | {requests} |" for title, what, requests in rows]
+    lines = [f"| {_cell(title)} | {_cell(description)} | {requests} |" for title, description, requests in rows]
     return "\n".join((f"**{name}**", "", "| Fault | What happens | Requests |", "|---|---|---|", *lines))
 
 

@@ -66,8 +66,8 @@ async def test_only_the_way_that_was_refused_is_left_out_of_later_calls() -> Non
         assert ways(second) == ["json_schema"]
 
 
-def knowing(*known: str, refuses: bool = False) -> Handler:
-    """A server that knows these ways of asking, and ignores or `refuses` the others; `known` may change meanwhile."""
+def knowing(*modes: str, refuses: bool = False) -> Handler:
+    """A server that knows these ways of asking, and ignores or `refuses` the others; `modes` may change meanwhile."""
 
     async def serve(exchange: Exchange) -> None:
         body = exchange.body
@@ -75,13 +75,13 @@ def knowing(*known: str, refuses: bool = False) -> Handler:
         way = (
             "tools" if "tools" in body else {"json_schema": "json_schema", "json_object": "json"}.get(form.get("type"))
         )
-        if way is not None and way not in known and refuses:
+        if way is not None and way not in modes and refuses:
             await exchange.json(told("response_format and tools are not supported"), status=400)
-        elif way == "tools" and way in known:
+        elif way == "tools" and way in modes:
             tool = body["tools"][0]["function"]
             call = tool_call(tool["name"], json.dumps(fitting(tool["parameters"])))
             await exchange.json(completion(None, finish="tool_calls", tool_calls=[call]))
-        elif way in known:
+        elif way in modes:
             schema = form["json_schema"]["schema"] if way == "json_schema" else {}
             await exchange.json(completion(json.dumps(fitting(schema)) if schema else VERDICT))
         else:
@@ -114,12 +114,12 @@ async def test_only_the_first_structured_call_pays_for_a_way_that_the_server_doe
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_a_server_that_changes_its_ways_is_asked_in_another_one(*, refuses: bool) -> None:
     """In the same call, and at once in all later ones; also back in a way that had been of no use."""
-    known = ["tools"]
+    modes = ["tools"]
 
     async def serve(exchange: Exchange) -> None:
-        await knowing(*known, refuses=refuses)(exchange)
+        await knowing(*modes, refuses=refuses)(exchange)
 
-    async def asked() -> list[str | None]:
+    async def modes_used() -> list[str | None]:
         request = question(output=OutputSchema.of(Verdict))
         model = OpenAIModel("m", base_url=server.base_url, retry=Retry(first_wait=0, attempts=9))
         assert isinstance((await ask(model, request)).data, Verdict)
@@ -127,15 +127,15 @@ async def test_a_server_that_changes_its_ways_is_asked_in_another_one(*, refuses
 
     async with ChatServer({"m": serve}) as server:
         times = 1 if refuses else 2
-        assert await asked() == ["json_schema"] * times + ["tools"]
-        assert await asked() == ["tools"]
-        known[:] = ["json"]
-        assert await asked() == ["tools"] * times + ["json"]
-        assert await asked() == ["json"]
-        known[:] = ["json_schema"]
+        assert await modes_used() == ["json_schema"] * times + ["tools"]
+        assert await modes_used() == ["tools"]
+        modes[:] = ["json"]
+        assert await modes_used() == ["tools"] * times + ["json"]
+        assert await modes_used() == ["json"]
+        modes[:] = ["json_schema"]
         # a text that is no answer is refused by nobody: the second one of a call is enough to go on
-        assert await asked() == ["json"] * times + ["md_json"] * (3 - times) + ["json_schema"]
-        assert await asked() == ["json_schema"]
+        assert await modes_used() == ["json"] * times + ["md_json"] * (3 - times) + ["json_schema"]
+        assert await modes_used() == ["json_schema"]
 
 
 async def test_one_answer_that_is_no_json_changes_nothing() -> None:
@@ -149,13 +149,13 @@ async def test_one_answer_that_is_no_json_changes_nothing() -> None:
 
     async with ChatServer({"m": serve}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=AT_ONCE)
-        asked = []
+        tried = []
         while texts:
             request = question(output=OutputSchema.of(Verdict))
             await ask(model, request)
-            asked.append(ways(request))
+            tried.append(ways(request))
     first = "json_schema"
-    assert asked == [[first, first], [first, first, "tools"], [first, first], [first]]
+    assert tried == [[first, first], [first, first, "tools"], [first, first], [first]]
 
 
 async def test_a_way_that_was_refused_once_is_not_tried_again() -> None:

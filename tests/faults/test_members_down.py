@@ -74,7 +74,7 @@ class Case:
         roster = ROSTERS.get(self.pattern, "debaters")
         members: list[dict[str, str]] = [{"name": name, "model": model(name)} for name in MEMBERS]
         if self.pattern == "debate":
-            members = [{**each, "stance": f"side {each['name']}"} for each in members]
+            members = [{**member, "stance": f"side {member['name']}"} for member in members]
         options = {**OPTIONS.get(self.pattern, {}), roster: members}
         if ROLES[self.pattern]:
             options["model"] = {role: model(role) for role in ROLES[self.pattern]}
@@ -111,10 +111,10 @@ each_case = pytest.mark.parametrize(
 
 
 @contextmanager
-def environment(found: Endpoint) -> Iterator[None]:
+def environment(stub: Endpoint) -> Iterator[None]:
     """The endpoint as that of OpenAI, until the end of the block."""
     before = dict(os.environ)
-    os.environ.update(OPENAI_BASE_URL=found.url, OPENAI_API_KEY="none", FLOWDEBATE_MODEL="openai/up-default")
+    os.environ.update(OPENAI_BASE_URL=stub.url, OPENAI_API_KEY="none", FLOWDEBATE_MODEL="openai/up-default")
     try:
         yield
     finally:
@@ -125,8 +125,8 @@ def environment(found: Endpoint) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def served() -> Iterator[Endpoint]:
     """The endpoint, which the environment names."""
-    with endpoint() as found, environment(found):
-        yield found
+    with endpoint() as stub, environment(stub):
+        yield stub
 
 
 @pytest.fixture(autouse=True)
@@ -144,8 +144,8 @@ def server(served: Endpoint) -> Iterator[Stage]:
 def check_line(text: str | None, case: Case, served: Endpoint) -> None:
     """The line names everybody who was asked in vain, and says why."""
     assert text is not None
-    asked = {name.partition("-")[2] for name in served.failed}
-    for name in asked:
+    names = {name.partition("-")[2] for name in served.failed}
+    for name in names:
         assert name in text, text
 
 
@@ -170,10 +170,10 @@ def is_expected_to_end(case: Case, fault: str) -> bool:
 
 def check_paid(raw: Any, served: Endpoint) -> None:
     """What models said in words is in the raw output."""
-    told = json.dumps(raw.to_wire())
+    text = json.dumps(raw.to_wire())
     for model in served.answered:
         if model.partition("-")[2] in MEMBERS:
-            assert word_of(model) in told
+            assert word_of(model) in text
 
 
 @each_fault
@@ -202,20 +202,20 @@ def test_command_line(case: Case, fault: str, served: Endpoint, tmp_path: Path) 
     path = tmp_path / "plan.json"
     plan = {"pattern": case.pattern, PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)}
     path.write_text(json.dumps(plan))
-    shown = CliRunner().invoke(app, ["run", str(path), "--no-store"], env={"COLUMNS": "500"})
+    completed = CliRunner().invoke(app, ["run", str(path), "--no-store"], env={"COLUMNS": "500"})
     quiet = CliRunner().invoke(app, ["run", str(path), "--no-store", "--quiet"], env={"COLUMNS": "500"})
     saved = CliRunner().invoke(app, ["run", str(path), "--no-store", "--json"])
     document = json.loads(saved.stdout)
-    assert {shown.exit_code, quiet.exit_code} == {saved.exit_code}
+    assert {completed.exit_code, quiet.exit_code} == {saved.exit_code}
     if not is_expected_to_end(case, fault):
         assert (saved.exit_code, document["status"]) == (1, "failed")
-        assert "Error: " in shown.stderr
+        assert "Error: " in completed.stderr
         return
     if not served.failed:
         assert (saved.exit_code, document["status"]) == (0, "complete")
         return
     assert document["status"] in ("degraded", "no_verdict")
-    for page in (shown.stdout, quiet.stdout):
+    for page in (completed.stdout, quiet.stdout):
         result = " ".join(page.split())
         check_line(result[result.index("Incomplete: ") :], case, served)
         if document["raw"].get("answer"):
@@ -263,16 +263,16 @@ def test_mcp(case: Case, fault: str, served: Endpoint) -> None:
             called = await client.call_tool("wait_for_run", {"run_id": run.run_id, "seconds": 30})
             return called.structured_content
 
-    found = asyncio.run(report())
+    output = asyncio.run(report())
     if not is_expected_to_end(case, fault):
-        assert found["status"] == "failed"
-        assert found["error"]
+        assert output["status"] == "failed"
+        assert output["error"]
         return
     if not served.failed:
-        assert found["status"] == "complete"
+        assert output["status"] == "complete"
         return
-    assert found["status"] in ("degraded", "no_verdict")
-    check_line("\n".join(found["result"].splitlines()[:3]), case, served)
+    assert output["status"] in ("degraded", "no_verdict")
+    check_line("\n".join(output["result"].splitlines()[:3]), case, served)
 
 
 ONE_GONE = ["--member", "Ada=up-ada", "--member", "Ben=up-ben", "--member", "Cleo=404-cleo", "--member", "Dan=up-dan"]
@@ -293,8 +293,8 @@ def test_a_council_without_an_endpoint_for_one_of_four(served: Endpoint) -> None
 
 def test_an_address_needs_a_model_for_every_seat_or_one_for_all(served: Endpoint) -> None:
     """No seat is left to the default model, which is somewhere else: the error says which ones are without."""
-    given = ["--debater", "ann=Yes", "--debater", "ben=No", "--model", "ann=up-ann", "--model", "ben=up-ben"]
-    refused = CliRunner().invoke(app, ["debate", SUBJECT, *given, "--base-url", served.url, "--no-store"])
+    arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--model", "ann=up-ann", "--model", "ben=up-ben"]
+    refused = CliRunner().invoke(app, ["debate", SUBJECT, *arguments, "--base-url", served.url, "--no-store"])
     assert refused.exit_code == 2
     words = " ".join(refused.stderr.split())
     assert f"for judge, synthesizer: name a model of the server at {served.url}" in words
@@ -304,23 +304,23 @@ def test_an_address_needs_a_model_for_every_seat_or_one_for_all(served: Endpoint
 def test_resume_asks_a_judge_that_failed_again(served: Endpoint, tmp_path: Path) -> None:
     """And nobody else; the arguments are those of before."""
     store = ["--store", str(tmp_path / "runs.sqlite3")]
-    given = ["--debater", "ann=Yes", "--debater", "ben=No", "--max-rounds", "1", "--base-url", served.url]
+    arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--max-rounds", "1", "--base-url", served.url]
     models = ["--model", "up-default", "--model", "judge=503-judge"]
-    lost = CliRunner().invoke(app, ["debate", SUBJECT, *given, *models, *store, "--json"])
+    lost = CliRunner().invoke(app, ["debate", SUBJECT, *arguments, *models, *store, "--json"])
     assert lost.exit_code == 3
     before = json.loads(lost.stdout)
     assert (before["status"], before["raw"]["verdict"]) == ("no_verdict", None)
     assert f"flowdebate resume {before['runId'][:8]}" in lost.stderr
-    said = list(served.answered)
+    answered = list(served.answered)
     still = CliRunner().invoke(app, ["resume", before["runId"], *store, "--json"])
-    assert (still.exit_code, served.answered) == (3, said)
-    other = ["--allow-changes", "--model", "judge=up-judge"]
-    resumed = CliRunner().invoke(app, ["resume", before["runId"], *store, *other, "--json"])
+    assert (still.exit_code, served.answered) == (3, answered)
+    flags = ["--allow-changes", "--model", "judge=up-judge"]
+    resumed = CliRunner().invoke(app, ["resume", before["runId"], *store, *flags, "--json"])
     after = json.loads(resumed.stdout)
     assert (resumed.exit_code, after["status"], after["raw"]["losses"]) == (0, "complete", [])
     assert after["raw"]["transcript"] == before["raw"]["transcript"]
     assert after["raw"]["verdict"]["verdict"] == f"{word_of('up-judge')} is fine."
-    assert served.answered == [*said, "up-default"]  # the synthesizer, which had nothing to write about
+    assert served.answered == [*answered, "up-default"]  # the synthesizer, which had nothing to write about
 
 
 def test_an_openai_client_reads_who_is_missing_first(served: Endpoint) -> None:
@@ -332,9 +332,9 @@ def test_an_openai_client_reads_who_is_missing_first(served: Endpoint) -> None:
         for model, begins in (("debate/panel:answer", True), ("debate/panel", False)):
             body = {"model": model, "messages": [{"role": "user", "content": SUBJECT}]}
             answer = stage.http.post("/v1/chat/completions", json=body).json()
-            said = answer["choices"][0]["message"]["content"]
-            assert said.startswith("Incomplete: cleo did not answer") is begins
-            assert "Incomplete" in said.partition("## Answer")[0 if begins else 2]
+            content = answer["choices"][0]["message"]["content"]
+            assert content.startswith("Incomplete: cleo did not answer") is begins
+            assert "Incomplete" in content.partition("## Answer")[0 if begins else 2]
             assert answer["flowdebate"]["status"] == "degraded"
             assert answer["flowdebate"]["incomplete"].startswith("Incomplete: cleo did not answer")
 
@@ -342,9 +342,9 @@ def test_an_openai_client_reads_who_is_missing_first(served: Endpoint) -> None:
 def test_a_notebook_shows_who_is_missing() -> None:
     """In its HTML, and in the Markdown for readers without."""
     result = make_plan(PATTERNS["council"], {}, file={"question": SUBJECT, **Case("council", ("ann",)).plan("404")})
-    shown = result.pattern().run_sync(SUBJECT)
-    assert "Incomplete: ann did not answer" in (shown._repr_html_() or "")
-    assert "Incomplete" in (shown._repr_markdown_() or "")
+    html = result.pattern().run_sync(SUBJECT)
+    assert "Incomplete: ann did not answer" in (html._repr_html_() or "")
+    assert "Incomplete" in (html._repr_markdown_() or "")
 
 
 def test_a_default_model_reaches_only_those_without_their_own() -> None:

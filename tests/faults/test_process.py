@@ -28,20 +28,20 @@ SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 
 async def test_a_run_that_is_cancelled_twice_is_cancelled_once() -> None:
     """The second one, which comes while the first is dealt with, changes nothing; no task is left."""
-    asked, cleaning, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    started, cleaning, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:
-        asked.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
             cleaning.set()
-            await left.wait()
+            await finished.wait()
         return "never"
 
     before = asyncio.all_tasks()
     handle = debate(name="rent", debaters=SIDES).start("Cap?", model=FunctionModel(answer))
-    await asked.wait()
+    await started.wait()
     handle.cancel()
     await cleaning.wait()
     handle.cancel()
@@ -55,19 +55,19 @@ async def test_a_run_that_is_cancelled_twice_is_cancelled_once() -> None:
 
 async def test_a_callers_own_timeout_ends_the_run_and_is_his_own() -> None:
     """`asyncio.timeout` around `run` raises TimeoutError there; nothing of the library swallows it."""
-    gone = asyncio.Event()
+    disconnected = asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:
         try:
             await asyncio.Event().wait()
         finally:
-            gone.set()
+            disconnected.set()
         return "never"
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
             await debate(name="rent", debaters=SIDES, failures=SKIP).run("Cap?", model=FunctionModel(answer))
-    assert gone.is_set()
+    assert disconnected.is_set()
 
 
 @pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
@@ -147,8 +147,8 @@ async def test_descriptors_that_run_out_are_one_clear_error_and_the_next_calls_w
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        told, complaints = await asyncio.wait_for(process.communicate(), 60)
-    assert (process.returncode, told) == (0, b"ok\n"), complaints.decode()
+        output, complaints = await asyncio.wait_for(process.communicate(), 60)
+    assert (process.returncode, output) == (0, b"ok\n"), complaints.decode()
 
 
 async def test_generators_at_once_do_not_wait_for_one_that_hangs() -> None:

@@ -113,8 +113,8 @@ async def test_a_key_that_a_server_says_is_in_no_error(scenario: Any, transport:
         with pytest.raises(FlowDebateError) as caught:
             await debate(name="rent", debaters=SIDES).run("Cap?", model=model)
     error = caught.value
-    shown = "".join(traceback.format_exception(error))
-    assert KEY not in f"{shown}{error!r}{error}{vars(error)!r}"
+    traceback_text = "".join(traceback.format_exception(error))
+    assert KEY not in f"{traceback_text}{error!r}{error}{vars(error)!r}"
     assert error.run is not None
     assert KEY not in _all_of(error.run)
     assert KEY not in logged.getvalue()
@@ -145,15 +145,15 @@ PLACES = [
 
 async def _echoes(exchange: Exchange) -> None:
     """A server that repeats all that it was sent, in what it says or in its refusal."""
-    sent = f"{KEY} {exchange.path} {json.dumps(exchange.headers)}"
+    echo = f"{KEY} {exchange.path} {json.dumps(exchange.headers)}"
     if exchange.body["model"] == "failing":
-        await exchange.json({"error": {"message": sent, "code": KEY}}, status=400, headers={"x-echo": KEY})
+        await exchange.json({"error": {"message": echo, "code": KEY}}, status=400, headers={"x-echo": KEY})
     elif "response_format" in exchange.body:
-        await exchange.json(completion(json.dumps({**VERDICT, "reasoning": sent})))
+        await exchange.json(completion(json.dumps({**VERDICT, "reasoning": echo})))
     elif exchange.body.get("stream"):
-        await exchange.events([chunk(sent), chunk(finish="stop"), usage_chunk()])
+        await exchange.events([chunk(echo), chunk(finish="stop"), usage_chunk()])
     else:
-        await exchange.json(completion(sent))
+        await exchange.json(completion(echo))
 
 
 async def _stored(store: Path) -> str:
@@ -165,14 +165,14 @@ async def _stored(store: Path) -> str:
     return b"".join(files).decode("utf-8", "replace") + "".join(lines)
 
 
-def _assert_hidden(shown: str, server: ChatServer) -> None:
-    """The secret was sent, in one of its forms, and is in none of them in what is `shown`."""
+def _assert_hidden(text: str, server: ChatServer) -> None:
+    """The secret was sent, in one of its forms, and is in none of them in `text`."""
     forms = [KEY, f"%63{KEY[1:]}", *(b64encode(user.encode()).decode() for user in (f"user:{KEY}", f"{KEY}:"))]
-    sent = server.paths[0] + json.dumps(server.headers[0])
-    assert any(form in sent for form in forms)
+    request_text = server.paths[0] + json.dumps(server.headers[0])
+    assert any(form in request_text for form in forms)
     for form in forms:
-        assert form not in shown
-    assert KEY[1:] not in shown
+        assert form not in text
+    assert KEY[1:] not in text
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
@@ -187,8 +187,8 @@ async def test_a_secret_of_address_or_header_that_a_server_says_is_in_nothing_of
         pattern = debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=1)
         result = await pattern.run("Cap?", model=model, store=str(store), run_id="the-run")
     assert "[redacted]" in result.output.transcript[0].text
-    shown = f"{model!r}{model.base_url}{_all_of(result)}{await _stored(store)}{logged.getvalue()}"
-    _assert_hidden(shown, server)
+    text = f"{model!r}{model.base_url}{_all_of(result)}{await _stored(store)}{logged.getvalue()}"
+    _assert_hidden(text, server)
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
@@ -204,8 +204,8 @@ async def test_a_secret_of_address_or_header_that_a_server_says_is_in_no_error(
         with pytest.raises(FlowDebateError, match="redacted") as caught:
             await pattern.run("Cap?", model=model, store=str(store), run_id="the-run")
     error = caught.value
-    shown = "".join(traceback.format_exception(error)) + f"{error!r}{vars(error)!r}"
-    _assert_hidden(f"{shown}{_all_of(error.run)}{await _stored(store)}{logged.getvalue()}", server)
+    text = "".join(traceback.format_exception(error)) + f"{error!r}{vars(error)!r}"
+    _assert_hidden(f"{text}{_all_of(error.run)}{await _stored(store)}{logged.getvalue()}", server)
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])

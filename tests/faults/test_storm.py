@@ -22,11 +22,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.fault, pytest.mark.filterwarnings("
 
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
-async def test_a_storm_of_cancellations_leaves_nothing_behind(transport: Transport) -> None:
+async def test_mass_cancellation_leaves_nothing_behind(transport: Transport) -> None:
     """No task, descriptor or connection; the next 20 calls work (fault 30)."""
-    left = await storm(200, transport)
-    assert left.cancelled > 50
-    assert (left.tasks, left.descriptors, left.connections, left.work_again) == (0, 0, 0, 20)
+    result = await storm(200, transport)
+    assert result.cancelled > 50
+    assert (result.tasks, result.descriptors, result.connections, result.work_again) == (0, 0, 0, 20)
 
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))

@@ -38,5 +38,5 @@ def test_every_fault_says_what_happens() -> None:
     assert len(FAULTS) > 200
     for fault in FAULTS:
         assert fault.title, fault.id
-        assert fault.what, fault.id
-        assert "\n" not in fault.title + fault.what, fault.id
+        assert fault.description, fault.id
+        assert "\n" not in fault.title + fault.description, fault.id

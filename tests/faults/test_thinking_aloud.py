@@ -36,16 +36,16 @@ def thinker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 def in_order(frames: list[Any]) -> list[tuple[str, str]]:
     """What a watcher is shown of each path, as it comes: deltas, and where they are withdrawn."""
-    shown: list[tuple[str, str]] = []
+    entries: list[tuple[str, str]] = []
     for frame in frames:
         if frame.event == "text_delta":
-            if shown and shown[-1][0] == frame.data["path"]:
-                shown[-1] = (frame.data["path"], shown[-1][1] + frame.data["text"])
+            if entries and entries[-1][0] == frame.data["path"]:
+                entries[-1] = (frame.data["path"], entries[-1][1] + frame.data["text"])
             else:
-                shown.append((frame.data["path"], frame.data["text"]))
+                entries.append((frame.data["path"], frame.data["text"]))
         elif frame.event == "text_withdrawn":
-            shown.append(("withdrawn", frame.data["path"]))
-    return shown
+            entries.append(("withdrawn", frame.data["path"]))
+    return entries
 
 
 def test_watchers_over_http_read_no_thought_that_was_announced(thinker: tuple[Endpoint, str]) -> None:
@@ -60,10 +60,12 @@ def test_watchers_over_http_read_no_thought_that_was_announced(thinker: tuple[En
         frames = stage.frames(f"/runs/{run_id}/events")
         details = stage.get(f"/runs/{run_id}?wait=30").json()
         page = stage.http.get(f"{stage.pages}/runs/{run_id}").text
-    shown = in_order(frames)
-    withdrawn = [text for path, text in shown if path == "withdrawn"]
-    seen = [text for path, text in shown if path != "withdrawn" and THOUGHT[:20] in text]
-    assert len(seen) == len(withdrawn) <= (1 if name.startswith("unannounced") else 0)  # who comes later sees neither
+    entries = in_order(frames)
+    withdrawn = [text for path, text in entries if path == "withdrawn"]
+    thoughts = [text for path, text in entries if path != "withdrawn" and THOUGHT[:20] in text]
+    assert (
+        len(thoughts) == len(withdrawn) <= (1 if name.startswith("unannounced") else 0)
+    )  # who comes later sees neither
     assert details["status"] == "complete"
     assert [entry["text"] for entry in details["document"]["raw"]["transcript"]] == [
         f"{word_of(name)} is what I say."
@@ -76,11 +78,11 @@ def test_the_terminal_shows_the_arguments_alone(thinker: tuple[Endpoint, str]) -
     """A first thought that nobody could foresee is said not to count."""
     _, name = thinker
     models = ("--model", f"debater=openai/{name}", "--model", "openai/up-default", "--max-rounds", "1", "--no-store")
-    shown = CliRunner().invoke(app, ["debate", QUESTION, *SIDES, *models], env={"COLUMNS": "300"})
-    assert shown.exit_code == 0, shown.output
-    taken_back = shown.stdout.count("(that does not count: the model was only thinking)")
-    assert shown.stdout.count(THOUGHT) == taken_back == (1 if name.startswith("unannounced") else 0)
-    lines = [line.strip() for line in shown.stdout.splitlines()]
+    result = CliRunner().invoke(app, ["debate", QUESTION, *SIDES, *models], env={"COLUMNS": "300"})
+    assert result.exit_code == 0, result.output
+    taken_back = result.stdout.count("(that does not count: the model was only thinking)")
+    assert result.stdout.count(THOUGHT) == taken_back == (1 if name.startswith("unannounced") else 0)
+    lines = [line.strip() for line in result.stdout.splitlines()]
     assert lines.count(f"{word_of(name)} is what I say.") == 2
 
 
@@ -95,13 +97,13 @@ def test_hosts_over_mcp_read_the_arguments_alone(thinker: tuple[Endpoint, str]) 
         ):
             sides = [{"name": "Ann", "stance": "cap rents"}, {"name": "Ben", "stance": "free rents"}]
             model = {"debater": f"openai/{name}", "default": "openai/up-default"}
-            given = {"question": QUESTION, "sides": sides, "max_rounds": 1, "model": model, "wait": 30}
-            return (await client.call_tool("start_debate", given)).structured_content
+            arguments = {"question": QUESTION, "sides": sides, "max_rounds": 1, "model": model, "wait": 30}
+            return (await client.call_tool("start_debate", arguments)).structured_content
 
-    told = asyncio.run(report())
-    assert told["status"] == "complete"
-    assert told["said"].count(f"{word_of(name)} is what I say.") == 2
-    assert THOUGHT not in json.dumps(told)
+    answer = asyncio.run(report())
+    assert answer["status"] == "complete"
+    assert answer["said"].count(f"{word_of(name)} is what I say.") == 2
+    assert THOUGHT not in json.dumps(answer)
 
 
 def test_clients_of_the_openai_endpoint_read_the_arguments_alone(thinker: tuple[Endpoint, str]) -> None:
@@ -115,11 +117,11 @@ def test_clients_of_the_openai_endpoint_read_the_arguments_alone(thinker: tuple[
         body: dict[str, Any] = {"model": "debate/rent", "messages": [{"role": "user", "content": QUESTION}]}
         with stage.http.stream("POST", "/v1/chat/completions", json={**body, "stream": True}) as response:
             lines = [line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: {")]
-        whole = stage.http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
+        message = stage.http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
     deltas = [choice["delta"].get("content") or "" for line in lines for choice in json.loads(line)["choices"]]
     streamed = "".join(deltas)
     taken_back = streamed.count("that does not count: the model was only thinking")
     assert streamed.count(THOUGHT) == taken_back == (1 if name.startswith("unannounced") else 0)
-    assert THOUGHT not in whole
-    for text in (streamed, whole):
+    assert THOUGHT not in message
+    for text in (streamed, message):
         assert text.count(f"{word_of(name)} is what I say.") == 2
