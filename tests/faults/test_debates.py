@@ -59,7 +59,7 @@ def _pattern(fault: DebateFault, options: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("fault", DEBATE, ids=str)
-async def test_a_debate_comes_to_what_its_row_says(fault: DebateFault, transport: Transport) -> None:
+async def test_each_debate_fault_has_the_documented_outcome(fault: DebateFault, transport: Transport) -> None:
     """Status, losses, who spoke, and as many requests as the run has counted; an error shows the same."""
     async with ChatServer({"roles": Roles(fault), "stand-in": fine}) as server:
 

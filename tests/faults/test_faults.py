@@ -54,13 +54,13 @@ async def _loaded() -> None:
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("fault", slow_but_first(FAULTS, catalogue_number), ids=str)
-async def test_a_fault_ends_as_its_row_says(fault: Fault, transport: Transport) -> None:
+async def test_each_fault_has_the_documented_outcome(fault: Fault, transport: Transport) -> None:
     """The outcome, the requests, their errors and waits; no secret shown, nothing left behind, the model works on."""
     await play(fault, transport)
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("fault", slow_but_first(_ANTHROPIC, catalogue_number), ids=str)
-async def test_a_fault_ends_in_the_same_way_over_anthropic_s_api(fault: Fault) -> None:
+async def test_each_fault_has_the_same_outcome_over_anthropic_s_api(fault: Fault) -> None:
     """The same rows, by another SDK and another API."""
     await play(fault, "aiohttp", AnthropicModel)

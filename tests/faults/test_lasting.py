@@ -44,7 +44,7 @@ def ways(request: ModelRequest) -> list[str | None]:
     return [attempt.asked_as for attempt in request.attempts.made]
 
 
-async def test_only_the_way_that_was_refused_is_left_out_of_later_calls() -> None:
+async def test_only_the_refused_mode_is_skipped_in_later_calls() -> None:
     """A server that knows response formats but no tools is asked for the one again, and never for the other."""
     right = False
 
@@ -96,7 +96,7 @@ def fitting(schema: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-async def test_only_the_first_structured_call_pays_for_a_way_that_the_server_does_not_know(*, refuses: bool) -> None:
+async def test_only_the_first_structured_call_tries_an_unsupported_mode(*, refuses: bool) -> None:
     """In a debate of many, and in the next one, whose model is an object of its own."""
     async with ChatServer({"m": knowing("tools", refuses=refuses)}) as server:
         for wasted in (1 if refuses else 2, 0):
@@ -112,7 +112,7 @@ async def test_only_the_first_structured_call_pays_for_a_way_that_the_server_doe
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-async def test_a_server_that_changes_its_ways_is_asked_in_another_one(*, refuses: bool) -> None:
+async def test_modes_adapt_when_a_server_changes(*, refuses: bool) -> None:
     """In the same call, and at once in all later ones; also back in a way that had been of no use."""
     modes = ["tools"]
 
@@ -138,7 +138,7 @@ async def test_a_server_that_changes_its_ways_is_asked_in_another_one(*, refuses
         assert await modes_used() == ["json_schema"]
 
 
-async def test_one_answer_that_is_no_json_changes_nothing() -> None:
+async def test_one_answer_without_json_changes_nothing() -> None:
     """The server knows the way, and the model had its own mind once; nor do two that have wrong fields."""
     texts = ["I refuse to choose.", VERDICT, "{}", "{}", VERDICT, "Never.", VERDICT, VERDICT]
 
@@ -158,7 +158,7 @@ async def test_one_answer_that_is_no_json_changes_nothing() -> None:
     assert tried == [[first, first], [first, first, "tools"], [first, first], [first]]
 
 
-async def test_a_way_that_was_refused_once_is_not_tried_again() -> None:
+async def test_a_refused_mode_is_not_tried_again() -> None:
     """Later calls of the same model take one request."""
 
     async def serve(exchange: Exchange) -> None:
@@ -175,7 +175,7 @@ async def test_a_way_that_was_refused_once_is_not_tried_again() -> None:
             assert ways(request) == expected
 
 
-async def test_what_was_being_handled_when_a_model_was_asked_explains_nothing() -> None:
+async def test_model_errors_have_no_unrelated_context() -> None:
     """Python chains it to what then goes wrong, which has causes of its own."""
     async with ChatServer({"m": answer(b"{oops")}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
@@ -189,7 +189,7 @@ async def test_what_was_being_handled_when_a_model_was_asked_explains_nothing() 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
-async def test_a_prompt_that_nobody_reads_keeps_no_descriptor(transport: Transport) -> None:
+async def test_an_unread_prompt_leaks_no_descriptor(transport: Transport) -> None:
     """A connection that is given up is closed, whatever of the prompt was not sent yet."""
     came, leave = asyncio.Event(), asyncio.Event()
 
@@ -216,7 +216,7 @@ async def test_a_prompt_that_nobody_reads_keeps_no_descriptor(transport: Transpo
 
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
-async def test_an_endpoint_that_moves_to_https_has_its_certificate_looked_at(transport: Transport) -> None:
+async def test_certificates_are_verified_after_a_redirect_to_https(transport: Transport) -> None:
     """What was allowed without TLS is not allowed with it."""
     async with ChatServer() as plain, ChatServer(tls=untrusted()) as secure:
         model = OpenAIModel("m", retry=None, transport=transport, api_key="none")

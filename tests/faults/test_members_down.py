@@ -177,7 +177,7 @@ def check_paid(raw: Any, served: Endpoint) -> None:
 
 
 @each_fault
-def test_python(case: Case, fault: str, served: Endpoint) -> None:
+def test_failed_members_are_reported_in_python(case: Case, fault: str, served: Endpoint) -> None:
     """The result or the error has what the others said."""
     plan = make_plan(PATTERNS[case.pattern], {}, file={PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)})
     if not is_expected_to_end(case, fault):
@@ -197,7 +197,9 @@ def test_python(case: Case, fault: str, served: Endpoint) -> None:
 
 
 @each_case
-def test_command_line(case: Case, fault: str, served: Endpoint, tmp_path: Path) -> None:
+def test_failed_members_are_reported_on_the_command_line(
+    case: Case, fault: str, served: Endpoint, tmp_path: Path
+) -> None:
     """The page, and the document: who is missing stands above the answer; else there is an error, and what was said."""
     path = tmp_path / "plan.json"
     plan = {"pattern": case.pattern, PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)}
@@ -225,7 +227,7 @@ def test_command_line(case: Case, fault: str, served: Endpoint, tmp_path: Path) 
 
 
 @each_case
-def test_http(case: Case, fault: str, served: Endpoint, server: Stage) -> None:
+def test_failed_members_are_reported_over_http(case: Case, fault: str, served: Endpoint, server: Stage) -> None:
     """The document, the report and the page say who is missing."""
     options = case.plan(fault)
     run_id = server.begin(pattern=case.pattern, question=SUBJECT, options=options)
@@ -250,7 +252,7 @@ def test_http(case: Case, fault: str, served: Endpoint, server: Stage) -> None:
 
 
 @each_case
-def test_mcp(case: Case, fault: str, served: Endpoint) -> None:
+def test_failed_members_are_reported_over_mcp(case: Case, fault: str, served: Endpoint) -> None:
     """The result of the tool begins with who is missing."""
     options = case.plan(fault)
 
@@ -291,7 +293,7 @@ def test_a_council_without_an_endpoint_for_one_of_four(served: Endpoint) -> None
     assert {model.partition("-")[2] for model in served.answered} == {"ada", "ben", "dan"}
 
 
-def test_an_address_needs_a_model_for_every_seat_or_one_for_all(served: Endpoint) -> None:
+def test_a_base_url_needs_a_model_for_every_role(served: Endpoint) -> None:
     """No seat is left to the default model, which is somewhere else: the error says which ones are without."""
     arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--model", "ann=up-ann", "--model", "ben=up-ben"]
     refused = CliRunner().invoke(app, ["debate", SUBJECT, *arguments, "--base-url", served.url, "--no-store"])

@@ -53,7 +53,7 @@ async def test_a_run_that_is_cancelled_twice_is_cancelled_once() -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_a_callers_own_timeout_ends_the_run_and_is_his_own() -> None:
+async def test_a_timeout_of_the_caller_cancels_the_run() -> None:
     """`asyncio.timeout` around `run` raises TimeoutError there; nothing of the library swallows it."""
     disconnected = asyncio.Event()
 
@@ -71,7 +71,7 @@ async def test_a_callers_own_timeout_ends_the_run_and_is_his_own() -> None:
 
 
 @pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
-def test_what_ends_the_process_is_not_swallowed(ending: type[BaseException]) -> None:
+def test_exit_exceptions_are_not_swallowed(ending: type[BaseException]) -> None:
     """A block that says `sys.exit()` ends the run, also where turns are skipped; what was argued is there."""
     handles: list[Any] = []
 
@@ -86,7 +86,7 @@ def test_what_ends_the_process_is_not_swallowed(ending: type[BaseException]) -> 
     assert [entry.text for entry in handles[0].raw_output.transcript] == ["A"]
 
 
-def test_a_function_that_holds_the_loop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_function_that_blocks_the_loop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """With its name and what to do; an async one that waits is not."""
 
     @handler(name="busy")
@@ -101,7 +101,7 @@ def test_a_function_that_holds_the_loop_is_logged(caplog: pytest.LogCaptureFixtu
     assert "asyncio.to_thread" in caplog.text
 
 
-def test_an_argument_has_a_size() -> None:
+def test_the_length_of_an_argument_is_limited() -> None:
     """What would be shown to every later turn is not taken in without end, and the error does not show it."""
     sides = [Debater("tenant", "cap rents", block=lambda _: "x" * 1_000_001), SIDES[1]]
     with pytest.raises(OutputError, match="has 1,000,001 characters, and may have 1,000,000") as caught:
@@ -136,7 +136,7 @@ asyncio.run(main())
 """
 
 
-async def test_descriptors_that_run_out_are_one_clear_error_and_the_next_calls_work() -> None:
+async def test_running_out_of_descriptors_is_one_clear_error() -> None:
     """100 calls at once in a process that may open 40 more files: each is answered, or ModelUnavailable."""
     async with ChatServer() as server:
         process = await asyncio.create_subprocess_exec(
@@ -151,7 +151,7 @@ async def test_descriptors_that_run_out_are_one_clear_error_and_the_next_calls_w
     assert (process.returncode, output) == (0, b"ok\n"), complaints.decode()
 
 
-async def test_generators_at_once_do_not_wait_for_one_that_hangs() -> None:
+async def test_concurrent_generators_do_not_wait_for_a_hanging_one() -> None:
     """A call that never ends costs its own deadline, and nobody else's."""
 
     async def answer(request: ModelRequest) -> str:

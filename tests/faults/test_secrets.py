@@ -89,7 +89,7 @@ def _all_of(run: Any) -> str:
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-async def test_a_key_that_a_model_says_is_taken_out_of_what_it_says(transport: Any, logged: io.StringIO) -> None:
+async def test_a_key_in_a_model_answer_is_redacted(transport: Any, logged: io.StringIO) -> None:
     """Before it can reach a transcript, and with it every other model, event, file and screen."""
     async with ChatServer({"telling": _tells_it}) as server:
         model = OpenAIModel("telling", base_url=server.base_url, api_key=KEY, transport=transport)
@@ -106,7 +106,7 @@ async def test_a_key_that_a_model_says_is_taken_out_of_what_it_says(transport: A
 
 @pytest.mark.parametrize("scenario", [_refuses_with_it, _breaks_with_it, _declines_with_it])
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-async def test_a_key_that_a_server_says_is_in_no_error(scenario: Any, transport: Any, logged: io.StringIO) -> None:
+async def test_a_key_repeated_by_a_server_is_in_no_error(scenario: Any, transport: Any, logged: io.StringIO) -> None:
     """Nor in the traceback of it, nor in what the run leaves."""
     async with ChatServer({"failing": scenario}) as server:
         model = OpenAIModel("failing", base_url=server.base_url, api_key=KEY, transport=transport, retry=None)
@@ -177,7 +177,7 @@ def _assert_hidden(text: str, server: ChatServer) -> None:
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_secret_of_address_or_header_that_a_server_says_is_in_nothing_of_a_run(
+async def test_secrets_repeated_by_a_server_are_nowhere_in_a_run(
     place: str, transport: Any, logged: io.StringIO, tmp_path: Path
 ) -> None:
     """In no result, event, log, `repr`, store or export."""
@@ -193,7 +193,7 @@ async def test_a_secret_of_address_or_header_that_a_server_says_is_in_nothing_of
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_secret_of_address_or_header_that_a_server_says_is_in_no_error(
+async def test_secrets_repeated_by_a_server_are_in_no_error(
     place: str, transport: Any, logged: io.StringIO, tmp_path: Path
 ) -> None:
     """Nor in the traceback of it, nor in what the run leaves and stores."""
@@ -234,14 +234,14 @@ async def test_a_short_secret_in_a_query_is_in_no_log(transport: Any, logged: io
         "http://127.0.0.1/v 1?key=hunter2",
     ],
 )
-def test_an_address_that_is_none_is_refused_without_its_secrets(address: str) -> None:
+def test_an_invalid_address_is_rejected_without_its_secrets(address: str) -> None:
     """When the model is made, as a ConfigurationError that names the field."""
     with pytest.raises(ConfigurationError, match="`base_url` must be an address that begins with http") as caught:
         OpenAIModel("m", base_url=address)
     assert "hunter2" not in f"{caught.value}{vars(caught.value)}{caught.value!r}"
 
 
-def test_a_header_that_cannot_be_sent_is_refused_without_its_value() -> None:
+def test_an_invalid_header_is_rejected_without_its_value() -> None:
     """The error names the header."""
     with pytest.raises(ConfigurationError, match=r"`default_headers\['X-Key'\]` must be a str of printable") as caught:
         OpenAIModel("m", default_headers={"X-Key": "hunter2\n"})

@@ -20,20 +20,20 @@ _CATALOGUE = {
 """Rows of the catalogue that a single call can meet; 29, 30 and 75 have tests of their own."""
 
 
-def test_the_page_shows_the_table_that_the_rows_make() -> None:
+def test_the_page_shows_the_current_table() -> None:
     """`python -m tests.faults.table` writes it."""
     page = PAGE.read_text("utf-8")
     assert page == with_table(page)
 
 
-def test_every_fault_has_an_id_of_its_own_and_every_row_of_the_catalogue_a_fault() -> None:
+def test_every_fault_has_a_unique_id_and_every_row_a_fault() -> None:
     """None is forgotten, and none is counted twice."""
     assert [name for name, count in Counter(fault.id for fault in FAULTS).items() if count > 1] == []
     numbers = {int(part) for fault in FAULTS if (part := fault.id.partition("-")[0]).isdecimal()}
     assert numbers >= _CATALOGUE
 
 
-def test_every_fault_says_what_happens() -> None:
+def test_every_fault_has_a_description() -> None:
     """In one line, which the table shows."""
     assert len(FAULTS) > 200
     for fault in FAULTS:

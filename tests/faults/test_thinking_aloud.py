@@ -48,7 +48,7 @@ def in_order(frames: list[Any]) -> list[tuple[str, str]]:
     return entries
 
 
-def test_watchers_over_http_read_no_thought_that_was_announced(thinker: tuple[Endpoint, str]) -> None:
+def test_http_watchers_see_no_announced_thinking(thinker: tuple[Endpoint, str]) -> None:
     """One that nobody could foresee is withdrawn, and the next turn is held back; the page has none of them."""
     _, name = thinker
     model = {"debater": f"openai/{name}", "default": "openai/up-default"}
@@ -74,7 +74,7 @@ def test_watchers_over_http_read_no_thought_that_was_announced(thinker: tuple[En
     assert THOUGHT not in page
 
 
-def test_the_terminal_shows_the_arguments_alone(thinker: tuple[Endpoint, str]) -> None:
+def test_the_terminal_shows_only_the_arguments(thinker: tuple[Endpoint, str]) -> None:
     """A first thought that nobody could foresee is said not to count."""
     _, name = thinker
     models = ("--model", f"debater=openai/{name}", "--model", "openai/up-default", "--max-rounds", "1", "--no-store")
@@ -86,7 +86,7 @@ def test_the_terminal_shows_the_arguments_alone(thinker: tuple[Endpoint, str]) -
     assert lines.count(f"{word_of(name)} is what I say.") == 2
 
 
-def test_hosts_over_mcp_read_the_arguments_alone(thinker: tuple[Endpoint, str]) -> None:
+def test_mcp_hosts_see_only_the_arguments(thinker: tuple[Endpoint, str]) -> None:
     """In the result, and in what was said so far."""
     _, name = thinker
 
@@ -106,7 +106,7 @@ def test_hosts_over_mcp_read_the_arguments_alone(thinker: tuple[Endpoint, str]) 
     assert THOUGHT not in json.dumps(answer)
 
 
-def test_clients_of_the_openai_endpoint_read_the_arguments_alone(thinker: tuple[Endpoint, str]) -> None:
+def test_openai_clients_see_only_the_arguments(thinker: tuple[Endpoint, str]) -> None:
     """Whole and streamed; a first thought that nobody could foresee is said not to count."""
     _, name = thinker
     model = {"debater": f"openai/{name}", "default": "openai/up-default"}

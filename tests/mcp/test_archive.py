@@ -23,7 +23,7 @@ CONSENSUS = {"question": TASK, "pattern": "consensus", "sides": SIDES, "max_roun
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_second_debate_is_shown_the_dissent_of_the_first(mode: str) -> None:
+async def test_a_second_debate_sees_the_dissent_of_the_first(mode: str) -> None:
     """Unless the host asks for one without the archive; in a pattern that remembers nothing that is refused."""
     calls: list[Call] = []
 

@@ -39,7 +39,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     ],
     ids=["another host", "another origin", "no origin", "a form"],
 )
-async def test_pages_of_other_sites_are_refused(tmp_path: Path, headers: dict[str, str], status: int) -> None:
+async def test_requests_from_other_sites_are_rejected(tmp_path: Path, headers: dict[str, str], status: int) -> None:
     """A browser that is made to call this machine gets nowhere."""
     service, _ = make(tmp_path)
     async with service, over_http(service) as url, httpx2.AsyncClient() as client:
@@ -65,7 +65,7 @@ async def test_a_client_finds_the_server_by_its_card(tmp_path: Path) -> None:
     assert (evil.status_code, codes) == (421, [200, 401])
 
 
-async def test_an_application_around_it_may_name_further_hosts_or_check_by_itself(tmp_path: Path) -> None:
+async def test_an_enclosing_application_may_allow_more_hosts(tmp_path: Path) -> None:
     """`allow_hosts` adds names; `guarded` leaves all checks to the application around it."""
     service, _ = make(tmp_path)
     for options, status in (({"allow_hosts": ["debates.example"]}, 200), ({"guarded": True}, 200), ({}, 421)):
@@ -114,7 +114,7 @@ async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> No
     assert run.steps == len(model.callers()) > HELD_AFTER
 
 
-async def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_rejected(tmp_path: Path) -> None:
     """With the reason, before anything is served."""
     service, _ = make(tmp_path)
     with (

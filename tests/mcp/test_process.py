@@ -63,7 +63,7 @@ async def test_a_killed_server_is_started_again_and_nothing_is_paid_twice(tmp_pa
 
 
 @pytest.mark.parametrize("end", ["SIGTERM", "EOF"])
-async def test_calls_in_flight_end_and_are_stored_when_the_server_is_ended(tmp_path: Path, end: str) -> None:
+async def test_calls_in_flight_finish_when_the_server_stops(tmp_path: Path, end: str) -> None:
     """A signal and the end of stdin: the run goes on later without making any call twice."""
     process = await serve(tmp_path)
     (tmp_path / "hold").touch()
@@ -85,7 +85,7 @@ async def test_calls_in_flight_end_and_are_stored_when_the_server_is_ended(tmp_p
     assert (stored.status, stored.steps, len(StageModel(tmp_path).callers())) == ("interrupted", 4, 4)
 
 
-async def test_a_host_that_reads_no_more_has_left(tmp_path: Path) -> None:
+async def test_a_host_that_stops_reading_is_disconnected(tmp_path: Path) -> None:
     """Without a traceback: calls in flight end, and the server does."""
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     (tmp_path / "hold").touch()
@@ -114,14 +114,14 @@ async def test_a_host_that_reads_no_more_has_left(tmp_path: Path) -> None:
         (["--max-calls", "0"], "--max-calls must be at least 1 (got 0)"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(arguments: list[str], sentence: str) -> None:
+def test_conflicting_options_are_rejected(arguments: list[str], sentence: str) -> None:
     """Before anything is served."""
     result = CliRunner().invoke(app, ["mcp", *arguments])
     assert (result.exit_code, result.stdout) == (2, "")
     assert sentence in " ".join(result.stderr.split())
 
 
-async def test_a_long_run_is_followed_by_small_waits_alone(tmp_path: Path) -> None:
+async def test_a_long_run_can_be_followed_with_short_waits(tmp_path: Path) -> None:
     """With `seen`, the parts of all waits are the whole."""
     parts: list[str] = []
     async with connected(tmp_path, seconds=0.25, read_timeout_seconds=20) as client:
@@ -136,7 +136,7 @@ async def test_a_long_run_is_followed_by_small_waits_alone(tmp_path: Path) -> No
     assert "\n".join(filter(None, parts)) == report["said"]
 
 
-async def test_stdout_is_the_protocols_alone(tmp_path: Path) -> None:
+async def test_stdout_carries_only_the_protocol(tmp_path: Path) -> None:
     """What the application's module prints goes to stderr."""
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     listed = await request(process, "tools/list", {})
@@ -151,7 +151,7 @@ async def test_stdout_is_the_protocols_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", slow_but_first([0, 1]))
-async def test_the_configurations_in_the_docs_start_what_they_say(tmp_path: Path, number: int) -> None:
+async def test_documented_configurations_start_the_server(tmp_path: Path, number: int) -> None:
     """The JSON for hosts is started as it is written, with this interpreter's `flowdebate` on the path."""
     page = (ROOT / "docs" / "mcp.md").read_text("utf-8")
     fences = [json.loads(body) for body in re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)]

@@ -38,7 +38,7 @@ def lines_of(text: str, pattern: str) -> list[str]:
 @given(
     text=st.text() | st.sampled_from([attack.written(own="a", other="b") for attack in ATTACKS]), more=st.text(BREAKS)
 )
-def test_no_text_begins_a_line_of_a_result(pattern: str, text: str, more: str) -> None:
+def test_no_text_imitates_a_line_of_a_result(pattern: str, text: str, more: str) -> None:
     """Whatever is said, and however it breaks lines, the lines that are the tool's own are as many as ever."""
     unframed = [line for line in lines_of(f"x{more}{text}", pattern) if not line.startswith("  | ")]
     assert len(unframed) == len(lines_of("x", pattern))
@@ -80,7 +80,7 @@ async def test_the_person_at_the_host_may_argue_a_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_run_that_another_process_executes_is_waited_for(tmp_path: Path) -> None:
+async def test_a_run_of_another_process_can_be_awaited(tmp_path: Path) -> None:
     """A second server in front of the same store says how it goes on, and cannot cancel it."""
     from mcp import Client
 
@@ -130,7 +130,7 @@ def test_a_form_can_be_shown_for_any_schema(properties: dict[str, Any], needed: 
     assert set(rendered.get("required", ())) <= set(required)
 
 
-def test_what_is_filled_in_is_what_the_schema_asks_for() -> None:
+def test_form_answers_are_converted_to_the_schema() -> None:
     """Lists are typed with commas, objects as JSON; what is left empty is left out."""
     schema = {
         "properties": {

@@ -59,7 +59,7 @@ async def test_an_unknown_resource_is_an_error_of_the_protocol(local_stage: Stag
     assert str(local_stage.folder) not in str(error.value)
 
 
-async def test_who_subscribes_to_a_run_hears_that_it_has_changed(tmp_path: Path) -> None:
+async def test_subscribers_of_a_run_are_notified_of_changes(tmp_path: Path) -> None:
     """Once for each turn, and for nothing else; a stream that is closed is not followed any more."""
     service, model = make(tmp_path)
     model.hold.touch()
@@ -86,7 +86,7 @@ async def test_prompts_carry_their_argument_as_data(local_stage: Stage) -> None:
     assert "Position: Trams are better\n" in str(steelman_prompt.messages[0].content.text)  # type: ignore[union-attr]
 
 
-async def test_tools_say_what_they_do_to_the_world(local_stage: Stage) -> None:
+async def test_tools_declare_their_effects(local_stage: Stage) -> None:
     """Hints, schemas of all results, and that texts are data."""
     async with local_stage.connect() as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -140,7 +140,7 @@ async def test_the_list_of_tools_is_short_and_strict(local_stage: Stage) -> None
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-5-mini", "anthropic/claude-haiku-4-5"])
-async def test_a_server_without_a_key_says_so_at_once(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_key_is_reported_at_once(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the first result of each tool that asks models, with what the host's user has to do; nothing is stored."""
     for name in [name for name in os.environ if name.endswith("_API_KEY") or name.startswith("FLOWDEBATE_")]:
         monkeypatch.delenv(name)
@@ -158,7 +158,7 @@ async def test_a_server_without_a_key_says_so_at_once(model: str, monkeypatch: p
         assert data_of(await client.call_tool("list_runs", {}))["runs"] == []
 
 
-async def test_a_service_without_plans_offers_its_own_patterns_alone(tmp_path: Path) -> None:
+async def test_a_service_without_plans_offers_only_its_own_patterns(tmp_path: Path) -> None:
     """The built-in ones are neither described nor started."""
     service, _ = make(tmp_path, plans=False)
     async with service, Client(create_server(service)) as client:
@@ -168,7 +168,7 @@ async def test_a_service_without_plans_offers_its_own_patterns_alone(tmp_path: P
     assert message.startswith("start_debate: `pattern` must be one of city, hall, court")
 
 
-async def test_each_caller_may_have_a_service_of_its_own(tmp_path: Path) -> None:
+async def test_each_caller_may_have_its_own_service(tmp_path: Path) -> None:
     """`service_of` decides for each call; here, where there is no request, by nothing."""
     (tmp_path / "ann").mkdir()
     (tmp_path / "bob").mkdir()

@@ -45,7 +45,7 @@ def ranked(request: ModelRequest) -> Any:
     return answer_to(request)
 
 
-async def test_a_debate_is_started_waited_for_and_read(stage: Stage) -> None:
+async def test_a_debate_can_be_started_awaited_and_read(stage: Stage) -> None:
     """Progress says who speaks; the report has what was said, the verdict, and nothing that was seen already."""
     noted: list[tuple[float, float | None, str | None]] = []
 
@@ -81,7 +81,7 @@ async def test_a_debate_is_started_waited_for_and_read(stage: Stage) -> None:
         ("start_council", "quick", 4), ("start_council", "balanced", 7), ("start_council", "thorough", 11),
     ],
 )  # fmt: skip
-async def test_a_depth_takes_as_many_calls_as_its_tool_says(tool: str, depth: str, calls: int) -> None:
+async def test_a_depth_takes_the_documented_number_of_calls(tool: str, depth: str, calls: int) -> None:
     """Each level more than the one before; what a run has used is a line of its result."""
     service = Service(store="memory:", model=FunctionModel(ranked))
     async with service, Client(create_server(service)) as client:
@@ -93,7 +93,7 @@ async def test_a_depth_takes_as_many_calls_as_its_tool_says(tool: str, depth: st
     assert run["spent"] == f"{calls} calls, tokens unknown, cost unknown: the server has no prices."
 
 
-async def test_what_was_spent_is_told_in_every_answer() -> None:
+async def test_every_answer_reports_the_usage() -> None:
     """Also of a judge of texts; before the first call it says so."""
 
     def counted(request: ModelRequest) -> ModelResponse:
@@ -165,7 +165,7 @@ async def test_a_person_who_does_not_answer_changes_nothing(local_stage: Stage, 
     assert action in after["next"]
 
 
-async def test_where_no_form_can_be_shown_the_model_is_told_what_to_do(local_stage: Stage) -> None:
+async def test_without_form_support_the_model_gets_instructions(local_stage: Stage) -> None:
     """`take_turn` says to ask the user, and `answer_turn` takes what they write."""
     async with local_stage.connect() as client:
         run = data_of(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"}))
@@ -192,7 +192,7 @@ async def test_texts_are_judged_in_all_orders_and_only_once(local_stage: Stage) 
     assert (biased["winner"], biased["consistent"], len(local_stage.model.callers())) == (None, False, 5)
 
 
-async def test_a_judge_goes_by_a_rubric_and_an_answer_that_is_right(local_stage: Stage) -> None:
+async def test_a_judge_uses_a_rubric_and_a_reference_answer(local_stage: Stage) -> None:
     """They are part of what is judged: other ones are another verdict. A wrong rubric is refused before a call."""
     arguments: dict[str, Any] = {"question": "Which?", "texts": ["good", "bad"]}
     async with local_stage.connect() as client:
@@ -245,7 +245,7 @@ async def test_a_note_is_written_read_and_deleted(local_stage: Stage) -> None:
     assert [str(result.content[0].text).split()[-1] for result in (written, deleted)] == ["written.", "deleted."]  # type: ignore[union-attr]
 
 
-async def test_a_finished_debate_goes_on(stage: Stage) -> None:
+async def test_a_finished_debate_can_be_continued(stage: Stage) -> None:
     """For more rounds, or with a question; what was said is not asked for again. A council cannot go on."""
     arguments = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
     async with stage.connect() as client:
@@ -268,7 +268,7 @@ async def test_a_finished_debate_goes_on(stage: Stage) -> None:
     assert "`goes_on` cannot be set: only a debate goes on" in never
 
 
-async def test_a_budget_is_one_of_all_runs(tmp_path: Path) -> None:
+async def test_a_budget_is_shared_by_all_runs(tmp_path: Path) -> None:
     """The host's model is told which one is used up, in a sentence; a judge of texts counts as well."""
     budgeted = Service(patterns(), store="memory:", model=StageModel(tmp_path), budget=Limits(calls=6))
     async with budgeted as service, Client(create_server(service)) as client:
@@ -280,7 +280,7 @@ async def test_a_budget_is_one_of_all_runs(tmp_path: Path) -> None:
         assert sentence in refusal_of(await client.call_tool("start_debate", arguments))
 
 
-async def test_schemas_of_tools_have_no_keyword_that_hosts_refuse(stage: Stage) -> None:
+async def test_tool_schemas_have_no_keyword_that_hosts_reject(stage: Stage) -> None:
     """Those of Gemini know neither references nor patterns; OpenAI's want an object without alternatives on top."""
 
     def keywords(part: Any) -> Iterator[str]:
@@ -328,7 +328,7 @@ values = st.recursive(
 
 
 @given(schemas, values)
-def test_hosts_are_shown_no_more_than_what_is_checked(schema: dict[str, Any], value: Any) -> None:
+def test_published_schemas_have_no_unchecked_bounds(schema: dict[str, Any], value: Any) -> None:
     """What fits the original schema fits that for hosts."""
     full_schema = {**schema, "$defs": {"other": {"type": "integer", "minimum": 0}}}
     if Draft202012Validator(full_schema).is_valid(value):

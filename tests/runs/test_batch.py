@@ -100,7 +100,7 @@ class Busy:
     turns=st.lists(st.sampled_from([0, 1, 2, 3, 30]), min_size=1, max_size=5).map(tuple),
     lazily=st.booleans(),
 )
-async def test_each_question_is_one_item_and_never_too_many_go_on_at_once(
+async def test_a_batch_has_one_item_per_question_and_limits_concurrency(
     count: int,
     concurrency: int,
     failing: frozenset[int],
@@ -130,7 +130,7 @@ async def test_each_question_is_one_item_and_never_too_many_go_on_at_once(
     concurrency=st.integers(1, 4),
     name=st.sampled_from(["debate", "moderated", "deliberation", "handoff", "round_robin"]),
 )
-async def test_what_was_answered_is_paid_once_however_often_the_batch_is_cut(
+async def test_an_interrupted_batch_pays_for_each_answer_once(
     cuts: list[int], failing: float, concurrency: int, name: str
 ) -> None:
     """The law: cancelled at any calls, it comes to what it would have come to, and no answer is asked for twice."""
@@ -160,7 +160,9 @@ def outcome(item: Any) -> Any:
 
 @settings(LAW, max_examples=example_count(10))
 @given(turns=st.lists(st.integers(0, 60), min_size=1, max_size=3))
-async def test_a_cut_batch_owns_no_run_of_a_file(tmp_path_factory: pytest.TempPathFactory, turns: list[int]) -> None:
+async def test_an_interrupted_batch_releases_its_runs(
+    tmp_path_factory: pytest.TempPathFactory, turns: list[int]
+) -> None:
     """Cancelled while runs are being started or resumed, the same process can go on with all of them."""
     store = SqliteStore(tmp_path_factory.mktemp("kept") / "runs.sqlite3")
     paid = Paid()
@@ -180,7 +182,7 @@ def stored_in(store: Any) -> dict[str, Any]:
     return {"store": store, "batch_id": "b"}
 
 
-async def test_what_is_complete_is_given_again_without_a_call() -> None:
+async def test_complete_items_are_returned_without_a_call() -> None:
     """It is marked, and what it took is in the summary; what comes after it is asked."""
     store, paid = MemoryStore(), Paid()
     first = await short().batch(["a", "b"], **stored_in(store), model=paid.model).all()
@@ -194,7 +196,7 @@ async def test_what_is_complete_is_given_again_without_a_call() -> None:
     assert [runs[item.run_id].header.seed for item in repeat] == [item.seed for item in repeat]
 
 
-async def test_a_batch_is_a_table() -> None:
+async def test_a_batch_can_be_a_table() -> None:
     """One flat row for each item, also of a failed one, with the columns of its own row; all of it is JSON data."""
     questions = [{"question": "Rents?", "town": "Graz", "seed": "mine"}, {"question": "Buses?", "town": "Linz"}]
 
@@ -216,7 +218,7 @@ async def test_a_batch_is_a_table() -> None:
     assert await handler(lambda _: object(), name="odd").batch(["?"]).all()
 
 
-async def test_what_has_failed_is_tried_again() -> None:
+async def test_failed_items_are_retried() -> None:
     """Only the call that has failed is repeated."""
     store, down, up = MemoryStore(), Paid(failing=1.0), Paid()
     failed = await short().batch(["a", "b"], **stored_in(store), model=down.model).all()
@@ -233,7 +235,7 @@ async def test_what_has_failed_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("make", [list, iter])
-async def test_another_question_under_an_index_is_an_error(make: Any) -> None:
+async def test_a_changed_question_is_an_error(make: Any) -> None:
     """Of a list all are compared before anything is paid; of an iterator, each when it comes."""
     store, paid = MemoryStore(), Paid()
     await short().batch(["a", "b"], **stored_in(store), model=paid.model).all()
@@ -246,7 +248,7 @@ async def test_another_question_under_an_index_is_an_error(make: Any) -> None:
     assert not any(run.owned for run in await store.runs())
 
 
-async def test_another_pattern_or_seed_is_an_error_unless_changes_are_allowed() -> None:
+async def test_a_changed_pattern_or_seed_is_an_error_by_default() -> None:
     """A batch is of one piece; a seed is never changed."""
     store, paid = MemoryStore(), Paid()
     await short().batch(["a"], **stored_in(store), model=paid.model).all()
@@ -260,7 +262,7 @@ async def test_another_pattern_or_seed_is_an_error_unless_changes_are_allowed() 
     assert result.summary.done == 1
 
 
-async def test_a_run_that_is_none_of_the_batch_is_left_alone() -> None:
+async def test_unrelated_runs_are_ignored() -> None:
     """Somebody else has started a run under an id of the batch."""
     store, paid = MemoryStore(), Paid()
     seed = (await short().batch(["a"], batch_id="b", model=paid.model).all())[0].seed
@@ -270,7 +272,7 @@ async def test_a_run_that_is_none_of_the_batch_is_left_alone() -> None:
     assert caught.value.differences == {"batch": ("+b",)}
 
 
-async def test_a_run_that_another_process_has_started_meanwhile_is_resumed() -> None:
+async def test_a_run_started_by_another_process_is_resumed() -> None:
     """Where it is over it is given; where somebody carries it out, the item says so."""
     store, paid = MemoryStore(), Paid()
     late = short().batch(slowly(["a", "b"], gate := asyncio.Event()), **stored_in(store), model=paid.model)
@@ -306,7 +308,7 @@ async def test_the_same_batch_has_the_same_seeds() -> None:
     assert essence_of(alone) == essence_of(by_id[1].unwrap())
 
 
-async def test_no_more_questions_are_pulled_than_there_is_room_for() -> None:
+async def test_questions_are_read_only_as_needed() -> None:
     """There may be no end of them: so many are under way, and so many wait to be read, whoever reads slowly."""
     pulled = 0
 
@@ -330,7 +332,7 @@ async def test_no_more_questions_are_pulled_than_there_is_room_for() -> None:
     assert batch.summary.remaining is None
 
 
-async def test_what_is_left_early_is_ended() -> None:
+async def test_leaving_a_batch_early_ends_it() -> None:
     """After `break` no call goes on, and the store has all runs as interrupted; also where the reader just goes."""
     store = MemoryStore()
     hanging = asyncio.Event()
@@ -356,7 +358,7 @@ async def test_what_is_left_early_is_ended() -> None:
     }
 
 
-async def test_a_failure_of_the_questions_is_raised() -> None:
+async def test_an_error_in_the_question_iterator_is_raised() -> None:
     """What came before it is given, what goes on is cancelled."""
     busy = Busy(turns=(0, 1000))
 
@@ -371,7 +373,7 @@ async def test_a_failure_of_the_questions_is_raised() -> None:
     assert (read, busy.now) == ([0], 0)
 
 
-async def test_the_first_failure_ends_all_where_it_is_to_be_raised() -> None:
+async def test_with_raise_the_first_failure_ends_the_batch() -> None:
     """As itself, with a note; the others can be resumed."""
     busy = Busy(failing=frozenset({1}), turns=(1000, 2))
     with pytest.raises(ValueError, match="1") as caught:
@@ -393,7 +395,7 @@ async def test_a_run_that_cancels_itself_is_an_item() -> None:
     assert isinstance(result[1].error, asyncio.CancelledError)
 
 
-async def test_a_question_that_cannot_be_kept_is_an_item() -> None:
+async def test_a_question_that_cannot_be_stored_is_a_failed_item() -> None:
     """Its run does not even begin."""
     result = await handler(lambda value, ctx: None, name="any").batch([1, object()], store=MemoryStore()).all()
     assert [item.status for item in result] == ["complete", "failed"]
@@ -401,7 +403,7 @@ async def test_a_question_that_cannot_be_kept_is_an_item() -> None:
     assert (result[1].run, result[1].raw) == (None, None)
 
 
-async def test_a_block_that_meets_a_run_of_another_id_has_failed() -> None:
+async def test_a_conflicting_run_id_is_a_failed_item() -> None:
     """Its error is its own: it says nothing of the batch's runs."""
 
     def clash(question: str, ctx: Context) -> None:
@@ -411,7 +413,7 @@ async def test_a_block_that_meets_a_run_of_another_id_has_failed() -> None:
     assert result.summary.failures == {"RunExists": 1}
 
 
-async def test_ending_waits_for_what_takes_its_time_however_often_it_is_cancelled() -> None:
+async def test_closing_waits_for_slow_cleanup_despite_cancellation() -> None:
     """A block that cleans up when it is cancelled is not left behind."""
     started, cleaned, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -458,7 +460,7 @@ async def test_a_batch_that_is_closed_ends_for_its_reader() -> None:
     assert workers() == []
 
 
-async def test_a_batch_is_read_once() -> None:
+async def test_a_batch_can_be_iterated_once() -> None:
     """A second reader is refused."""
     batch = handler(Busy(), name="busy").batch(range(2))
     await batch.all()
@@ -483,13 +485,13 @@ async def test_a_batch_is_read_once() -> None:
         ({"store": 3}, "`store` must be"),
     ],
 )
-def test_what_cannot_be_is_refused_at_once(wrong: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_rejected_at_once(wrong: dict[str, Any], message: str) -> None:
     """When the batch is made, before anything runs."""
     with pytest.raises(ConfigurationError, match=message):
         short().batch(**{"questions": ["a"], **wrong})
 
 
-async def test_rows_carry_more_than_the_question_and_labels_are_kept() -> None:
+async def test_rows_have_fields_and_labels() -> None:
     """`question` says what of a row is asked; a StoreOptions says more of how runs are kept."""
     store, paid = MemoryStore(), Paid()
     rows = [{"id": "x", "ask": "a"}, {"id": "y", "ask": "b"}]
@@ -512,7 +514,7 @@ async def test_the_environment_names_the_store(monkeypatch: pytest.MonkeyPatch, 
     assert len(await short().batch(["a"], model=paid.model).all()) == 1
 
 
-async def test_progress_is_told_after_each_run_and_can_end_the_batch() -> None:
+async def test_progress_is_reported_after_each_run_and_can_end_the_batch() -> None:
     """Once `until` is true, no further question is taken; those under way come to their end."""
     told_of: list[BatchSummary] = []
     paid = Paid()
@@ -546,7 +548,7 @@ async def test_runs_under_way_are_in_the_summary() -> None:
     assert all(summary.cost is not None for summary in summaries)
 
 
-async def test_what_patterns_find_is_counted() -> None:
+async def test_outcomes_of_patterns_are_counted() -> None:
     """A debate's winner by name, a deliberation's settling, a consensus' proposer; nothing of the others."""
     counted = {}
     for name, make in PATTERNS.items():
@@ -563,7 +565,7 @@ async def test_what_patterns_find_is_counted() -> None:
     assert (await short().batch(["a"], model=nobody).all()).summary.decisions == {"no winner": 1}
 
 
-def test_a_summary_says_how_long_the_rest_will_take() -> None:
+def test_a_summary_estimates_the_remaining_time() -> None:
     """By the rate of the runs that were not there before; None while there is none."""
     summary = BatchSummary(total=10, done=6, replayed=2, seconds=8.0)
     assert (summary.rate, summary.remaining) == (0.5, 8.0)

@@ -22,7 +22,7 @@ async def step() -> int:
     return 1
 
 
-async def test_a_block_sees_how_long_the_run_has_been_going_on() -> None:
+async def test_a_block_sees_the_elapsed_time_of_the_run() -> None:
     """From nearly nothing on, and never back."""
     times: list[float] = []
 

@@ -26,7 +26,7 @@ def held() -> list[Any]:
     return list(sequencer(name="all").then(price).run_sync("rent?", model=model).events)
 
 
-def test_every_event_has_its_place_and_its_time() -> None:
+def test_every_event_has_a_path_and_a_time() -> None:
     """The place is that of the block that emits it, the time does not go back."""
     events = held()
     assert all(isinstance(event, BaseEvent) for event in events)
@@ -61,7 +61,7 @@ def test_any_output_has_a_wire_form() -> None:
     assert BlockAnswered(block="a", output={"set": {1}, "of": (object, 1.5)}).to_wire()["output"]["of"][1] == 1.5
 
 
-def test_the_place_and_the_time_are_no_part_of_an_event_s_equality() -> None:
+def test_path_and_time_are_not_part_of_event_equality() -> None:
     """Two events that say the same are equal, whenever and wherever they are emitted."""
     assert BlockAnswered(block="a", output=1, path="here", at=1.0) == BlockAnswered(block="a", output=1)
 

@@ -66,7 +66,7 @@ def test_every_reader_gets_every_event(steps: int, fails: bool, late: list[int])
     asyncio.run(scenario())
 
 
-async def test_a_run_can_be_read_while_it_goes_on_and_after_it_failed() -> None:
+async def test_events_can_be_read_during_a_run_and_after_its_failure() -> None:
     """What happened before a failure is not lost."""
     go = asyncio.Event()
 
@@ -99,7 +99,7 @@ async def test_a_run_has_started_when_start_returns() -> None:
 
 
 @pytest.mark.parametrize("steps", range(8))
-async def test_a_run_that_is_cancelled_ends_at_once_and_says_so(steps: int) -> None:
+async def test_a_cancelled_run_ends_at_once_with_its_status(steps: int) -> None:
     """Also one that had not started to act; iteration ends, awaiting raises CancelledError, status and events agree."""
     handle = counting(5).start(0)
     for _ in range(steps):
@@ -117,7 +117,7 @@ async def test_a_run_that_is_cancelled_ends_at_once_and_says_so(steps: int) -> N
             await handle
 
 
-async def test_cancelling_what_is_over_changes_nothing() -> None:
+async def test_cancelling_a_finished_run_changes_nothing() -> None:
     """The result stands."""
     handle = counting(1).start(0)
     result = await handle
@@ -181,7 +181,7 @@ def test_start_needs_a_running_loop() -> None:
         counting(1).start(0)
 
 
-async def test_a_run_that_its_loop_outlives_is_cancelled_with_it() -> None:
+async def test_a_run_is_cancelled_when_its_loop_closes() -> None:
     """When the caller's loop closes, started runs end and say so."""
 
     def other_loop() -> RunHandle[Any]:
@@ -204,7 +204,7 @@ async def test_a_run_that_its_loop_outlives_is_cancelled_with_it() -> None:
 
 
 @pytest.mark.parametrize("begin", ["run", "start", "batch"])
-async def test_runs_that_start_together_let_others_act_in_between(begin: str) -> None:
+async def test_runs_that_start_together_do_not_block_the_loop(begin: str) -> None:
     """Each prepares its first call in a turn of the event loop of its own: answers are read meanwhile."""
     turns = 0
     prepared: list[int] = []
@@ -244,7 +244,7 @@ async def ended(handle: RunHandle[Any]) -> Any:
     return await handle
 
 
-async def test_a_run_that_is_cancelled_before_its_start_holds_up_nobody() -> None:
+async def test_a_run_cancelled_before_its_start_blocks_nothing() -> None:
     """It ends as interrupted, without a call; the runs after it start."""
     block = generator(name="ask")
     handles = [block.start("?", model=ScriptedModel("yes")) for _ in range(5)]
@@ -258,7 +258,7 @@ async def test_a_run_that_is_cancelled_before_its_start_holds_up_nobody() -> Non
         assert (handle.status, handle.usage.calls) == ("interrupted", 0)
 
 
-async def test_a_call_is_announced_before_it_is_made_to_readers_who_are_there_or_come_during_it() -> None:
+async def test_current_readers_see_the_start_of_a_call() -> None:
     """Once for each call, with block, model, place and time; it is no part of the recorded events."""
     called, go = asyncio.Event(), asyncio.Event()
 
@@ -293,7 +293,7 @@ async def test_a_call_is_announced_before_it_is_made_to_readers_who_are_there_or
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_reader_who_comes_after_a_call_hears_of_its_end_alone(fails: bool) -> None:  # noqa: FBT001
+async def test_a_late_reader_sees_only_the_end_of_a_call(fails: bool) -> None:  # noqa: FBT001
     """Whether it was answered or failed: a call that is over is not in progress."""
 
     def answer(_: ModelRequest) -> str:

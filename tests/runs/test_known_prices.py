@@ -79,7 +79,7 @@ def test_costs_have_a_currency_and_the_date_of_their_prices(servers: dict[Vendor
     assert batch.summary.prices == listed[0]
 
 
-def test_prices_that_were_fetched_have_the_day_of_that() -> None:
+def test_fetched_prices_have_the_date_of_the_download() -> None:
     """An application may let `genai-prices` fetch newer ones while it runs."""
     from genai_prices.data_snapshot import DataSnapshot, get_snapshot, set_custom_snapshot
 
@@ -113,7 +113,7 @@ def test_a_run_says_what_it_cost_without_prices(servers: dict[VendorName, Vendor
     assert RENT.run_sync(QUESTION, model=ScriptedModel("One.", "Two.", answer)).cost is None
 
 
-def test_a_table_of_prices_overrides_what_is_known(servers: dict[VendorName, Vendor]) -> None:
+def test_a_price_table_overrides_known_prices(servers: dict[VendorName, Vendor]) -> None:
     """For the models that it has."""
     limits = Limits(prices={"openai/gpt-5-mini": Price(prompt=0, completion=1_000_000)})
     result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"}, limits=limits)
@@ -136,7 +136,7 @@ def test_a_budget_in_money_says_which_model_has_no_known_price(servers: dict[Ven
     assert servers["openai"].asked == []
 
 
-def test_without_the_package_all_is_as_it_was(unknown: None, servers: dict[VendorName, Vendor]) -> None:
+def test_without_the_package_prices_are_unknown(unknown: None, servers: dict[VendorName, Vendor]) -> None:
     """No cost without prices, and no budget in money; errors say what to install."""
     assert RENT.run_sync(QUESTION, model="openai/gpt-5-mini").cost is None
     with pytest.raises(ConfigurationError, match=r"flowdebate\[prices\]"):
@@ -153,7 +153,7 @@ def test_every_front_end_may_set_the_budget() -> None:
     assert plan.limits.cost == 0.25
 
 
-def test_a_price_may_be_given_for_what_is_written_into_a_cache() -> None:
+def test_cache_writes_may_have_a_price() -> None:
     """As for cached tokens."""
     price = Price(prompt=1.0, completion=2.0, cached=0.1, cache_written=1.25)
     assert price.of(tokens(cached_tokens=500_000, cache_written_tokens=400_000)) == pytest.approx(

@@ -41,7 +41,7 @@ def answers() -> FunctionModel:
 
 
 @given(st.integers(1, 3), st.integers(1, 12))
-def test_a_limit_of_calls_is_never_passed_and_what_was_argued_is_a_beginning(rounds: int, limit: int) -> None:
+def test_a_call_limit_is_never_exceeded_and_truncates_the_debate(rounds: int, limit: int) -> None:
     """The debate ends with a prefix of what it would have been, and says that a limit ended it."""
     full = rent(max_rounds=rounds).run_sync(QUESTION, model=answers(), seed=1)
     model = answers()
@@ -62,7 +62,7 @@ def test_a_limit_of_calls_is_never_passed_and_what_was_argued_is_a_beginning(rou
         assert "cancelled" in [task.status for task in cut.tasks.list()] or len(cut.tasks.list()) == limit
 
 
-def test_a_block_that_has_nothing_to_show_raises() -> None:
+def test_a_limit_raises_if_there_is_no_output() -> None:
     """A limit is an error there; the run says how it ended."""
     twice = sequencer(name="twice").then(generator(name="one")).then(generator(name="two"))
     with pytest.raises(LimitReached, match=r"calls=1 \(1 used\)") as caught:
@@ -98,7 +98,7 @@ async def test_calls_in_flight_are_reserved() -> None:
     assert calls == 7
 
 
-def test_tokens_are_counted_as_the_server_tells_them() -> None:
+def test_tokens_are_counted_as_reported() -> None:
     """A call that begins below the limit is made; the next one, above it, is not."""
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
     model = ScriptedModel(*[answer("yes") for _ in range(10)])
@@ -108,7 +108,7 @@ def test_tokens_are_counted_as_the_server_tells_them() -> None:
     assert (caught.value.kind, caught.value.used) == ("tokens", 330)
 
 
-def test_room_for_an_answer_is_reserved_before_it_is_asked_for() -> None:
+def test_tokens_for_an_answer_are_reserved_before_the_call() -> None:
     """With `max_tokens` the limit is not overshot at all."""
     ask = generator(name="ask", settings=ModelSettings(max_tokens=500))
     model = ScriptedModel("never")
@@ -117,7 +117,7 @@ def test_room_for_an_answer_is_reserved_before_it_is_asked_for() -> None:
     assert model.calls == []
 
 
-def test_tokens_that_nobody_told_are_estimated() -> None:
+def test_unreported_tokens_are_estimated() -> None:
     """A server that keeps silent does not get round the limit."""
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
     model = ScriptedModel(*["yes"] * 10)
@@ -140,7 +140,7 @@ def test_money_is_counted_by_a_table_or_a_function(kind: str) -> None:
     assert (caught.value.kind, len(model.calls)) == ("cost", 2)
 
 
-def test_a_model_without_a_price_is_not_asked() -> None:
+def test_a_model_without_a_price_is_not_called() -> None:
     """What it would cost cannot be told."""
     model = ScriptedModel("never")
     with pytest.raises(ConfigurationError, match="every model of the run"):
@@ -172,7 +172,7 @@ async def test_the_time_of_a_run_is_bounded() -> None:
         await generator(name="x-ben").run("?", model=FunctionModel(answer), limits=Limits(seconds=0.05))
 
 
-async def test_a_block_s_own_timeout_is_not_the_run_s() -> None:
+async def test_a_timeout_inside_a_block_is_not_the_run_limit() -> None:
     """A TimeoutError of the application stays one."""
 
     def late(_: object) -> None:
@@ -182,7 +182,7 @@ async def test_a_block_s_own_timeout_is_not_the_run_s() -> None:
         await sequencer(name="s").then(late).run(1, limits=Limits(seconds=60))
 
 
-def test_working_time_leaves_waits_out() -> None:
+def test_working_time_excludes_waits() -> None:
     """What went by before a retry is no work of the model."""
     waits: list[float] = []
 
@@ -196,7 +196,7 @@ def test_working_time_leaves_waits_out() -> None:
     assert (result.output, len(waits)) == ("yes", 1)
 
 
-def test_working_time_that_is_used_up_ends_the_run() -> None:
+def test_exhausted_working_time_ends_the_run() -> None:
     """The next call is not made."""
 
     async def slow(_: ModelRequest) -> str:
@@ -227,20 +227,20 @@ def test_working_time_that_is_used_up_ends_the_run() -> None:
     ],
     ids=str,
 )
-def test_limits_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
+def test_meaningless_limits_are_rejected(wrong: dict[str, Any]) -> None:
     """With the field that is wrong."""
     with pytest.raises(ConfigurationError) as caught:
         Limits(**wrong)
     assert caught.value.location == "Limits"
 
 
-def test_a_run_takes_limits_and_nothing_else() -> None:
+def test_limits_must_be_a_limits_object() -> None:
     """A dict is not guessed at."""
     with pytest.raises(ConfigurationError, match="limits"):
         generator(name="ask").run_sync("?", limits={"calls": 3})  # type: ignore[arg-type]  # that is the point
 
 
-def test_no_limits_are_none() -> None:
+def test_empty_limits_limit_nothing() -> None:
     """`Limits()` bounds nothing and counts nothing."""
     result = generator(name="ask").run_sync("?", model=ScriptedModel("yes"), limits=Limits())
     assert (result.output, result.cost) == ("yes", None)

@@ -82,7 +82,7 @@ async def test_a_failing_call_passes_its_error_through() -> None:
     }
 
 
-async def test_replayed_and_reused_answers_are_no_calls() -> None:
+async def test_replayed_and_reused_answers_are_not_observed() -> None:
     """A resumed run, and a fork without changes."""
     store, notes = MemoryStore(), Notes()
     model = FunctionModel(answer_to)

@@ -75,7 +75,7 @@ def test_a_result_says_everything_about_its_run() -> None:
     assert repr(result) == f"<RunResult {result.run_id} complete output='yes'>"
 
 
-def test_what_a_run_does_not_have_is_a_lookup_error() -> None:
+def test_missing_parts_of_a_run_raise_a_lookup_error() -> None:
     """Not None: an application that reads it expects it."""
     result = handler(str).run_sync(5)
     assert result.task_collections == []
@@ -84,7 +84,7 @@ def test_what_a_run_does_not_have_is_a_lookup_error() -> None:
             attempt()
 
 
-def test_runs_have_ids_and_seeds_of_their_own() -> None:
+def test_each_run_has_its_own_id_and_seed() -> None:
     """Unless a seed is given."""
     results = [handler(str).run_sync(5) for _ in range(20)]
     assert len({result.run_id for result in results}) == 20
@@ -114,7 +114,7 @@ def draws(name: str = "draw") -> Block[Any, Any]:
     st.lists(st.integers(0, 3), min_size=1, max_size=4),
     st.lists(st.integers(0, 3), min_size=4, max_size=4),
 )
-def test_a_seed_repeats_what_each_place_draws(seed: int, pauses: list[int], second_pauses: list[int]) -> None:
+def test_a_seed_repeats_the_draws_of_each_path(seed: int, pauses: list[int], second_pauses: list[int]) -> None:
     """Whichever block comes first to it; different places draw differently, and so do different seeds."""
     block = sequencer(name="all").for_each(draws())
     first = dict(block.run_sync(pauses, seed=seed).output)
@@ -144,7 +144,7 @@ USAGES = st.builds(
 
 
 @given(st.lists(USAGES, max_size=4), st.booleans())
-def test_usage_is_the_sum_and_unknown_is_not_nothing(usages: list[Usage], max_concurrency: bool) -> None:  # noqa: FBT001
+def test_usage_is_summed_and_unknown_is_not_zero(usages: list[Usage], max_concurrency: bool) -> None:  # noqa: FBT001
     """One call whose tokens nobody knows makes the sum unknown; no call at all is nothing."""
     remaining = iter(usages)
     model = FunctionModel(lambda _: ModelResponse(text="x", usage=next(remaining)))
@@ -168,7 +168,7 @@ def test_usage_is_the_sum_and_unknown_is_not_nothing(usages: list[Usage], max_co
     assert finished.usage == result.usage
 
 
-async def test_calls_that_fail_or_are_cancelled_are_told_and_counted() -> None:
+async def test_failed_and_cancelled_calls_are_reported_and_counted() -> None:
     """What a cancelled one took is unknown; an endpoint that could not be reached took nothing."""
     call_started = asyncio.Event()
 
@@ -198,7 +198,7 @@ async def test_calls_that_fail_or_are_cancelled_are_told_and_counted() -> None:
         assert len(called.attempts) == 1
 
 
-def test_nothing_is_told_after_the_end() -> None:
+def test_no_event_is_added_after_the_end() -> None:
     """What a task that a block left behind still emits is not part of the run: `result.events` stands."""
     contexts: list[Any] = []
     result = handler(lambda _, ctx: contexts.append(ctx)).run_sync(0)
@@ -207,13 +207,13 @@ def test_nothing_is_told_after_the_end() -> None:
     assert result.events == before
 
 
-def test_an_application_s_own_events_are_part_of_the_stream() -> None:
+def test_custom_events_are_part_of_the_stream() -> None:
     """Of any type, in their place."""
     result = handler(lambda _, ctx: [ctx.emit(event) for event in ("one", 2, None)]).run_sync(0)
     assert result.events[1:-1] == ["one", 2, None]
 
 
-def test_a_warning_is_given_once_for_a_run() -> None:
+def test_a_run_emits_each_warning_once() -> None:
     """And again in the next one."""
     block = sequencer(name="all").for_each(lambda item, ctx: ctx.run.warn_once(f"key {item % 2}", f"odd {item % 2}"))
     for _ in range(2):
@@ -222,7 +222,7 @@ def test_a_warning_is_given_once_for_a_run() -> None:
         assert sorted(str(warning.message) for warning in warned) == ["odd 0", "odd 1"]
 
 
-def test_a_context_says_where_it_is() -> None:
+def test_a_context_knows_its_path() -> None:
     """The run's id, seed, session, clock and usage."""
     session = Session(state={"a": 1})
 
@@ -263,7 +263,7 @@ class Held:
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_a_model_is_held_once_for_the_run_and_let_go_at_its_end(
+def test_a_model_is_opened_once_per_run_and_closed_at_its_end(
     leaves: bool,  # noqa: FBT001
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -279,7 +279,7 @@ def test_a_model_is_held_once_for_the_run_and_let_go_at_its_end(
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == (0 if leaves else 2)
 
 
-async def test_one_block_in_a_thousand_runs_at_once_does_not_mix() -> None:
+async def test_concurrent_runs_of_one_block_do_not_mix() -> None:
     """Blocks hold configuration only: outputs, sessions, states, events and seeds are each run's own."""
     together = asyncio.Event()
     arrived: list[int] = []
@@ -307,7 +307,7 @@ async def test_one_block_in_a_thousand_runs_at_once_does_not_mix() -> None:
 
 
 @given(pipelines(pauses=2), st.lists(SMALL, min_size=2, max_size=4))
-def test_a_block_s_runs_do_not_depend_on_each_other(recipe: Pipeline, values: list[int]) -> None:
+def test_runs_of_a_block_are_independent(recipe: Pipeline, values: list[int]) -> None:
     """At the same time they come to what they come to alone."""
 
     async def scenario() -> None:
@@ -325,7 +325,7 @@ def test_a_block_s_runs_do_not_depend_on_each_other(recipe: Pipeline, values: li
     asyncio.run(scenario())
 
 
-async def test_a_run_is_freed_as_soon_as_nobody_holds_it() -> None:
+async def test_an_unreferenced_run_is_garbage_collected() -> None:
     """No cycle leads back to a run: many of them need no garbage collector."""
     rent = debate(name="rent", debaters=[Debater("a", "for"), Debater("b", "against")], max_rounds=1, synthesizer=False)
     verdict = {"verdict": "v", "winner": "for", "reasoning": "r"}
@@ -350,7 +350,7 @@ _INSIDE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("way", _INSIDE)
-async def test_a_block_inside_a_run_cannot_begin_a_run_of_its_own(way: str) -> None:
+async def test_a_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
     """It would escape the run's limits, store and model; the error says what to write, which is part of the run."""
 
     async def wrong(value: str, ctx: Context) -> Any:
@@ -366,7 +366,7 @@ async def test_a_block_inside_a_run_cannot_begin_a_run_of_its_own(way: str) -> N
     assert (await _SHOUT.run("for")).output == "FOR"  # the run is over
 
 
-async def test_a_model_may_hold_runs_of_its_own() -> None:
+async def test_a_model_may_start_nested_runs() -> None:
     """It is no block, and has no context to call one with."""
     inner = generator(name="inner", prompt="Say it.")
 

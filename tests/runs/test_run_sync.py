@@ -32,7 +32,7 @@ async def boom(_: object) -> None:
     raise RuntimeError("boom")
 
 
-def test_without_a_loop_it_runs_in_the_caller_s_thread() -> None:
+def test_without_a_loop_run_sync_uses_the_caller_s_thread() -> None:
     """Its errors have no other error before them."""
     assert handler(where).run_sync("x").output[:2] == ("x", threading.current_thread().name)
     with pytest.raises(RuntimeError, match="boom") as caught:
@@ -40,7 +40,7 @@ def test_without_a_loop_it_runs_in_the_caller_s_thread() -> None:
     assert caught.value.__context__ is None
 
 
-async def test_inside_a_running_loop_it_runs_in_a_thread_of_its_own() -> None:
+async def test_inside_a_running_loop_run_sync_uses_another_thread() -> None:
     """With the caller's context variables; the result and the errors are the same."""
     WORD.set("hello")
     assert handler(where).run_sync("x").output == ("x", "flowdebate-run-sync", "hello")
@@ -48,7 +48,7 @@ async def test_inside_a_running_loop_it_runs_in_a_thread_of_its_own() -> None:
         handler(boom).run_sync("x")
 
 
-async def test_what_cannot_be_run_is_refused_in_both_ways() -> None:
+async def test_invalid_arguments_are_rejected_in_both_ways() -> None:
     """The options are those of `run`."""
     block: Any = handler(where)
     with pytest.raises(ConfigurationError, match="`session` must be"):
@@ -60,7 +60,7 @@ async def test_what_cannot_be_run_is_refused_in_both_ways() -> None:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-async def test_what_ends_the_process_reaches_the_caller_from_the_thread(kind: type[BaseException]) -> None:
+async def test_exit_exceptions_reach_the_caller_from_the_thread(kind: type[BaseException]) -> None:
     """As itself."""
 
     async def end(_: object) -> None:

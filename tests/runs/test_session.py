@@ -20,7 +20,7 @@ def count(_: object, ctx: Context) -> int:
     return int(ctx.session.state["count"])
 
 
-def test_a_session_is_shared_by_the_runs_that_get_it() -> None:
+def test_a_session_is_shared_by_its_runs() -> None:
     """The very object: what the application changes, blocks see."""
     session = Session(state={"count": 5})
     assert [handler(count).run_sync(0, session=session).output for _ in range(2)] == [6, 7]
@@ -57,7 +57,7 @@ def test_anything_else_is_refused(session: Any) -> None:
     assert acted == []
 
 
-def test_a_session_is_made_of_three_parts() -> None:
+def test_a_session_has_three_parts() -> None:
     """By keyword only."""
     session = Session()
     assert (session.state, session.history, session.resources) == ({}, [], {})

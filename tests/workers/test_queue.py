@@ -107,7 +107,7 @@ async def test_a_run_is_submitted_on_the_command_line(fleet: Fleet) -> None:
         assert (await over(workers, name)).status == "complete"
 
 
-async def test_it_is_said_that_no_worker_of_a_version_is_alive(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_version_without_live_workers_is_reported(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is rejected, for all who wait for it; it still waits, and a worker of its version executes it."""
     monkeypatch.setattr("flowdebate.workers.reaper.STRANDED", 0.5)
     old, new = fleet.workers(), fleet.workers(version="2")
@@ -170,7 +170,7 @@ async def test_a_server_is_ready_while_its_store_answers(fleet: Fleet, a_server:
         await until(ready)
 
 
-async def test_a_worker_waits_for_its_database_and_tells_its_health(
+async def test_a_worker_waits_for_its_database_and_reports_its_health(
     fleet: Fleet, a_server: Server, free_port: int
 ) -> None:
     """It starts while the database is away: healthy, not ready, with a line of JSON that says so."""
@@ -201,7 +201,7 @@ async def test_a_worker_waits_for_its_database_and_tells_its_health(
     assert any("waits for its database" in record["message"] for record in log)
 
 
-async def test_a_database_that_lets_nobody_in_is_not_waited_for(fleet: Fleet, a_server: Server) -> None:
+async def test_a_database_that_denies_access_is_not_waited_for(fleet: Fleet, a_server: Server) -> None:
     """It is an error of the address, which ends the worker."""
     with pytest.raises(StoreError, match="nobody"):
         await fleet.workers(url=a_server.url.rpartition("/")[0] + "/nobody").work(asyncio.Event())

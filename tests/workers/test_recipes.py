@@ -145,13 +145,13 @@ async def on_procrastinate(place: Place) -> None:
         await asyncio.to_thread(worker.communicate, 40)
 
 
-async def test_the_programs_of_the_page_run(place: Place) -> None:
+async def test_the_documented_programs_run(place: Place) -> None:
     """Each carries its run out with five calls, though Procrastinate's is delivered twice."""
     await asyncio.gather(on_dbos(place), on_procrastinate(place))
     assert place.call_count() == 2 * 5
 
 
-async def test_a_step_of_a_dbos_workflow_of_ones_own_resumes_its_run(place: Place) -> None:
+async def test_a_step_of_a_custom_dbos_workflow_resumes_its_run(place: Place) -> None:
     """The process is killed at the third call; started again, it makes that one once more and no other."""
     (place.folder / "with_dbos.py").write_text(program("with_dbos.py"))
     (place.folder / "die").touch()
@@ -163,7 +163,7 @@ async def test_a_step_of_a_dbos_workflow_of_ones_own_resumes_its_run(place: Plac
 
 
 @pytest.mark.slow
-async def test_a_task_of_celery_whose_process_was_killed_resumes_its_run(place: Place) -> None:
+async def test_a_killed_celery_task_resumes_its_run(place: Place) -> None:
     """Another process of the same worker gets the task."""
     (place.folder / "with_celery.py").write_text(program("with_celery.py"))
     (place.folder / "die").touch()
@@ -188,7 +188,7 @@ async def test_a_task_of_celery_whose_process_was_killed_resumes_its_run(place: 
     assert place.call_count() == 5 + 1
 
 
-def test_the_options_of_the_job_are_those_of_the_command() -> None:
+def test_the_job_uses_existing_command_options() -> None:
     """And those of the line for cron."""
     page = PAGE.read_text("utf-8")
     (job,) = (yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))

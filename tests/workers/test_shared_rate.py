@@ -80,7 +80,7 @@ async def test_three_processes_keep_one_limit(a_server: Server) -> None:
     burst=st.integers(1, 50),
     askers=st.integers(1, 3),
 )
-async def test_places_come_one_after_the_other(
+async def test_slots_are_evenly_spaced(
     a_server: Server, number: int, requests: int, per: float, burst: int, askers: int
 ) -> None:
     """The k-th place is due (k - burst) intervals after the first was taken, whoever takes it, and never before."""
@@ -101,7 +101,7 @@ async def test_places_come_one_after_the_other(
         assert seconds <= max(0.0, due) + elapsed + ROUNDING
 
 
-async def test_who_would_wait_too_long_is_told_so_and_takes_no_place(a_server: Server) -> None:
+async def test_a_wait_that_is_too_long_is_rejected_and_takes_no_slot(a_server: Server) -> None:
     """RateLimited at once, with the seconds; the next one's place is no later for it."""
     spender = Spender(1)
     model = SharedRateLimit(spender, url=a_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=50.0)
@@ -117,7 +117,7 @@ async def test_who_would_wait_too_long_is_told_so_and_takes_no_place(a_server: S
     await model.close()
 
 
-async def test_tokens_are_counted_for_all(a_server: Server) -> None:
+async def test_tokens_are_counted_across_processes(a_server: Server) -> None:
     """One process's answer took more than there was, so the other one's request waits."""
     first, second = Spender(100), Spender(1)
     options: dict[str, Any] = {"url": a_server.url, "schema": "fleet", "key": secrets.token_hex(6), "tokens": 50}
@@ -133,7 +133,7 @@ async def test_tokens_are_counted_for_all(a_server: Server) -> None:
     await second_limit.close()
 
 
-async def test_nothing_is_sent_that_cannot_be_counted() -> None:
+async def test_a_request_that_cannot_be_counted_is_not_sent() -> None:
     """Where there is no database it is a StoreError that names the place, and no secret."""
     spender = Spender(1)
     model = SharedRateLimit(spender, url="postgresql://me:secret@127.0.0.1:1/runs", requests=1, patience=0.1)
@@ -144,7 +144,7 @@ async def test_nothing_is_sent_that_cannot_be_counted() -> None:
     await model.close()
 
 
-async def test_a_place_that_was_left_stays_empty(a_server: Server) -> None:
+async def test_an_abandoned_slot_stays_empty(a_server: Server) -> None:
     """Who is cancelled while it waits is not asked for, and those behind it wait no less."""
     spender = Spender(1)
     model = SharedRateLimit(spender, url=a_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=0.2)
@@ -172,7 +172,7 @@ async def test_a_place_that_was_left_stays_empty(a_server: Server) -> None:
     ],
     ids=str,
 )
-def test_what_no_limit_can_be_made_of_is_refused(options: dict[str, Any]) -> None:
+def test_invalid_limits_are_rejected(options: dict[str, Any]) -> None:
     """At once."""
     with pytest.raises(ConfigurationError, match="SharedRateLimit"):
         SharedRateLimit("openai/gpt-5-mini", url="postgresql://localhost/runs", **options)
@@ -194,7 +194,7 @@ class Busy:
         return ModelResponse(text="Fine.")
 
 
-async def test_what_one_process_is_asked_to_wait_all_of_them_wait(a_server: Server) -> None:
+async def test_retry_after_applies_to_all_processes(a_server: Server) -> None:
     """A retry-after holds back the requests of another limit with the same key, although its burst is not used."""
     model, key = Busy(), secrets.token_hex(6)
     first, second = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-async def test_each_delivery_links_to_the_span_that_put_the_run_on_the_queue(fleet: Fleet) -> None:
+async def test_each_delivery_links_to_the_submitting_span(fleet: Fleet) -> None:
     """A worker stops in the middle, and another one resumes the run: each call has one span, in one of the lives.
 
     Who took the run, after how long, is on the consumer's span. Only the second life resumes.

@@ -99,7 +99,7 @@ async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-async def test_a_run_that_kills_its_workers_is_given_up_and_its_neighbours_are_not(fleet: Fleet) -> None:
+async def test_only_the_run_that_kills_its_workers_is_given_up(fleet: Fleet) -> None:
     """It dies twice among others and three times alone; then its neighbours have ended, with few calls repeated."""
     workers, fleet.models.seconds = fleet.workers(), 0.5
     poison = await workers.submit("poison", "How?")
@@ -134,9 +134,7 @@ async def test_a_run_that_kills_its_workers_is_given_up_and_its_neighbours_are_n
 
 
 @pytest.mark.parametrize("operation", ["submit", "resume"])
-async def test_a_stored_run_is_executed_although_its_client_died_before_queueing_it(
-    fleet: Fleet, operation: str
-) -> None:
+async def test_a_stored_run_is_executed_even_if_its_client_died_before_queueing(fleet: Fleet, operation: str) -> None:
     """The client is gone between the two writes; the next worker finds the run, and it is complete."""
     workers, left_out = fleet.workers(), f"left-{operation}-{fleet.given['name']}"
     if operation == "resume":
@@ -177,7 +175,7 @@ async def test_runs_without_a_delivery_are_found_page_by_page(fleet: Fleet, monk
         assert (status.status, status.delivery) == ("queued", None)
 
 
-async def test_nothing_is_stored_while_dbos_cannot_be_used(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_stored_while_dbos_is_unavailable(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Importing it and making its tables come before the first write."""
     workers = fleet.workers()
 
@@ -191,7 +189,7 @@ async def test_nothing_is_stored_while_dbos_cannot_be_used(fleet: Fleet, monkeyp
         await workers.store.run(f"early-{workers.name}")
 
 
-async def test_an_outage_of_the_provider_is_outlived(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_runs_survive_a_provider_outage(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """No run fails: they wait in the queue while their worker tries one now and then, and then all of them end."""
     monkeypatch.setitem(DELAYS, "outage", (0.1, 0.2))
     monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.5)
@@ -210,7 +208,7 @@ async def test_an_outage_of_the_provider_is_outlived(fleet: Fleet, monkeypatch: 
     assert len(fleet.models.requests) <= len(ids) * CALLS + 4 + 4
 
 
-async def test_a_run_is_not_put_off_for_ever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_is_not_postponed_forever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the provider has been away for `outage` seconds, it fails; without any it fails at once."""
     monkeypatch.setitem(DELAYS, "outage", (0.1, 0.1))
     monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.1)
@@ -224,7 +222,7 @@ async def test_a_run_is_not_put_off_for_ever(fleet: Fleet, monkeypatch: pytest.M
         assert len(fleet.models.requests) >= tries
 
 
-async def test_workers_tell_one_another_that_the_provider_is_away(fleet: Fleet) -> None:
+async def test_workers_share_the_news_of_a_provider_outage(fleet: Fleet) -> None:
     """While one of them has found it so, the others start nothing."""
     workers = fleet.workers()
     await workers.submit("city", "How?")
@@ -296,7 +294,7 @@ async def test_sessions_are_bounded(fleet: Fleet, a_server: Server) -> None:
         assert 0 < peak <= int(match[1])
 
 
-async def test_a_worker_takes_no_run_before_it_has_its_sessions(fleet: Fleet, a_server: Server) -> None:
+async def test_a_worker_takes_no_run_before_its_sessions_are_open(fleet: Fleet, a_server: Server) -> None:
     """It says how many it needs and how many there are, and goes on once there are more."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
@@ -317,7 +315,7 @@ async def test_a_worker_takes_no_run_before_it_has_its_sessions(fleet: Fleet, a_
     assert (await over(workers, run_id)).status == "complete"
 
 
-async def test_a_worker_does_not_wait_for_ever(fleet: Fleet) -> None:
+async def test_a_worker_does_not_wait_forever(fleet: Fleet) -> None:
     """A call that does not end within its patience is left, and repeated by the next worker."""
     workers = fleet.workers()
     fleet.models.answering.clear()
@@ -332,9 +330,7 @@ async def test_a_worker_does_not_wait_for_ever(fleet: Fleet) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
-async def test_a_database_that_is_away_for_longer_than_the_store_waits_ends_no_run(
-    fleet: Fleet, a_server: Server
-) -> None:
+async def test_a_long_database_outage_ends_no_run(fleet: Fleet, a_server: Server) -> None:
     """The answer that could not be kept is asked for again, nothing else is, and the run is complete."""
     workers = fleet.workers()
     workers._store = PostgresStore(a_server.url, schema="fleet", patience=0.1)
@@ -379,7 +375,7 @@ class LetsGoLate(PostgresStore):
 
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
-async def test_a_worker_does_not_take_itself_for_another(fleet: Fleet, a_server: Server) -> None:
+async def test_a_worker_recognizes_its_own_lock(fleet: Fleet, a_server: Server) -> None:
     """While the run cannot be let go of, it is nobody else's: the worker goes on trying, and the run is complete."""
     workers = fleet.workers()
     workers._store = store = LetsGoLate(a_server.url)
@@ -393,7 +389,7 @@ async def test_a_worker_does_not_take_itself_for_another(fleet: Fleet, a_server:
 # Giving and calling off
 
 
-async def test_what_is_submitted_twice_is_one_run(fleet: Fleet) -> None:
+async def test_a_run_submitted_twice_is_one_run(fleet: Fleet) -> None:
     """With the same id, question and pattern nothing is added; with another question or seed it is refused."""
     workers = fleet.workers()
     name = f"{fleet.given['name']}/a%b_"
@@ -414,7 +410,7 @@ async def test_what_is_submitted_twice_is_one_run(fleet: Fleet) -> None:
     assert len(await asyncio.to_thread(workers.queue.of, name)) == 1
 
 
-async def test_a_run_can_be_called_off_before_it_begins(fleet: Fleet) -> None:
+async def test_a_run_can_be_cancelled_before_it_starts(fleet: Fleet) -> None:
     """No worker carries it out; whoever resumes it puts it on the queue again."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
@@ -430,7 +426,7 @@ async def test_a_run_can_be_called_off_before_it_begins(fleet: Fleet) -> None:
     assert (await workers.status(run_id)).status == "complete"
 
 
-async def test_a_run_can_be_called_off_while_it_goes_on(fleet: Fleet) -> None:
+async def test_a_run_can_be_cancelled_while_it_runs(fleet: Fleet) -> None:
     """The worker gives up the call that is in flight; what was kept stays, and is not asked for again."""
     workers = fleet.workers()
     fleet.models.answering.clear()
@@ -551,7 +547,7 @@ async def test_owners_take_turns(fleet: Fleet) -> None:
     assert [run.header.run_id.removeprefix(f"{name}-") for run in ended] == expected
 
 
-async def test_an_owner_who_comes_later_does_not_catch_up(fleet: Fleet) -> None:
+async def test_a_new_owner_does_not_catch_up(fleet: Fleet) -> None:
     """Turns that were not used are gone: whoever has waited and whoever comes alternate from now on."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     submit = partial(workers.submit, "city", "How?")
@@ -570,7 +566,7 @@ async def test_an_owner_who_comes_later_does_not_catch_up(fleet: Fleet) -> None:
     assert order == "aaaaababab" + "a"
 
 
-async def test_an_owner_has_so_many_runs_at_once_at_most(fleet: Fleet) -> None:
+async def test_concurrent_runs_per_owner_are_limited(fleet: Fleet) -> None:
     """In all workers together: the rest of what they can execute is for others; in the end all runs are complete."""
     workers, name = fleet.workers(max_concurrency=4, owner_concurrency=1), fleet.given["name"]
     owners = {f"{name}-{number}": "ann" if number < 4 else "bob" for number in range(6)}
@@ -595,7 +591,7 @@ async def test_an_owner_has_so_many_runs_at_once_at_most(fleet: Fleet) -> None:
 
 
 @pytest.mark.slow
-async def test_a_run_whose_worker_died_does_not_wait_behind_the_backlog(fleet: Fleet) -> None:
+async def test_a_run_of_a_dead_worker_skips_the_backlog(fleet: Fleet) -> None:
     """It has started, so it goes on before others begin, whatever their number and its priority."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     fleet.models.answering.clear()
@@ -615,7 +611,7 @@ async def test_a_run_whose_worker_died_does_not_wait_behind_the_backlog(fleet: F
     assert [run.header.run_id for run in ended].index(f"{name}-first") < 18
 
 
-async def test_clients_that_send_a_run_at_once_deliver_it_once(fleet: Fleet) -> None:
+async def test_concurrent_submissions_deliver_a_run_once(fleet: Fleet) -> None:
     """Whoever comes second finds the delivery of the first, also where none of them has seen the other's."""
     clients, name = [fleet.workers() for _ in range(4)], fleet.given["name"]
     for _ in range(3):
@@ -626,7 +622,7 @@ async def test_clients_that_send_a_run_at_once_deliver_it_once(fleet: Fleet) -> 
     assert len(await asyncio.to_thread(clients[0].queue.of, name)) == 4
 
 
-async def test_nobody_knows_a_run_that_was_never_submitted(fleet: Fleet) -> None:
+async def test_an_unknown_run_is_not_found(fleet: Fleet) -> None:
     """RunNotFound, whatever is wanted of it; a pattern that is not there is refused at once."""
     workers = fleet.workers()
     for method in (workers.status, workers.cancel, workers.resume):
@@ -673,7 +669,7 @@ async def test_a_worker_without_the_pattern_says_so(fleet: Fleet, difference: st
             assert (await over(workers, run_id)).status == "complete"
 
 
-async def test_a_second_delivery_is_let_be_and_what_is_left_is_found(fleet: Fleet) -> None:
+async def test_duplicate_deliveries_are_ignored_and_leftovers_are_found(fleet: Fleet) -> None:
     """While somebody else carries the run out a worker leaves it to them; when they are gone, it takes it over."""
     workers, second_store = fleet.workers(), PostgresStore(fleet.given["url"], schema="fleet")
     run_id = await workers.submit("city", "How?")
@@ -709,7 +705,7 @@ async def test_a_process_is_one_worker(fleet: Fleet) -> None:
 
 
 @given(st.integers(1, 200), st.integers(0, 9))
-def test_a_run_is_delivered_again_after_twice_the_time(deaths: int, steps: int) -> None:
+def test_redelivery_waits_twice_as_long_each_time(deaths: int, steps: int) -> None:
     """Half a second at first, a minute at most, whatever of its steps was recorded before; progress ends the row."""
     history = History().after_death(steps)
     for number in range(1, deaths):
@@ -722,13 +718,13 @@ def test_a_run_is_delivered_again_after_twice_the_time(deaths: int, steps: int) 
 
 
 @given(st.text(), st.integers(1, 10**6), st.integers(0, 2**63 - 1))
-def test_a_workers_id_says_which_lock_is_its_own(machine: str, process: int, number: int) -> None:
+def test_a_worker_id_identifies_its_lock(machine: str, process: int, number: int) -> None:
     """Whatever its machine is called."""
     assert number_of(worker_id(machine, process, number)) == number
 
 
 @pytest.mark.parametrize("worker", [None, "", "local", "a:b:c", "a:1:"])
-def test_what_is_no_workers_id_has_no_lock(worker: str | None) -> None:
+def test_an_invalid_worker_id_has_no_lock(worker: str | None) -> None:
     """As where another program uses the queue."""
     assert number_of(worker) is None
 
@@ -751,7 +747,7 @@ def test_what_is_no_workers_id_has_no_lock(worker: str | None) -> None:
     ],
     ids=str,
 )
-def test_what_no_workers_can_be_made_of_is_refused(options: dict[str, Any]) -> None:
+def test_invalid_worker_options_are_rejected(options: dict[str, Any]) -> None:
     """Before anything is connected; a wrong address is not shown, since it may hold a password."""
     pattern = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
     settings = {"url": "postgresql://127.0.0.1/runs", "patterns": {"city": pattern}, **options}
@@ -762,7 +758,7 @@ def test_what_no_workers_can_be_made_of_is_refused(options: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("spec", ["", "nothing", "no.such.module:x", "tests.workers.fleet:nothing", "json:dumps.x"])
-def test_a_worker_of_nothing_does_not_start(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_without_patterns_does_not_start(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The program says what it has to be given, in one line."""
     with pytest.raises(ConfigurationError):
         load(spec)
@@ -773,7 +769,7 @@ def test_a_worker_of_nothing_does_not_start(spec: str, capsys: pytest.CaptureFix
 # Runs of others
 
 
-async def test_an_imported_run_is_refused_by_workers(fleet: Fleet) -> None:
+async def test_workers_reject_imported_runs(fleet: Fleet) -> None:
     """By the client, and by a worker that has it delivered; another deployment may accept it."""
     workers, lenient = fleet.workers(), fleet.workers(allow_imported=True)
     run_id = await workers.submit("city", "How?")

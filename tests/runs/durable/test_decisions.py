@@ -76,7 +76,7 @@ async def test_a_predicate_is_not_asked_again(pattern: str, *, wait: bool) -> No
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-async def test_a_run_that_a_predicate_has_ended_stays_so(pattern: str) -> None:
+async def test_a_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
     """Killed after the last round, and resumed when the predicate says no: nothing is argued any more."""
     lives, store = Lives(), MemoryStore()
     predicate = lives.answer({1: {1}, 2: set()})
@@ -93,7 +93,7 @@ async def test_a_run_that_a_predicate_has_ended_stays_so(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("calls", [1, 100], ids=["stops later", "goes on later"])
-async def test_the_example_of_a_budget_argues_as_many_rounds_as_it_decided(calls: int) -> None:
+async def test_the_budget_example_keeps_its_number_of_rounds(calls: int) -> None:
     """Killed in the judge's call and resumed with another budget: its rounds are those that were paid."""
     store, rounds = MemoryStore(), list[str]()
     killed = True
@@ -147,7 +147,7 @@ def said_in(lives: Lives) -> Callable[[Any], str]:
     return lambda _: f"Said in life {lives.life}."
 
 
-async def test_a_moderator_debaters_and_a_judge_that_are_functions_are_held_to_their_answers() -> None:
+async def test_answers_of_function_blocks_in_a_debate_are_recorded() -> None:
     """Speakers, arguments and verdict are those of the life in which they were given."""
     lives, store = Lives(), MemoryStore()
     sides = [Debater("ann", "for", block=said_in(lives)), Debater("bob", "against", block=said_in(lives))]
@@ -175,7 +175,7 @@ async def test_a_moderator_debaters_and_a_judge_that_are_functions_are_held_to_t
 
 
 @pytest.mark.parametrize("kind", ["deliberation", "handoff", "round_robin"])
-async def test_functions_in_the_other_patterns_are_held_to_their_answers(kind: str) -> None:
+async def test_answers_of_function_blocks_in_other_patterns_are_recorded(kind: str) -> None:
     """What was said before the run was cut short, who was handed over to, what was reported."""
     lives, store = Lives(), MemoryStore()
 
@@ -213,7 +213,7 @@ async def test_functions_in_the_other_patterns_are_held_to_their_answers(kind: s
         assert [audit.notes for audit in raw.audits] == ["Life 1.", "Life 2."]
 
 
-async def test_an_answer_that_was_refused_can_be_mended() -> None:
+async def test_a_rejected_answer_can_be_corrected() -> None:
     """Only what the pattern accepted is held to: the run goes on once the function is right."""
     lives, store = Lives(), MemoryStore()
     sides = [Debater("ann", "for", block=said_in(lives)), Debater("bob", "against", block=said_in(lives))]
@@ -302,7 +302,7 @@ class WithoutDecisions(MemoryStore):
             await super().commit(run_id, key, kind, body, at)
 
 
-async def test_a_run_without_a_record_of_decisions_is_asked() -> None:
+async def test_a_run_without_recorded_decisions_evaluates_them_again() -> None:
     """Its process died before: the decision is taken when the run is resumed."""
     lives, store = Lives(), WithoutDecisions()
 

@@ -63,7 +63,7 @@ def model() -> FunctionModel:
         ("model", {"chat": 5}, "names of models, by intent"),
     ],
 )
-async def test_a_header_that_does_not_fit_is_named(field: str, value: object, allowed: str) -> None:
+async def test_an_invalid_header_field_is_named(field: str, value: object, allowed: str) -> None:
     """With its run, its field and what is allowed; the stored run is left as it was."""
     store = await imported(**{field: value})
     before = await store.run("it")
@@ -77,7 +77,7 @@ async def test_a_header_that_does_not_fit_is_named(field: str, value: object, al
     session=st.none() | st.dictionaries(st.sampled_from(NAMES), values, max_size=3),
     header_name=values,
 )
-def test_any_header_that_can_be_imported_is_resumed_or_refused(limits: Any, session: Any, header_name: Any) -> None:
+def test_any_imported_header_is_resumed_or_rejected(limits: Any, session: Any, header_name: Any) -> None:
     """Never with an exception of another library or of Python itself."""
 
     async def resume() -> None:
@@ -91,7 +91,7 @@ def test_any_header_that_can_be_imported_is_resumed_or_refused(limits: Any, sess
 
 
 @pytest.mark.parametrize("seconds", [10**400, float("inf"), float("nan"), 0, True])
-def test_a_limit_that_no_clock_can_hold_is_refused(seconds: Any) -> None:
+def test_a_limit_beyond_the_clock_is_rejected(seconds: Any) -> None:
     """An integer may be larger than any float: waiting for it would overflow in the middle of a run."""
     with pytest.raises(ConfigurationError, match=r"`seconds` must be .*more than 0"):
         Limits(seconds=seconds)

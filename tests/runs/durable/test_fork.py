@@ -59,7 +59,7 @@ def two_sides(**options: Any) -> Any:
 @pytest.mark.parametrize("name", PATTERNS)
 @given(seed=st.integers(0, 2**20), failing=st.sampled_from([0.0, 0.1]))
 @settings(max_examples=example_count(3))
-async def test_a_fork_without_changes_asks_nothing_and_comes_to_the_same(name: str, seed: int, failing: float) -> None:
+async def test_an_unchanged_fork_makes_no_call_and_has_the_same_result(name: str, seed: int, failing: float) -> None:
     """In every pattern, also where providers fail; and so does a fork of the fork."""
     store, pattern, calls = MemoryStore(), PATTERNS[name](), Calls()
     try:
@@ -82,7 +82,7 @@ async def test_a_fork_without_changes_asks_nothing_and_comes_to_the_same(name: s
 @pytest.mark.parametrize("name", PATTERNS)
 @given(drawn=st.integers(0, 10**6))
 @settings(max_examples=example_count(4))
-async def test_an_edit_asks_nothing_that_does_not_depend_on_it(name: str, drawn: int) -> None:
+async def test_an_edit_repeats_only_dependent_calls(name: str, drawn: int) -> None:
     """Each request of the fork differs from the one that the parent made at the same place."""
     store, calls = MemoryStore(), Calls()
     await PATTERNS[name]().run(QUESTION, model=model_of(calls), store=store, run_id="first", seed=1)
@@ -104,7 +104,7 @@ async def test_an_edit_asks_nothing_that_does_not_depend_on_it(name: str, drawn:
     assert {origins[key] for key in before if key in origins} <= {"reused"}
 
 
-async def test_with_another_judge_only_the_judge_is_asked() -> None:
+async def test_a_changed_judge_repeats_only_the_judge_call() -> None:
     """And who depends on the verdict."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
@@ -116,7 +116,7 @@ async def test_with_another_judge_only_the_judge_is_asked() -> None:
     assert result.usage.calls == len(calls)
 
 
-async def test_with_another_model_for_the_judge_only_that_one_is_asked() -> None:
+async def test_a_changed_judge_model_repeats_only_the_judge_call() -> None:
     """The same request to another model has another answer; a fork of the fork has both answers."""
     store, calls = MemoryStore(), Calls()
     chat, judge = model_of(calls), model_of(judged := Calls())
@@ -130,7 +130,7 @@ async def test_with_another_model_for_the_judge_only_that_one_is_asked() -> None
         assert result.usage.calls == (1 if parent == "first" else 0)
 
 
-async def test_with_a_later_end_only_what_comes_after_the_former_one_is_asked() -> None:
+async def test_more_rounds_add_only_new_calls() -> None:
     """Whether to stop is decided anew in a pattern that is not that of the parent."""
     store, calls = MemoryStore(), Calls()
     first = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=stop.rounds(1), synthesizer=False)
@@ -155,7 +155,7 @@ async def test_the_parent_never_changes_and_may_be_in_progress() -> None:
     assert (await store.run("first"), await store.steps("first")) == before
 
 
-async def test_from_a_place_on_everything_is_asked_anew() -> None:
+async def test_a_fork_at_a_step_repeats_everything_after_it() -> None:
     """Also where the request is the same."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
@@ -165,7 +165,7 @@ async def test_from_a_place_on_everything_is_asked_anew() -> None:
     assert len(calls) == len(rows) - 2
 
 
-async def test_a_fork_that_was_killed_is_resumed_without_its_parent() -> None:
+async def test_a_killed_fork_is_resumed_without_its_parent() -> None:
     """What it has taken is recorded in the fork before anything that follows."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first", seed=3)
@@ -186,7 +186,7 @@ async def test_a_fork_that_was_killed_is_resumed_without_its_parent() -> None:
     assert [entry.text for entry in result.raw.transcript][1:3] == ["I agree.", "New words."]
 
 
-async def test_an_imported_fork_takes_nothing_from_a_run_of_this_store() -> None:
+async def test_an_imported_fork_reuses_nothing_from_this_store() -> None:
     """Although that one has the id of its parent: whoever wrote the file may have chosen it."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
@@ -232,7 +232,7 @@ async def test_an_edited_answer_with_fields_is_validated() -> None:
         ({"fork_id": 5}, "`fork_id` must be a text that is not blank, or None \\(got 5\\)"),
     ],
 )
-async def test_unusable_edits_are_refused_before_anything_is_stored(options: dict[str, Any], words: str) -> None:
+async def test_invalid_edits_are_rejected_before_anything_is_stored(options: dict[str, Any], words: str) -> None:
     """The error names the field, what was given, and what is allowed."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
@@ -257,7 +257,7 @@ async def refusing(
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-async def test_an_edit_that_a_step_does_not_take_leaves_no_run(name: str) -> None:
+async def test_a_rejected_edit_leaves_no_run(name: str) -> None:
     """Of each kind of step in every pattern; the corrected call may have the same id."""
     store, calls = MemoryStore(), Calls()
     await PATTERNS[name]().run(QUESTION, model=model_of(calls), store=store, run_id="first", seed=1)
@@ -274,7 +274,7 @@ async def test_an_edit_that_a_step_does_not_take_leaves_no_run(name: str) -> Non
         )
 
 
-async def test_an_edit_is_refused_where_only_the_pattern_knows_that_it_does_not_fit() -> None:
+async def test_a_pattern_can_reject_an_edit() -> None:
     """The form is right, and the revised proposal is blank."""
     store = MemoryStore()
     await PATTERNS["consensus"]().run(QUESTION, model=model_of(Calls()), store=store, run_id="first", seed=1)
@@ -283,7 +283,7 @@ async def test_an_edit_is_refused_where_only_the_pattern_knows_that_it_does_not_
     await refusing(store, PATTERNS["consensus"](), {revision.key: blank}, "plan-revise-ann.*got blank text")
 
 
-async def test_an_edit_is_refused_that_comes_after_calls_that_are_asked_anew() -> None:
+async def test_an_edit_after_repeated_calls_is_rejected() -> None:
     """Before any of these is paid for; and where the judge is asked for something else than before."""
     store, first = MemoryStore(), "rent/round[1]/rent-turn-ann/rent-debater-ann"
     await two_sides().run(QUESTION, model=model_of(Calls()), store=store, run_id="first")
@@ -297,7 +297,7 @@ async def test_an_edit_is_refused_that_comes_after_calls_that_are_asked_anew() -
     assert fork.raw.verdict.winner == "for"
 
 
-async def test_an_edit_that_a_person_could_not_give_is_refused() -> None:
+async def test_an_edit_must_be_a_valid_human_answer() -> None:
     """A judge's verdict has its fields, an argument is text."""
     store = MemoryStore()
 
@@ -321,7 +321,7 @@ async def test_an_edit_that_a_person_could_not_give_is_refused() -> None:
     assert fork.raw.verdict.winner == "against"
 
 
-async def test_forks_of_unknown_runs_of_other_blocks_and_under_taken_ids_are_refused() -> None:
+async def test_invalid_forks_are_rejected() -> None:
     """Nothing is stored or asked."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
@@ -346,7 +346,7 @@ def _effects(done: list[str]) -> Callable[[Any, Any], Any]:
     return act
 
 
-async def test_side_effects_are_taken_until_the_first_difference_and_executed_after_it() -> None:
+async def test_side_effects_are_reused_until_the_first_difference() -> None:
     """They have no request that could be compared."""
     store, calls = MemoryStore(), Calls()
     done: list[str] = []
@@ -369,7 +369,7 @@ async def test_side_effects_are_taken_until_the_first_difference_and_executed_af
     assert done[2:] == ["Other words."]
 
 
-async def test_a_persons_answer_is_taken_like_a_models() -> None:
+async def test_a_human_answer_is_reused_like_a_model_answer() -> None:
     """And can be edited like one."""
     store, calls = MemoryStore(), Calls()
 
@@ -395,7 +395,7 @@ async def test_a_persons_answer_is_taken_like_a_models() -> None:
     assert "rent-debater-bob" in {block for block, _ in calls}
 
 
-async def test_limits_count_only_what_the_fork_asks() -> None:
+async def test_limits_of_a_fork_count_only_new_calls() -> None:
     """An answer that is taken costs nothing."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
@@ -405,7 +405,7 @@ async def test_limits_count_only_what_the_fork_asks() -> None:
     assert result.usage.calls == 1
 
 
-async def test_the_forks_clock_goes_on_where_it_leaves_the_parent() -> None:
+async def test_the_clock_of_a_fork_continues_from_its_parent() -> None:
     """A time limit of the pattern does not count the days between a run and its fork."""
     store, calls = MemoryStore(), Calls()
     first = await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")

@@ -135,7 +135,7 @@ async def test_a_run_without_a_store_is_refused_before_anything_is_paid(role: st
     assert models.requests == []
 
 
-async def test_what_goes_on_at_the_same_time_comes_to_its_end() -> None:
+async def test_concurrent_work_finishes_before_suspension() -> None:
     """Personas speak at once: the models' answers are kept, and the humans' are all asked for."""
     pattern, store, models = ROLES["two"](), MemoryStore(), Model()
     result = await pattern.run(QUESTION, model=models.model, store=store, run_id="it")
@@ -145,7 +145,7 @@ async def test_what_goes_on_at_the_same_time_comes_to_its_end() -> None:
     assert statuses == {"ann": "awaiting_review", "bob": "completed", "cy": "awaiting_review"}
 
 
-async def test_nobody_waits_for_a_human_of_a_run_that_failed() -> None:
+async def test_a_failed_run_does_not_wait_for_a_human() -> None:
     """Who else spoke in that round has failed: the task that waited for the human is cancelled, and says why."""
     rent = debate(name="rent", debaters=sides(ann=human(name="ann")), turn_order="simultaneous", synthesizer=False)
     with pytest.raises(ProviderFailed) as failed:
@@ -158,7 +158,7 @@ async def test_nobody_waits_for_a_human_of_a_run_that_failed() -> None:
 
 @LAW
 @given(data=st.data())
-async def test_the_order_of_answers_is_nothing_to_the_result(data: st.DataObject) -> None:
+async def test_the_result_does_not_depend_on_the_order_of_answers(data: st.DataObject) -> None:
     """Whoever answers first, and whether the run is resumed in between, it comes to the same."""
 
     def made() -> Any:
@@ -194,7 +194,7 @@ async def test_a_review_is_in_the_audit_trail() -> None:
     assert changes == ["added", "claimed", "review_requested", "review_resumed", "claimed", "completed"]
 
 
-async def test_the_first_answer_stands() -> None:
+async def test_only_the_first_answer_counts() -> None:
     """A second one is an error that says so; it changes nothing."""
     pattern, store = debate(name="rent", debaters=sides(), judge=human(name="jo"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
@@ -210,7 +210,7 @@ async def test_the_first_answer_stands() -> None:
     assert (await store.run("it")).status == "complete"
 
 
-async def test_answers_that_do_not_fit_are_refused_by_their_fields() -> None:
+async def test_invalid_answers_are_rejected_with_their_fields() -> None:
     """Nothing is recorded, and the run still waits."""
     pattern, store = debate(name="rent", debaters=sides(), judge=human(name="jo"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
@@ -230,7 +230,7 @@ async def test_answers_that_do_not_fit_are_refused_by_their_fields() -> None:
     assert verdict.winner == "for"
 
 
-async def test_an_answer_that_its_schema_cannot_hold_off_is_asked_for_again() -> None:
+async def test_an_invalid_answer_that_fits_its_schema_is_asked_for_again() -> None:
     """JSON Schema lets pass what the moderator's own rules refuse: the human is told why, and asked once more."""
     pattern = debate(name="rent", debaters=sides(), moderator=human(name="mo"), max_rounds=1, synthesizer=False)
     store, models = MemoryStore(), Model()
@@ -244,7 +244,7 @@ async def test_an_answer_that_its_schema_cannot_hold_off_is_asked_for_again() ->
     assert [entry.agent_name for entry in result.raw.transcript] == ["bob"]
 
 
-async def test_hostile_answers_are_text_like_any_other() -> None:
+async def test_hostile_answers_are_escaped_like_any_text() -> None:
     """Forged lines stand behind a bar, what a terminal would obey is escaped; blank and huge ones are refused."""
     pattern = debate(name="rent", debaters=sides(ann=human(name="ann")), judge=human(name="jo"), max_rounds=1)
     store, models = MemoryStore(), Model()
@@ -280,7 +280,7 @@ async def test_several_open_requests_need_a_name() -> None:
         await submit_answer(store, "other", "Yes.")
 
 
-async def test_a_run_that_is_carried_out_takes_no_answer() -> None:
+async def test_a_running_run_accepts_no_answer() -> None:
     """Whoever carries it out holds it."""
     pattern, store = debate(name="rent", debaters=sides(ann=human(name="ann"))), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
@@ -306,7 +306,7 @@ async def test_a_human_who_answers_at_once_is_asked_once() -> None:
     assert (await store.steps("it"))[0].kind == "human"
 
 
-async def test_without_a_store_nothing_is_paid() -> None:
+async def test_without_a_store_no_call_is_made() -> None:
     """The run is refused before it begins; a human who is asked at once needs no store."""
     models = Model()
     pattern = debate(name="rent", debaters=sides(bob=human(name="bob")))
@@ -333,7 +333,7 @@ else:
 """
 
 
-def test_three_processes_hold_one_debate(tmp_path: Path) -> None:
+def test_three_processes_run_one_debate(tmp_path: Path) -> None:
     """Started in one, answered in a second, resumed in a third; the argument of the first is not repeated."""
 
     def run_program(verb: str) -> str:
@@ -346,7 +346,7 @@ def test_three_processes_hold_one_debate(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_person_who_judges_reads_no_names() -> None:
+async def test_a_human_judge_sees_no_names() -> None:
     """By stances, with aliases inside arguments, as a model that judges; with names only where the debate wants it."""
     verdict, prompts = {"reasoning": "-", "winner": None, "verdict": "-"}, list[str]()
 

@@ -75,7 +75,7 @@ async def cut(pattern: Any, store: Any, *, stop: int = 3, **options: Any) -> Cou
     return first
 
 
-async def test_what_was_answered_is_not_asked_again() -> None:
+async def test_answered_calls_are_not_repeated() -> None:
     """Only what is missing is; usage, calls and events are those of the whole run."""
     store = MemoryStore()
     await cut(rent(), store)
@@ -101,7 +101,7 @@ async def test_a_replayed_answer_is_not_announced_as_a_call() -> None:
     assert len(called) == 5
 
 
-async def test_times_are_those_of_the_run() -> None:
+async def test_a_resumed_run_reports_the_original_times() -> None:
     """A run that is read back starts when it started, and its tasks end when they ended."""
     store = MemoryStore()
     first = await rent().run("Cap rents?", model=Counting().model, store=store)
@@ -111,7 +111,7 @@ async def test_times_are_those_of_the_run() -> None:
     assert starts[0] == starts[1] == (await store.run(first.run_id)).header.created_at
 
 
-async def test_a_run_took_as_long_whoever_is_asked() -> None:
+async def test_the_duration_of_a_run_is_the_same_everywhere() -> None:
     """Its last event, its result and its store, however long it takes to write it down."""
 
     class Slow(MemoryStore):
@@ -128,7 +128,7 @@ async def test_a_run_took_as_long_whoever_is_asked() -> None:
     assert outcome["seconds"] == round(result.seconds, 3)
 
 
-async def test_a_run_is_found_by_what_it_is_about() -> None:
+async def test_a_run_is_found_by_its_question() -> None:
     """Its question, block, labels and status."""
     store = MemoryStore()
     await rent().run(
@@ -140,7 +140,7 @@ async def test_a_run_is_found_by_what_it_is_about() -> None:
     assert await store.runs(labels={"series": "b"}) == []
 
 
-async def test_another_configuration_is_refused_and_shown() -> None:
+async def test_a_changed_configuration_is_rejected_and_shown() -> None:
     """The lines of the outline that differ; with `allow_changes`, it goes on."""
     store = MemoryStore()
     await cut(rent(), store)
@@ -166,7 +166,7 @@ async def test_an_answer_is_not_used_for_another_request() -> None:
     assert changed.calls == 0
 
 
-async def test_a_call_that_was_in_flight_can_be_an_error() -> None:
+async def test_a_call_in_flight_can_be_an_error() -> None:
     """It says which one, and how often it was started."""
     store = MemoryStore()
     await cut(rent(), store, stop=4)
@@ -180,7 +180,7 @@ async def test_a_call_that_was_in_flight_can_be_an_error() -> None:
     assert set(steps.values()) == {1}
 
 
-async def test_a_failure_ends_the_run_and_is_tried_again() -> None:
+async def test_a_failed_call_is_retried_when_the_run_is_resumed() -> None:
     """What failed is not uncertain: its end is known, and its requests count."""
     store, first = MemoryStore(), Counting(stop=2, failure=ProviderFailed("down", status=503))
     with pytest.raises(ProviderFailed):
@@ -196,7 +196,7 @@ async def test_a_failure_ends_the_run_and_is_tried_again() -> None:
     assert result.raw.losses == []
 
 
-async def test_limits_count_what_was_used_before() -> None:
+async def test_limits_include_earlier_usage() -> None:
     """The run's own stand in its header; wider ones let it go on."""
     store = MemoryStore()
     first = await rent().run("Q?", model=Counting().model, store=store, run_id="it", limits=Limits(calls=3))
@@ -207,7 +207,7 @@ async def test_limits_count_what_was_used_before() -> None:
     assert (result.status, second.calls) == ("complete", 2)
 
 
-async def test_a_limit_of_another_block_is_raised_again() -> None:
+async def test_a_limit_error_of_a_block_is_raised_again() -> None:
     """A run without anything to show for it."""
     store = MemoryStore()
     pair: Any = sequencer(name="pair").then(generator(name="one")).then(generator(name="two"))
@@ -216,7 +216,7 @@ async def test_a_limit_of_another_block_is_raised_again() -> None:
     assert (await pair.resume("it", model=Counting().model, store=store, limits=Limits(calls=2))).output == "Point 1."
 
 
-async def test_the_session_is_as_it_was_when_the_run_began() -> None:
+async def test_a_resumed_run_restores_the_session() -> None:
     """Its state and history; one that could not be kept has to be given again."""
     store = MemoryStore()
     block = generator(name="ask", history=True)
@@ -236,7 +236,7 @@ async def test_the_session_is_as_it_was_when_the_run_began() -> None:
         await one({"n": object()})
 
 
-async def test_a_run_is_carried_out_once_at_a_time(tmp_path: Path) -> None:
+async def test_a_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
     """The second one that resumes it gets a clear error, and the first goes on."""
     stores = [SqliteStore(tmp_path / "runs.db") for _ in range(2)]
     await cut(rent(), stores[0])
@@ -260,7 +260,7 @@ async def test_a_run_is_carried_out_once_at_a_time(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_a_run_that_ends_its_process_again_and_again_is_left_alone() -> None:
+async def test_a_run_that_keeps_crashing_its_process_is_given_up() -> None:
     """It stays readable, and can be revived."""
     store = MemoryStore()
     await cut(rent(), store)
@@ -285,7 +285,7 @@ class Fact(BaseModel):
     ("value", "returns"),
     [("x", None), (None, None), ({"a": [1, 2.5, True, None]}, None), (Fact(text="x"), Fact), ((1, 2), tuple[int, int])],
 )
-async def test_a_step_gives_what_it_gave(value: Any, returns: Any) -> None:
+async def test_a_replayed_step_returns_its_recorded_value(value: Any, returns: Any) -> None:
     """Plain data, or what its type makes of it, without doing it again."""
     done: list[int] = []
 
@@ -303,7 +303,7 @@ async def test_a_step_gives_what_it_gave(value: Any, returns: Any) -> None:
     assert done == [1]
 
 
-async def test_what_cannot_be_kept_is_an_error() -> None:
+async def test_values_that_cannot_be_stored_are_errors() -> None:
     """It says where, and what to do."""
 
     async def act(_: object, ctx: Context) -> Any:
@@ -318,7 +318,7 @@ async def test_what_cannot_be_kept_is_an_error() -> None:
         await handler(act, name="act").run(object(), store=MemoryStore())
 
 
-async def test_a_failure_of_a_step_is_kept_where_it_is_asked_for() -> None:
+async def test_a_step_failure_can_be_recorded() -> None:
     """An error of the same name, with the same words."""
 
     class Broken(Exception):
@@ -345,7 +345,7 @@ async def test_a_failure_of_a_step_is_kept_where_it_is_asked_for() -> None:
     assert done == [1]
 
 
-def test_errors_come_back_as_they_were() -> None:
+def test_errors_survive_storage() -> None:
     """With their facts, so that what patterns do about them is the same."""
     error = ProviderFailed("down", status=503, retry_after=2.0, model="m", block="b")
     error.add_note("in block 'b'")
@@ -354,7 +354,7 @@ def test_errors_come_back_as_they_were() -> None:
     assert (str(decoded), vars(decoded)) == (str(error), vars(error))
 
 
-async def test_a_tool_is_called_once() -> None:
+async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
     """Its call is a step, with what it answered."""
     topics: list[str] = []
 
@@ -378,7 +378,7 @@ def _then_cancelled(request: ModelRequest, call: ToolCall) -> ToolCall:
     return call
 
 
-async def test_the_environment_can_say_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_names_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """FLOWDEBATE_STORE is used where no store is given; False is none."""
     monkeypatch.setenv("FLOWDEBATE_STORE", str(tmp_path / "deep" / "runs.db"))
     await generator(name="ask").run("q", model=ScriptedModel("a"), run_id="kept")
@@ -389,7 +389,7 @@ async def test_the_environment_can_say_where(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("variable", "model"), [("intent-free", "intent-free"), (" ", None)])
-async def test_the_model_of_the_environment_is_kept_by_name(
+async def test_the_default_model_is_recorded_by_name(
     variable: str, model: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that the run is resumed with it, wherever that is; a blank one is none."""
@@ -401,13 +401,13 @@ async def test_the_model_of_the_environment_is_kept_by_name(
 
 
 @pytest.mark.parametrize("store", [3, True, " ", ["x"]])
-async def test_what_is_no_store_is_refused(store: Any) -> None:
+async def test_invalid_stores_are_rejected(store: Any) -> None:
     """Before anything is asked."""
     with pytest.raises(ConfigurationError, match="`store` must be a Store, a path"):
         await generator(name="ask").run("q", model=ScriptedModel(), store=store)
 
 
-async def test_ids_are_taken_once() -> None:
+async def test_run_ids_are_unique() -> None:
     """Another run under the same id is refused, and an unknown one is not found."""
     store = MemoryStore()
     block = generator(name="ask")
@@ -424,7 +424,7 @@ async def test_ids_are_taken_once() -> None:
         await block.resume("it")
 
 
-async def test_an_answer_that_cannot_be_kept_is_not_used() -> None:
+async def test_an_answer_that_cannot_be_stored_is_not_used() -> None:
     """The store's error ends the run."""
 
     class Full(MemoryStore):
@@ -435,7 +435,7 @@ async def test_an_answer_that_cannot_be_kept_is_not_used() -> None:
         await generator(name="ask").run("q", model=ScriptedModel("a"), store=Full())
 
 
-async def test_an_end_that_cannot_be_persisted_costs_nothing() -> None:
+async def test_a_run_survives_a_failure_to_store_its_end() -> None:
     """The result is given all the same, with a warning."""
 
     class Full(MemoryStore):
@@ -450,7 +450,7 @@ async def test_an_end_that_cannot_be_persisted_costs_nothing() -> None:
 @pytest.mark.parametrize(
     "body", ["", "{", "[]", "{}", '{"kind": "told", "name": "X"}', '{"text": 1, "finish": "stop"}']
 )
-async def test_a_record_that_cannot_be_read_is_told_by_its_place(body: str) -> None:
+async def test_an_unreadable_record_is_reported_with_its_path(body: str) -> None:
     """Whoever wrote it: nothing is asked, and nothing made up."""
     store, copy = MemoryStore(), MemoryStore()
     await generator(name="ask").run("q", model=ScriptedModel("a"), store=store, run_id="it")
@@ -462,7 +462,7 @@ async def test_a_record_that_cannot_be_read_is_told_by_its_place(body: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["told", "annotations", "no such error", "FlowDebateWarning"])
-def test_a_failure_of_any_kind_comes_back_as_an_exception(kind: str) -> None:
+def test_a_stored_failure_of_any_kind_becomes_an_exception(kind: str) -> None:
     """What a file names as an error is looked up among the errors only."""
     record = {"kind": kind, "name": "Odd", "said": "x", "facts": {}, "tuples": []}
     error = failure_of(json.dumps(record))
@@ -470,7 +470,7 @@ def test_a_failure_of_any_kind_comes_back_as_an_exception(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("place", "expected"), [("a/ann", True), ("a", True), ("a/an", False), ("a/ann/b", False)])
-def test_a_place_holds_what_is_at_or_below_it(place: str, expected: bool) -> None:  # noqa: FBT001
+def test_a_path_includes_its_subpaths(place: str, expected: bool) -> None:  # noqa: FBT001
     """Not what is at a place whose name begins alike."""
     header = RunHeader(run_id="r", block="a", seed=1, created_at=0.0, question="q", input="q", fingerprint={})
     for row in (StepRow(key="a/ann#1", kind="call"), StepRow(key="a/ann/x", kind="call", body="1", seq=1)):

@@ -34,7 +34,7 @@ def assert_nothing_lost(report: dict[str, Any]) -> None:
     assert report["repeated"] <= report["in_flight"]
 
 
-def test_killed_at_any_moment_a_run_comes_to_the_same_bytes() -> None:
+def test_a_run_killed_at_any_moment_has_the_same_result() -> None:
     """At random, and at each named point, parallel patterns and failing providers included."""
     report = killed("--kills", "12", "--seed", "11")
     assert report["kills"] == 12

@@ -86,7 +86,7 @@ def full(_: Path) -> Iterator[None]:
 @pytest.mark.skipif(sys.platform == "win32", reason="limits as Unix has them")
 @pytest.mark.parametrize("trouble", [locked, full])
 @pytest.mark.parametrize("then", ["resume", "delete"])
-async def test_a_run_whose_end_could_not_be_written_is_not_stuck(tmp_path: Path, trouble: Any, then: str) -> None:
+async def test_a_run_whose_end_was_not_written_can_be_resumed(tmp_path: Path, trouble: Any, then: str) -> None:
     """Once the file can be written again, the same store object resumes the run without a call, or deletes it."""
     path = tmp_path / "runs.sqlite3"
     store, counter, second_store = SqliteStore(path, patience=0.2), CountingModel(), SqliteStore(path)
@@ -109,7 +109,7 @@ async def test_a_run_whose_end_could_not_be_written_is_not_stuck(tmp_path: Path,
     await second_store.close()
 
 
-async def test_a_run_whose_end_did_not_reach_the_server_is_not_stuck(a_server: Server) -> None:
+async def test_a_run_whose_end_did_not_reach_the_server_can_be_resumed(a_server: Server) -> None:
     """PostgreSQL was away for longer than the store's patience; afterwards the same object resumes the run."""
     # a busy server takes more than an instant to be there again
     store, counter = PostgresStore(a_server.url, schema="ownership", patience=2.0, grace=0.0), CountingModel()
@@ -125,7 +125,7 @@ async def test_a_run_whose_end_did_not_reach_the_server_is_not_stuck(a_server: S
     await store.close()
 
 
-async def test_a_run_that_is_being_executed_cannot_be_taken_by_its_own_process(tmp_path: Path) -> None:
+async def test_a_running_run_cannot_be_taken_by_its_own_process(tmp_path: Path) -> None:
     """Neither before nor after its end could not be written once: a second journal would pay for its calls again."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.2)
@@ -155,9 +155,7 @@ async def result_of(call: Any) -> Any:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links and folders as Unix has them")
 @pytest.mark.parametrize("name", ["link.sqlite3", "folder/runs.sqlite3", "relative"])
-async def test_a_store_has_one_owner_whatever_its_file_is_called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+async def test_aliases_of_a_file_are_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Through a symbolic link, a linked folder or a relative path nobody takes a run whose owner is alive."""
     path = tmp_path / "real" / "runs.sqlite3"
     path.parent.mkdir()
@@ -223,7 +221,7 @@ def replace(path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:run it ended as 'failed', which could not be recorded")
 @pytest.mark.parametrize("remove", [unlink, move, replace])
 @pytest.mark.parametrize("at", [1, 3, CALLS, None], ids=["first call", "third call", "last call", "after all calls"])
-async def test_a_run_whose_file_is_gone_is_not_complete(
+async def test_a_run_whose_file_was_deleted_is_not_complete(
     tmp_path: Path, remove: Callable[[Path], None], at: int | None
 ) -> None:
     """StoreLost, since nobody will find what was recorded; the path is then a new store for later runs."""
@@ -253,7 +251,7 @@ async def test_a_path_whose_file_was_deleted_is_a_new_store(tmp_path: Path) -> N
 # Readers
 
 
-async def test_twenty_readers_of_a_complete_run_do_not_lock_each_other_out(tmp_path: Path) -> None:
+async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path) -> None:
     """Each resumes it with a store object as a process of its own has; no call is made and nothing is written."""
     path, counter = tmp_path / "runs.sqlite3", CountingModel()
     store = SqliteStore(path)

@@ -238,7 +238,7 @@ async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data:
 
 
 @given(LIVES, st.data())
-async def test_a_follower_finds_at_each_look_what_a_replay_finds(life: Life, data: st.DataObject) -> None:
+async def test_a_follower_always_agrees_with_a_replay(life: Life, data: st.DataObject) -> None:
     """It goes on from the step that it has read last, and leaves nothing behind."""
     done = Forbidden()
     pattern, store, _, options = await lived(life, done)
@@ -272,7 +272,7 @@ async def test_a_follower_replays_no_step_twice_in_a_debate_without_failures() -
 
 
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
-async def test_the_memory_of_a_replay_grows_as_the_text_does() -> None:
+async def test_the_memory_of_a_replay_is_linear_in_the_text() -> None:
     """A replay writes no prompt, each of which has everything that was said before."""
     peaks = [await peak_of_replay(rounds) for rounds in (20, 80)]
     assert peaks[1] < 5 * peaks[0]
@@ -294,7 +294,7 @@ async def peak_of_replay(rounds: int) -> int:
 
 
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
-async def test_others_have_their_turn_while_a_long_run_is_replayed() -> None:
+async def test_a_long_replay_does_not_block_the_loop() -> None:
     """Once for each call at least."""
     turns, (store, block) = 0, (MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=30))
     await block.run(QUESTION, store=store, model=FunctionModel(answer_to), run_id="r")
@@ -323,7 +323,7 @@ async def replayed(block: Any, **options: Any) -> tuple[Any, Any]:
     return await replay(block, await store.run("r"), await store.steps("r"), **options), result
 
 
-async def test_a_replay_that_is_cancelled_leaves_nothing_behind() -> None:
+async def test_a_cancelled_replay_leaves_nothing_behind() -> None:
     """At whatever moment: its branches end, and no warning says that one of them was forgotten."""
     problems: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
@@ -357,7 +357,7 @@ async def test_a_replay_waits_for_a_thread() -> None:
     assert recorded(replay_result.events) == recorded(result.events)
 
 
-async def test_a_replay_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block that waits for time to pass ends it, and the events before it are there."""
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     waits = asyncio.Event()
@@ -382,7 +382,7 @@ async def test_a_replay_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
-async def test_a_block_that_raises_ends_its_replay_alone() -> None:
+async def test_an_exception_in_a_block_ends_only_its_replay() -> None:
     """The reader gets the events so far, and the end that is stored."""
 
     def wrong(_: object) -> str:
@@ -399,13 +399,13 @@ async def test_a_block_that_raises_ends_its_replay_alone() -> None:
     assert end.status == "failed"
 
 
-async def test_a_run_that_had_a_time_limit_is_replayed_whole() -> None:
+async def test_a_run_with_a_time_limit_is_replayed_completely() -> None:
     """However long the replay takes, and however busy the machine is."""
     replayed_run, result = await replayed(rent(), limits=Limits(seconds=1e-9))
     assert recorded(replayed_run.events) == recorded(result.events)
 
 
-async def test_the_prompts_of_a_model_object_are_not_those_of_the_default_model() -> None:
+async def test_a_replay_uses_the_prompts_of_the_model_object() -> None:
     """Without the object, a replay goes by its name: what it does next depends on its profile."""
     repeating = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes first. " * 20)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=2)
@@ -415,7 +415,7 @@ async def test_the_prompts_of_a_model_object_are_not_those_of_the_default_model(
     assert {event.model for event in replayed_run.events if isinstance(event, ModelCalled)} == {"function"}
 
 
-async def test_a_suspended_run_asks_nobody_else() -> None:
+async def test_replaying_a_suspended_run_makes_no_call() -> None:
     """What it waits for is there, and nobody who answers at once is asked again."""
     done = Forbidden()
     pattern, store, handle, options = await lived(Life("people"), done)

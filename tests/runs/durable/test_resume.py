@@ -75,7 +75,7 @@ def without_times(value: Any) -> Any:
 @pytest.mark.parametrize("name", PATTERNS)
 @LAW
 @given(data=st.data(), failing=st.sampled_from([0.0, 0.0, 0.2]), seed=st.integers(0, 3))
-async def test_a_run_that_is_cut_at_any_calls_comes_to_the_same(
+async def test_a_run_interrupted_at_any_call_has_the_same_result(
     name: str, data: st.DataObject, failing: float, seed: int
 ) -> None:
     """The law: cancelled at any call, any number of times, it is resumed with each call made once."""
@@ -113,7 +113,7 @@ async def test_a_run_that_is_cut_at_any_calls_comes_to_the_same(
     ("name", "calls"),
     [("by letter", ["ballot"] * 4 + ["quote"] * 2), ("reasons and letter", ["reasons", "ballot"] * 2)],
 )
-async def test_a_judge_by_letter_that_is_cut_after_any_call_finds_the_same(name: str, calls: list[str]) -> None:
+async def test_a_letter_judge_interrupted_at_any_call_has_the_same_verdict(name: str, calls: list[str]) -> None:
     """Ballots, reasons and quotes are steps of their own: whichever is the last, none is paid for again."""
     pattern = PATTERNS[name]()
     full = Paid()
@@ -156,7 +156,7 @@ async def outcome(call: Awaitable[RunResult[Any]]) -> Any:
     ],
     ids=["a default", "an override", "by intent", "the environment's"],
 )
-async def test_a_resumed_run_has_the_models_that_it_was_started_with(
+async def test_a_resumed_run_uses_its_original_models(
     options: Any, variable: str | None, own_model: str, open_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An override replaces those that blocks name, a default and the environment's do not, whatever that is now."""

@@ -45,7 +45,7 @@ def pattern(rounds: int = 1) -> Any:
     return debate(name="city", debaters=SIDES, max_rounds=rounds, synthesizer=False)
 
 
-async def test_a_script_that_is_started_again_pays_only_for_what_is_missing() -> None:
+async def test_a_restarted_script_pays_only_for_missing_calls() -> None:
     """The same call starts the run, resumes it after a crash, and returns it once it is complete."""
     store, dying, living = MemoryStore(), Counted(fail_at=2), Counted()
     with pytest.raises(KeyboardInterrupt):
@@ -62,7 +62,7 @@ async def test_a_script_that_is_started_again_pays_only_for_what_is_missing() ->
     ("question", "rounds", "seed", "part"),
     [("Where do we meet?", 1, 7, "question"), (QUESTION, 2, 7, "outline"), (QUESTION, 1, 8, "seed")],
 )
-async def test_another_run_is_not_resumed_by_accident(question: str, rounds: int, seed: int, part: str) -> None:
+async def test_a_different_run_is_not_resumed_by_accident(question: str, rounds: int, seed: int, part: str) -> None:
     """RunChanged names what differs, before anything is paid."""
     store, counted = MemoryStore(), Counted()
     await pattern().run(QUESTION, model=counted.model, store=store, run_id="city-1", seed=7)
@@ -74,7 +74,7 @@ async def test_another_run_is_not_resumed_by_accident(question: str, rounds: int
     assert counted.answers == 3
 
 
-async def test_without_the_option_a_taken_id_is_an_error() -> None:
+async def test_without_the_option_a_used_id_is_an_error() -> None:
     """RunExists, so that nothing is resumed unasked."""
     store, counted = MemoryStore(), Counted()
     await pattern().run(QUESTION, model=counted.model, store=store, run_id="city-1")
@@ -101,7 +101,7 @@ async def test_a_run_in_progress_is_not_started_twice() -> None:
     assert (await first).output == "x"
 
 
-async def test_of_two_calls_that_start_together_one_runs_and_the_other_conflicts() -> None:
+async def test_one_of_two_simultaneous_starts_conflicts() -> None:
     """Both have found no run of that id."""
     done = asyncio.Event()
 
@@ -174,7 +174,7 @@ async def test_limits_may_be_raised_when_the_call_is_repeated() -> None:
     ],
     ids=["no store", "no id", "unknown"],
 )
-async def test_what_cannot_be_resumed_is_refused_before_the_run(options: dict[str, Any]) -> None:
+async def test_values_that_cannot_be_resumed_are_rejected_before_the_run(options: dict[str, Any]) -> None:
     """It takes a store and a run id; other words are refused."""
     counted = Counted()
     with pytest.raises(ConfigurationError, match="if_exists"):
