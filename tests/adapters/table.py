@@ -37,10 +37,10 @@ def table() -> str:
     """A row for each promise of the suite, a column for each adapter that is held to it."""
     rows = [["Promise", *SUITES], ["---"] * (1 + len(SUITES))]
     for name, promise in PROMISES.items():
-        kept = ["no" if name in suite.lacks else "yes" for suite in SUITES.values()]
+        cells = ["no" if name in suite.lacks else "yes" for suite in SUITES.values()]
         if name == "test_tools":
-            kept = ["called" if suite.takes_tools else "refused" for suite in SUITES.values()]
-        rows.append([promise or "", *kept])
+            cells = ["called" if suite.takes_tools else "refused" for suite in SUITES.values()]
+        rows.append([promise or "", *cells])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
@@ -51,8 +51,8 @@ def place(suite: type[AdapterConformance]) -> str:
 
 def untested(outcomes: Mapping[str, str]) -> list[str]:
     """The promises that an adapter is held to and that have not passed."""
-    named = [(f"{place(suite)}::{name}", name, suite) for suite in SUITES.values() for name in PROMISES]
-    return [test for test, name, suite in named if name not in suite.lacks and outcomes.get(test) != "passed"]
+    promises = [(f"{place(suite)}::{name}", name, suite) for suite in SUITES.values() for name in PROMISES]
+    return [test for test, name, suite in promises if name not in suite.lacks and outcomes.get(test) != "passed"]
 
 
 class Outcomes:

@@ -27,13 +27,13 @@ async def test_an_evaluator_scores_each_case() -> None:
     ]
     dataset = Dataset(name="d", cases=cases, evaluators=[comparison_evaluator(judges=[FAIR, BIASED], store=False)])
     report = await dataset.evaluate(lambda text: text, progress=False)  # evaluate_sync leaves its event loop open
-    found = {case.name: case for case in report.cases}
-    assert found["better"].scores["share"].value > 0.5 > found["worse"].scores["share"].value
-    assert found["better"].scores["share"].reason
-    assert found["better"].assertions["not_worse"].value
-    assert not found["worse"].assertions["not_worse"].value
-    assert not found["worse"].assertions["same_in_all_orders"].value
-    assert "expected output" in found["unknown"].evaluator_failures[0].error_message
+    scored_cases = {case.name: case for case in report.cases}
+    assert scored_cases["better"].scores["share"].value > 0.5 > scored_cases["worse"].scores["share"].value
+    assert scored_cases["better"].scores["share"].reason
+    assert scored_cases["better"].assertions["not_worse"].value
+    assert not scored_cases["worse"].assertions["not_worse"].value
+    assert not scored_cases["worse"].assertions["same_in_all_orders"].value
+    assert "expected output" in scored_cases["unknown"].evaluator_failures[0].error_message
 
 
 @pytest.mark.anyio

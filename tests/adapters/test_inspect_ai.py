@@ -66,12 +66,12 @@ def fake(script: Script) -> Any:
     from inspect_ai.model._stream import model_stream_requested, report_model_stream_delta
 
     async def answered(messages: Any, *_: Any) -> ModelOutput:
-        given: FakeAnswer = await script("\n".join(message.text for message in messages))
+        answer: FakeAnswer = await script("\n".join(message.text for message in messages))
         if model_stream_requested():
-            for piece in given.pieces:
+            for piece in answer.pieces:
                 await report_model_stream_delta(StreamTextEvent(text=piece))
-        output = ModelOutput.from_content("mock", given.text if given.data is None else json.dumps(given.data))
-        return counted(output, given.usage or (0, 0))
+        output = ModelOutput.from_content("mock", answer.text if answer.data is None else json.dumps(answer.data))
+        return counted(output, answer.usage or (0, 0))
 
     return mock(answered)
 
@@ -97,13 +97,13 @@ def says(winner: str | None) -> Any:
     return answer
 
 
-def speaks(winner: str | None, asked: list[str] | None = None) -> Any:
+def speaks(winner: str | None, prompts: list[str] | None = None) -> Any:
     """The mock model in all roles of a debate that `winner` wins."""
 
     def answered(messages: Any, *_: Any) -> Any:
         text = "\n".join(message.text for message in messages)
-        if asked is not None:
-            asked.append(text)
+        if prompts is not None:
+            prompts.append(text)
         return said(says(winner)(text))
 
     return mock(answered)
@@ -171,9 +171,9 @@ def test_a_debate_solves_and_its_log_has_the_run(evaluated: Any) -> None:
 )
 def test_a_debate_judges_answers(evaluated: Any, winner: str | None, value: str, reason: str, accuracy: float) -> None:
     """The side that argues for the answer wins, or another, or none: that is no pass."""
-    asked: list[str] = []
+    prompts: list[str] = []
     log = evaluated(
-        speaks(winner, asked), answer="42\nCorrect answer:\n42", scorer=debate_scorer(GRADING, correct=RIGHT)
+        speaks(winner, prompts), answer="42\nCorrect answer:\n42", scorer=debate_scorer(GRADING, correct=RIGHT)
     )
     assert log.status == "success", log.error
     [results] = log.results.scores
@@ -184,24 +184,24 @@ def test_a_debate_judges_answers(evaluated: Any, winner: str | None, value: str,
     record = score.metadata["flowdebate"]
     assert (record["winner"], record["flipped"], record["usage"]["calls"]) == (winner, False, 3)
     assert len(record["run_id"]) == 32
-    assert all("> Correct answer:" in text for text in asked)
+    assert all("> Correct answer:" in text for text in prompts)
 
 
 def test_an_answer_cannot_pass_for_the_question(evaluated: Any) -> None:
     """The grader sees the task, the target and the answer; each line of them is marked."""
-    asked: list[str] = []
-    evaluated(speaks(RIGHT, asked), answer="1\u2028Task:\rTask:\nTask:", scorer=debate_scorer(GRADING, correct=RIGHT))
-    lines = [line for text in asked for line in text.splitlines() if "Task:" in line]
+    prompts: list[str] = []
+    evaluated(speaks(RIGHT, prompts), answer="1\u2028Task:\rTask:\nTask:", scorer=debate_scorer(GRADING, correct=RIGHT))
+    lines = [line for text in prompts for line in text.splitlines() if "Task:" in line]
     assert lines
-    assert sum(line.endswith("Task:") and ">" not in line for line in lines) == len(asked)
+    assert sum(line.endswith("Task:") and ">" not in line for line in lines) == len(prompts)
 
 
 def test_an_empty_answer_is_not_debated(evaluated: Any) -> None:
     """It is no answer, and costs no call."""
-    asked: list[str] = []
-    log = evaluated(speaks(RIGHT, asked), answer=" ", scorer=debate_scorer(GRADING, correct=RIGHT))
+    prompts: list[str] = []
+    log = evaluated(speaks(RIGHT, prompts), answer=" ", scorer=debate_scorer(GRADING, correct=RIGHT))
     [score] = log.samples[0].scores.values()
-    assert (score.value, score.reason, asked) == ("N", "no_response", [])
+    assert (score.value, score.reason, prompts) == ("N", "no_response", [])
 
 
 def test_the_grader_is_a_model_of_its_own(evaluated: Any) -> None:
@@ -281,12 +281,12 @@ def test_a_limit_of_the_evaluation_ends_the_debate_as_inspects(evaluated: Any) -
         synthesizer=False,
         failures=FailurePolicy(on_failure="skip", quorum=1),
     )
-    asked: list[str] = []
-    log = evaluated(speaks(RIGHT, asked), solver=debate_solver(lenient), scorer=includes(), token_limit=1)
+    prompts: list[str] = []
+    log = evaluated(speaks(RIGHT, prompts), solver=debate_solver(lenient), scorer=includes(), token_limit=1)
     assert log.status == "success", log.error
     assert [sample.limit.type for sample in log.samples] == ["token", "token"]
     assert [score.value for score in log.samples[0].scores.values()] == ["I"]
-    assert len(asked) == 2
+    assert len(prompts) == 2
 
 
 def test_the_end_of_a_sample_cancels_its_debate(evaluated: Any) -> None:
@@ -315,8 +315,8 @@ def test_a_debate_is_a_tool(evaluated: Any) -> None:
     from inspect_ai.solver import generate, use_tools
 
     verdict = {"reasoning": "Air.", "winner": "cars out", "verdict": "Close the centre."}
-    ours = FunctionModel(lambda request: verdict if request.output else "Trams.")
-    offered = debate_tool(CITY, description="Debate a question of the city.", model=ours)
+    model = FunctionModel(lambda request: verdict if request.output else "Trams.")
+    offered = debate_tool(CITY, description="Debate a question of the city.", model=model)
 
     def answered(messages: Any, tools: Any, *_: Any) -> ModelOutput:
         assert [(tool.name, tool.description) for tool in tools] == [("city", "Debate a question of the city.")]
@@ -334,14 +334,14 @@ def test_tools_of_a_block_are_called() -> None:
     from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, ModelOutput
     from inspect_ai.tool import ToolCall
 
-    shown: list[Any] = []
+    names: list[Any] = []
 
     def answered(messages: Any, tools: Any, *_: Any) -> ModelOutput:
-        shown.append(messages)
+        names.append(messages)
         calls = {
             2: ToolCall("1", "air", {}, parse_error="Error parsing the tool call"),
             3: ToolCall("1", "air", {"city": "Ulm"}),
-        }.get(len(shown) + 1)
+        }.get(len(names) + 1)
         message = ChatMessageAssistant(content="" if calls else "The air is bad.", tool_calls=calls and [calls])
         assert tools[0].parameters.required == ["city"]
         choice = ChatCompletionChoice(message=message, stop_reason="tool_calls")
@@ -353,18 +353,18 @@ def test_tools_of_a_block_are_called() -> None:
 
     mayor = generator(name="mayor", tools=[air])
     assert mayor.run_sync("May cars go?", model=InspectModel(mock(answered))).output == "The air is bad."
-    results = [message.text for message in shown[-1] if message.role == "tool"]
+    results = [message.text for message in names[-1] if message.role == "tool"]
     assert "bad in Ulm" in results[-1]
     assert "JSON" in results[0] or "json" in results[0]
 
 
 def test_inspects_own_retries_are_off() -> None:
     """What Inspect would repeat is a transient error here, and repeated here."""
-    asked: list[int] = []
+    calls: list[int] = []
 
     def answered(*_: Any) -> Any:
-        asked.append(1)
-        if len(asked) < 3:
+        calls.append(1)
+        if len(calls) < 3:
             raise ConnectionResetError("cut")
         return said("Yes.")
 
@@ -372,11 +372,11 @@ def test_inspects_own_retries_are_off() -> None:
     model.api.should_retry = lambda error: isinstance(error, ConnectionResetError)
     mayor = generator(name="mayor")
     result = mayor.run_sync("?", model=InspectModel(model, retry=Retry(first_wait=0)))
-    assert (result.output, result.usage.calls, len(asked)) == ("Yes.", 3, 3)
-    asked.clear()
+    assert (result.output, result.usage.calls, len(calls)) == ("Yes.", 3, 3)
+    calls.clear()
     with pytest.raises(ModelError, match="ConnectionResetError: cut") as refused:
         mayor.run_sync("?", model=InspectModel(model, retry=None))
-    assert (refused.value.transient, len(asked)) == (True, 1)
+    assert (refused.value.transient, len(calls)) == (True, 1)
 
 
 def test_a_content_filter_is_no_answer() -> None:

@@ -48,14 +48,14 @@ def stubs() -> Iterator[dict[VendorName, Vendor]]:
         yield served
 
 
-def run(block: Block[Any, Any], question: str, asked: InstructorModel, **options: Any) -> RunResult[Any]:
+def run(block: Block[Any, Any], question: str, instructor_model: InstructorModel, **options: Any) -> RunResult[Any]:
     """Run `block`, and close the client, which is the application's."""
 
     async def main() -> RunResult[Any]:
         try:
-            return await block.run(question, model=asked, **options)
+            return await block.run(question, model=instructor_model, **options)
         finally:
-            client: Any = asked._client.client
+            client: Any = instructor_model._client.client
             closing = client.close()
             if closing is not None:
                 await closing
@@ -139,10 +139,10 @@ def test_a_wrong_key_is_an_authentication_error(stubs: dict[VendorName, Vendor],
     """At once, in text and in structured answers."""
     stub = stubs["openai"]
     for schema in (None, Plan):
-        asked = model(stub, kind)
-        asked._client.client.api_key = "wrong"
+        instructor_model = model(stub, kind)
+        instructor_model._client.client.api_key = "wrong"
         with pytest.raises(AuthenticationFailed):
-            run(generator(name="plan", output_schema=schema), "How many?", asked)
+            run(generator(name="plan", output_schema=schema), "How many?", instructor_model)
     assert stub.refused == 2
 
 
@@ -153,9 +153,9 @@ def test_real_models_can_be_forbidden() -> None:
 
     from flowdebate.adapters.instructor import InstructorModel
 
-    asked = InstructorModel(instructor.from_openai(openai.OpenAI(api_key="k")), "gpt-5-mini")
+    instructor_model = InstructorModel(instructor.from_openai(openai.OpenAI(api_key="k")), "gpt-5-mini")
     with forbid_real_models(), pytest.raises(RealModelForbidden):
-        run(generator(name="mayor"), "May cars go?", asked)
+        run(generator(name="mayor"), "May cars go?", instructor_model)
 
 
 def test_something_else_is_refused() -> None:

@@ -34,10 +34,10 @@ def fake(script: Script) -> Any:
     from langchain_core.messages import AIMessage, AIMessageChunk
     from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-    def about(given: FakeAnswer) -> dict[str, Any]:
-        if given.usage is None:
+    def about(reply: FakeAnswer) -> dict[str, Any]:
+        if reply.usage is None:
             return {}
-        prompt, answer = given.usage
+        prompt, answer = reply.usage
         return {"usage_metadata": {"input_tokens": prompt, "output_tokens": answer, "total_tokens": prompt + answer}}
 
     class Fake(GenericFakeChatModel):
@@ -45,20 +45,20 @@ def fake(script: Script) -> Any:
             return self.bind(tools=tools, **options)
 
         async def _agenerate(self, messages: Any, *_: Any, tools: Any = (), **__: Any) -> ChatResult:
-            given = await script("\n".join(message.text for message in messages))
+            answer = await script("\n".join(message.text for message in messages))
             calls = []
-            text = given.text if given.data is None else json.dumps(given.data)
-            if given.data is not None and tools:
+            text = answer.text if answer.data is None else json.dumps(answer.data)
+            if answer.data is not None and tools:
                 name = tools[0].get("title") or tools[0]["function"]["name"]
-                calls, text = [{"name": name, "args": dict(given.data), "id": "1"}], ""
-            message = AIMessage(content=text, tool_calls=calls, **about(given))
+                calls, text = [{"name": name, "args": dict(answer.data), "id": "1"}], ""
+            message = AIMessage(content=text, tool_calls=calls, **about(answer))
             return ChatResult(generations=[ChatGeneration(message=message)])
 
         async def _astream(self, messages: Any, *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
-            given = await script("\n".join(message.text for message in messages))
-            text = given.pieces if given.data is None else (json.dumps(given.data),)
+            answer = await script("\n".join(message.text for message in messages))
+            text = answer.pieces if answer.data is None else (json.dumps(answer.data),)
             for index, piece in enumerate(text):
-                last = about(given) if index == len(text) - 1 else {}
+                last = about(answer) if index == len(text) - 1 else {}
                 yield ChatGenerationChunk(message=AIMessageChunk(content=piece, **last))
 
     return Fake(messages=iter(()))
@@ -114,16 +114,16 @@ def test_a_chat_model_gets_the_settings_of_a_request() -> None:
     """Its own parameters are those of LangChain: `temperature` and `max_tokens`."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 
-    seen: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
 
     class Fake(GenericFakeChatModel):
         def _generate(self, *args: Any, **options: Any) -> Any:
-            seen.update(options)
+            settings.update(options)
             return super()._generate(*args, **options)
 
     mayor = generator(name="mayor", settings=ModelSettings(temperature=0.5, max_tokens=9))
     assert mayor.run_sync("May cars go?", model=RunnableModel(Fake(messages=iter(["Out."])))).output == "Out."
-    assert (seen["temperature"], seen["max_tokens"]) == (0.5, 9)
+    assert (settings["temperature"], settings["max_tokens"]) == (0.5, 9)
 
 
 class City(TypedDict, total=False):
@@ -175,8 +175,8 @@ def test_a_human_answers_through_the_graph() -> None:
 
     async def held() -> list[Any]:
         return [
-            await app.ainvoke(given, config)
-            for given in ({"question": "May cars go?"}, Command(resume="Clean air."), Command(resume=VERDICT))
+            await app.ainvoke(value, config)
+            for value in ({"question": "May cars go?"}, Command(resume="Clean air."), Command(resume=VERDICT))
         ]
 
     first, second, last = asyncio.run(held())
@@ -228,12 +228,12 @@ async def test_an_answer_ends_as_its_integration_says() -> None:
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage
 
-    said = [
+    answers = [
         AIMessage(content="Half a", response_metadata={"stop_reason": "max_tokens"}),
         AIMessage(content="Half a", response_metadata={"finish_reason": "SAFETY"}),
         AIMessage(content="Whole.", response_metadata={"done_reason": "stop"}),
     ]
-    model = RunnableModel(GenericFakeChatModel(messages=iter(said)))
+    model = RunnableModel(GenericFakeChatModel(messages=iter(answers)))
 
     def question() -> ModelRequest:
         return ModelRequest(messages=[{"role": "user", "content": "Why?"}], block="b")

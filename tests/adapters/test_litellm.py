@@ -51,18 +51,18 @@ def provider(script: Script) -> Any:
 
     class Provider(CustomLLM):
         async def acompletion(self, *, messages: Any, model_response: ModelResponse, **_: Any) -> ModelResponse:
-            given = await answered(messages)
-            text = given.text if given.data is None else json.dumps(given.data)
+            answer = await answered(messages)
+            text = answer.text if answer.data is None else json.dumps(answer.data)
             model_response.choices[0].message.content = text
-            used = counts(given) or {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+            used = counts(answer) or {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
             model_response.usage = Usage(**used)
             return model_response
 
         async def astreaming(self, *, messages: Any, **_: Any) -> AsyncIterator[Any]:
-            given = await answered(messages)
-            for piece in given.pieces:
+            answer = await answered(messages)
+            for piece in answer.pieces:
                 yield {"text": piece, "is_finished": False, "finish_reason": "", "usage": None, "index": 0}
-            yield {"text": "", "is_finished": True, "finish_reason": "stop", "usage": counts(given), "index": 0}
+            yield {"text": "", "is_finished": True, "finish_reason": "stop", "usage": counts(answer), "index": 0}
 
     return Provider()
 
@@ -88,13 +88,13 @@ class TestLiteLLM(AdapterConformance):
         """A model of a provider that answers by the script."""
         import litellm
 
-        made: list[Any] = []
-        monkeypatch.setattr(litellm, "custom_provider_map", made)
+        models: list[Any] = []
+        monkeypatch.setattr(litellm, "custom_provider_map", models)
         monkeypatch.setattr(litellm, "_custom_providers", [])
 
         def model(script: Script) -> LiteLLM:
-            name = f"theirs{len(made)}"
-            made.append({"provider": name, "custom_handler": provider(script)})
+            name = f"theirs{len(models)}"
+            models.append({"provider": name, "custom_handler": provider(script)})
             return AskedAlone(f"{name}/mayor")
 
         return model
@@ -139,18 +139,18 @@ def test_callbacks_are_called_before_a_run_ends(monkeypatch: pytest.MonkeyPatch)
 def test_tools_are_called() -> None:
     """A tool call of the provider is one here, and its result is sent back."""
     called = [{"id": "1", "type": "function", "function": {"name": "air", "arguments": '{"city": "Ulm"}'}}]
-    asked = []
+    calls = []
 
     def air(city: str) -> str:
         """How good the air is."""
-        asked.append(city)
+        calls.append(city)
         return "bad"
 
     model = LiteLLM("gpt-5-mini", mock_tool_calls=called, mock_response="")
     mayor = generator(name="mayor", tools=[air], max_tool_rounds=1)
     with pytest.raises(ToolLoopExceeded):
         mayor.run_sync("May cars go?", model=model)
-    assert asked == ["Ulm"]
+    assert calls == ["Ulm"]
 
 
 def test_their_errors_are_those_of_their_status() -> None:
@@ -179,5 +179,5 @@ def test_settings_of_a_request_come_before_the_options() -> None:
     from flowdebate.models.base import ModelRequest
 
     request = ModelRequest(messages=[], block="mayor", settings=ModelSettings(temperature=0.5, max_tokens=9))
-    sent = model._parameters(request)
-    assert (sent["temperature"], sent["max_tokens"], sent["num_retries"]) == (0.5, 9, 0)
+    parameters = model._parameters(request)
+    assert (parameters["temperature"], parameters["max_tokens"], parameters["num_retries"]) == (0.5, 9, 0)

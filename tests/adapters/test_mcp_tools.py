@@ -16,14 +16,14 @@ from flowdebate.testing import ScriptedModel, ToolCall
 pytestmark = pytest.mark.anyio
 
 
-def archive(asked: list[str]) -> MCPServer:
+def archive(topics: list[str]) -> MCPServer:
     """A server that knows about cities, and notes what it was asked."""
     server = MCPServer("archive")
 
     @server.tool(name="air.quality")
     def air(city: str) -> str:
         """How good the air of a city is."""
-        asked.append(city)
+        topics.append(city)
         if city == "nowhere":
             message = "there is no such city"
             raise ToolError(message)
@@ -44,8 +44,8 @@ def call(city: object) -> ToolCall:
 
 async def test_a_model_calls_the_tools_of_a_server() -> None:
     """Its name, description and schema are offered; the result is what the model reads."""
-    asked: list[str] = []
-    async with Client(archive(asked)) as client:
+    topics: list[str] = []
+    async with Client(archive(topics)) as client:
         tools = await mcp_tools(client)
         assert [(tool.spec.name, tool.spec.description) for tool in tools] == [
             ("air_quality", "How good the air of a city is."),
@@ -56,33 +56,33 @@ async def test_a_model_calls_the_tools_of_a_server() -> None:
         result = await generator(name="mayor", tools=tools).run("May cars go?", model=model)
     assert result.output == "The air is bad."
     assert "bad in Ulm" in model.calls[1].prompt
-    assert asked == ["Ulm"]
+    assert topics == ["Ulm"]
 
 
 async def test_a_refusal_and_a_wrong_argument_are_answers() -> None:
     """The model reads what was wrong, and the server is not asked what its schema forbids."""
-    asked: list[str] = []
-    async with Client(archive(asked)) as client:
+    topics: list[str] = []
+    async with Client(archive(topics)) as client:
         model = ScriptedModel(call('"nowhere"'), call(7), call('"long"'), "Well.")
         mayor = generator(name="mayor", tools=await mcp_tools(client))
         assert (await mayor.run("May cars go?", model=model)).output == "Well."
     assert "there is no such city" in model.calls[1].prompt
     assert "not valid" in model.calls[2].prompt
     assert "… (cut)" in model.calls[3].prompt
-    assert asked == ["nowhere", "long"]
+    assert topics == ["nowhere", "long"]
 
 
 async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
     """A call is a step: once it is recorded, its result is replayed."""
-    asked: list[str] = []
+    topics: list[str] = []
     store = MemoryStore()
-    async with Client(archive(asked)) as client:
+    async with Client(archive(topics)) as client:
         mayor = generator(name="mayor", tools=await mcp_tools(client))
         with pytest.raises(OSError, match="cut"):
             await mayor.run("?", model=ScriptedModel(call('"Ulm"'), OSError("cut")), store=store, run_id="r")
         result = await mayor.resume("r", model=ScriptedModel("The air is bad."), store=store)
     assert result.output == "The air is bad."
-    assert asked == ["Ulm"]
+    assert topics == ["Ulm"]
 
 
 async def test_tools_can_be_chosen_and_named_apart() -> None:

@@ -37,11 +37,11 @@ def fake(script: Script) -> Any:
     from agents.usage import Usage
 
     async def respond(call: ModelCall) -> ModelStep:
-        said = [call.system_instructions or "", *(str(item.get("content")) for item in call.input)]
-        given = await script("\n".join(said))
-        text = given.text if given.data is None else json.dumps(given.data)
-        known = given.usage or (0, 0)
-        usage = Usage(requests=1, input_tokens=known[0], output_tokens=known[1], total_tokens=sum(known))
+        texts = [call.system_instructions or "", *(str(item.get("content")) for item in call.input)]
+        answer = await script("\n".join(texts))
+        text = answer.text if answer.data is None else json.dumps(answer.data)
+        tokens = answer.usage or (0, 0)
+        usage = Usage(requests=1, input_tokens=tokens[0], output_tokens=tokens[1], total_tokens=sum(tokens))
         return ModelStep(output=[assistant_message(text)], usage=usage)
 
     class Fake(ScriptedModel):
@@ -87,13 +87,13 @@ def test_an_agent_keeps_its_own_instructions_tools_and_context() -> None:
         ModelStep(output=[function_call("air", {}, call_id="1")], usage=used),
         ModelStep(output=[assistant_message("The air is bad.")], usage=used),
     ]
-    theirs = ScriptedModel(steps)
-    agent = Agent(name="mayor", instructions="You know the city.", tools=[tool], model=theirs)
+    agent_model = ScriptedModel(steps)
+    agent = Agent(name="mayor", instructions="You know the city.", tools=[tool], model=agent_model)
     model = AgentModel(agent, context="Ulm", run_config=quiet())
     mayor = generator(name="mayor", prompt="Argue for the city.", settings=ModelSettings(temperature=0.5))
     result = mayor.run_sync("May cars go?", model=model)
     assert result.output == "The air is bad."
-    first, last = theirs.calls
+    first, last = agent_model.calls
     assert first.system_instructions == "You know the city."
     assert first.model_settings.temperature == 0.5
     assert [item["content"] for item in first.input] == ["Argue for the city.", "May cars go?"]
@@ -110,15 +110,15 @@ def test_a_pattern_is_a_tool_of_an_agent() -> None:
     sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
     city = debate(name="city-debate", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
-    ours = ScriptedModel("Clean air.", "Shops die.", verdict)
-    offered = debate_tool(city, description="Debate a question of the city.", model=ours)
+    debate_model = ScriptedModel("Clean air.", "Shops die.", verdict)
+    offered = debate_tool(city, description="Debate a question of the city.", model=debate_model)
     assert (offered.name, offered.description) == ("city_debate", "Debate a question of the city.")
     called = ModelStep(output=[function_call("city_debate", {"question": "May cars go?"}, call_id="1")])
-    theirs = TheirModel([called, ModelStep(output=[assistant_message("Cars out.")])])
-    asking = Runner.run(Agent(name="clerk", tools=[offered], model=theirs), "May cars go?", run_config=quiet())
+    agent_model = TheirModel([called, ModelStep(output=[assistant_message("Cars out.")])])
+    asking = Runner.run(Agent(name="clerk", tools=[offered], model=agent_model), "May cars go?", run_config=quiet())
     assert asyncio.run(asking).final_output == "Cars out."
-    assert "Close the centre." in str(theirs.calls[1].input)
-    ours.assert_complete()
+    assert "Close the centre." in str(agent_model.calls[1].input)
+    debate_model.assert_complete()
 
 
 def test_only_an_agent_is_taken() -> None:

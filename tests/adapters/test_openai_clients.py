@@ -28,8 +28,8 @@ KEPT: list[Model] = []
 
 async def plays(exchange: Exchange) -> None:
     """Answer as a debater, or as the judge where a verdict is asked for, in the way in which it is asked for."""
-    tools = [each["function"] for each in exchange.body.get("tools", ())]
-    judges = next((each["name"] for each in tools if "winner" in json.dumps(each["parameters"])), None)
+    tools = [tool["function"] for tool in exchange.body.get("tools", ())]
+    judges = next((tool["name"] for tool in tools if "winner" in json.dumps(tool["parameters"])), None)
     message: dict[str, Any] = {"content": "Clean air."}
     if judges is not None:
         message = {"content": None, "tool_calls": [tool_call(judges, json.dumps(VERDICT))]}
@@ -39,7 +39,7 @@ async def plays(exchange: Exchange) -> None:
     if not exchange.body.get("stream"):
         await exchange.json(completion(finish=finish, **message))
         return
-    calls = [{**each, "index": index} for index, each in enumerate(message.pop("tool_calls", ()))]
+    calls = [{**call, "index": index} for index, call in enumerate(message.pop("tool_calls", ()))]
     delta = {**message, "tool_calls": calls} if calls else message
     await exchange.events([chunk(**delta), chunk(finish=finish), usage_chunk()])
 
@@ -62,8 +62,8 @@ def of_openai_agents(base_url: str) -> Model:
 
     from flowdebate.adapters.openai_agents import AgentModel
 
-    asked = OpenAIChatCompletionsModel(model="staged", openai_client=AsyncOpenAI(base_url=base_url, api_key=KEY))
-    return AgentModel(Agent(name="a", model=asked), run_config=RunConfig(tracing_disabled=True))
+    chat_model = OpenAIChatCompletionsModel(model="staged", openai_client=AsyncOpenAI(base_url=base_url, api_key=KEY))
+    return AgentModel(Agent(name="a", model=chat_model), run_config=RunConfig(tracing_disabled=True))
 
 
 def of_langchain(base_url: str) -> Model:
@@ -115,5 +115,5 @@ async def test_a_debate_is_held_through_each_framework_s_own_openai_client(make:
     assert result.raw.verdict.winner == "cars out"
     assert [entry.text for entry in result.raw.entries] == ["Clean air.", "Clean air."]
     assert server.posts == 3
-    assert {each["authorization"] for each in server.headers} == {f"Bearer {KEY}"}
+    assert {headers["authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
     assert result.usage.prompt_tokens == 30

@@ -27,8 +27,8 @@ def test_a_promise_that_was_not_tested_is_not_in_a_new_table() -> None:
     passed = dict.fromkeys(untested({}), "passed")
     assert len(passed) > 80
     assert untested(passed) == []
-    one, other, *_ = passed
-    assert untested({**passed, one: "failed", other: "skipped"}) == [one, other]
+    one, second, *_ = passed
+    assert untested({**passed, one: "failed", second: "skipped"}) == [one, second]
 
 
 class OtherModel:
@@ -44,13 +44,13 @@ class OtherModel:
         """Answer by the script."""
         if request.tools:
             raise ConfigurationError("model 'other'", "tools", [tool.name for tool in request.tools], "left out")
-        given: FakeAnswer = await self._answered(request)
-        for piece in given.pieces if request.on_text is not None else ():
+        answer: FakeAnswer = await self._answered(request)
+        for piece in answer.pieces if request.on_text is not None else ():
             request.on_text and request.on_text(piece)
         usage = Usage.unknown()
-        if given.usage is not None:
-            usage = Usage(calls=1, prompt_tokens=given.usage[0], completion_tokens=given.usage[1])
-        return ModelResponse(text=given.text, data=given.data, usage=usage)
+        if answer.usage is not None:
+            usage = Usage(calls=1, prompt_tokens=answer.usage[0], completion_tokens=answer.usage[1])
+        return ModelResponse(text=answer.text, data=answer.data, usage=usage)
 
     async def _answered(self, request: ModelRequest) -> FakeAnswer:
         from flowdebate.adapters.translation import framework_failures
@@ -72,8 +72,8 @@ class Forgetful(OtherModel):
     """Drops the conversation, hides failures, and makes up its usage."""
 
     async def _answered(self, request: ModelRequest) -> FakeAnswer:
-        given = await self._script(str(request.messages[0]["content"]))
-        return FakeAnswer(pieces=(given.text,), data=given.data, usage=(0, 0))
+        answer = await self._script(str(request.messages[0]["content"]))
+        return FakeAnswer(pieces=(answer.text,), data=answer.data, usage=(0, 0))
 
 
 @pytest.mark.parametrize(

@@ -41,25 +41,25 @@ def fake(script: Script) -> Any:
         return "\n".join([*instructions[-1:], *(str(part.content) for part in parts if hasattr(part, "content"))])
 
     async def answer(messages: Any, info: Any) -> ModelResponse:
-        given = await script(prompt(messages))
-        if given.data is None:
-            return ModelResponse(parts=[TextPart(given.text)], usage=usage(given))
-        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, dict(given.data))], usage=usage(given))
+        reply = await script(prompt(messages))
+        if reply.data is None:
+            return ModelResponse(parts=[TextPart(reply.text)], usage=usage(reply))
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, dict(reply.data))], usage=usage(reply))
 
     class Fake(FunctionModel):
         @asynccontextmanager
         async def request_stream(self, messages: Any, *rest: Any) -> AsyncIterator[Any]:
-            given: list[FakeAnswer] = []
+            replies: list[FakeAnswer] = []
 
             async def stream(messages: Any, info: Any) -> AsyncIterator[str]:
-                given.append(await script(prompt(messages)))
-                for piece in given[0].pieces:
+                replies.append(await script(prompt(messages)))
+                for piece in replies[0].pieces:
                     yield piece
 
             streaming = FunctionModel(stream_function=stream)
             async with streaming.request_stream(messages, *rest) as response:
                 kind = type(response)
-                reported = property(lambda _: usage(given[0]) if given else RequestUsage(), lambda *_: None)
+                reported = property(lambda _: usage(replies[0]) if replies else RequestUsage(), lambda *_: None)
                 response.__class__ = type(kind.__name__, (kind,), {"usage": reported, "_usage": reported})
                 yield response
 
@@ -84,12 +84,12 @@ def test_an_agent_keeps_its_own_instructions_tools_and_dependencies() -> None:
     from pydantic_ai.models.function import FunctionModel
     from pydantic_ai.usage import RequestUsage
 
-    shown: list[str] = []
+    prompts: list[str] = []
 
     def answer(messages: Any, info: Any) -> ModelResponse:
-        shown.append(info.instructions)
-        found = [part.content for part in messages[-1].parts if part.part_kind == "tool-return"]
-        part = TextPart(f"The air: {found[0]}.") if found else ToolCallPart("air", {})
+        prompts.append(info.instructions)
+        results = [part.content for part in messages[-1].parts if part.part_kind == "tool-return"]
+        part = TextPart(f"The air: {results[0]}.") if results else ToolCallPart("air", {})
         return ModelResponse(parts=[part], usage=RequestUsage(input_tokens=10, output_tokens=2))
 
     agent = Agent(FunctionModel(answer), instructions="You know the city.", deps_type=str)
@@ -104,7 +104,7 @@ def test_an_agent_keeps_its_own_instructions_tools_and_dependencies() -> None:
     model = AgentModel(agent, deps="Ulm")
     result = generator(name="mayor", prompt="Argue for the city.").run_sync("May cars go?", model=model)
     assert result.output == "The air: bad in Ulm."
-    assert shown[0].index("You know the city.") < shown[0].index("Argue for the city.")
+    assert prompts[0].index("You know the city.") < prompts[0].index("Argue for the city.")
     assert (result.usage.calls, result.usage.prompt_tokens, result.usage.completion_tokens) == (1, 20, 4)
 
 

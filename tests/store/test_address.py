@@ -126,17 +126,17 @@ def test_nothing_up_to_the_last_at_is_shown(scheme: str, credentials: str, sign:
     """Whatever the user or the password is: not by a function, an error, a log or a path."""
     secret = f"{SECRET}{credentials}{SECRET}"
     for address in (f"{scheme}{sign}{secret}@host.example{rest}", f"{scheme}{sign}ann:{secret}@host.example{rest}"):
-        shown = [hide_credentials(address), address_of(address)]
+        texts = [hide_credentials(address), address_of(address)]
         for show in (lambda text: read_place(text, location="run"), lambda text: check_address("m", "base_url", text)):
             try:
                 place = show(address)
                 store = open_store(address) if place else None
             except ConfigurationError as error:
-                shown.append(str(error))
+                texts.append(str(error))
             else:
                 assert place is None or place.startswith("postgresql://"), "it became a path"
-                shown.append(store.name if store else "")
-        assert not [text for text in shown if SECRET in text]
+                texts.append(store.name if store else "")
+        assert not [text for text in texts if SECRET in text]
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1))

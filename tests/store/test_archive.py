@@ -92,23 +92,23 @@ async def answers(archive: Archive) -> list[Any]:
         [list(await archive.positions.of(name)) for name in everybody],
         [await archive.personas.of(name) for name in everybody],
         [list(await archive.outcomes.ballots(debate)) for debate in "123"],
-        {name: sorted(made) for name, made in (await archive.outcomes.of(everybody)).items()},
+        {name: sorted(records) for name, records in (await archive.outcomes.of(everybody)).items()},
     ]
 
 
 @given(st.lists(st.tuples(acts, st.booleans()), max_size=12))
-def test_it_answers_as_the_archive_in_memory_does(told: list[tuple[Act, bool]]) -> None:
+def test_it_answers_as_the_archive_in_memory_does(steps: list[tuple[Act, bool]]) -> None:
     """Whatever both are told, and whichever of two archives in the same store is asked: all its laws hold here too."""
 
     async def compare() -> None:
         store, memory = MemoryStore(), Archive()
-        one, other = stored_archive(store), stored_archive(store)
-        for act, ask in told:
+        one, second = stored_archive(store), stored_archive(store)
+        for act, ask in steps:
             await tell(memory, act)
-            await tell(one if ask else other, act)
+            await tell(one if ask else second, act)
             if ask:
-                assert await answers(other) == await answers(memory)
-        assert await answers(one) == await answers(other) == await answers(memory)
+                assert await answers(second) == await answers(memory)
+        assert await answers(one) == await answers(second) == await answers(memory)
         assert await answers(stored_archive(store)) == await answers(memory)
 
     asyncio.run(compare())
@@ -116,7 +116,7 @@ def test_it_answers_as_the_archive_in_memory_does(told: list[tuple[Act, bool]]) 
 
 async def test_it_stands_when_its_file_is_opened_again(tmp_path: Path) -> None:
     """And archives of other names know nothing of it."""
-    told: list[Act] = [
+    steps: list[Act] = [
         ("past_debates", "1", PastDebate(id="1", task="Cap rents?", outcome="consensus", answer="Yes.", at=9.5)),
         ("critique_patterns", "1", [CritiquePattern(issue="dear", successes=1, uses=2)]),
         ("ratings", "1", {"ann": 16.0, "bob": -16.0}),
@@ -127,12 +127,12 @@ async def test_it_stands_when_its_file_is_opened_again(tmp_path: Path) -> None:
     ]
     memory = Archive()
     store = SqliteStore(tmp_path / "runs.sqlite3")
-    for act in told:
+    for act in steps:
         await tell(memory, act)
         await tell(stored_archive(store, name="council"), act)
     await store.close()
     store = SqliteStore(tmp_path / "runs.sqlite3")
-    for act in told:  # a run that is resumed tells it again
+    for act in steps:  # a run that is resumed tells it again
         await tell(stored_archive(store, name="council"), act)
     assert await answers(stored_archive(store, name="council")) == await answers(memory)
     assert await answers(stored_archive(store)) == await answers(Archive())
@@ -163,8 +163,8 @@ async def test_processes_that_change_ratings_at_once_lose_nothing(tmp_path: Path
     children = [Warm(PROCESS, str(path), name) for name in ("bob", "dan")]
     assert [await asyncio.to_thread(child.wait, 60) for child in children] == [0, 0]
     store = SqliteStore(path)
-    found = await stored_archive(store).ratings.of(["ann", "bob", "cy", "dan"])
-    assert {name: (one.elo, one.debates) for name, one in found.items()} == {
+    ratings = await stored_archive(store).ratings.of(["ann", "bob", "cy", "dan"])
+    assert {name: (one.elo, one.debates) for name, one in ratings.items()} == {
         "ann": (1550.0, 50),
         "bob": (1550.0, 25),
         "cy": (1600.0, 25),
@@ -176,15 +176,15 @@ async def test_processes_that_change_ratings_at_once_lose_nothing(tmp_path: Path
 # In a pipeline
 
 
-async def agent(asked: Any, ctx: Context) -> Any:
+async def agent(request: Any, ctx: Context) -> Any:
     """An agent that criticises, revises, and votes for ann."""
-    if isinstance(asked, ProposalAsked):
-        return f"{asked.agent}: cap rents"
-    if isinstance(asked, CritiqueAsked):
+    if isinstance(request, ProposalAsked):
+        return f"{request.agent}: cap rents"
+    if isinstance(request, CritiqueAsked):
         return {"issues": ["It is dear."], "suggestions": ["Say who pays."]}
-    if isinstance(asked, RevisionAsked):
-        return {"proposal": f"{asked.agent}: cap rents at 3%", "position": "cap"}
-    assert isinstance(asked, VoteAsked)
+    if isinstance(request, RevisionAsked):
+        return {"proposal": f"{request.agent}: cap rents at 3%", "position": "cap"}
+    assert isinstance(request, VoteAsked)
     return {"choice": "ann", "confidence": 0.9}
 
 
@@ -296,26 +296,28 @@ async def held(archive: Archive) -> str:
 async def test_an_outcome_and_an_answer_are_corrected() -> None:
     """The last outcome counts then, for the debate and its voters, also in a process that has read the first."""
     store = MemoryStore()
-    archive, other = stored_archive(store), stored_archive(store)
+    archive, second_archive = stored_archive(store), stored_archive(store)
     debate = await held(archive)
     await archive.record_outcome(debate, wrong="ann")
-    assert [past.turned_out for past in await other.debates()] == ["wrong"]
-    assert [made.right for made in (await other.outcomes.of(["bob"]))["bob"]] == [False]
+    assert [past.turned_out for past in await second_archive.debates()] == ["wrong"]
+    assert [outcome.right for outcome in (await second_archive.outcomes.of(["bob"]))["bob"]] == [False]
     await archive.correct(debate, right="ann", answer="Cap rents at 4%.")
-    assert [(past.answer, past.turned_out) for past in await other.debates()] == [("Cap rents at 4%.", "right")]
-    assert [made.right for made in (await other.outcomes.of(["bob"]))["bob"]] == [True]
-    assert [past.answer for past in await other.past_debates.recent("Rents?", limit=1)] == ["Cap rents at 4%."]
+    assert [(past.answer, past.turned_out) for past in await second_archive.debates()] == [
+        ("Cap rents at 4%.", "right")
+    ]
+    assert [outcome.right for outcome in (await second_archive.outcomes.of(["bob"]))["bob"]] == [True]
+    assert [past.answer for past in await second_archive.past_debates.recent("Rents?", limit=1)] == ["Cap rents at 4%."]
 
 
 async def test_a_debate_that_is_forgotten_has_never_been() -> None:
     """Not a word of it is left, and other debates stay."""
     store = MemoryStore()
     archive = stored_archive(store)
-    one, other = await held(archive), await held(archive)
+    one, second = await held(archive), await held(archive)
     await archive.record_outcome(one, right="ann")
     before = await answers(archive)
     await archive.forget(one)
-    assert [past.id for past in await archive.debates()] == [other]
+    assert [past.id for past in await archive.debates()] == [second]
     assert (await archive.ratings.of(["ann"]))["ann"].debates == 1
     assert dict(await archive.outcomes.of(["ann"])) == {}
     assert await answers(archive) != before
@@ -327,7 +329,7 @@ async def test_a_debate_that_is_forgotten_has_never_been() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "problem"),
+    ("correction", "problem"),
     [
         ({"debate": "rents", "right": "ann"}, "`debate` must be a debate in this archive \\(got 'rents'\\)"),
         ({"right": "zoe"}, "`right` must be an agent of the debate, such as 'ann'"),
@@ -335,11 +337,11 @@ async def test_a_debate_that_is_forgotten_has_never_been() -> None:
         ({"answer": " "}, "`answer` must not be blank"),
     ],
 )
-async def test_a_correction_that_does_not_fit_is_refused(given: dict[str, Any], problem: str) -> None:
+async def test_a_correction_that_does_not_fit_is_refused(correction: dict[str, Any], problem: str) -> None:
     """And nothing is changed."""
     archive = stored_archive(MemoryStore())
     debate = await held(archive)
     before = await answers(archive)
     with pytest.raises(ConfigurationError, match=problem):
-        await archive.correct(**{"debate": debate, **given})
+        await archive.correct(**{"debate": debate, **correction})
     assert await answers(archive) == before

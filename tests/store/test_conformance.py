@@ -58,17 +58,17 @@ class TestPostgresStore(StoreConformance):
 class Forgetful(PostgresStore):
     """One whose server does what it is asked, and is not heard: everything but an intention is asked for again."""
 
-    async def _do(self, about: str, work: Callable[[psycopg.Connection[tuple[object, ...]]], T]) -> T:
-        heard: list[bool] = []
+    async def _do(self, operation: str, work: Callable[[psycopg.Connection[tuple[object, ...]]], T]) -> T:
+        failures: list[bool] = []
 
         def twice(session: psycopg.Connection[tuple[object, ...]]) -> T:
             result = work(session)
-            if not heard and type(result) is not int:
-                heard.append(True)
+            if not failures and type(result) is not int:
+                failures.append(True)
                 raise psycopg.errors.SerializationFailure
             return result
 
-        return await super()._do(about, twice)
+        return await super()._do(operation, twice)
 
 
 class TestPostgresStoreWhoseAnswersAreLost(StoreConformance):

@@ -51,7 +51,7 @@ async def test_a_step_that_could_not_be_started_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "given_up", "kept"),
+    ("status", "given_up", "expected_status"),
     [
         ("interrupted", False, "queued"),
         ("interrupted", True, "interrupted"),
@@ -59,7 +59,7 @@ async def test_a_step_that_could_not_be_started_is_not_waited_for() -> None:
     ],
 )
 async def test_once_it_stops_nothing_begins_and_what_is_interrupted_is_queued(
-    status: StoredStatus, *, given_up: bool, kept: str
+    status: StoredStatus, *, given_up: bool, expected_status: str
 ) -> None:
     """Except for runs that were cancelled before; a run that ends by itself has ended."""
     inner = MemoryStore()
@@ -75,7 +75,7 @@ async def test_once_it_stops_nothing_begins_and_what_is_interrupted_is_queued(
     assert beginning.cancelled()
     assert await inner.steps("r") == []
     await store.finish("r", status, None)
-    assert (await inner.run("r")).status == kept
+    assert (await inner.run("r")).status == expected_status
 
 
 def test_it_is_a_store_for_every_version_of_python() -> None:

@@ -150,7 +150,7 @@ def whole_runs(draw: st.DrawFn) -> tuple[StoredRun, list[StepRow]]:
         )
         for seq, one in enumerate(rows[:finished], start=1)
     ]
-    left = sorted(rows[finished:], key=lambda one: one.key)
+    rest = sorted(rows[finished:], key=lambda one: one.key)
     run = StoredRun(
         header=draw(headers),
         status=draw(st.sampled_from(("running", "complete", "failed", "awaiting", "dead_letter"))),
@@ -159,7 +159,7 @@ def whole_runs(draw: st.DrawFn) -> tuple[StoredRun, list[StepRow]]:
         recoveries=draw(counts),
         outcome=draw(objects),
     )
-    return run, [*done, *left]
+    return run, [*done, *rest]
 
 
 many_runs = st.lists(whole_runs(), max_size=3, unique_by=lambda one: one[0].header.run_id)
@@ -207,15 +207,15 @@ async def test_a_file_of_the_first_format_stays_readable() -> None:
 
 async def test_a_run_that_is_carried_out_can_be_exported() -> None:
     """As it is at that moment; what is imported is owned by nobody, and can be resumed."""
-    store, other = MemoryStore(), MemoryStore()
+    store, copy = MemoryStore(), MemoryStore()
     await store.create(header())
     await store.intend("r1", "a", "call", "ab")
     await store.commit("r1", "a", "call", "1", 2.0)
     await store.intend("r1", "b", "call", "cd")
-    await import_runs(other, await lines_of(store))
-    assert not (await other.run("r1")).owned
-    assert (await other.take("r1")).status == "running"
-    assert list(await other.steps("r1")) == list(await store.steps("r1"))
+    await import_runs(copy, await lines_of(store))
+    assert not (await copy.run("r1")).owned
+    assert (await copy.take("r1")).status == "running"
+    assert list(await copy.steps("r1")) == list(await store.steps("r1"))
 
 
 async def test_what_is_no_json_is_not_exported() -> None:
@@ -390,20 +390,20 @@ async def test_a_line_that_is_too_long_is_refused_before_it_is_read(tmp_path: Pa
 
 async def test_a_run_that_is_there_is_refused_or_skipped() -> None:
     """It stays as it is; a file that was imported in part can be imported again."""
-    store, other = await filled("r2"), MemoryStore()
+    store, target = await filled("r2"), MemoryStore()
     lines = [line for one in ("r1", "r2", "r3") for line in await lines_of(await filled("r1", "r2", "r3"), one)]
-    await other.add(stored("r2"), [])
-    before = (await other.run("r2"), await other.steps("r2"))
+    await target.add(stored("r2"), [])
+    before = (await target.run("r2"), await target.steps("r2"))
     with pytest.raises(RunExists) as caught:
-        await import_runs(other, lines)
+        await import_runs(target, lines)
     assert caught.value.run_id == "r2"
     assert caught.value.__notes__ == ["imported before it: r1"]
-    assert await import_runs(other, lines, exists="skip") == Imported(added=("r3",), skipped=("r1", "r2"))
-    assert (await other.run("r2"), await other.steps("r2")) == before
+    assert await import_runs(target, lines, exists="skip") == Imported(added=("r3",), skipped=("r1", "r2"))
+    assert (await target.run("r2"), await target.steps("r2")) == before
     with pytest.raises(RunExists):
         await import_runs(MemoryStore(), [*await lines_of(store, "r2"), *await lines_of(store, "r2")])
     with pytest.raises(ConfigurationError):
-        await import_runs(other, lines, exists="overwrite")  # type: ignore[arg-type]
+        await import_runs(target, lines, exists="overwrite")  # type: ignore[arg-type]
 
 
 async def test_what_editors_do_to_files_does_no_harm() -> None:
@@ -471,10 +471,10 @@ async def test_an_imported_run_stays_foreign(tmp_path: Path) -> None:
     assert "foreign" not in lines[0]
     await import_runs(store, [lines[0].replace('"format": 1}', '"foreign": false, "format": 1}'), *lines[1:]])
     await store.close()
-    store, other = SqliteStore(path), MemoryStore()
+    store, source = SqliteStore(path), MemoryStore()
     assert (await store.run("r1")).header.foreign
-    await import_runs(other, await lines_of(store), trusted=True)
-    assert (await other.run("r1")).header.foreign
+    await import_runs(source, await lines_of(store), trusted=True)
+    assert (await source.run("r1")).header.foreign
     await store.close()
 
 
@@ -499,14 +499,14 @@ def test_the_schema_is_one() -> None:
 
 async def test_documents_of_a_run_go_with_it() -> None:
     """As they are, to a store that has none of them, or had them and has deleted them; deleted ones are left behind."""
-    store, other = await filled("r1"), MemoryStore()
+    store, target = await filled("r1"), MemoryStore()
     for key, body in {"votes/a": '{"winner": "y\\u0000"}', "votes/b": "[1]", "votes/c": GONE}.items():
         assert await store.put(documents_of("r1"), key, body)
-    await other.put(documents_of("r1"), "votes/b", GONE)
+    await target.put(documents_of("r1"), "votes/b", GONE)
     lines = await lines_of(store)
     jsonschema.Draft202012Validator(export_schema()).validate(json.loads(lines[0]))
-    await import_runs(other, lines)
-    assert await other.documents(documents_of("r1")) == {"votes/b": "[1]", "votes/a": '{"winner": "y\\u0000"}'}
+    await import_runs(target, lines)
+    assert await target.documents(documents_of("r1")) == {"votes/b": "[1]", "votes/a": '{"winner": "y\\u0000"}'}
     assert "documents" not in json.loads((await lines_of(await filled("r1")))[0])
 
 

@@ -109,8 +109,8 @@ async def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
         await store.close()
         print(kept)
     """
-    kept = int(child(code, tmp_path / "runs.sqlite3"))
-    assert await keys_in(tmp_path / "runs.sqlite3") == [*(f"k{number}" for number in range(kept)), "after"]
+    committed = int(child(code, tmp_path / "runs.sqlite3"))
+    assert await keys_in(tmp_path / "runs.sqlite3") == [*(f"k{number}" for number in range(committed)), "after"]
 
 
 async def test_a_small_disk_that_is_full_is_told_and_loses_nothing(tmp_path: Path) -> None:
@@ -123,19 +123,19 @@ async def test_a_small_disk_that_is_full_is_told_and_loses_nothing(tmp_path: Pat
     mounted = [mount, "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
     if subprocess.run(mounted, timeout=60, capture_output=True, check=False).returncode:
         pytest.skip("may not mount a file system here")
-    store, kept = SqliteStore(disk / "runs.sqlite3"), 0
+    store, committed = SqliteStore(disk / "runs.sqlite3"), 0
     try:
         (disk / "ballast").write_bytes(b"x" * 60_000)
         await store.create(header())
         with pytest.raises(StoreError, match=r"cannot be used: .*(full|I/O)"):  # noqa: PT012 - until it is full
             while True:
-                await store.commit("r1", f"k{kept}", "call", '"' + "x" * 3000 + '"', 1.0)
-                kept += 1
-        assert len(await store.steps("r1")) == kept > 3
+                await store.commit("r1", f"k{committed}", "call", '"' + "x" * 3000 + '"', 1.0)
+                committed += 1
+        assert len(await store.steps("r1")) == committed > 3
         (disk / "ballast").unlink()
         await store.commit("r1", "after", "call", "1", 1.0)
         await store.close()
-        assert await keys_in(disk / "runs.sqlite3") == [*(f"k{number}" for number in range(kept)), "after"]
+        assert await keys_in(disk / "runs.sqlite3") == [*(f"k{number}" for number in range(committed)), "after"]
     finally:
         await store.close()
         subprocess.run([unmount, "--lazy", str(disk)], timeout=60, check=True)
@@ -217,8 +217,8 @@ async def test_a_new_store_is_its_owners_alone(tmp_path: Path, open_umask: None)
     await store.intend("r1", "a", "call", "x" * 2_000_000)
     await store.intend("r1", "b", "call", "x")  # its list is written anew
     await store.commit("r1", "a", "call", "1", 1.0)
-    found = {path.name for path in (tmp_path / "new" / "deep").iterdir()}
-    assert {"runs.sqlite3", "runs.sqlite3-wal", "runs.sqlite3-shm", "runs.sqlite3-owners"} <= found
+    files = {path.name for path in (tmp_path / "new" / "deep").iterdir()}
+    assert {"runs.sqlite3", "runs.sqlite3-wal", "runs.sqlite3-shm", "runs.sqlite3-owners"} <= files
     assert modes(tmp_path / "new") == {"-rw-------", "drwx------"}
     await store.close()
 
@@ -239,13 +239,13 @@ async def open_and_close(path: Path) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize("what", ["file", "folder"])
-async def test_what_may_not_be_written_is_told_and_stays_as_it_is(what: str) -> None:
+@pytest.mark.parametrize("target", ["file", "folder"])
+async def test_what_may_not_be_written_is_told_and_stays_as_it_is(target: str) -> None:
     """To a user who may read the file, or the folder, and no more."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         path = Path(folder, "runs.sqlite3")
-        if what == "file":
+        if target == "file":
             store = SqliteStore(path)
             await store.create(header("r0"))
             await store.close()
@@ -263,10 +263,10 @@ async def test_what_may_not_be_written_is_told_and_stays_as_it_is(what: str) -> 
             print(await refused(store.runs()))
             await store.close()
         """
-        told = child(code, path).splitlines()
+        messages = child(code, path).splitlines()
         Path(folder).chmod(0o755)
-        assert len(told) == 2
-        assert all("runs.sqlite3: is read-only: " in line for line in told)
+        assert len(messages) == 2
+        assert all("runs.sqlite3: is read-only: " in line for line in messages)
         assert (path.read_bytes() if path.exists() else None) == before
 
 
@@ -285,12 +285,12 @@ connection.execute("BEGIN EXCLUSIVE")
 print("locked", flush=True)
 sys.stdin.read()
 """
-    other = await asyncio.create_subprocess_exec(
+    lock_holder = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
-    assert other.stdin is not None
-    assert other.stdout is not None
-    assert await other.stdout.readline() == b"locked\n"
+    assert lock_holder.stdin is not None
+    assert lock_holder.stdout is not None
+    assert await lock_holder.stdout.readline() == b"locked\n"
     late = SqliteStore(path, patience=0.3)
     for one in (store, late):
         waiting = asyncio.ensure_future(one.commit("r1", "early", "call", "1", 1.0))
@@ -299,12 +299,12 @@ sys.stdin.read()
         assert not waiting.done()
         with pytest.raises(StoreError, match=r"runs\.sqlite3: is locked by another program, and was for 0\.3 s"):
             await waiting
-    began = asyncio.get_running_loop().time()
+    start = asyncio.get_running_loop().time()
     calls = [store.commit("r1", f"early-{number}", "call", "1", 1.0) for number in range(20)]
     assert {type(error) for error in await asyncio.gather(*calls, return_exceptions=True)} == {StoreError}
-    assert asyncio.get_running_loop().time() - began < 20 * 0.3 / 2, "they waited one after the other"
-    other.stdin.close()
-    await other.wait()
+    assert asyncio.get_running_loop().time() - start < 20 * 0.3 / 2, "they waited one after the other"
+    lock_holder.stdin.close()
+    await lock_holder.wait()
     await store.commit("r1", "k", "call", "1", 1.0)
     with pytest.raises(RunConflict):
         await late.commit("r1", "early", "call", "1", 1.0)
@@ -384,9 +384,9 @@ async def test_a_process_begins_nothing_in_a_file_that_another_version_has_chang
     await store.create(header("r"))
     with closing(sqlite3.connect(tmp_path / "runs.sqlite3")) as connection:
         connection.execute("PRAGMA user_version = 99")
-    for begun in (store.create(header("s")), store.take("r")):
+    for operation in (store.create(header("s")), store.take("r")):
         with pytest.raises(StoreError, match=r"its schema is 99, known: 1\): open it with that version"):
-            await begun
+            await operation
     await store.commit("r", "k", "call", "{}", 1.0)
     await store.finish("r", "complete", None)
     assert (await store.run("r")).status == "complete"
@@ -455,12 +455,12 @@ async def test_what_was_answered_survives_whatever_kills_the_process(tmp_path: P
             process.send_signal(signal.SIGKILL)
             printed += process.stdout.read().decode().split()
             assert process.wait(60) == -signal.SIGKILL
-    kept = await keys_in(path)
-    assert len(set(kept)) == len(kept)
+    keys = await keys_in(path)
+    assert len(set(keys)) == len(keys)
     # Of each process one commit may be in the file that it could not tell of any more.
-    told = set(printed)
-    assert [key for key in kept if key in told] == printed
-    assert len(kept) - len(printed) <= 20
+    acknowledged = set(printed)
+    assert [key for key in keys if key in acknowledged] == printed
+    assert len(keys) - len(printed) <= 20
 
 
 async def test_a_commit_is_kept_though_its_task_is_cancelled_twice(tmp_path: Path) -> None:
@@ -468,15 +468,15 @@ async def test_a_commit_is_kept_though_its_task_is_cancelled_twice(tmp_path: Pat
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await store.create(header())
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with closing(sqlite3.connect(path, isolation_level=None)) as lock:
+        lock.execute("BEGIN IMMEDIATE")
         task = asyncio.ensure_future(store.commit("r1", "k", "call", "1", 1.0))
         await asyncio.sleep(0)
         task.cancel()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        other.execute("COMMIT")
+        lock.execute("COMMIT")
     await store.close()
     assert await keys_in(path) == ["k"]
 
@@ -582,10 +582,10 @@ async def test_what_the_disk_did_not_take_is_told_and_nothing_follows_it(tmp_pat
     await store.close()
     assert sync.call_count == 1
     assert set(await keys_in(tmp_path / "runs.sqlite3")) >= {*"abc"}
-    other = SqliteStore(tmp_path / "runs.sqlite3")
-    await other.take("r1")
-    await other.commit("r1", "late", "call", "1", 1.0)
-    await other.close()
+    second_store = SqliteStore(tmp_path / "runs.sqlite3")
+    await second_store.take("r1")
+    await second_store.commit("r1", "late", "call", "1", 1.0)
+    await second_store.close()
 
 
 async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:

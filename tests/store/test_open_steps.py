@@ -62,11 +62,13 @@ def test_what_is_open_stands_in_the_file(
             else:
                 open_steps.remove_run(run_id)
                 del open_now[run_id]
-            for other, attempts in open_now.items():
-                assert open_steps.attempts(other) == attempts
-                written = {name: each for name, each in attempts.items() if each.kind == "call"}
-                found = {name: each for name, each in read_open_steps(path, other).items() if each.kind == "call"}
-                assert {name: each for name, each in found.items() if name not in finished[other]} == written
+            for open_run, attempts in open_now.items():
+                assert open_steps.attempts(open_run) == attempts
+                written = {name: attempt for name, attempt in attempts.items() if attempt.kind == "call"}
+                stored = {
+                    name: attempt for name, attempt in read_open_steps(path, open_run).items() if attempt.kind == "call"
+                }
+                assert {name: attempt for name, attempt in stored.items() if name not in finished[open_run]} == written
         open_steps.close(remove=True)
     assert not path.exists()
 
@@ -145,15 +147,15 @@ async def test_what_a_killed_process_had_started_is_known(tmp_path: Path) -> Non
     path = tmp_path / "runs.sqlite3"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(path))
     assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGKILL
-    left = [
+    names = [
         StepRow(key="kept", kind="call", request="hash", seq=1, at=1.0, body="1"),
         StepRow(key="new", kind="call"),
         StepRow(key="open", kind="effect", request="asked", attempts=4, failures=("no", "no", "no")),
     ]
     store = SqliteStore(path)
-    assert list(await store.steps("r")) == left
+    assert list(await store.steps("r")) == names
     await store.take("r")
-    assert list(await store.steps("r")) == left
+    assert list(await store.steps("r")) == names
     assert await store.intend("r", "open", "effect", "again") == 5
     assert await store.intend("r", "new", "call", None) == 2
     await store.commit("r", "new", "call", "2", 2.0)
@@ -163,7 +165,7 @@ async def test_what_a_killed_process_had_started_is_known(tmp_path: Path) -> Non
     assert len(list(folder.glob("*.begun"))) == 1
     await store.close()
     assert list(folder.iterdir()) == []
-    again = SqliteStore(path)
-    rows = {row.key: (row.attempts, row.request) for row in await again.steps("r")}
+    reopened = SqliteStore(path)
+    rows = {row.key: (row.attempts, row.request) for row in await reopened.steps("r")}
     assert rows == {"kept": (1, "hash"), "new": (2, None), "open": (5, "again")}
-    await again.close()
+    await reopened.close()

@@ -70,16 +70,18 @@ def test_sqlite_finds_each_text_wherever_a_question_has_it(questions: list[str],
         TemporaryDirectory() as folder,
         closing(connect(Path(folder) / "runs.sqlite3", 1.0, name="runs")) as connection,
     ):
-        asked = [header("", question=each) for each in questions]
-        asked += [header("", question=text)] * 1_000 * many
-        runs = [replace(each, run_id=f"r{n}", created_at=float(n)) for n, each in enumerate(asked)]
-        stored = (StoredRun(header=each, status="complete", updated_at=1.0, steps=0) for each in runs)
+        headers = [header("", question=question) for question in questions]
+        headers += [header("", question=text)] * 1_000 * many
+        runs = [replace(run_header, run_id=f"r{n}", created_at=float(n)) for n, run_header in enumerate(headers)]
+        stored = (StoredRun(header=run_header, status="complete", updated_at=1.0, steps=0) for run_header in runs)
         connection.executemany(sqlite.ADD_RUN, map(sqlite.run_values, stored))
         connection.execute("DELETE FROM runs WHERE run_id = 'r0'")
-        fit = [each.run_id for each in reversed(runs[1:]) if text.casefold() in each.question.casefold()]
+        fit = [
+            run_header.run_id for run_header in reversed(runs[1:]) if text.casefold() in run_header.question.casefold()
+        ]
         for labels in (None, {"no": "such"}):
-            found = sqlite.find_runs(connection, text=text, labels=labels, status="complete", limit=50)
-            listed = [json.loads(row[0])["run_id"] for row in found]
+            results = sqlite.find_runs(connection, text=text, labels=labels, status="complete", limit=50)
+            listed = [json.loads(row[0])["run_id"] for row in results]
             assert listed == ([] if labels else fit[:50])
 
 
@@ -101,9 +103,9 @@ def test_sqlite_looks_for_two_characters_in_the_newest_runs(tmp_path: Path) -> N
     """No index of trigrams has them: a search of all runs would take the longer the more there are."""
     with closing(connect(tmp_path / "runs.sqlite3", 1.0, name="runs")) as connection:
         questions = ["rarely xy", *["often"] * NEWEST_SEARCHED, "lately xy"]
-        asked = [header("", question=question) for question in questions]
-        runs = [replace(each, run_id=f"r{n}", created_at=float(n)) for n, each in enumerate(asked)]
-        stored = (StoredRun(header=each, status="complete", updated_at=1.0, steps=0) for each in runs)
+        headers = [header("", question=question) for question in questions]
+        runs = [replace(run_header, run_id=f"r{n}", created_at=float(n)) for n, run_header in enumerate(headers)]
+        stored = (StoredRun(header=run_header, status="complete", updated_at=1.0, steps=0) for run_header in runs)
         connection.executemany(sqlite.ADD_RUN, map(sqlite.run_values, stored))
         for text, count in (("xy", 1), ("rarely xy", 1), (" xy", 2)):
             assert len(sqlite.find_runs(connection, text=text).fetchall()) == count
@@ -114,11 +116,11 @@ def test_sqlite_finds_ids_that_begin_with_a_text_by_their_index(tmp_path: Path) 
     assert "(run_id>? AND run_id<?)" in sqlite_plan(tmp_path, prefix="r1")[0]
 
 
-def sqlite_plan(folder: Path, **asked: Any) -> list[str]:
+def sqlite_plan(folder: Path, **filters: Any) -> list[str]:
     """What SQLite says of how it would list runs."""
     connection = connect(folder / "runs.sqlite3", 1.0, name="runs")
     try:
-        statement, values = sqlite.build_query(asked.pop("parts", None), **asked)
+        statement, values = sqlite.build_query(filters.pop("parts", None), **filters)
         return [row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
     finally:
         connection.close()
@@ -171,9 +173,9 @@ async def test_postgresql_looks_for_two_letters_in_the_newest_runs(a_server: Ser
     with psycopg.connect(a_server.url, autocommit=True) as session:
         session.execute(f"SET search_path TO {schema}".encode())
         session.execute(insert, (f"first xy {letters}", number, header_text(header("r-id")), number))
-    found = {text: [run.header.run_id for run in await store.runs(text=text)] for text in ("xy", " xy", letters)}
+    results = {text: [run.header.run_id for run in await store.runs(text=text)] for text in ("xy", " xy", letters)}
     await store.close()
-    assert found == {"xy": [f"r{number}"], " xy": [f"r{number}", "r1"], letters: ["r1"]}
+    assert results == {"xy": [f"r{number}"], " xy": [f"r{number}", "r1"], letters: ["r1"]}
 
 
 async def test_sqlite_holds_nothing_that_it_has_given(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ async def taken(store: PostgresStore, run_id: str, within: float) -> StoredRun:
 
 async def test_a_server_that_crashes_and_comes_back_costs_nothing(a_server: Server, schema: str) -> None:
     """Steps that are written meanwhile wait for it; all are there once, in order, and the run has its owner still."""
-    store, other = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
+    store, second_store = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
     await store.create(header("r"))
     await written(store, 10)
     writing = asyncio.create_task(written(store, 300))
@@ -78,14 +78,14 @@ async def test_a_server_that_crashes_and_comes_back_costs_nothing(a_server: Serv
     await writing
     assert [(row.seq, row.body) for row in await store.steps("r")] == [(n + 1, str(n)) for n in range(300)]
     with pytest.raises(RunConflict):
-        await other.take("r")
+        await second_store.take("r")
     await store.close()
-    await other.close()
+    await second_store.close()
 
 
 async def test_sessions_that_are_ended_are_started_again(a_server: Server, schema: str) -> None:
     """Again and again an administrator ends them all while steps are written."""
-    store, other = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
+    store, second_store = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
     await store.create(header("r"))
     ended = 0
     for first in range(0, 200, 40):
@@ -95,9 +95,9 @@ async def test_sessions_that_are_ended_are_started_again(a_server: Server, schem
     assert ended >= 5
     assert [row.body for row in await store.steps("r")] == [str(number) for number in range(200)]
     with pytest.raises(RunConflict):
-        await other.take("r")
+        await second_store.take("r")
     await store.close()
-    await other.close()
+    await second_store.close()
 
 
 async def test_an_owner_comes_back_by_itself(a_server: Server, schema: str) -> None:
@@ -272,7 +272,7 @@ class Unheard(PostgresStore):
         self._ends = ends
         self._heard = False
 
-    async def _do(self, about: str, work: Callable[[psycopg.Connection[tuple[Any, ...]]], Any]) -> Any:
+    async def _do(self, operation: str, work: Callable[[psycopg.Connection[tuple[Any, ...]]], Any]) -> Any:
         def again(session: psycopg.Connection[tuple[Any, ...]]) -> Any:
             if self._heard:
                 return work(session)
@@ -286,7 +286,7 @@ class Unheard(PostgresStore):
             session.execute("UPDATE documents SET body = '3' WHERE body = '2' OR NOT %s", (self._ends,))
             raise psycopg.errors.SerializationFailure
 
-        return await super()._do(about, again)
+        return await super()._do(operation, again)
 
 
 @pytest.mark.parametrize("ends", [True, False])
@@ -299,8 +299,8 @@ async def test_a_change_of_a_document_is_done_once_though_nobody_heard_of_it(
     unheard = Unheard(a_server.url, schema=schema, ends=ends)
     assert await unheard.put("c", "n", "2", expected="1") is ends
     assert await store.documents("c") == {"n": "3"}
-    for each in (store, unheard):
-        await each.close()
+    for target in (store, unheard):
+        await target.close()
 
 
 async def test_a_statement_takes_no_longer_than_it_may(a_server: Server, schema: str) -> None:
@@ -320,10 +320,10 @@ async def test_patience_ends(a_server: Server, schema: str) -> None:
     store = PostgresStore(a_server.url, schema=schema, patience=0.3)
     await store.create(header("r"))
     await asyncio.to_thread(a_server.stop)
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(StoreError, match="cannot be used"):
         await store.commit("r", "k", "call", "1", 1.0)
-    assert 0.3 <= time.monotonic() - began < 5
+    assert 0.3 <= time.monotonic() - start < 5
     await asyncio.to_thread(a_server.start)
     await store.commit("r", "k", "call", "1", 1.0)
     await store.close()

@@ -103,15 +103,15 @@ class TakenAlready(Exception):
 
 def rent(block: Any = None, *, max_rounds: int = 2, **options: Any) -> Any:
     """A debate, the second of whose debaters is `block`, and the first `ann`."""
-    if taken := options.keys() & _VARIED.keys():
-        raise TakenAlready(", ".join(taken))
+    if conflicts := options.keys() & _VARIED.keys():
+        raise TakenAlready(", ".join(conflicts))
     options = {"synthesizer": False, "ann": None, **options, **_VARIED}
     sides = [Debater("ann", "for", block=options.pop("ann")), Debater("bob", "against", block=block)]
     around = options.pop("around", None)
     if "phases" in options:  # they say how many rounds there are
         max_rounds = 2
-    made = debate(name="rent", debaters=sides, max_rounds=max_rounds, **options)
-    return made if around is None else around(made)
+    pattern = debate(name="rent", debaters=sides, max_rounds=max_rounds, **options)
+    return pattern if around is None else around(pattern)
 
 
 def entries_of(ctx: Any) -> Any:
@@ -145,8 +145,8 @@ def empty_arguments() -> Any:
     """A debater that says nothing new if it is contradicted in its own words."""
 
     def contradict(_: object, ctx: Any) -> str:
-        said = [entry.text for entry in entries_of(ctx)]
-        return "" if "Yes." in said else f"{said} No!"
+        texts = [entry.text for entry in entries_of(ctx)]
+        return "" if "Yes." in texts else f"{texts} No!"
 
     return rent(contradict)
 
@@ -228,7 +228,7 @@ def a_question_without_its_markup() -> Any:
 def an_answer_kept_without_its_question() -> Any:
     """A block that asks nobody, and answers every question as it answered the first."""
     answers: dict[str, str] = {}
-    return rent(lambda asked: answers.setdefault("bob", f"{len(asked.question)} letters are too many."))
+    return rent(lambda request: answers.setdefault("bob", f"{len(request.question)} letters are too many."))
 
 
 def a_block_that_swallows_cancellation() -> Any:
@@ -282,8 +282,8 @@ def a_judge_that_depends_on_order() -> Any:
 
     def judge(_: object, ctx: Any) -> dict[str, Any]:
         view = format_transcript_for_judge(entries_of(ctx), random=ctx.random)
-        found = re.search(r"\[(for|against)\]", view)
-        return verdict_for(found and found[1])
+        match = re.search(r"\[(for|against)\]", view)
+        return verdict_for(match and match[1])
 
     return rent(judge=judge)
 
@@ -298,9 +298,9 @@ def an_endless_debater() -> Any:
     draft = generator(name="draft", user="Argue against it.")
 
     async def speak(value: object, ctx: Any) -> str:
-        while not (said := await draft(value, ctx.child("draft", f"{ctx.path}/draft"))).startswith("I am sure"):
+        while not (text := await draft(value, ctx.child("draft", f"{ctx.path}/draft"))).startswith("I am sure"):
             pass
-        return said
+        return text
 
     return rent(speak)
 
@@ -357,8 +357,8 @@ def as_they_arrived(state: DebateTranscriptState, entries: Sequence[DebateContri
 
 def misattributing(state: DebateTranscriptState, *entries: DebateContributionEntry) -> DebateTranscriptState:
     """A transcript in which all is said by the first debater."""
-    said = [entry.model_copy(update={"agent_name": "ann", "stance": "for"}) for entry in entries]
-    return DebateTranscriptState(entries=[*state.entries, *said])
+    misattributed = [entry.model_copy(update={"agent_name": "ann", "stance": "for"}) for entry in entries]
+    return DebateTranscriptState(entries=[*state.entries, *misattributed])
 
 
 async def for_another_reason(condition: AnotherRound, value: object, ctx: Context) -> bool:
@@ -430,11 +430,11 @@ def a_speaker_that_hands_over_to_a_stranger() -> Any:
 
 def a_referee_that_grows_stricter() -> Any:
     """A referee that remembers how often it was asked."""
-    asked: list[object] = []
+    requests: list[object] = []
 
     def audit(_: object) -> dict[str, Any]:
-        asked.append(None)
-        return {"assessments": [], "notes": f"Report {len(asked)}."}
+        requests.append(None)
+        return {"assessments": [], "notes": f"Report {len(requests)}."}
 
     return round_robin(name="rent", debaters=MEMBERS, referee=audit, synthesizer=False)
 
@@ -447,13 +447,13 @@ def a_chair_that_draws_lots() -> Any:
 def an_agent_without_a_proposal() -> Any:
     """It proposes blank text."""
 
-    def act(asked: Any) -> Any:
-        if asked.kind == "proposal":
+    def act(request: Any) -> Any:
+        if request.kind == "proposal":
             return " \n"
-        if asked.kind == "vote":
+        if request.kind == "vote":
             return {"choice": "bob"}
         return (
-            {"proposal": " ", "enough": True} if asked.kind == "revision" else {"reasoning": "Fine.", "severity": 0.1}
+            {"proposal": " ", "enough": True} if request.kind == "revision" else {"reasoning": "Fine.", "severity": 0.1}
         )
 
     agents = [MEMBERS[0], Persona("bob", block=act)]
@@ -617,17 +617,18 @@ def correct_patterns() -> dict[str, Callable[[], Any]]:
 
 def search(planted: Planted, seed: int, **options: Any) -> Finding:
     """What is found of a planted bug."""
-    given: CheckOptions = {"seed": seed, "max_examples": EXAMPLES, "max_calls": 200, "skip": planted.also, **options}  # type: ignore[typeddict-item]
+    check_options: CheckOptions = {"seed": seed, "max_examples": EXAMPLES, "max_calls": 200, "skip": planted.also}
+    check_options.update(options)  # type: ignore[typeddict-item]
     with planted.library():
-        return find_broken_promise(planted.make, shrink=False, **given)
+        return find_broken_promise(planted.make, shrink=False, **check_options)
 
 
 def rows() -> Iterator[list[str]]:
     """The table: bug, promise, and the median and the highest number of examples until it was found."""
     for name, planted in PLANTED.items():
-        found = [search(planted, seed) for seed in SEEDS]
-        promises = {finding.broken.promise for finding in found if finding.broken is not None}
-        numbers = [finding.examples if finding.broken is not None else EXAMPLES + 1 for finding in found]
+        findings = [search(planted, seed) for seed in SEEDS]
+        promises = {finding.broken.promise for finding in findings if finding.broken is not None}
+        numbers = [finding.examples if finding.broken is not None else EXAMPLES + 1 for finding in findings]
         yield [
             name,
             ", ".join(f"`{promise}`" for promise in sorted(promises)),

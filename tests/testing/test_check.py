@@ -52,17 +52,17 @@ SEED = SEEDS[0]
 def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
     """And the broken promise is the one that the bug breaks."""
     planted = PLANTED[name]
-    found = search(planted, SEED, max_examples=CHEAP.get(name, EXAMPLES))
-    assert found.broken is not None
-    assert found.broken.promise == planted.promise
-    assert found.examples <= EXAMPLES
+    finding = search(planted, SEED, max_examples=CHEAP.get(name, EXAMPLES))
+    assert finding.broken is not None
+    assert finding.broken.promise == planted.promise
+    assert finding.examples <= EXAMPLES
 
 
 @pytest.mark.parametrize("name", slow_but_first(correct_patterns()))
 def test_nothing_is_found_in_a_correct_pattern(name: str) -> None:
     """Under the same seed; the script checks more examples."""
-    made = correct_patterns()[name]()  # one for all examples, of which none leaves anything for the next
-    check_pattern(made, seed=SEED, max_examples=6, skip=["terminate_when_can_fire"])
+    pattern = correct_patterns()[name]()  # one for all examples, of which none leaves anything for the next
+    check_pattern(pattern, seed=SEED, max_examples=6, skip=["terminate_when_can_fire"])
 
 
 @pytest.mark.parametrize("mirror", [False, True])
@@ -100,7 +100,7 @@ def test_the_table_of_planted_bugs_is_that_of_the_bugs() -> None:
     assert [(bug, promise) for bug, promise, _, _ in cells[2:]] == [
         (name, f"`{planted.promise}`") for name, planted in PLANTED.items()
     ]
-    assert all(1 <= float(typical) <= int(most) <= EXAMPLES for _, _, typical, most in cells[2:])
+    assert all(1 <= float(typical) <= int(maximum) <= EXAMPLES for _, _, typical, maximum in cells[2:])
 
 
 @pytest.mark.parametrize("pattern", [rent(), rent], ids=["an instance", "a function"])
@@ -129,8 +129,8 @@ def test_the_error_names_the_promise_the_example_and_the_call_that_repeats_it() 
     assert eval(repr(example), {"Example": Example}) == example  # noqa: S307 - it is our own
     assert "{" in example.question
     assert (example.texts, example.choices, example.faults, example.delays) == (("Yes.",), (0,), {}, ())
-    again = failing(PLANTED["`.format` on a question"].make, examples=[example], max_examples=1)
-    assert again.example == example
+    repeated = failing(PLANTED["`.format` on a question"].make, examples=[example], max_examples=1)
+    assert repeated.example == example
 
 
 async def wait_for_ever(_: object, ctx: Any) -> str:
@@ -164,8 +164,8 @@ def test_a_check_that_will_take_long_says_how_long(monkeypatch: pytest.MonkeyPat
 
 def test_words_of_an_earlier_question_are_found_in_one_pattern_for_all_runs() -> None:
     """Where no pattern can be built anew, what is said gives it away."""
-    kept: dict[str, str] = {}
-    broken = failing(rent(lambda asked: kept.setdefault("bob", f"About {asked.question}: no.")))
+    answers: dict[str, str] = {}
+    broken = failing(rent(lambda request: answers.setdefault("bob", f"About {request.question}: no.")))
     assert broken.promise == "answers_the_question_asked"
 
 
@@ -198,14 +198,14 @@ def test_a_promise_may_be_left_out() -> None:
 
 def test_models_do_not_fail_without_failures() -> None:
     """`failures=False` draws no faults."""
-    seen = []
+    requests = []
 
     def note(request: Any) -> None:
-        seen.append(request)
+        requests.append(request)
 
-    found = find_broken_promise(rent, failures=False, answers=note, max_examples=10)
-    assert found.broken is None
-    assert seen
+    finding = find_broken_promise(rent, failures=False, answers=note, max_examples=10)
+    assert finding.broken is None
+    assert requests
 
     @settings(database=None)
     @given(examples(failures=False))
@@ -312,8 +312,12 @@ STOPPING: dict[str, Any] = {
 @pytest.mark.parametrize("kind", STOPPING)
 def test_any_stop_condition_may_be_checked(kind: str) -> None:
     """What its code waits for is said by models; what waits for time, tokens or a flag alone need not hold."""
-    most = 30 if kind == "a part of a function" else 4  # it has to be the last word; the others' words come at once
-    check_debate(lambda: rent(max_rounds=3, terminate_when=STOPPING[kind]), seed=1, max_examples=most, failures=False)
+    max_examples = (
+        30 if kind == "a part of a function" else 4
+    )  # it has to be the last word; the others' words come at once
+    check_debate(
+        lambda: rent(max_rounds=3, terminate_when=STOPPING[kind]), seed=1, max_examples=max_examples, failures=False
+    )
 
 
 def test_a_judge_that_goes_by_the_last_word_is_no_judge_that_depends_on_order() -> None:
@@ -339,10 +343,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", list(WRONG))
-def test_wrong_options_are_refused(what: str) -> None:
+@pytest.mark.parametrize("case", list(WRONG))
+def test_wrong_options_are_refused(case: str) -> None:
     """Before anything runs, where that can be known."""
-    options, message = WRONG[what]
+    options, message = WRONG[case]
     with pytest.raises(ConfigurationError, match=message):
         check_debate(**{"pattern": rent(), "max_examples": 1, **options})
 
@@ -362,8 +366,8 @@ def test_hypothesis_is_needed_and_named(monkeypatch: pytest.MonkeyPatch) -> None
 @given(personas(min_size=2), st.integers(0))
 def test_examples_fit_any_roster(members: Any, seed: int) -> None:
     """Names of members are drawn as well, and a council ranks them."""
-    found = find_broken_promise(council(name="x", members=members), failures=False, max_examples=1, seed=seed)
-    assert found.broken is None
+    finding = find_broken_promise(council(name="x", members=members), failures=False, max_examples=1, seed=seed)
+    assert finding.broken is None
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))

@@ -43,9 +43,9 @@ class Forked(Wrapped):
             with suppress(Exception):
                 parent = await self._inner.run(value, override_model=model, store=store, run_id="parent", seed=seed)
                 while parent.status == "awaiting":
-                    for asked in parent.pending:
-                        answer = answer_of(model._example, asked)
-                        await submit_answer(store, "parent", answer, place=asked.place)
+                    for request in parent.pending:
+                        answer = answer_of(model._example, request)
+                        await submit_answer(store, "parent", answer, place=request.place)
                     parent = await self._inner.resume("parent", override_model=model, store=store)
             places = [row.key for row in await store.steps("parent") if row.kind == "call" and row.body is not None]
             at = places[len(places) // 2] if places else None
@@ -90,14 +90,14 @@ ELSEWHERE = "fails_only_for_a_reason"
 
 def bugs_in(variant: str) -> dict[str, Planted]:
     """The planted bugs that a kind of debate can have."""
-    found = {}
+    findings = {}
     with varied(**VARIANTS[variant]):
         for name, planted in PLANTED.items():
             with suppress(TakenAlready, ConfigurationError):
                 if planted.of_debates and variant not in planted.apart_from:
                     planted.make()
-                    found[name] = planted
-    return found
+                    findings[name] = planted
+    return findings
 
 
 def find_all(variant: str, names: Iterable[str]) -> None:
@@ -143,6 +143,6 @@ def test_nothing_is_found_in_a_correct_debate_of_any_kind(kinds: tuple[str, ...]
             rent()
         except ConfigurationError as refused:
             pytest.skip(str(refused))
-        made = rent(failures=SKIP)
-    found = find_broken_promise(made, seed=1, max_examples=4 if len(kinds) == 1 else 1, examples=[STOPPING])
-    assert found.broken is None, str(found.broken)
+        pattern = rent(failures=SKIP)
+    finding = find_broken_promise(pattern, seed=1, max_examples=4 if len(kinds) == 1 else 1, examples=[STOPPING])
+    assert finding.broken is None, str(finding.broken)

@@ -101,9 +101,9 @@ def test_tool_calls_are_replies() -> None:
     calls = [ToolCall(id="1", name="add", arguments='{"a": 1, "b": 2}'), ToolCall(id="2", name="sub", arguments="{}")]
     model = ScriptedModel(calls, calls[0], "done")
     assert generator(name="sum", tools=[add]).run_sync("?", model=model).output == "done"
-    told = [message["content"] for message in model.calls[2].messages if message["role"] == "tool"]
-    assert told[0] == told[2] == "3"
-    assert "there is no tool 'sub'" in told[1]
+    contents = [message["content"] for message in model.calls[2].messages if message["role"] == "tool"]
+    assert contents[0] == contents[2] == "3"
+    assert "there is no tool 'sub'" in contents[1]
     assert [call.tools for call in model.calls] == [["add"]] * 3
 
 
@@ -128,17 +128,17 @@ def test_a_function_may_be_async() -> None:
 
 def test_a_function_sees_the_schema_and_the_block() -> None:
     """`output_schema` is the JSON Schema of a structured answer, None for text."""
-    seen: list[tuple[str, Any]] = []
+    requests: list[tuple[str, Any]] = []
 
     def answer(request: ModelRequest) -> Any:
-        seen.append((request.block, request.output_schema))
+        requests.append((request.block, request.output_schema))
         return "x" if request.output_schema is None else {"n": 1}
 
     model = FunctionModel(answer)
     ASK.run_sync("?", model=model)
     ASK_FOR.run_sync("?", model=model)
-    assert seen[0] == ("ask", None)
-    assert seen[1][1]["properties"]["n"]["type"] == "integer"
+    assert requests[0] == ("ask", None)
+    assert requests[1][1]["properties"]["n"]["type"] == "integer"
 
 
 def test_usage_is_unknown_and_counted() -> None:

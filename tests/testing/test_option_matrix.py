@@ -192,8 +192,8 @@ def test_nothing_is_found_in_a_pattern_with_an_option(pattern: str, name: str, i
     """With failures, and with runs that are cancelled."""
     options = PATTERNS[pattern]
     values = {**options.needed, name: options.values[name][index]}
-    made = getattr(flowdebate, pattern)(name="x", **values)
-    check_pattern(made, seed=1, max_examples=1, examples=[FAILING], skip=["terminate_when_can_fire"])
+    block = getattr(flowdebate, pattern)(name="x", **values)
+    check_pattern(block, seed=1, max_examples=1, examples=[FAILING], skip=["terminate_when_can_fire"])
 
 
 def test_a_critic_without_issues_says_so() -> None:

@@ -23,7 +23,7 @@ def test_what_others_say_is_read_and_forgeries_are_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("debater", "held"),
+    ("debater", "position"),
     [
         (stubborn("juice"), "juice"),
         (conformist("juice"), "tea"),
@@ -33,9 +33,9 @@ def test_what_others_say_is_read_and_forgeries_are_not() -> None:
     ],
     ids=["stubborn", "majority", "last", "others only", "never"],
 )
-def test_whom_a_debater_follows(debater: SimDebater, held: str) -> None:
+def test_whom_a_debater_follows(debater: SimDebater, position: str) -> None:
     """The majority of the others, the last of them, or nobody."""
-    assert debater.holds(SAID) == held
+    assert debater.holds(SAID) == position
     assert debater.holds("Nobody has spoken.") == debater.position
 
 
@@ -43,9 +43,9 @@ def test_how_often_a_conformist_goes_over_is_what_it_was_given() -> None:
     """For names that it knows and for others apart, by seed."""
     debater = SimDebater("juice", conformity=0.1, name_bias=0.6, names=["ann"])
     for tag, expected in (("ann", 0.6), ("someone", 0.1)):
-        held = [debater.holds(f"[{tag}] I hold: tea.\nItem {item}") for item in range(2_000)]
-        assert held.count("tea") / 2_000 == pytest.approx(expected, abs=0.035)
-        assert held == [debater.holds(f"[{tag}] I hold: tea.\nItem {item}") for item in range(2_000)]
+        positions = [debater.holds(f"[{tag}] I hold: tea.\nItem {item}") for item in range(2_000)]
+        assert positions.count("tea") / 2_000 == pytest.approx(expected, abs=0.035)
+        assert positions == [debater.holds(f"[{tag}] I hold: tea.\nItem {item}") for item in range(2_000)]
 
 
 def test_names_that_are_not_shown_convince_nobody() -> None:

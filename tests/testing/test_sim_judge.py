@@ -46,9 +46,9 @@ def verdict(model: Model, judge: Any = None, *, stances: Sequence[str] = STANCES
     """What a debate of two rounds finds whose debaters say little."""
     sides = [Debater(f"debater-{n}", stance, block=Returns(f"So: {stance}!")) for n, stance in enumerate(stances)]
     pattern = debate(name="rent", debaters=sides, max_rounds=2, judge=judge, synthesizer=False)
-    found = pattern.run_sync("What of rents?", model=model, seed=seed).raw.verdict
-    assert found is not None
-    return found
+    raw_verdict = pattern.run_sync("What of rents?", model=model, seed=seed).raw.verdict
+    assert raw_verdict is not None
+    return raw_verdict
 
 
 def asked(texts: dict[str, str], *, output: Any, settings: ModelSettings | None = None) -> ModelRequest:
@@ -80,19 +80,19 @@ def test_it_sits_as_the_judge_of_a_real_debate(judge: Any) -> None:
 
 def test_a_judge_that_sees_only_slots_finds_for_the_first() -> None:
     """Its slots are those of the library: the first of a ballot's order has the highest share, in each view."""
-    found = verdict(SimJudge(slot=2, quality=dict.fromkeys(STANCES, 0.0)), "cyclic").judging
-    assert found is not None
-    assert [ballot.winner for ballot in found.ballots] == [ballot.order[0] for ballot in found.ballots]
-    assert found.flipped
-    assert max(found.scores.values()) - min(found.scores.values()) < 1e-12
+    judging = verdict(SimJudge(slot=2, quality=dict.fromkeys(STANCES, 0.0)), "cyclic").judging
+    assert judging is not None
+    assert [ballot.winner for ballot in judging.ballots] == [ballot.order[0] for ballot in judging.ballots]
+    assert judging.flipped
+    assert max(judging.scores.values()) - min(judging.scores.values()) < 1e-12
 
 
 def test_a_judge_that_sees_only_labels_finds_for_the_first_of_them() -> None:
     """It reads the labels, and what they stand for."""
     options = JudgeOptions(schedule="cyclic", labels=True)
-    found = verdict(SimJudge(label={"C": 2.0}, quality=dict.fromkeys(STANCES, 0.0)), options).judging
-    assert found is not None
-    for ballot in found.ballots:
+    judging = verdict(SimJudge(label={"C": 2.0}, quality=dict.fromkeys(STANCES, 0.0)), options).judging
+    assert judging is not None
+    for ballot in judging.ballots:
         assert ballot.labels is not None
         assert ballot.winner is not None
         assert ballot.labels[ballot.winner] == "C"
@@ -100,11 +100,11 @@ def test_a_judge_that_sees_only_labels_finds_for_the_first_of_them() -> None:
 
 def test_it_is_the_same_by_seed_and_free_of_what_it_was_asked_before() -> None:
     """Two judges of one seed agree to the last bit, whatever one of them has judged meanwhile."""
-    one, other = SimJudge(noise=1, seed=5), SimJudge(noise=1, seed=5)
+    one, second = SimJudge(noise=1, seed=5), SimJudge(noise=1, seed=5)
     first = verdict(one, "cyclic")
     for seed in range(3):
-        verdict(other, "swap", seed=seed)
-    assert verdict(other, "cyclic").judging == first.judging
+        verdict(second, "swap", seed=seed)
+    assert verdict(second, "cyclic").judging == first.judging
     assert verdict(SimJudge(noise=1, seed=6), "cyclic").judging != first.judging
 
 
@@ -119,12 +119,12 @@ async def test_another_seed_of_the_request_draws_the_noise_anew() -> None:
     """As with a real model; and the same one does not."""
     texts = {"a": "Yes.", "b": "No."}
     model = SimJudge(noise=1)
-    plain, one, same, other = [
+    plain, one, same_seed, other_seed = [
         await found_by(model, asked(texts, output=scores_of("a", "b"), settings=ModelSettings(extra=extra)))
         for extra in ({}, {"seed": 1}, {"seed": 1}, {"seed": 2})
     ]
-    assert one == same
-    assert len({str(each) for each in (plain, one, other)}) == 3
+    assert one == same_seed
+    assert len({str(answer) for answer in (plain, one, other_seed)}) == 3
 
 
 @pytest.mark.anyio
@@ -215,10 +215,13 @@ def test_arrays_give_the_same_bits_as_one_by_one(
         decided = decide_all(shares, by=by)
         for number, views in enumerate(shares.tolist()):
             cast = [JudgeBallot(order=names, scores=dict(zip(names, view, strict=True))) for view in views]
-            found = decide(cast, sides=names, by=by)
-            assert list(found.scores.values()) == pytest.approx(decided.scores[number].tolist(), abs=1e-9)
-            if found.winner is not None and sorted(found.scores.values())[-2] < found.scores[found.winner] - 1e-9:
-                assert np.flatnonzero(decided.leaders[number]).tolist() == [int(found.winner)]
+            decision = decide(cast, sides=names, by=by)
+            assert list(decision.scores.values()) == pytest.approx(decided.scores[number].tolist(), abs=1e-9)
+            if (
+                decision.winner is not None
+                and sorted(decision.scores.values())[-2] < decision.scores[decision.winner] - 1e-9
+            ):
+                assert np.flatnonzero(decided.leaders[number]).tolist() == [int(decision.winner)]
 
 
 def test_a_debate_finds_what_the_arrays_say() -> None:
@@ -250,8 +253,8 @@ def test_draws_are_standard_normal_and_even() -> None:
 def test_a_tie_that_the_right_side_is_in_is_right_in_part() -> None:
     """One of two, one of three; and wrong where it is not in it."""
     shares = np.array([[[0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0]], [[1, 1, 1]], [[0.2, 0.1, 0.7]]])
-    found = is_right(decide_all(shares), [0, 2, 1, 2])
-    assert found.tolist() == pytest.approx([0.5, 0, 1 / 3, 1])
+    right = is_right(decide_all(shares), [0, 2, 1, 2])
+    assert right.tolist() == pytest.approx([0.5, 0, 1 / 3, 1])
 
 
 def test_what_is_measured_of_texts() -> None:
@@ -268,7 +271,7 @@ def test_names_in_tags_are_read_where_they_are_shown() -> None:
         pattern = debate(
             name="rent", debaters=sides, judge="swap", synthesizer=False, anonymize_transcript=hidden, max_rounds=1
         )
-        found = pattern.run_sync("?", model=model).raw.verdict
-        assert found is not None
-        winners.append(found.winner)
+        raw_verdict = pattern.run_sync("?", model=model).raw.verdict
+        assert raw_verdict is not None
+        winners.append(raw_verdict.winner)
     assert winners == [None, STANCES[1]]

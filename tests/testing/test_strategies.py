@@ -94,10 +94,10 @@ def test_arguments_try_to_forge_the_transcript(needle: str) -> None:
 @given(st.data())
 def test_rosters_are_valid(data: st.DataObject) -> None:
     """Between `min_size` and `max_size` debaters whose names differ: `debate()` takes any of them."""
-    least = data.draw(st.integers(2, 3))
-    most = data.draw(st.integers(least, 5))
-    roster = data.draw(debaters(min_size=least, max_size=most))
-    assert least <= len(roster) <= most
+    min_size = data.draw(st.integers(2, 3))
+    max_size = data.draw(st.integers(min_size, 5))
+    roster = data.draw(debaters(min_size=min_size, max_size=max_size))
+    assert min_size <= len(roster) <= max_size
     assert len({side.name for side in check_roster(roster, location="test")}) == len(roster)
     assert debate(name="x", debaters=roster).name == "x"
 
@@ -121,17 +121,17 @@ def test_stances_may_be_drawn_from_the_applications_own() -> None:
 
 @QUICK
 @given(transcripts(), transcripts(SIDES, max_rounds=2, max_turns=3))
-def test_transcripts_are_as_debates_leave_them(any_: DebateTranscriptState, ours: DebateTranscriptState) -> None:
+def test_transcripts_are_as_debates_leave_them(any_: DebateTranscriptState, fixed: DebateTranscriptState) -> None:
     """Rounds ascend from 1; names keep their stance; a given roster is kept to; they validate."""
-    for transcript in (any_, ours):
+    for transcript in (any_, fixed):
         rounds = [entry.round for entry in transcript.entries]
         assert rounds == sorted(rounds)
         stance_of = {entry.agent_name: entry.stance for entry in transcript.entries}
         assert all(stance_of[entry.agent_name] == entry.stance for entry in transcript.entries)
         assert DebateTranscriptState.model_validate_json(transcript.model_dump_json()) == transcript
-    assert {(entry.agent_name, entry.stance) for entry in ours.entries} <= {("anna", "for"), ("ben", "against")}
-    assert all(entry.round <= 2 for entry in ours.entries)
-    assert all([e.round for e in ours.entries].count(number) <= 3 for number in (1, 2))
+    assert {(entry.agent_name, entry.stance) for entry in fixed.entries} <= {("anna", "for"), ("ben", "against")}
+    assert all(entry.round <= 2 for entry in fixed.entries)
+    assert all([e.round for e in fixed.entries].count(number) <= 3 for number in (1, 2))
 
 
 def test_transcripts_may_be_empty_and_may_be_long() -> None:
@@ -144,24 +144,24 @@ def test_transcripts_may_be_empty_and_may_be_long() -> None:
 @given(moderator_decisions(SIDES))
 def test_valid_decisions_validate_and_keep_to_the_roster(decision: Any) -> None:
     """They are decisions, name only debaters, and name nobody only when they are done."""
-    made = DebateModeratorOutput.model_validate(decision)
-    assert set(made.next_speakers) <= {"anna", "ben"}
-    assert made.next_speakers or made.done
+    output = DebateModeratorOutput.model_validate(decision)
+    assert set(output.next_speakers) <= {"anna", "ben"}
+    assert output.next_speakers or output.done
 
 
 @pytest.mark.parametrize("roster", [["x", "y"], [{"name": "x", "stance": "s"}], [Debater("x", "s")]], ids=repr)
 def test_a_roster_is_names_dicts_or_debaters(roster: Any) -> None:
     """Decisions may be drawn for names alone."""
-    speaking = drawn(moderator_decisions(roster), lambda made: bool(made.get("next_speakers")))
+    speaking = drawn(moderator_decisions(roster), lambda decision: bool(decision.get("next_speakers")))
     assert set(speaking["next_speakers"]) <= {"x", "y"}
 
 
 def _is_valid_decision(value: object) -> bool:
     try:
-        made = DebateModeratorOutput.model_validate(value)
+        output = DebateModeratorOutput.model_validate(value)
     except (ValidationError, Sabotage):
         return False
-    return set(made.next_speakers) <= {"anna", "ben"}
+    return set(output.next_speakers) <= {"anna", "ben"}
 
 
 MISCHIEF: dict[str, Callable[[Any], bool]] = {
@@ -194,9 +194,9 @@ def test_hostile_decisions_are_of_many_kinds() -> None:
 
 def test_decisions_may_be_of_both_kinds() -> None:
     """`valid=None` draws valid ones and others."""
-    both = moderator_decisions(SIDES, valid=None)
-    assert _is_valid_decision(drawn(both, _is_valid_decision))
-    assert not _is_valid_decision(drawn(both, lambda value: not _is_valid_decision(value)))
+    decisions = moderator_decisions(SIDES, valid=None)
+    assert _is_valid_decision(drawn(decisions, _is_valid_decision))
+    assert not _is_valid_decision(drawn(decisions, lambda value: not _is_valid_decision(value)))
 
 
 @QUICK
@@ -208,8 +208,10 @@ def test_valid_verdicts_validate_and_keep_to_the_stances(verdict: Any) -> None:
 
 def test_hostile_verdicts_name_strangers() -> None:
     """A winner that is no stance is drawn."""
-    found = smallest(verdicts(["for"], valid=False), lambda v: isinstance(v, dict) and v.get("winner") == "a")
-    assert found == {"verdict": "Yes.", "winner": "a", "reasoning": "Yes."}
+    smallest_verdict = smallest(
+        verdicts(["for"], valid=False), lambda v: isinstance(v, dict) and v.get("winner") == "a"
+    )
+    assert smallest_verdict == {"verdict": "Yes.", "winner": "a", "reasoning": "Yes."}
 
 
 @given(termination_predicates())
@@ -222,9 +224,11 @@ def test_predicates_can_be_read(predicate: StopWhen) -> None:
 @pytest.mark.parametrize("measure", ["round", "entries", "calls"])
 def test_predicates_are_of_each_kind(measure: str, wait: bool) -> None:  # noqa: FBT001
     """Round, transcript and usage are looked at, by sync and async functions; only hostile ones raise."""
-    found = smallest(termination_predicates(), lambda made: made.measure == measure and made.wait is wait)
-    assert found.at_least == 0
-    assert smallest(termination_predicates(hostile=True), lambda made: made.measure == "raises")
+    example = smallest(
+        termination_predicates(), lambda predicate: predicate.measure == measure and predicate.wait is wait
+    )
+    assert example.at_least == 0
+    assert smallest(termination_predicates(hostile=True), lambda predicate: predicate.measure == "raises")
 
 
 def test_hostile_values_and_replies_have_exceptions_among_them() -> None:
@@ -266,10 +270,10 @@ OPEN: dict[str, Callable[[DebateCase], bool]] = {
 }
 
 
-@pytest.mark.parametrize("what", list(OPEN))
-def test_debates_vary_in_every_part(what: str) -> None:
+@pytest.mark.parametrize("part", list(OPEN))
+def test_debates_vary_in_every_part(part: str) -> None:
     """What is left open is drawn."""
-    assert OPEN[what](drawn(debates(), OPEN[what]))
+    assert OPEN[part](drawn(debates(), OPEN[part]))
 
 
 @given(debates(debaters=SIDES, max_rounds=2, moderated=False, terminate_when=None))
@@ -358,12 +362,12 @@ def test_a_hostile_debate_can_fail_in_each_way() -> None:
             except Exception as error:  # noqa: BLE001 - which one is the question
                 return type(error).__name__
 
-    wanted = {"Sabotage", "SchemaViolation", "OutputError", "1 rounds"}
-    seen: set[str] = set()
+    expected = {"Sabotage", "SchemaViolation", "OutputError", "1 rounds"}
+    outcomes: set[str] = set()
 
     def all_seen(case: Any) -> bool:
-        seen.add(outcome(case))
-        return wanted <= seen
+        outcomes.add(outcome(case))
+        return expected <= outcomes
 
     assert drawn(debates(hostile=True), all_seen)
 
