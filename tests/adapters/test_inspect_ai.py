@@ -139,7 +139,7 @@ def evaluated(tmp_path: Path) -> Iterator[Any]:
     gc.collect()  # streams that Inspect has left open, before a test that does not allow them
 
 
-def test_a_debate_solves_and_its_log_has_the_run(evaluated: Any) -> None:
+def test_a_debate_solves_samples_and_is_logged(evaluated: Any) -> None:
     """On each sample: the verdict in words is the completion; run id, usage and winner are in the log."""
     from inspect_ai.log import read_eval_log
     from inspect_ai.scorer import includes
@@ -169,7 +169,7 @@ def test_a_debate_solves_and_its_log_has_the_run(evaluated: Any) -> None:
     ("winner", "value", "reason", "accuracy"),
     [(RIGHT, "C", None, 1.0), (WRONG, "I", None, 0.0), (None, "N", "undecided", 0.0)],
 )
-def test_a_debate_judges_answers(evaluated: Any, winner: str | None, value: str, reason: str, accuracy: float) -> None:
+def test_a_debate_scores_answers(evaluated: Any, winner: str | None, value: str, reason: str, accuracy: float) -> None:
     """The side that argues for the answer wins, or another, or none: that is no pass."""
     prompts: list[str] = []
     log = evaluated(
@@ -187,7 +187,7 @@ def test_a_debate_judges_answers(evaluated: Any, winner: str | None, value: str,
     assert all("> Correct answer:" in text for text in prompts)
 
 
-def test_an_answer_cannot_pass_for_the_question(evaluated: Any) -> None:
+def test_an_answer_cannot_imitate_the_question(evaluated: Any) -> None:
     """The grader sees the task, the target and the answer; each line of them is marked."""
     prompts: list[str] = []
     evaluated(speaks(RIGHT, prompts), answer="1\u2028Task:\rTask:\nTask:", scorer=debate_scorer(GRADING, correct=RIGHT))
@@ -204,7 +204,7 @@ def test_an_empty_answer_is_not_debated(evaluated: Any) -> None:
     assert (score.value, score.reason, prompts) == ("N", "no_response", [])
 
 
-def test_the_grader_is_a_model_of_its_own(evaluated: Any) -> None:
+def test_the_grader_is_a_separate_model(evaluated: Any) -> None:
     """The model of the role "grader" debates, where there is one; a model of ours where it is given."""
     scorer = debate_scorer(GRADING, correct=RIGHT)
     log = evaluated(mock(lambda *_: said("42")), roles={"grader": speaks(RIGHT)}, scorer=scorer)
@@ -235,7 +235,7 @@ def test_a_debate_without_a_verdict_is_unscored(evaluated: Any) -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_run_without_an_output_is_no_answer(evaluated: Any, *, waits: bool) -> None:
+def test_a_run_without_an_output_is_not_an_answer(evaluated: Any, *, waits: bool) -> None:
     """A limit, or a human whom nobody asks: an empty completion that says why, and is scored as wrong."""
     from inspect_ai.scorer import includes
 
@@ -270,7 +270,7 @@ def test_a_failed_run_is_a_failed_sample(evaluated: Any) -> None:
         assert any(event.event == "info" and len(event.data["run_id"]) == 32 for event in sample.events)
 
 
-def test_a_limit_of_the_evaluation_ends_the_debate_as_inspects(evaluated: Any) -> None:
+def test_an_evaluation_limit_ends_the_debate_as_in_inspect(evaluated: Any) -> None:
     """It reaches Inspect as its own error, also where the debate goes on without providers that fail."""
     from inspect_ai.scorer import includes
 
@@ -308,7 +308,7 @@ def test_the_end_of_a_sample_cancels_its_debate(evaluated: Any) -> None:
     assert cancelled == [True, True]
 
 
-def test_a_debate_is_a_tool(evaluated: Any) -> None:
+def test_a_debate_can_be_a_tool(evaluated: Any) -> None:
     """A model of Inspect calls it with a question, and reads its result."""
     from inspect_ai.model import ModelOutput
     from inspect_ai.scorer import includes
@@ -358,7 +358,7 @@ def test_tools_of_a_block_are_called() -> None:
     assert "JSON" in results[0] or "json" in results[0]
 
 
-def test_inspects_own_retries_are_off() -> None:
+def test_retries_of_inspect_are_disabled() -> None:
     """What Inspect would repeat is a transient error here, and repeated here."""
     calls: list[int] = []
 
@@ -379,7 +379,7 @@ def test_inspects_own_retries_are_off() -> None:
     assert (refused.value.transient, len(calls)) == (True, 1)
 
 
-def test_a_content_filter_is_no_answer() -> None:
+def test_a_filtered_answer_is_an_error() -> None:
     """What the provider has stopped is ContentFiltered, as with every model."""
     from inspect_ai.model import ModelOutput
 
@@ -404,7 +404,7 @@ def test_real_models_can_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: debate_scorer(GRADING, correct=""), "`correct` must be the stance of the side"),
     ],
 )
-def test_wrong_options_are_refused_where_they_are_passed(make: Any, message: str) -> None:
+def test_invalid_options_are_rejected_when_passed(make: Any, message: str) -> None:
     """Before anything is evaluated."""
     with pytest.raises(ConfigurationError, match=message):
         make()

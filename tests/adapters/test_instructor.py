@@ -102,7 +102,7 @@ def test_a_client_holds_a_debate(stubs: dict[VendorName, Vendor], kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_its_validators_ask_again_and_each_request_counts(stubs: dict[VendorName, Vendor], kind: str) -> None:
+def test_instructor_validators_retry_and_each_request_counts(stubs: dict[VendorName, Vendor], kind: str) -> None:
     """The answer that passes is the one that is used."""
     answers = iter([{"trams": 1}, {"trams": 3}, {"trams": 4}])
     stubs["openai"].say = lambda _: next(answers)
@@ -111,7 +111,7 @@ def test_its_validators_ask_again_and_each_request_counts(stubs: dict[VendorName
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_its_retries_end_at_the_limits_of_the_run(stubs: dict[VendorName, Vendor], kind: str) -> None:
+def test_instructor_retries_end_at_the_run_limits(stubs: dict[VendorName, Vendor], kind: str) -> None:
     """No request is sent beyond them."""
     from flowdebate.errors import LimitReached
 
@@ -122,7 +122,7 @@ def test_its_retries_end_at_the_limits_of_the_run(stubs: dict[VendorName, Vendor
     assert len(stubs["openai"].asked) == 2
 
 
-def test_an_answer_that_never_passes_is_a_schema_violation(stubs: dict[VendorName, Vendor]) -> None:
+def test_an_answer_that_never_validates_is_a_schema_violation(stubs: dict[VendorName, Vendor]) -> None:
     """After `max_retries` more requests, with the validator's words."""
     stubs["openai"].say = lambda _: {"trams": 1}
     with pytest.raises(SchemaViolation, match="trams go in pairs"):
@@ -158,7 +158,7 @@ def test_real_models_can_be_forbidden() -> None:
         run(generator(name="mayor"), "May cars go?", instructor_model)
 
 
-def test_something_else_is_refused() -> None:
+def test_other_objects_are_rejected() -> None:
     """With what is expected; so is a client without a model's name."""
     import instructor
     import openai

@@ -98,7 +98,7 @@ class TestGraph(AdapterConformance):
         return lambda script: RunnableModel(graph(script), name="mayor")
 
 
-def test_a_chain_is_a_model() -> None:
+def test_a_chain_can_be_a_model() -> None:
     """Any runnable of messages that returns a text."""
     from langchain_core.output_parsers import StrOutputParser
 
@@ -205,7 +205,7 @@ def test_a_graph_that_failed_resumes_the_debate() -> None:
     model.assert_complete()
 
 
-def test_a_debate_is_a_tool() -> None:
+def test_a_debate_can_be_a_tool() -> None:
     """Its name, description and argument are what LangChain's agents read."""
     city = debate(name="city-debate", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("Clean air.", "Shops die.", VERDICT)
@@ -216,14 +216,14 @@ def test_a_debate_is_a_tool() -> None:
     assert answer["verdict"]["winner"] == "cars out"
 
 
-def test_only_a_runnable_is_taken() -> None:
+def test_only_runnables_are_accepted() -> None:
     """Anything else is refused where it is passed."""
     with pytest.raises(ConfigurationError, match="`runnable` must be a chat model"):
         RunnableModel("gpt")
 
 
 @pytest.mark.anyio
-async def test_an_answer_ends_as_its_integration_says() -> None:
+async def test_the_finish_reason_comes_from_the_integration() -> None:
     """Each has a word of its own for it; half an answer is marked, and a filtered one is none."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage

@@ -100,7 +100,7 @@ class TestLiteLLM(AdapterConformance):
         return model
 
 
-def test_a_debate_on_its_mock_responses() -> None:
+def test_a_debate_runs_on_litellm_mock_responses() -> None:
     """`mock_response` answers without a provider, and is no real model."""
     sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
     city = debate(name="city", debaters=sides, max_rounds=1, synthesizer=False)
@@ -153,7 +153,7 @@ def test_tools_are_called() -> None:
     assert calls == ["Ulm"]
 
 
-def test_their_errors_are_those_of_their_status() -> None:
+def test_litellm_errors_become_library_errors() -> None:
     """A rate limit is RateLimited, with LiteLLM's class in the message."""
     model = LiteLLM("gpt-5-mini", mock_response="litellm.RateLimitError", retry=None)
     with pytest.raises(RateLimited, match=r"429 \(RateLimitError"):
@@ -167,13 +167,13 @@ def test_real_models_can_be_forbidden() -> None:
 
 
 @pytest.mark.parametrize("option", ["messages", "stream", "tools"])
-def test_what_a_request_sets_cannot_be_an_option(option: str) -> None:
+def test_request_settings_cannot_be_options(option: str) -> None:
     """It is refused where it is passed."""
     with pytest.raises(ConfigurationError, match=re.escape(f"`{option}` cannot be set: each request sets it")):
         LiteLLM("gpt-5-mini", retry=None, **{option: 1})
 
 
-def test_settings_of_a_request_come_before_the_options() -> None:
+def test_request_settings_override_options() -> None:
     """A block's temperature is the one that is sent."""
     model = LiteLLM("gpt-5-mini", temperature=1, mock_response="Yes.")
     from flowdebate.models.base import ModelRequest

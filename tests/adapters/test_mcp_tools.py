@@ -59,7 +59,7 @@ async def test_a_model_calls_the_tools_of_a_server() -> None:
     assert topics == ["Ulm"]
 
 
-async def test_a_refusal_and_a_wrong_argument_are_answers() -> None:
+async def test_tool_errors_are_returned_to_the_model() -> None:
     """The model reads what was wrong, and the server is not asked what its schema forbids."""
     topics: list[str] = []
     async with Client(archive(topics)) as client:
@@ -85,7 +85,7 @@ async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
     assert topics == ["Ulm"]
 
 
-async def test_tools_can_be_chosen_and_named_apart() -> None:
+async def test_tools_can_be_selected_and_renamed() -> None:
     """`only` chooses by the server's own names, `prefix` keeps two servers apart."""
     async with Client(archive([])) as client:
         [tool] = await mcp_tools(client, only=["close"], prefix="city_")

@@ -67,7 +67,7 @@ class TestAgentModel(AdapterConformance):
         return lambda script: AgentModel(Agent(name="mayor", model=fake(script)), run_config=quiet())
 
 
-def test_an_agent_keeps_its_own_instructions_tools_and_context() -> None:
+def test_an_agent_uses_its_own_instructions_tools_and_context() -> None:
     """The agent's instructions come before the role's; its tools get the context, and all tokens count."""
     from agents import Agent, FunctionTool
     from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
@@ -101,7 +101,7 @@ def test_an_agent_keeps_its_own_instructions_tools_and_context() -> None:
     assert (result.usage.calls, result.usage.prompt_tokens, result.usage.completion_tokens) == (1, 20, 4)
 
 
-def test_a_pattern_is_a_tool_of_an_agent() -> None:
+def test_a_pattern_can_be_a_tool_of_an_agent() -> None:
     """The agent calls the debate with a question and reads its verdict."""
     from agents import Agent, Runner
     from agents.testing import ModelStep, assistant_message, function_call
@@ -121,7 +121,7 @@ def test_a_pattern_is_a_tool_of_an_agent() -> None:
     debate_model.assert_complete()
 
 
-def test_only_an_agent_is_taken() -> None:
+def test_only_agents_are_accepted() -> None:
     """Anything else is refused where it is passed."""
     with pytest.raises(ConfigurationError, match=r"`agent` must be an Agent of the OpenAI Agents SDK \(got 'gpt'\)"):
         AgentModel("gpt")

@@ -103,7 +103,7 @@ MODELS = [
 
 @pytest.mark.filterwarnings("ignore")  # of the frameworks, which leave connections to the garbage collector
 @pytest.mark.parametrize("make", MODELS)
-async def test_a_debate_is_held_through_each_framework_s_own_openai_client(make: Callable[[str], Model]) -> None:
+async def test_a_debate_runs_through_the_openai_client_of_each_framework(make: Callable[[str], Model]) -> None:
     """Two turns and a verdict, three requests, and the tokens of all."""
     sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
     city = debate(name="city", debaters=sides, max_rounds=1, synthesizer=False)

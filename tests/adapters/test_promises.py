@@ -17,12 +17,12 @@ from flowdebate.testing.adapter import FakeAnswer, MakeAdapter, Script, _TheirFa
 from tests.adapters.table import BEGIN, END, PAGE, table, untested
 
 
-def test_the_page_has_the_promises_that_the_suite_tests() -> None:
+def test_the_page_lists_the_promises_of_the_suite() -> None:
     """Each test of the suite is a row, and says whether an adapter is held to it: make adapter-table writes them."""
     assert f"{BEGIN}\n{table()}\n{END}" in PAGE.read_text("utf-8"), table()
 
 
-def test_a_promise_that_was_not_tested_is_not_in_a_new_table() -> None:
+def test_untested_promises_are_not_in_a_new_table() -> None:
     """One that failed, was skipped because its framework is missing, or was not run."""
     passed = dict.fromkeys(untested({}), "passed")
     assert len(passed) > 80
@@ -89,7 +89,7 @@ SIDES = [Debater("ann", "cars out"), Debater("bob", "cars in")]
 VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
 
 
-def test_a_pattern_as_a_tool_tells_what_frameworks_read() -> None:
+def test_a_pattern_tool_has_the_metadata_that_frameworks_read() -> None:
     """A name that providers accept, a docstring with the argument, annotations that are types."""
     city = debate(name="city debate!", debaters=SIDES, max_rounds=1, synthesizer=False)
     tool = as_tool(city, description="Debate a question of the city.")
@@ -102,7 +102,7 @@ def test_a_pattern_as_a_tool_tells_what_frameworks_read() -> None:
     assert "everything that is needed" in spec.parameters["properties"]["question"]["description"]
 
 
-def test_a_model_in_a_run_can_hold_a_debate_of_its_own() -> None:
+def test_a_model_inside_a_run_can_run_a_debate() -> None:
     """An agent with a debate as its tool takes a role: the debate inside is a run of its own."""
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
     tool = as_tool(city, model=ScriptedModel("Clean air.", "Shops die.", VERDICT))
@@ -116,7 +116,7 @@ def test_a_model_in_a_run_can_hold_a_debate_of_its_own() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_run_without_an_output_says_so() -> None:
+async def test_a_run_without_an_output_is_reported() -> None:
     """A limit, or a human who has not answered yet, is no result."""
     talk = debate(name="talk", debaters=SIDES, judge=human(name="jo"), max_rounds=1, synthesizer=False)
     always = FunctionModel(lambda _: "Yes.")
@@ -131,14 +131,14 @@ async def test_a_run_without_an_output_says_so() -> None:
     ("options", "field"),
     [({"name": "2nd"}, "name"), ({"name": ""}, "name"), ({"name": "x" * 65}, "name"), ({"run_id": "r"}, "run_id")],
 )
-def test_what_no_tool_can_have_is_refused(options: dict[str, str], field: str) -> None:
+def test_invalid_tool_options_are_rejected(options: dict[str, str], field: str) -> None:
     """When the tool is made."""
     with pytest.raises(ConfigurationError) as refused:
         as_tool(generator(name="talk"), **options)  # type: ignore[arg-type]
     assert refused.value.field == field
 
 
-def test_only_a_block_is_a_tool() -> None:
+def test_only_blocks_are_accepted_as_tools() -> None:
     """Anything else is refused where it is passed."""
     with pytest.raises(ConfigurationError, match="`pattern` must be a pattern or another block"):
         as_tool("debate")  # type: ignore[arg-type]

@@ -77,7 +77,7 @@ class TestAgentModel(AdapterConformance):
         return lambda script: AgentModel(Agent(fake(script), name="mayor"))
 
 
-def test_an_agent_keeps_its_own_instructions_tools_and_dependencies() -> None:
+def test_an_agent_uses_its_own_instructions_tools_and_dependencies() -> None:
     """The agent's instructions come before the role's; its tools run with `deps`, and their tokens count."""
     from pydantic_ai import Agent, RunContext
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
@@ -108,7 +108,7 @@ def test_an_agent_keeps_its_own_instructions_tools_and_dependencies() -> None:
     assert (result.usage.calls, result.usage.prompt_tokens, result.usage.completion_tokens) == (1, 20, 4)
 
 
-def test_a_status_of_the_provider_is_the_error_of_that_status() -> None:
+def test_provider_statuses_raise_their_errors() -> None:
     """So retries, fallbacks and failure policies treat it like that of any model."""
     from pydantic_ai import Agent
     from pydantic_ai.exceptions import ModelHTTPError
@@ -124,7 +124,7 @@ def test_a_status_of_the_provider_is_the_error_of_that_status() -> None:
     assert refused.value.transient
 
 
-def test_a_pattern_is_a_tool_of_an_agent() -> None:
+def test_a_pattern_can_be_a_tool_of_an_agent() -> None:
     """The agent calls the debate with a question and reads its verdict; pydantic-ai's TestModel calls every tool."""
     from pydantic_ai import Agent
     from pydantic_ai.models.test import TestModel
@@ -144,14 +144,14 @@ def test_a_pattern_is_a_tool_of_an_agent() -> None:
     model.assert_complete()
 
 
-def test_only_an_agent_is_taken() -> None:
+def test_only_agents_are_accepted() -> None:
     """Anything else is refused where it is passed."""
     with pytest.raises(ConfigurationError, match=r"`agent` must be an Agent of pydantic-ai \(got 'gpt'\)"):
         AgentModel("gpt")
 
 
 @pytest.mark.anyio
-async def test_half_an_answer_is_marked() -> None:
+async def test_a_truncated_answer_is_marked() -> None:
     """The agent returns its text all the same."""
     from pydantic_ai import Agent
     from pydantic_ai.messages import ModelResponse, TextPart

@@ -33,10 +33,10 @@ def ask_litellm(url: str, token: str) -> tuple[str, int]:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     litellm = import_module("litellm")
     options = {"model": f"openai/{MODEL}", "api_base": url, "api_key": token, "messages": MESSAGES}
-    whole = litellm.completion(**options)
+    response = litellm.completion(**options)
     streamed = "".join(chunk.choices[0].delta.content or "" for chunk in litellm.completion(**options, stream=True))
-    assert streamed == whole.choices[0].message.content
-    return streamed, whole.usage.total_tokens
+    assert streamed == response.choices[0].message.content
+    return streamed, response.usage.total_tokens
 
 
 def ask_llm(url: str, token: str) -> tuple[str, int]:
@@ -54,10 +54,10 @@ def ask_llm(url: str, token: str) -> tuple[str, int]:
         )
         return done.stdout.strip()
 
-    streamed, whole = say("-m", "debate", QUESTION), say("-m", "debate", "--no-stream", QUESTION)
-    assert streamed == whole
+    streamed, text = say("-m", "debate", QUESTION), say("-m", "debate", "--no-stream", QUESTION)
+    assert streamed == text
     (entry_of_log,) = json.loads(say("logs", "-n", "1", "--json"))
-    return whole, entry_of_log["input_tokens"] + entry_of_log["output_tokens"]
+    return text, entry_of_log["input_tokens"] + entry_of_log["output_tokens"]
 
 
 def ask_instructor(url: str, token: str, mode: str) -> tuple[str, int]:
@@ -65,10 +65,10 @@ def ask_instructor(url: str, token: str, mode: str) -> tuple[str, int]:
     instructor, openai, pydantic = (import_module(name) for name in ("instructor", "openai", "pydantic"))
     plan: Any = pydantic.create_model("Plan", steps=(list[str], ...))
     client = instructor.from_openai(openai.OpenAI(base_url=url, api_key=token), mode=instructor.Mode[mode])
-    made, completion = client.chat.completions.create_with_completion(
+    parsed, completion = client.chat.completions.create_with_completion(
         model=MODEL, messages=MESSAGES, response_model=plan, max_retries=0
     )
-    return json.dumps(made.steps), completion.usage.total_tokens
+    return json.dumps(parsed.steps), completion.usage.total_tokens
 
 
 def main() -> None:

@@ -34,15 +34,15 @@ ASK = {
 
 def command(host: str) -> str:
     """The command of the page that adds the server to a host."""
-    found = re.search(rf"^\| {ROWS[host]} \| `([^`]+)`", PAGE, re.MULTILINE)
-    assert found is not None
-    return found[1].replace("=…", f"={KEY}")
+    match = re.search(rf"^\| {ROWS[host]} \| `([^`]+)`", PAGE, re.MULTILINE)
+    assert match is not None
+    return match[1].replace("=…", f"={KEY}")
 
 
 def block(language: str, part: str) -> str:
     """The code block of the page that contains a text."""
-    (found,) = [code for code in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL) if part in code]
-    return str(found)
+    (code_block,) = [code for code in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL) if part in code]
+    return str(code_block)
 
 
 @dataclass(frozen=True)

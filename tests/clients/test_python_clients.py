@@ -29,13 +29,13 @@ def answer(request: ModelRequest) -> Any:
     fields = set((request.output_schema or {}).get("properties", ()))
     wants_json = "json" in json.dumps(request.messages).lower()
     if "steps" in fields:
-        said: Any = PLAN
+        reply: Any = PLAN
     elif request.role == "synthesizer" or request.block.endswith("synthesizer"):
-        said = JSON_IN_TEXT if wants_json else "Measure first."
+        reply = JSON_IN_TEXT if wants_json else "Measure first."
     else:
-        said = proposer(request)
+        reply = proposer(request)
     usage = Usage(calls=1, prompt_tokens=10, completion_tokens=2)
-    return ModelResponse(**{"text" if isinstance(said, str) else "data": said}, usage=usage)
+    return ModelResponse(**{"text" if isinstance(reply, str) else "data": reply}, usage=usage)
 
 
 @pytest.mark.parametrize(

@@ -102,14 +102,14 @@ async def test_a_seat_has_the_sign_in_and_nothing_else(program: str, home: Path,
     assert answered.text == ANSWER
     assert answered.usage.completion_tokens == 3
     (body,) = stub.bodies
-    sent = json.dumps(body)
+    payload = json.dumps(body)
     tools = [
         tool.get("functionDeclarations", tool) if program == "gemini" else tool for tool in body.get("tools") or []
     ]
     assert [tool for tool in tools if tool] == []
-    assert "additional_tools" not in sent
-    assert MARK not in sent
-    assert SECRET not in sent
+    assert "additional_tools" not in payload
+    assert MARK not in payload
+    assert SECRET not in payload
     assert not (home / "started").exists()
     assert [path for path in paths(home) - before if any(word in path.lower() for word in SESSIONS)] == []
     assert not list(temporary(home).iterdir())
@@ -144,10 +144,10 @@ async def test_no_word_at_the_beginning_of_a_prompt_is_a_command(
     answered = await ask(CliModel(program), ModelRequest(messages=[{"role": "user", "content": words}], block="ann"))
     assert answered.text == ANSWER
     (body,) = stub.bodies
-    sent = json.dumps(body)
-    assert words in sent
-    assert MARK not in sent
-    assert SECRET not in sent
+    payload = json.dumps(body)
+    assert words in payload
+    assert MARK not in payload
+    assert SECRET not in payload
     assert not (home / "started").exists()
 
 
@@ -162,9 +162,9 @@ async def test_claude_reads_the_files_of_its_folder_and_nothing_else(home: Path,
     stub.reads = [str(folder / "notes" / "plan.txt"), *map(str, outside)]
     answered = await ask(CliModel("claude", workdir=folder), question(home))
     assert answered.text == ANSWER
-    sent = json.dumps(stub.bodies[-1])
-    assert "THE-PLAN" in sent
-    assert SECRET not in sent
+    payload = json.dumps(stub.bodies[-1])
+    assert "THE-PLAN" in payload
+    assert SECRET not in payload
     assert {tool["name"] for tool in stub.bodies[0]["tools"]} == {"Read", "Glob", "Grep"}
 
 
@@ -192,11 +192,11 @@ async def test_a_missing_sign_in_is_told_before_the_first_call(program: str, hom
 @pytest.mark.parametrize("program", ["codex", "opencode"])
 async def test_a_sign_in_by_file_is_carried_over_and_never_changed(program: str, home: Path, stub: VendorStub) -> None:
     """A key that the program keeps in its own file is sent, and the file stays as it is."""
-    own = {
+    sign_ins = {
         "codex": (home / ".codex" / "auth.json", {"OPENAI_API_KEY": KEY}),
         "opencode": (home / ".local" / "share" / "opencode" / "auth.json", {"stub": {"type": "api", "key": KEY}}),
     }
-    path, content = own[program]
+    path, content = sign_ins[program]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
     for name in ("CODEX_API_KEY", "KEY_OF_STUB"):

@@ -98,17 +98,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _called_tool(self, body: Json) -> Json:
         """The tool that is to be called, as it is offered; None where it is not, or where it has answered."""
-        offered = [each for tool in body.get("tools") or [] for each in tool.get("functionDeclarations", [tool])]
+        offered = [
+            declaration for tool in body.get("tools") or [] for declaration in tool.get("functionDeclarations", [tool])
+        ]
         offered = [{**inner, "namespace": tool["name"]} for tool in offered for inner in tool.get("tools", ())] + [
             tool.get("function", tool) for tool in offered
         ]
-        found = [tool for tool in offered if self.server.tool and tool.get("name", "").endswith(self.server.tool)]
+        matches = [tool for tool in offered if self.server.tool and tool.get("name", "").endswith(self.server.tool)]
         waits = [tool for tool in offered if self.server.tool and tool.get("name") == "WaitForMcpServers"]
         chat = json.dumps([body.get(name) for name in ("messages", "input", "contents")])
-        if not found:  # a host that connects to its servers meanwhile
+        if not matches:  # a host that connects to its servers meanwhile
             return {**waits[0], "arguments": {}} if waits and chat.count(waits[0]["name"]) < _PATIENCE else None
-        called = f'"name": "{found[0]["name"]}"' in chat
-        return None if called else {**found[0], "arguments": self.server.arguments}
+        called = f'"name": "{matches[0]["name"]}"' in chat
+        return None if called else {**matches[0], "arguments": self.server.arguments}
 
     def _send(self, status: int, value: Json) -> None:
         self._write(status, "application/json", json.dumps(value))

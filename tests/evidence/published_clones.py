@@ -39,8 +39,8 @@ def write_llmbar(clone: Path) -> Path:
                         "results": [{"note": "an earlier step"}, result],
                     })  # fmt: skip
                 won = [[pair["results"][-1][f"swap = {swap}"]["winner"] for swap in (False, True)] for pair in pairs]
-                right = sum(w == str(p["label"]) for p, both in zip(pairs, won, strict=True) for w in both)
-                equal = sum(one == other for one, other in won)
+                right = sum(w == str(p["label"]) for p, orders in zip(pairs, won, strict=True) for w in orders)
+                equal = sum(one == second for one, second in won)
                 figures = {"correct_average": f"{100 * right / 8}%", "equal": f"{equal} / 4 = {100 * equal / 4}%"}
                 path = clone / "Dataset/LLMBar" / part / "evaluators" / judge / prompt
                 path.mkdir(parents=True)
@@ -72,10 +72,10 @@ def write_debate(clone: Path) -> Path:
     (clone / "transcripts").mkdir()
     strengths = dict(zip(MODELS, (1.0, 0.4, -0.2, -1.0), strict=True))
     for motion in range(20):
-        for one, other in combinations(MODELS, 2):
+        for one, second in combinations(MODELS, 2):
             votes: list[float] = []
             parts = []
-            for letter, (pro, con) in (("A", (one, other)), ("B", (other, one))):
+            for letter, (pro, con) in (("A", (one, second)), ("B", (second, one))):
                 name = f"prop_{motion:04}__{pro}__{con}__{letter}".replace(" ", "-")
                 rows = []
                 for judge in READERS:
@@ -94,12 +94,12 @@ def write_debate(clone: Path) -> Path:
                     for turn, side in enumerate(("PRO", "CON", "PRO", "CON"), 1)
                 ]
                 (clone / "transcripts" / f"{name}.md").write_text("# Debate\n\n" + "\n\n".join(turns))
-            result = one if sum(votes) > 0 else other if sum(votes) < 0 else "Tie"
+            result = one if sum(votes) > 0 else second if sum(votes) < 0 else "Tie"
             head = (
-                f"# Report\n\n- topic_id: `prop_{motion:04}`\n- matchup: **{one}** vs **{other}**\n"
+                f"# Report\n\n- topic_id: `prop_{motion:04}`\n- matchup: **{one}** vs **{second}**\n"
                 f"- overall judged result (normalized): **{result}**\n- rating_eligible: `1`\n\n**Motion:** Words."
             )
-            (reports / f"prop_{motion:04}-{one}-{other}.md").write_text("\n\n".join([head, *parts]))
+            (reports / f"prop_{motion:04}-{one}-{second}.md").write_text("\n\n".join([head, *parts]))
     board = ["| Rank | Model | BT |", "| ---: | --- | ---: |"]
     board += [f"| {rank} | {model} | {1600 - 100 * rank} |" for rank, model in enumerate(MODELS, 1)]
     (clone / f"reports/debate_leaderboard__{template}.md").write_text("\n".join(board))

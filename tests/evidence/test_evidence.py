@@ -32,7 +32,7 @@ def pair(number: int, *, longer: bool = True) -> FactPair:
 
 def rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
     """What a judge finds that goes by the first slot only, or by the truth only."""
-    found = []
+    rows_found = []
     for one in pairs:
         for name, view in views_of(one).items():
             winner = view.order[0] if slot_only else "true"
@@ -45,10 +45,10 @@ def rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
                 scores=scores,
                 winner=winner,
             )
-            found.append(
+            rows_found.append(
                 Row(id=f"local/{one.id}/{name}", model="local", item=one.id, view=name, ballot=ballot, seconds=1.0)
             )
-    return found
+    return rows_found
 
 
 def test_the_page_is_the_same_twice() -> None:
@@ -68,9 +68,9 @@ def test_more_items_begin_with_the_fewer() -> None:
 
 def test_what_is_simulated_says_what_it_should() -> None:
     """A few thousand items: a swap repairs what asking twice does not; and nothing repairs what is in the text."""
-    _, found = simulated.schedules(scale=0.01)
-    assert found["gap", "`swap`", "mean"].low > found["gap", "control: the same order again", "mean"].high + 0.1
-    assert abs(found["four", "`cyclic`", "odds"].value - 0.861) < 0.02
+    _, estimates = simulated.schedules(scale=0.01)
+    assert estimates["gap", "`swap`", "mean"].low > estimates["gap", "control: the same order again", "mean"].high + 0.1
+    assert abs(estimates["four", "`cyclic`", "odds"].value - 0.861) < 0.02
     gained = simulated.content(scale=0.01).splitlines()[2].split("|")[-3]
     low, high = (float(end) for end in gained.partition("[")[2].strip(" ]").split(","))
     assert low <= 0 <= high
@@ -84,7 +84,7 @@ def test_what_must_hold_always_has_no_exceptions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("figure", "low", "high", "found"),
+    ("figure", "low", "high", "verdict"),
     [
         (".68", 0.676, 0.678, "yes"),
         (".68", 0.66, 0.67, "no"),
@@ -92,10 +92,10 @@ def test_what_must_hold_always_has_no_exceptions() -> None:
         (".790", 0.78, 0.8, "yes"),
     ],
 )
-def test_a_quote_is_found_if_its_rounding_fits(figure: str, low: float, high: float, found: str) -> None:
+def test_a_quote_is_found_if_its_rounding_fits(figure: str, low: float, high: float, verdict: str) -> None:
     """Half a unit of its last digit, and the interval."""
     rows = {("gap", "row", "mean"): Estimate((low + high) / 2, low, high, 9)}
-    assert found in simulated._verdict(figure, rows["gap", "row", "mean"])
+    assert verdict in simulated._verdict(figure, rows["gap", "row", "mean"])
 
 
 def test_a_judge_of_slots_and_one_of_truth_are_told_apart() -> None:
@@ -135,9 +135,9 @@ def test_sections_of_models_without_ballots_stay_as_they_are() -> None:
 
 def test_the_sections_of_the_page_follow_from_the_ballots_in_the_repository() -> None:
     """Of the models that are asked by letter: 260 pairs in three views each, and the tables made of them anew."""
-    found = rows_of(BALLOTS)
-    assert Counter(row.model for row in found) == {"local, by letter": 780, "smollm2, by letter": 780}
-    derived = real(found, stored_pairs())
+    sections = rows_of(BALLOTS)
+    assert Counter(row.model for row in sections) == {"local, by letter": 780, "smollm2, by letter": 780}
+    derived = real(sections, stored_pairs())
     text = (Path(__file__).parents[2] / "evidence" / "records" / "evidence.md").read_text("utf-8")
     for section in derived.split("\n\n### ")[1:]:
         assert section in text
@@ -162,7 +162,7 @@ def test_the_stored_figures_of_pairs_are_those_of_the_package() -> None:
         pairs = fact_pairs()
     except ModuleNotFoundError as missing:
         pytest.skip(str(missing))
-    assert stored_pairs() == [PairFigures.of(each) for each in pairs]
+    assert stored_pairs() == [PairFigures.of(entry) for entry in pairs]
 
 
 def test_unkind_judges_gain_less_or_nothing() -> None:
@@ -182,11 +182,11 @@ async def test_a_judge_by_letter_is_the_library_s(tmp_path: Path) -> None:
     one = pair(1)
     view = views_of(one)["reverse"]
     judge = FunctionModel(lambda request: dict(zip(request.choices, (-0.5, -1.5), strict=True)), name="small")
-    ballot, took = await judged(one, "reverse", view, judge, by_letter=True)
+    ballot, costs = await judged(one, "reverse", view, judge, by_letter=True)
     (first,) = [side for side, label in (view.labels or {}).items() if label == "A"]
     assert ballot.log_odds == {side: 0.5 if side == first else -0.5 for side in SIDES}
     assert (ballot.model, ballot.winner, ballot.view) == ("small, by letter", first, 1)
-    row = Row(id="r", model="small, by letter", item=one.id, view="reverse", ballot=ballot, **took)
+    row = Row(id="r", model="small, by letter", item=one.id, view="reverse", ballot=ballot, **costs)
     (tmp_path / "rows.jsonl").write_text(row.model_dump_json(exclude_defaults=True) + "\n")
     assert rows_of(tmp_path / "rows.jsonl") == [row]
     mute, _ = await judged(one, "reverse", view, FunctionModel(lambda _: "A"), by_letter=True)
@@ -197,8 +197,8 @@ def test_letters_make_two_orders_worth_asking() -> None:
     """The `gap` judge: by letter in both orders .891, with scores that are all or nothing .683, as in one order."""
     items = 200_000
     swap = Ballots(schedule="swap")
-    letters, votes = (mean_of(each).value for each in right(WORLDS["gap"], swap, items, by_odds, by_vote))
-    (one,) = (mean_of(each).value for each in right(WORLDS["gap"], Ballots(), items, by_vote))
+    letters, votes = (mean_of(series).value for series in right(WORLDS["gap"], swap, items, by_odds, by_vote))
+    (one,) = (mean_of(series).value for series in right(WORLDS["gap"], Ballots(), items, by_vote))
     assert letters == pytest.approx(0.891, abs=0.002)
     assert votes == pytest.approx(0.683, abs=0.002)
     assert one == pytest.approx(0.683, abs=0.002)
@@ -237,7 +237,7 @@ def test_views_of_a_pair_are_a_view_its_reverse_and_itself() -> None:
         assert views["reverse"].order == views["first"].order[::-1]
         assert all(views["first"].named(side) != views["reverse"].named(side) for side in SIDES)
         first.append((views["first"].order[0], views["first"].named("true")))
-    assert all(30 <= first.count(each) <= 70 for each in set(first))
+    assert all(30 <= first.count(view) <= 70 for view in set(first))
     assert len(set(first)) == 4
 
 
@@ -247,17 +247,17 @@ def test_the_pairs_are_what_they_were() -> None:
         pairs = fact_pairs()
     except ModuleNotFoundError as missing:
         pytest.skip(str(missing))
-    assert (len(pairs), sum(each.first_is_true for each in pairs)) == (260, 244)
-    assert sum(each.longer_is_true for each in pairs) / 260 == pytest.approx(0.704, abs=0.0005)
+    assert (len(pairs), sum(entry.first_is_true for entry in pairs)) == (260, 244)
+    assert sum(entry.longer_is_true for entry in pairs) / 260 == pytest.approx(0.704, abs=0.0005)
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_intervals_hold_the_mean(counted: tuple[int, int]) -> None:
     """And are shares."""
     wins, n = counted
-    found = wilson(wins, n)
-    assert 0 <= found.low <= found.value + 1e-12
-    assert found.value <= found.high + 1e-12 <= 1 + 2e-12
+    interval = wilson(wins, n)
+    assert 0 <= interval.low <= interval.value + 1e-12
+    assert interval.value <= interval.high + 1e-12 <= 1 + 2e-12
 
 
 def test_estimates_are_written_as_in_print() -> None:

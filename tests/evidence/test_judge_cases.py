@@ -19,14 +19,14 @@ from flowdebate.testing import FunctionModel
 
 def test_the_debates_are_balanced() -> None:
     """Who is better, speaks first and says more, in all combinations; in the equal ones one side may say more."""
-    known = cases()
-    assert len({case.id for case in known}) == len(known)
+    debates = cases()
+    assert len({case.id for case in debates}) == len(debates)
     for letter, of_each in (("c", 3), ("d", 3), ("n", 4)):
-        some = [case for case in known if case.id[0] == letter]
+        some = [case for case in debates if case.id[0] == letter]
         ways = Counter((case.better, case.speaking[0] == case.stances[0], case.ratio > 0) for case in some)
         assert set(ways.values()) == {of_each}
         assert len(ways) == 8
-    equal = [case for case in known if case.group == "equal"]
+    equal = [case for case in debates if case.group == "equal"]
     assert len(equal) == 96
     assert sum(map(half_of, equal)) == 48
     assert all(case.better is None and 0.25 <= math.exp(case.ratio) <= 4 for case in equal)
@@ -42,7 +42,7 @@ def test_what_the_judge_subtracts_is_fitted_to_the_ballots_in_the_repository() -
 def test_the_section_of_the_page_follows_from_the_ballots_in_the_repository() -> None:
     """Word for word."""
     assert written() in (Path(__file__).parents[2] / "evidence" / "records" / "evidence.md").read_text("utf-8")
-    assert {each.judge for each in found_in()} <= JUDGES.keys()
+    assert {section.judge for section in found_in()} <= JUDGES.keys()
 
 
 def test_ballots_are_those_of_the_library_s_judge() -> None:
@@ -52,6 +52,6 @@ def test_ballots_are_those_of_the_library_s_judge() -> None:
         return ModelResponse(text="A", logprobs={"A": -0.2, "B": -1.7})
 
     case = next(case for case in cases() if case.id == "c13")
-    found = asyncio.run(judged(case, "letter", FunctionModel(answer)))
-    assert found.leads == pytest.approx([1.5, -1.5])
-    assert decide(judging_of(case, found).ballots, sides=case.stances, by="log_odds", min_log_odds=0.01).winner is None
+    ballot = asyncio.run(judged(case, "letter", FunctionModel(answer)))
+    assert ballot.leads == pytest.approx([1.5, -1.5])
+    assert decide(judging_of(case, ballot).ballots, sides=case.stances, by="log_odds", min_log_odds=0.01).winner is None

@@ -70,19 +70,19 @@ def test_a_leaderboard_is_audited(tmp_path: Path) -> None:
     matchups, ballots = read_matchups(clone)
     assert (len(matchups), len(ballots)) == (120, 720)
     assert all(ballot.lengths and min(ballot.lengths) >= 400 for ballot in ballots)
-    found = audit_leaderboard(clone)
-    assert (found.spearman, found.listed, found.judges) == (1.0, len(MODELS), 3)
-    first = found.preferences[0]
+    audit = audit_leaderboard(clone)
+    assert (audit.spearman, audit.listed, audit.judges) == (1.0, len(MODELS), 3)
+    first = audit.preferences[0]
     assert (first.one, first.other, first.debates) == (READERS[0], READERS[1], 240)
     assert first.difference > 0.05
     assert first.p < 0.05
-    assert found.preferences[2].p > 0.05
-    length, order = found.content.effects["length"], found.content.effects["order"]
+    assert audit.preferences[2].p > 0.05
+    length, order = audit.content.effects["length"], audit.content.effects["order"]
     assert (length.low or 0) < 0 < (length.high or 0)
     assert (order.low or 0) > 0
-    assert abs(found.correlation) < 0.2
-    assert found.motion_p > 0.01
-    assert "| Judge One | Judge Two | 240 |" in found.markdown("abc")
+    assert abs(audit.correlation) < 0.2
+    assert audit.motion_p > 0.01
+    assert "| Judge One | Judge Two | 240 |" in audit.markdown("abc")
 
 
 def test_the_commit_of_a_clone_is_read(tmp_path: Path) -> None:

@@ -63,9 +63,9 @@ def test_keys_are_places_that_the_change_touches() -> None:
 def test_no_two_changes_share_more_than_half_of_their_lines() -> None:
     """Blank lines aside; of the shorter one."""
     sets = {case.id: {line.strip() for side in "+-" for line in texts(case, side)} - {""} for case in CASES}
-    for one, other in combinations(sets, 2):
-        shared = sets[one] & sets[other]
-        assert len(shared) <= min(len(sets[one]), len(sets[other])) / 2, (one, other)
+    for one, second in combinations(sets, 2):
+        shared = sets[one] & sets[second]
+        assert len(shared) <= min(len(sets[one]), len(sets[second])) / 2, (one, second)
 
 
 def test_nothing_in_a_change_names_a_fault() -> None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def test_the_judge_of_places_is_found_out(capsys: pytest.CaptureFixture[str]) -> None:
     """By its slot's win rate, by what changes with the order, and in words."""
     with forbid_real_models():
-        found = asyncio.run(load("audit_a_judge").main())
-    assert found.slots[0].p is not None
-    assert found.slots[0].p < 0.001
-    assert (found.items, found.ballots) == (60, 120)
+        audit = asyncio.run(load("audit_a_judge").main())
+    assert audit.slots[0].p is not None
+    assert audit.slots[0].p < 0.001
+    assert (audit.items, audit.ballots) == (60, 120)
     assert capsys.readouterr().out.startswith("- favours the first slot: 82 of 120 (68%, ")

@@ -23,13 +23,13 @@ async def test_the_better_system_wins_and_nothing_is_paid_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its scores by criterion are printed; a second run prints the same without a call."""
-    asked: list[str] = []
+    prompts: list[str] = []
 
     def answer(request: ModelRequest) -> Reply:
-        said = str(request.messages[-1]["content"])
-        asked.append(said)
+        prompt = str(request.messages[-1]["content"])
+        prompts.append(prompt)
         scores = {
-            label: dict.fromkeys(("correct", "clear"), 30 if f"[{label}] Great" in said else 90) for label in "AB"
+            label: dict.fromkeys(("correct", "clear"), 30 if f"[{label}] Great" in prompt else 90) for label in "AB"
         }
         return {"reasoning": "R.", "scores": scores, "verdict": "V."}
 
@@ -41,4 +41,4 @@ async def test_the_better_system_wins_and_nothing_is_paid_twice(
     assert "terse: 2 of 2 rows" in first
     assert "correct 90, clear 90" in first
     await script.main(model)
-    assert (capsys.readouterr().out, len(asked)) == (first, 4)
+    assert (capsys.readouterr().out, len(prompts)) == (first, 4)

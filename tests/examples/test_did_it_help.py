@@ -22,5 +22,5 @@ def test_a_vote_at_the_same_tokens_is_as_good_as_a_better_debate(capsys: pytest.
     assert better.finding == "helped"
     printed = capsys.readouterr().out
     assert "debate            right in 139 of 150, 5.0 calls each\n" in printed
-    told = "the debate was right in 139 of 150, self-consistency in 146 (difference -4.7 points"
-    assert f"No gain of 5 points or more: {told}" in printed
+    expected = "the debate was right in 139 of 150, self-consistency in 146 (difference -4.7 points"
+    assert f"No gain of 5 points or more: {expected}" in printed

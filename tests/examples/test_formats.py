@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 def test_the_audience_decides_and_a_reader_has_a_question(capsys: pytest.CaptureFixture[str]) -> None:
     """The cross-examination, a vote of each listener before and after, and one more round that alone is paid for."""
-    asked: list[str] = []
+    prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:
-        asked.append(request.block)
+        prompts.append(request.block)
         if "audience" in request.block:
             choice = "cars should stay" if "before" in request.block else "cars should be banned"
             return {"reason": "So it seems.", "choice": choice}
-        return f"Said as number {len(asked)}."
+        return f"Said as number {len(prompts)}."
 
     with forbid_real_models():
         raw = asyncio.run(load("formats").main(FunctionModel(reply), MemoryStore()))
@@ -34,4 +34,4 @@ def test_the_audience_decides_and_a_reader_has_a_question(capsys: pytest.Capture
     assert "The audience moved most towards: cars should be banned (from 0 to 3 of 3 votes)." in printed
     assert raw.rounds == 5
     turns, votes = 4 * 2 + 4, 3 * 3  # a cross-examination has two turns for each side
-    assert len(asked) == turns + votes
+    assert len(prompts) == turns + votes

@@ -18,12 +18,12 @@ def test_the_mayor_decides_in_a_later_process(tmp_path: Path, capsys: pytest.Cap
     """The debate waits, refuses what is no verdict, takes one, and makes no call twice."""
     example, store = load("human_judge"), tmp_path / "bridge.sqlite3"
     with forbid_real_models():
-        begun = example.begin(store, ScriptedModel("It is for people.", "Many live behind it."))
-        assert begun.status == "awaiting"
+        run = example.begin(store, ScriptedModel("It is for people.", "Many live behind it."))
+        assert run.status == "awaiting"
         with pytest.raises(OutputError, match="`winner` must be one of 'close it', 'keep it open' or null"):
-            example.judge(store, begun.run_id, winner="walker", reasoning="Both.", verdict="Close it.")
-        example.judge(store, begun.run_id, winner="close it", reasoning="It answered.", verdict="On Sundays.")
-        raw = example.go_on(store, begun.run_id, ScriptedModel())
+            example.judge(store, run.run_id, winner="walker", reasoning="Both.", verdict="Close it.")
+        example.judge(store, run.run_id, winner="close it", reasoning="It answered.", verdict="On Sundays.")
+        raw = example.go_on(store, run.run_id, ScriptedModel())
     assert [entry.text for entry in raw.transcript] == ["It is for people.", "Many live behind it."]
     printed = capsys.readouterr().out
     assert "waits for mayor:\n\nYou decide. Read both sides first.\n\nQuestion: Should the old bridge" in printed

@@ -19,11 +19,11 @@ def test_the_questions_go_on_and_each_is_paid_once(capsys: pytest.CaptureFixture
     """A question whose provider fails is told of; the second life asks that one again, and no other."""
     example = load("many_questions")
     down = True
-    asked = 0
+    paid_calls = 0
 
     def answer(request: ModelRequest) -> Any:
-        nonlocal asked
-        asked += 1
+        nonlocal paid_calls
+        paid_calls += 1
         if down and "buses" in str(request.messages):
             raise ProviderFailed("down")
         if request.output_schema is None:
@@ -34,11 +34,11 @@ def test_the_questions_go_on_and_each_is_paid_once(capsys: pytest.CaptureFixture
     with forbid_real_models():
         first = example.main(FunctionModel(answer), store)
         down = False
-        calls = asked
+        calls = paid_calls
         second = example.main(FunctionModel(answer), store)
     printed = capsys.readouterr().out
     assert (first.statuses, second.statuses) == ({"complete": 3, "failed": 1}, {"complete": 4})
-    assert (calls, asked) == (3 * 3 + 1, 3 * 3 + 1 + 3)
+    assert (calls, paid_calls) == (3 * 3 + 1, 3 * 3 + 1 + 3)
     assert "A2: failed: down" in printed
     assert "B1, housing: it should be left as it is (was there)" in printed
     assert "4 of 4 done, 13 calls: {'Omar': 4}" in printed

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("form", FORMS)
 def test_the_three_hand_over_in_each_way(form: TransitionForm, capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever is named speaks; a turn that named a stranger is told, and the second answer counts."""
-    asked: list[str] = []
+    prompts: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
-        asked.append(request.block.removeprefix("moral-decisions-debater-"))
-        if len(asked) == 1:
+        prompts.append(request.block.removeprefix("moral-decisions-debater-"))
+        if len(prompts) == 1:
             return over("I open.", "Moderator", form)
-        return over(f"Words {len(asked)}.", "Neutral" if asked[-1] == "Opponent" else "Opponent", form)
+        return over(f"Words {len(prompts)}.", "Neutral" if prompts[-1] == "Opponent" else "Opponent", form)
 
     with forbid_real_models():
         output = load("moral_decisions").main(FunctionModel(answer), transition=form, max_turns=3)
-    assert asked == ["Proponent", "Proponent", "Opponent", "Neutral"]
+    assert prompts == ["Proponent", "Proponent", "Opponent", "Neutral"]
     assert [turn.text for turn in output.transcript] == ["I open.", "Words 3.", "Words 4."]
     printed = capsys.readouterr().out
     assert "Proponent: I open.\n    -> Opponent (retry)" in printed

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def answer(request: ModelRequest) -> Any:
     """Debaters who give no figures, a referee that says so, and a plan."""
     if request.block.endswith("-referee"):
-        found = [{"agentName": name, "issues": ["no figures"], "score": 50} for name in ("Ruth", "Omar", "Lena")]
-        return {"assessments": found, "notes": "Give figures."}
+        critiques = [{"agentName": name, "issues": ["no figures"], "score": 50} for name in ("Ruth", "Omar", "Lena")]
+        return {"assessments": critiques, "notes": "Give figures."}
     if request.block.endswith("-synthesizer"):
         return {
             "reasons": ["it slows cars down"],
@@ -25,16 +25,16 @@ def answer(request: ModelRequest) -> Any:
             "first_step": "Measure.",
             "open_risks": [],
         }
-    told = "about your last turn: no figures" in str(request.messages[-1]["content"])
-    return f"{'With figures' if told else 'Without'}: {request.block}."
+    has_feedback = "about your last turn: no figures" in str(request.messages[-1]["content"])
+    return f"{'With figures' if has_feedback else 'Without'}: {request.block}."
 
 
 def test_the_round_robin_delivers_a_plan_and_its_referee_is_heard(capsys: pytest.CaptureFixture[str]) -> None:
     """Three debaters speak twice, the second time with what the referee found; the plan has its own type."""
     example = load("round_robin")
     with forbid_real_models():
-        made = example.main(FunctionModel(answer))
-    assert made == example.Plan(
+        plan = example.main(FunctionModel(answer))
+    assert plan == example.Plan(
         reasons=["it slows cars down"], plan="Build a raised crossing.", first_step="Measure.", open_risks=[]
     )
     printed = capsys.readouterr().out

@@ -34,14 +34,14 @@ WORDS = (
 )
 def test_it_ends_for_each_of_its_reasons(say: Any, session: dict[str, Any], expected: tuple[int, str]) -> None:
     """Which one is in the output."""
-    said = 0
+    turns = 0
 
     def answer(request: ModelRequest) -> Any:
-        nonlocal said
+        nonlocal turns
         if request.block.endswith("judge"):
             return VERDICT
-        said += 1
-        return say(said)
+        turns += 1
+        return say(turns)
 
     raw = MAIN(FunctionModel(answer), session=session)
     assert (raw.rounds, raw.stop_reason) == expected

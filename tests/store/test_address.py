@@ -81,7 +81,7 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
         (r"C:\me@home\runs.sqlite3", r"C:\me@home\runs.sqlite3"),
     ],
 )
-def test_places_are_read(text: str, place: str) -> None:
+def test_store_addresses_are_parsed(text: str, place: str) -> None:
     """With a driver's name, in any case, in libpq's form, and paths."""
     if "=" in text and "/" not in text.partition("=")[0]:
         pytest.importorskip("psycopg")
@@ -89,7 +89,7 @@ def test_places_are_read(text: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("text", UNKNOWN)
-def test_unknown_addresses_are_refused_with_the_forms_that_exist(text: str) -> None:
+def test_unknown_addresses_are_rejected_with_the_valid_forms(text: str) -> None:
     """By each way in which a store is named."""
     for name in (text, Path(text)):
         with pytest.raises(ConfigurationError, match="postgresql://") as refused:
@@ -122,7 +122,7 @@ names = st.sampled_from(
 @example(scheme="postgresql", credentials="%a3", sign="://", rest="")  # no UTF-8
 @example(scheme="postgresql", credentials="://", sign=":", rest="")
 @given(names, hostile, st.sampled_from(["://", ":/", ":"]), st.sampled_from(["", "/db", "/v1?key=1", ":5432/db"]))
-def test_nothing_up_to_the_last_at_is_shown(scheme: str, credentials: str, sign: str, rest: str) -> None:
+def test_everything_up_to_the_last_at_sign_is_hidden(scheme: str, credentials: str, sign: str, rest: str) -> None:
     """Whatever the user or the password is: not by a function, an error, a log or a path."""
     secret = f"{SECRET}{credentials}{SECRET}"
     for address in (f"{scheme}{sign}{secret}@host.example{rest}", f"{scheme}{sign}ann:{secret}@host.example{rest}"):
@@ -147,7 +147,7 @@ def test_an_encoded_password_reaches_the_driver(password: str) -> None:
     assert conninfo.conninfo_to_dict(address)["password"] == password
 
 
-def test_a_database_that_is_away_is_named_without_its_password(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreachable_database_is_named_without_its_password(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever the form of its address."""
     pytest.importorskip("psycopg")
     caplog.set_level(logging.DEBUG)

@@ -97,7 +97,7 @@ async def answers(archive: Archive) -> list[Any]:
 
 
 @given(st.lists(st.tuples(acts, st.booleans()), max_size=12))
-def test_it_answers_as_the_archive_in_memory_does(steps: list[tuple[Act, bool]]) -> None:
+def test_a_stored_archive_answers_like_the_one_in_memory(steps: list[tuple[Act, bool]]) -> None:
     """Whatever both are told, and whichever of two archives in the same store is asked: all its laws hold here too."""
 
     async def compare() -> None:
@@ -114,7 +114,7 @@ def test_it_answers_as_the_archive_in_memory_does(steps: list[tuple[Act, bool]])
     asyncio.run(compare())
 
 
-async def test_it_stands_when_its_file_is_opened_again(tmp_path: Path) -> None:
+async def test_an_archive_survives_reopening_its_file(tmp_path: Path) -> None:
     """And archives of other names know nothing of it."""
     steps: list[Act] = [
         ("past_debates", "1", PastDebate(id="1", task="Cap rents?", outcome="consensus", answer="Yes.", at=9.5)),
@@ -157,7 +157,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def test_processes_that_change_ratings_at_once_lose_nothing(tmp_path: Path) -> None:
+async def test_concurrent_rating_changes_lose_nothing(tmp_path: Path) -> None:
     """Each change counts once; that of a debate which both tell of, too."""
     path = tmp_path / "runs.sqlite3"
     children = [Warm(PROCESS, str(path), name) for name in ("bob", "dan")]
@@ -233,7 +233,7 @@ def test_an_archive_needs_a_store(store: Any) -> None:
         stored_archive(store)
 
 
-async def test_what_is_no_number_spoils_no_ratings() -> None:
+async def test_invalid_numbers_do_not_corrupt_ratings() -> None:
     """It is refused when it is told, and nothing is kept."""
     archive = stored_archive(MemoryStore())
     with pytest.raises(StoreError, match="the document of debate '1' in archive/default/ratings cannot be stored"):
@@ -268,7 +268,7 @@ async def test_a_document_that_cannot_be_read_is_named(body: str, problem: str) 
     assert dict(await store.documents("archive/default/ratings")) == {"9": body}
 
 
-def test_it_has_all_the_parts_of_an_archive() -> None:
+def test_a_stored_archive_has_every_part() -> None:
     """None of them is left in memory."""
     archive = stored_archive(MemoryStore(), patience=3.0)
     assert archive.patience == 3.0
@@ -293,7 +293,7 @@ async def held(archive: Archive) -> str:
     return feedback.debate
 
 
-async def test_an_outcome_and_an_answer_are_corrected() -> None:
+async def test_outcomes_and_answers_can_be_corrected() -> None:
     """The last outcome counts then, for the debate and its voters, also in a process that has read the first."""
     store = MemoryStore()
     archive, second_archive = stored_archive(store), stored_archive(store)
@@ -309,7 +309,7 @@ async def test_an_outcome_and_an_answer_are_corrected() -> None:
     assert [past.answer for past in await second_archive.past_debates.recent("Rents?", limit=1)] == ["Cap rents at 4%."]
 
 
-async def test_a_debate_that_is_forgotten_has_never_been() -> None:
+async def test_a_forgotten_debate_leaves_no_trace() -> None:
     """Not a word of it is left, and other debates stay."""
     store = MemoryStore()
     archive = stored_archive(store)
@@ -337,7 +337,7 @@ async def test_a_debate_that_is_forgotten_has_never_been() -> None:
         ({"answer": " "}, "`answer` must not be blank"),
     ],
 )
-async def test_a_correction_that_does_not_fit_is_refused(correction: dict[str, Any], problem: str) -> None:
+async def test_an_invalid_correction_is_rejected(correction: dict[str, Any], problem: str) -> None:
     """And nothing is changed."""
     archive = stored_archive(MemoryStore())
     debate = await held(archive)

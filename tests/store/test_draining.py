@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("end", ["commit", "fail", "finish"])
-async def test_it_is_quiet_when_every_step_has_ended(end: str) -> None:
+async def test_nothing_is_reported_when_every_step_has_ended(end: str) -> None:
     """However a step ends; what a human is asked is none."""
     inner = MemoryStore()
     store = Draining(inner)
@@ -58,7 +58,7 @@ async def test_a_step_that_could_not_be_started_is_not_waited_for() -> None:
         ("complete", False, "complete"),
     ],
 )
-async def test_once_it_stops_nothing_begins_and_what_is_interrupted_is_queued(
+async def test_a_draining_store_starts_nothing_and_requeues_interrupted_runs(
     status: StoredStatus, *, given_up: bool, expected_status: str
 ) -> None:
     """Except for runs that were cancelled before; a run that ends by itself has ended."""
@@ -78,7 +78,7 @@ async def test_once_it_stops_nothing_begins_and_what_is_interrupted_is_queued(
     assert (await inner.run("r")).status == expected_status
 
 
-def test_it_is_a_store_for_every_version_of_python() -> None:
+def test_a_draining_store_is_a_store_in_every_python_version() -> None:
     """From 3.12 on a protocol is checked without `__getattr__`: each method has to be there."""
     store = Draining(MemoryStore())
     names = [name for name in dir(Store) if not name.startswith("_")]

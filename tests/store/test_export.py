@@ -166,7 +166,7 @@ many_runs = st.lists(whole_runs(), max_size=3, unique_by=lambda one: one[0].head
 
 
 @given(many_runs)
-def test_runs_come_back_as_they_were_from_any_store_to_any_other(runs: list[tuple[StoredRun, list[StepRow]]]) -> None:
+def test_runs_survive_export_and_import_between_stores(runs: list[tuple[StoredRun, list[StepRow]]]) -> None:
     """In all their fields, whatever is written in them, several in one file; and each line fits the schema."""
     check = jsonschema.Draft202012Validator(export_schema())
 
@@ -205,7 +205,7 @@ async def test_a_file_of_the_first_format_stays_readable() -> None:
     assert (await store.run("20260102-trams")).status == "running"
 
 
-async def test_a_run_that_is_carried_out_can_be_exported() -> None:
+async def test_a_running_run_can_be_exported() -> None:
     """As it is at that moment; what is imported is owned by nobody, and can be resumed."""
     store, copy = MemoryStore(), MemoryStore()
     await store.create(header())
@@ -218,7 +218,7 @@ async def test_a_run_that_is_carried_out_can_be_exported() -> None:
     assert list(await copy.steps("r1")) == list(await store.steps("r1"))
 
 
-async def test_what_is_no_json_is_not_exported() -> None:
+async def test_invalid_json_is_not_exported() -> None:
     """Neither is a run that is not there."""
     store = MemoryStore()
     for number, given_ in enumerate((float("nan"), object(), {1, 2})):
@@ -291,7 +291,7 @@ async def test_a_run_with_a_plan_of_another_version_is_not_imported() -> None:
 
 
 @pytest.mark.parametrize(("index", "name"), [(0, n) for n in RUN_CHANGES] + [(1, n) for n in STEP_CHANGES])
-async def test_a_line_that_does_not_fit_is_refused_with_its_field(index: int, name: str) -> None:
+async def test_an_invalid_line_is_rejected_with_its_field(index: int, name: str) -> None:
     """The message says which line of what, what is allowed and what was given; nothing of its run is kept."""
     path, to, message = (RUN_CHANGES, STEP_CHANGES)[index][name]
     lines = await lines_of(await filled("r1"))
@@ -350,7 +350,7 @@ async def refused(lines: list[Any], message: str) -> None:
 
 
 @given(st.data())
-def test_whatever_befalls_a_file_its_runs_are_whole_or_not_there(data: st.DataObject) -> None:
+def test_a_damaged_file_yields_only_complete_runs(data: st.DataObject) -> None:
     """Cut off, or with other bytes in it: one clear error at most, and each run that is there has all its steps."""
 
     async def befall() -> None:
@@ -369,7 +369,7 @@ def test_whatever_befalls_a_file_its_runs_are_whole_or_not_there(data: st.DataOb
     asyncio.run(befall())
 
 
-async def test_a_file_that_was_cut_off_says_so() -> None:
+async def test_a_truncated_export_is_reported() -> None:
     """Within a line, or between two."""
     lines = await lines_of(await filled("r1"))
     for cut in ([*lines[:-1], lines[-1][:20]], lines[:-1]):
@@ -377,7 +377,7 @@ async def test_a_file_that_was_cut_off_says_so() -> None:
             await import_runs(MemoryStore(), cut)
 
 
-async def test_a_line_that_is_too_long_is_refused_before_it_is_read(tmp_path: Path) -> None:
+async def test_a_line_that_is_too_long_is_rejected_before_it_is_read(tmp_path: Path) -> None:
     """Neither memory nor time goes into it."""
     path = tmp_path / "long.jsonl"
     with path.open("wb") as file:
@@ -388,7 +388,7 @@ async def test_a_line_that_is_too_long_is_refused_before_it_is_read(tmp_path: Pa
         await import_runs(MemoryStore(), [" " * 64_000_000 + "1"])
 
 
-async def test_a_run_that_is_there_is_refused_or_skipped() -> None:
+async def test_an_existing_run_is_rejected_or_skipped() -> None:
     """It stays as it is; a file that was imported in part can be imported again."""
     store, target = await filled("r2"), MemoryStore()
     lines = [line for one in ("r1", "r2", "r3") for line in await lines_of(await filled("r1", "r2", "r3"), one)]
@@ -406,7 +406,7 @@ async def test_a_run_that_is_there_is_refused_or_skipped() -> None:
         await import_runs(target, lines, exists="overwrite")  # type: ignore[arg-type]
 
 
-async def test_what_editors_do_to_files_does_no_harm() -> None:
+async def test_changes_by_editors_are_harmless() -> None:
     """A byte order mark, other line ends, empty lines; and a file without any run."""
     lines = await lines_of(await filled("r1"))
     store = MemoryStore()
@@ -424,7 +424,7 @@ def names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-async def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+async def test_an_export_is_written_atomically(tmp_path: Path) -> None:
     """What stood there stays where the writing fails, and nothing else is left behind."""
     path = tmp_path / "runs.jsonl"
     store = await filled("r1", "r2")
@@ -443,7 +443,7 @@ async def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["runs.jsonl"]
 
 
-async def test_a_place_that_cannot_be_written_or_read_is_named(tmp_path: Path) -> None:
+async def test_an_inaccessible_path_is_named(tmp_path: Path) -> None:
     """With the reason."""
     store = await filled("r1")
     for path in (tmp_path / "none" / "runs.jsonl", tmp_path / ("x" * 300)):
@@ -455,7 +455,7 @@ async def test_a_place_that_cannot_be_written_or_read_is_named(tmp_path: Path) -
         await import_runs(store, read_export(tmp_path))
 
 
-async def test_an_export_is_its_owners_alone(tmp_path: Path, open_umask: None) -> None:
+async def test_an_export_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
     """Whatever the mask of the process, and also where it replaces a file that everybody may read."""
     path, store = tmp_path / "runs.jsonl", await filled("r1")
     for overwrite in (False, True):
@@ -478,14 +478,14 @@ async def test_an_imported_run_stays_foreign(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_trusted_file_is_imported_as_it_is() -> None:
+async def test_a_trusted_file_is_imported_unchanged() -> None:
     """The application's own runs are then not foreign."""
     store = MemoryStore()
     await import_runs(store, await lines_of(await filled("r1")), trusted=True)
     assert await everything(store) == await everything(await filled("r1"))
 
 
-def test_the_schema_is_one() -> None:
+def test_the_schema_is_a_valid_json_schema() -> None:
     """Of draft 2020-12; with the format's number, and the fields and words of the rows."""
     schema = export_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -497,7 +497,7 @@ def test_the_schema_is_one() -> None:
     assert schema["$defs"]["row"]["properties"]["kind"]["enum"] == list(get_args(StepKind))
 
 
-async def test_documents_of_a_run_go_with_it() -> None:
+async def test_documents_of_a_run_are_exported_with_it() -> None:
     """As they are, to a store that has none of them, or had them and has deleted them; deleted ones are left behind."""
     store, target = await filled("r1"), MemoryStore()
     for key, body in {"votes/a": '{"winner": "y\\u0000"}', "votes/b": "[1]", "votes/c": GONE}.items():
@@ -510,7 +510,7 @@ async def test_documents_of_a_run_go_with_it() -> None:
     assert "documents" not in json.loads((await lines_of(await filled("r1")))[0])
 
 
-async def test_a_document_that_is_no_json_is_refused() -> None:
+async def test_a_document_with_invalid_json_is_rejected() -> None:
     """With its key, before anything is stored."""
     line, *steps = await lines_of(await filled("r1"))
     changed = json.dumps({**json.loads(line), "documents": {"votes/a": "{"}})
@@ -521,7 +521,7 @@ async def test_a_document_that_is_no_json_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["runs.jsonl", "RUNS.NDJSON"])
-def test_an_export_is_no_store(name: str, tmp_path: Path) -> None:
+def test_an_export_cannot_be_opened_as_a_store(name: str, tmp_path: Path) -> None:
     """Whoever takes it for one is told how to read it, and nothing is written."""
     with pytest.raises(ConfigurationError, match=f"`store` must be a Store, .*flowdebate import .*{name}"):
         open_store(tmp_path / name)
@@ -535,7 +535,7 @@ OUTCOMES = st.dictionaries(
 
 
 @given(OUTCOMES)
-def test_an_outcome_is_read_as_it_was_written(outcome: dict[str, Any]) -> None:
+def test_an_outcome_survives_storage(outcome: dict[str, Any]) -> None:
     """Although an output that is the raw output is written once."""
     packed = json.loads(json.dumps(pack_outcome(outcome)))
     assert json.dumps(unpack_outcome(packed), sort_keys=True) == json.dumps(outcome, sort_keys=True)

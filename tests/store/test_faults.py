@@ -85,7 +85,7 @@ async def keys_in(path: Path, run_id: str = "r1") -> list[str]:
 # No space
 
 
-async def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     """What was answered is there; what was refused is not; and it goes on once there is space again."""
     code = """
     import resource
@@ -113,7 +113,7 @@ async def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
     assert await keys_in(tmp_path / "runs.sqlite3") == [*(f"k{number}" for number in range(committed)), "after"]
 
 
-async def test_a_small_disk_that_is_full_is_told_and_loses_nothing(tmp_path: Path) -> None:
+async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     """As above, with a file system of 256 kB; where the tests may mount none, the one above has to do."""
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -141,7 +141,7 @@ async def test_a_small_disk_that_is_full_is_told_and_loses_nothing(tmp_path: Pat
         subprocess.run([unmount, "--lazy", str(disk)], timeout=60, check=True)
 
 
-async def test_a_process_without_file_handles_is_told_and_goes_on_later(tmp_path: Path) -> None:
+async def test_running_out_of_file_handles_is_reported_and_recoverable(tmp_path: Path) -> None:
     """Nothing is left half made."""
     code = """
     import resource
@@ -171,7 +171,7 @@ async def test_a_process_without_file_handles_is_told_and_goes_on_later(tmp_path
     assert await keys_in(tmp_path / "runs.sqlite3") == ["k"]
 
 
-async def test_many_may_make_the_file_at_once(tmp_path: Path) -> None:
+async def test_processes_may_create_the_file_at_once(tmp_path: Path) -> None:
     """Whoever comes first makes it, and all others wait for that."""
     for number in range(5):
         stores = [SqliteStore(tmp_path / f"{number}.sqlite3") for _ in range(8)]
@@ -180,7 +180,7 @@ async def test_many_may_make_the_file_at_once(tmp_path: Path) -> None:
         await asyncio.gather(*(store.close() for store in stores))
 
 
-async def test_another_object_and_another_process_do_not_lose_what_was_written(tmp_path: Path) -> None:
+async def test_writes_of_other_objects_and_processes_are_preserved(tmp_path: Path) -> None:
     """POSIX ends all of a process's locks on a file when it closes the file, however often it has opened it."""
     path = tmp_path / "runs.sqlite3"
     store, second = SqliteStore(path), SqliteStore(path)
@@ -210,7 +210,7 @@ def modes(folder: Path) -> set[str]:
     return {stat.filemode(path.stat().st_mode) for path in (folder, *folder.rglob("*"))}
 
 
-async def test_a_new_store_is_its_owners_alone(tmp_path: Path, open_umask: None) -> None:
+async def test_a_new_store_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
     """The file, its log, its locks, its lists of open steps and the folders that it needs, whatever the umask."""
     store = SqliteStore(tmp_path / "new" / "deep" / "runs.sqlite3")
     await store.create(header())
@@ -240,7 +240,7 @@ async def open_and_close(path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["file", "folder"])
-async def test_what_may_not_be_written_is_told_and_stays_as_it_is(target: str) -> None:
+async def test_a_read_only_store_is_reported_and_unchanged(target: str) -> None:
     """To a user who may read the file, or the folder, and no more."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
@@ -273,7 +273,7 @@ async def test_what_may_not_be_written_is_told_and_stays_as_it_is(target: str) -
 # Locks
 
 
-async def test_a_lock_of_another_program_is_waited_for_and_then_told(tmp_path: Path) -> None:
+async def test_a_lock_of_another_program_is_waited_for_and_then_reported(tmp_path: Path) -> None:
     """The loop goes on meanwhile; once the lock is gone, so does the store."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.3)
@@ -339,7 +339,7 @@ async def stays_as_it_is(path: Path, problem: str) -> None:
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-async def test_a_file_that_was_cut_off_is_told(tmp_path: Path, share: float) -> None:
+async def test_a_truncated_file_is_reported(tmp_path: Path, share: float) -> None:
     """It is not written to."""
     path = tmp_path / "runs.sqlite3"
     content = await a_store(path)
@@ -348,7 +348,7 @@ async def test_a_file_that_was_cut_off_is_told(tmp_path: Path, share: float) -> 
 
 
 @pytest.mark.parametrize("content", [random.Random(7).randbytes(50_000), b"rents", b"[runs]\ncap = 3\n" * 999])
-async def test_a_file_that_is_no_database_is_told(tmp_path: Path, content: bytes) -> None:
+async def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path, content: bytes) -> None:
     """Whatever it is; it may be worth something to somebody."""
     path = tmp_path / "runs.sqlite3"
     path.write_bytes(content)
@@ -356,7 +356,7 @@ async def test_a_file_that_is_no_database_is_told(tmp_path: Path, content: bytes
 
 
 @pytest.mark.parametrize("application", [0, 7])
-async def test_a_database_of_another_program_is_told(tmp_path: Path, application: int) -> None:
+async def test_a_database_of_another_program_is_reported(tmp_path: Path, application: int) -> None:
     """With tables or an application's number of its own."""
     path = tmp_path / "runs.sqlite3"
     with closing(sqlite3.connect(path)) as connection:
@@ -368,7 +368,7 @@ async def test_a_database_of_another_program_is_told(tmp_path: Path, application
 
 
 @pytest.mark.parametrize("version", [0, 2, 99])
-async def test_a_store_of_another_version_is_refused(version: int, tmp_path: Path) -> None:
+async def test_a_store_of_another_version_is_rejected(version: int, tmp_path: Path) -> None:
     """With both numbers, and what to do."""
     path = tmp_path / "runs.sqlite3"
     await a_store(path)
@@ -378,7 +378,7 @@ async def test_a_store_of_another_version_is_refused(version: int, tmp_path: Pat
     await stays_as_it_is(path, problem)
 
 
-async def test_a_process_begins_nothing_in_a_file_that_another_version_has_changed_since(tmp_path: Path) -> None:
+async def test_nothing_starts_in_a_file_that_another_version_changed(tmp_path: Path) -> None:
     """What it executes it records to its end."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(header("r"))
@@ -393,7 +393,7 @@ async def test_a_process_begins_nothing_in_a_file_that_another_version_has_chang
     await store.close()
 
 
-async def test_pages_that_were_overwritten_are_told_of(tmp_path: Path) -> None:
+async def test_overwritten_pages_are_reported(tmp_path: Path) -> None:
     """The process goes on, and what can be read is right."""
     path = tmp_path / "runs.sqlite3"
     content = await a_store(path)
@@ -405,7 +405,7 @@ async def test_pages_that_were_overwritten_are_told_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["folder", "file/runs.sqlite3", "x" * 300])
-async def test_a_place_where_no_file_can_be_is_told(tmp_path: Path, path: str) -> None:
+async def test_an_impossible_path_is_reported(tmp_path: Path, path: str) -> None:
     """A folder, what stands below a file, a name that is too long."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
@@ -443,7 +443,7 @@ asyncio.run(main())
 """
 
 
-async def test_what_was_answered_survives_whatever_kills_the_process(tmp_path: Path) -> None:
+async def test_answers_survive_a_killed_process(tmp_path: Path) -> None:
     """Twenty processes resume one run, and each is killed at another moment; the next one takes it over at once."""
     path = tmp_path / "runs.sqlite3"
     moments = random.Random(7)
@@ -463,7 +463,7 @@ async def test_what_was_answered_survives_whatever_kills_the_process(tmp_path: P
     assert len(keys) - len(printed) <= 20
 
 
-async def test_a_commit_is_kept_though_its_task_is_cancelled_twice(tmp_path: Path) -> None:
+async def test_a_commit_survives_double_cancellation(tmp_path: Path) -> None:
     """While the writer is in the midst of it; the task hears of its cancellation at once."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
@@ -482,7 +482,7 @@ async def test_a_commit_is_kept_though_its_task_is_cancelled_twice(tmp_path: Pat
 
 
 @pytest.mark.parametrize("end", ["", "sys.exit(0)", "os.kill(os.getpid(), signal.SIGINT)"])
-async def test_what_was_handed_over_is_written_before_the_process_ends(tmp_path: Path, end: str) -> None:
+async def test_pending_writes_finish_before_the_process_ends(tmp_path: Path, end: str) -> None:
     """Though those who wrote it are cancelled, and the loop is gone."""
     code = f"""
     signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
@@ -542,7 +542,7 @@ async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -
     assert await keys_in(tmp_path / "runs.sqlite3", "r2") == ["child"]
 
 
-def test_what_a_loop_was_to_write_that_has_ended_is_written(tmp_path: Path) -> None:
+def test_pending_writes_of_a_closed_loop_are_finished(tmp_path: Path) -> None:
     """By whoever uses the store next: the loop was stopped before its next turn."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     asyncio.run(store.create(header()))
@@ -561,7 +561,7 @@ def test_what_a_loop_was_to_write_that_has_ended_is_written(tmp_path: Path) -> N
 # The disk
 
 
-async def test_what_the_disk_did_not_take_is_told_and_nothing_follows_it(tmp_path: Path) -> None:
+async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -> None:
     """A failure to sync is not tried again, since a second one may claim to have done what the first could not."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(header())
@@ -588,7 +588,7 @@ async def test_what_the_disk_did_not_take_is_told_and_nothing_follows_it(tmp_pat
     await second_store.close()
 
 
-async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
+async def test_the_log_does_not_grow_without_limit(tmp_path: Path) -> None:
     """Though all that is written comes from many tasks at once."""
     path = tmp_path / "runs.sqlite3"
     store, longest = SqliteStore(path), 0

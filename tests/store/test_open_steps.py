@@ -35,7 +35,7 @@ ACTIONS = st.one_of(
 
 
 @given(actions=st.lists(ACTIONS, max_size=40), long=st.sampled_from((0, 60, 1 << 20)))
-def test_what_is_open_stands_in_the_file(
+def test_open_steps_are_written_to_the_file(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, str, str, str | None]], long: int
 ) -> None:
     """Whatever is started, finished and left, in whatever order, and however often the file is written anew."""
@@ -73,7 +73,7 @@ def test_what_is_open_stands_in_the_file(
     assert not path.exists()
 
 
-def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
+def test_the_file_does_not_grow_without_limit(tmp_path: Path) -> None:
     """What is finished is left out of it from time to time; what is open never is."""
     path = tmp_path / "owner.begun"
     with patch.object(module, "_LONG", 5_000):
@@ -88,7 +88,7 @@ def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
     open_steps.close(remove=True)
 
 
-def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
+def test_a_truncated_line_does_not_affect_others(tmp_path: Path) -> None:
     """As on a disk that was full for a while; whose line it was is told."""
     path = tmp_path / "owner.begun"
     open_steps = OpenSteps(path)
@@ -106,7 +106,7 @@ def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
     open_steps.close(remove=True)
 
 
-async def test_a_store_tells_when_it_cannot_record_the_steps_that_start(tmp_path: Path) -> None:
+async def test_a_store_warns_if_it_cannot_record_open_steps(tmp_path: Path) -> None:
     """The step counts as not started, and it goes on once that is possible again."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(header("r"))
@@ -142,7 +142,7 @@ asyncio.run(main())
 """
 
 
-async def test_what_a_killed_process_had_started_is_known(tmp_path: Path) -> None:
+async def test_open_steps_of_a_killed_process_are_known(tmp_path: Path) -> None:
     """To those who look on, to who takes the run over, and in the file, when nothing is left beside it."""
     path = tmp_path / "runs.sqlite3"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(path))

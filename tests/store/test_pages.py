@@ -64,7 +64,7 @@ TEXTS = st.text(st.sampled_from("aAäÄßsS \"*^-'\x00\x1a\ud8000🙂\n")) | st.
 
 
 @given(questions=st.lists(TEXTS, min_size=1, max_size=8), text=TEXTS.filter(bool), many=st.booleans())
-def test_sqlite_finds_each_text_wherever_a_question_has_it(questions: list[str], text: str, *, many: bool) -> None:
+def test_sqlite_finds_a_text_anywhere_in_a_question(questions: list[str], text: str, *, many: bool) -> None:
     """In any case of its letters, whatever the text is; by the index of trigrams, or where many have it, without."""
     with (
         TemporaryDirectory() as folder,
@@ -93,7 +93,7 @@ def test_sqlite_finds_a_rare_text_among_many_runs_by_its_index(tmp_path: Path) -
     assert plan[2].startswith("SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)")
 
 
-def test_sqlite_finds_a_pattern_s_runs_of_a_status_by_one_index(tmp_path: Path) -> None:
+def test_sqlite_finds_runs_of_a_pattern_and_status_by_one_index(tmp_path: Path) -> None:
     """A status that none of them has is looked for in no run."""
     plan = sqlite_plan(tmp_path, **{**ASKED, "block": "x", "status": "limit"})
     assert "runs_block_status (block=? AND status=? AND created_at<?" in plan[0]
@@ -178,7 +178,7 @@ async def test_postgresql_looks_for_two_letters_in_the_newest_runs(a_server: Ser
     assert results == {"xy": [f"r{number}"], " xy": [f"r{number}", "r1"], letters: ["r1"]}
 
 
-async def test_sqlite_holds_nothing_that_it_has_given(tmp_path: Path) -> None:
+async def test_sqlite_keeps_no_listed_rows_in_memory(tmp_path: Path) -> None:
     """A long list is free as soon as its reader has forgotten it, not only at the next read."""
 
     class Result:

@@ -66,7 +66,7 @@ async def taken(store: PostgresStore, run_id: str, within: float) -> StoredRun:
                 raise
 
 
-async def test_a_server_that_crashes_and_comes_back_costs_nothing(a_server: Server, schema: str) -> None:
+async def test_a_restarted_server_loses_nothing(a_server: Server, schema: str) -> None:
     """Steps that are written meanwhile wait for it; all are there once, in order, and the run has its owner still."""
     store, second_store = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
     await store.create(header("r"))
@@ -83,7 +83,7 @@ async def test_a_server_that_crashes_and_comes_back_costs_nothing(a_server: Serv
     await second_store.close()
 
 
-async def test_sessions_that_are_ended_are_started_again(a_server: Server, schema: str) -> None:
+async def test_closed_sessions_are_reopened(a_server: Server, schema: str) -> None:
     """Again and again an administrator ends them all while steps are written."""
     store, second_store = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
     await store.create(header("r"))
@@ -100,7 +100,7 @@ async def test_sessions_that_are_ended_are_started_again(a_server: Server, schem
     await second_store.close()
 
 
-async def test_an_owner_comes_back_by_itself(a_server: Server, schema: str) -> None:
+async def test_an_owner_reconnects_by_itself(a_server: Server, schema: str) -> None:
     """While a call takes its time and nothing is written: its lock is held by another session before long."""
     store = PostgresStore(a_server.url, schema=schema)
     await store.create(header("r"))
@@ -113,7 +113,7 @@ async def test_an_owner_comes_back_by_itself(a_server: Server, schema: str) -> N
     await store.close()
 
 
-async def test_whoever_was_gone_too_long_is_kept_out(a_server: Server, schema: str) -> None:
+async def test_an_owner_that_was_away_too_long_loses_its_run(a_server: Server, schema: str) -> None:
     """The run was taken in between: what the old owner writes is refused, although it has written before."""
     old, new = (PostgresStore(a_server.url, schema=schema, grace=0) for _ in range(2))
     await old.create(header("r"))
@@ -142,7 +142,7 @@ asyncio.run(main())
 """
 
 
-async def test_what_a_killed_process_had_is_free_within_a_second_or_so(a_server: Server, schema: str) -> None:
+async def test_runs_of_a_killed_process_are_released_within_seconds(a_server: Server, schema: str) -> None:
     """Its lock dies with it; until then the run is not to be had."""
     store = PostgresStore(a_server.url, schema=schema)
     with launched(DYING, a_server.url, schema) as process:
@@ -184,7 +184,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_process_that_leaves_without_closing_has_written_all(a_server: Server, schema: str) -> None:
+async def test_a_process_that_exits_without_closing_has_written_everything(a_server: Server, schema: str) -> None:
     """What it has handed over is there, although its event loop is gone; and it leaves without a word."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", LEAVING, a_server.url, schema]
     done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=True)  # noqa: S603, ASYNC221
@@ -194,7 +194,7 @@ async def test_a_process_that_leaves_without_closing_has_written_all(a_server: S
     await store.close()
 
 
-async def test_four_processes_use_it_first_at_once(a_server: Server, schema: str) -> None:
+async def test_four_processes_may_create_the_schema_at_once(a_server: Server, schema: str) -> None:
     """One makes the tables, the others wait for it, and all have their runs."""
     waiting, go = os.pipe()
     processes = [Warm(FIRST, a_server.url, schema, name, stdin=waiting) for name in "abcd"]
@@ -207,7 +207,7 @@ async def test_four_processes_use_it_first_at_once(a_server: Server, schema: str
     await store.close()
 
 
-async def test_a_process_goes_on_with_a_newer_schema_that_only_adds(a_server: Server, schema: str) -> None:
+async def test_a_process_works_with_a_compatible_newer_schema(a_server: Server, schema: str) -> None:
     """And refuses one that does not, also if it has been using the store since before: with what to do."""
     running = PostgresStore(a_server.url, schema=schema)
     await running.create(header("r"))
@@ -255,7 +255,7 @@ asyncio.run(main())
 """
 
 
-async def test_tables_can_be_made_while_another_thread_imports_sqlalchemy(a_server: Server, schema: str) -> None:
+async def test_tables_can_be_created_while_another_thread_imports_sqlalchemy(a_server: Server, schema: str) -> None:
     """As a service does that queues its first run while its worker starts."""
     pytest.importorskip("dbos")
     command = [sys.executable, "-c", HALFWAY, a_server.url, schema]
@@ -290,9 +290,7 @@ class Unheard(PostgresStore):
 
 
 @pytest.mark.parametrize("ends", [True, False])
-async def test_a_change_of_a_document_is_done_once_though_nobody_heard_of_it(
-    a_server: Server, schema: str, *, ends: bool
-) -> None:
+async def test_an_unconfirmed_document_change_is_applied_once(a_server: Server, schema: str, *, ends: bool) -> None:
     """What was committed is not done again after somebody else has built on it; what was not is refused then."""
     store = PostgresStore(a_server.url, schema=schema)
     assert await store.put("c", "n", "1")
@@ -303,7 +301,7 @@ async def test_a_change_of_a_document_is_done_once_though_nobody_heard_of_it(
         await target.close()
 
 
-async def test_a_statement_takes_no_longer_than_it_may(a_server: Server, schema: str) -> None:
+async def test_statements_have_a_time_limit(a_server: Server, schema: str) -> None:
     """Raises StoreError with the time, and works again afterwards."""
     store = PostgresStore(a_server.url, schema=schema, timeout=0.2)
     await store.create(header("r"))
@@ -315,7 +313,7 @@ async def test_a_statement_takes_no_longer_than_it_may(a_server: Server, schema:
     await store.close()
 
 
-async def test_patience_ends(a_server: Server, schema: str) -> None:
+async def test_waiting_ends_after_the_configured_patience(a_server: Server, schema: str) -> None:
     """A server that stays away is a StoreError after that time, and is used again when it is back."""
     store = PostgresStore(a_server.url, schema=schema, patience=0.3)
     await store.create(header("r"))
@@ -329,7 +327,7 @@ async def test_patience_ends(a_server: Server, schema: str) -> None:
     await store.close()
 
 
-async def test_a_newer_schema_is_left_alone(a_server: Server, schema: str) -> None:
+async def test_a_newer_schema_is_not_changed(a_server: Server, schema: str) -> None:
     """Raises StoreError with both numbers; nothing is changed there."""
     store = PostgresStore(a_server.url, schema=schema)
     await store.create(header("r"))
@@ -342,7 +340,7 @@ async def test_a_newer_schema_is_left_alone(a_server: Server, schema: str) -> No
     assert asked(a_server, f"SELECT owner IS NOT NULL FROM {schema}.runs") == [(True,)]  # noqa: S608
 
 
-async def test_what_is_no_store_is_told_clearly(a_server: Server) -> None:
+async def test_an_unusable_database_is_reported_clearly(a_server: Server) -> None:
     """A wrong password, no such database, no server, no PostgreSQL: StoreError with the place, no password."""
     right = f"127.0.0.1:{a_server.port}"
     with closing(socket.create_server(("127.0.0.1", 0))) as listening, closing(socket.socket()) as unused:
@@ -382,7 +380,7 @@ def page(listening: socket.socket) -> None:
 @pytest.mark.parametrize(
     "url", ["postgresql://me:s3cret@host:port/x", "postgresql://me:s3cret%@host", "postgresql://me:s3@cret@[::1/x"]
 )
-def test_an_address_that_is_none_is_not_repeated(url: str) -> None:
+def test_an_invalid_address_is_not_repeated_in_the_error(url: str) -> None:
     """It may have a password in it: ConfigurationError without it."""
     with pytest.raises(ConfigurationError) as caught:
         PostgresStore(url)
@@ -393,13 +391,13 @@ def test_an_address_that_is_none_is_not_repeated(url: str) -> None:
     ("options", "field"),
     [({"connections": 0}, "connections"), ({"timeout": -1}, "timeout"), ({"patience": float("nan")}, "patience")],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], field: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
     """ConfigurationError with the field."""
     with pytest.raises(ConfigurationError, match=field):
         PostgresStore("postgresql://localhost/x", **options)
 
 
-def test_without_the_driver_it_says_what_to_install() -> None:
+def test_a_missing_driver_error_says_what_to_install() -> None:
     """ConfigurationError with the command."""
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
@@ -411,7 +409,7 @@ def test_without_the_driver_it_says_what_to_install() -> None:
     assert "pip install 'flowdebate[postgres]'" in done.stdout
 
 
-def test_the_last_migration_is_the_schema_that_is_known() -> None:
+def test_the_last_migration_is_the_current_schema() -> None:
     """And the files are numbered without a gap."""
     names = sorted(path.name for path in (_FOLDER / "versions").glob("v*.py"))
     assert [name[1:5] for name in names] == [f"{number:04d}" for number in range(1, len(names) + 1)]

@@ -51,16 +51,16 @@ class Collector:
                 for scope in resource.scope_spans:
                     self.spans += scope.spans
         if path == "/v1/metrics":
-            for each in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                for scope_ in each.scope_metrics:
+            for entry in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                for scope_ in entry.scope_metrics:
                     for metric in scope_.metrics:
                         self._count(metric)
 
     def _count(self, metric: Any) -> None:
         for point in metric.sum.data_points or metric.histogram.data_points:
-            about = ", ".join(sorted(f"{item.key}={_value(item.value)}" for item in point.attributes))
-            sent = point.as_int if metric.HasField("sum") else point.count if metric.unit == "s" else point.sum
-            self.counts[metric.name, about] = self.counts.get((metric.name, about), 0) + sent
+            attributes = ", ".join(sorted(f"{item.key}={_value(item.value)}" for item in point.attributes))
+            value = point.as_int if metric.HasField("sum") else point.count if metric.unit == "s" else point.sum
+            self.counts[metric.name, attributes] = self.counts.get((metric.name, attributes), 0) + value
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -47,9 +47,9 @@ def _about(kind: str) -> str:
 
 
 def _instrumented(collector: Collector, stage: Stage) -> subprocess.CompletedProcess[str]:
-    here = Path(sys.executable).parent
+    folder = Path(sys.executable).parent
     debate = stage.options("--debater", "pro=Yes", "--debater", "con=No")
-    command = [str(here / "opentelemetry-instrument"), sys.executable, "-m", "flowdebate", *debate]
+    command = [str(folder / "opentelemetry-instrument"), sys.executable, "-m", "flowdebate", *debate]
     settings = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.endpoint,
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
@@ -66,9 +66,9 @@ def test_the_command_is_instrumented_without_code(monkeypatch: pytest.MonkeyPatc
         done = _instrumented(collector, stage)
     assert done.returncode == 0, done.stderr
     by_id = {span.span_id: span for span in collector.spans}
-    found = {_line(span, by_id) for span in collector.spans}
-    assert "invoke_workflow debate > invoke_agent pro > chat staged > POST" in found
-    assert any(line.startswith("invoke_workflow debate > invoke_agent debate-judge") for line in found)
+    lines = {_line(span, by_id) for span in collector.spans}
+    assert "invoke_workflow debate > invoke_agent pro > chat staged > POST" in lines
+    assert any(line.startswith("invoke_workflow debate > invoke_agent debate-judge") for line in lines)
     assert any(name == names.OPERATION_DURATION for name, _ in collector.counts)
     assert "Homes first." not in str(collector.spans)
 

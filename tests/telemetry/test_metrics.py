@@ -75,8 +75,8 @@ async def test_cost_is_counted_where_it_is_known() -> None:
     assert result.cost == pytest.approx(6 * 100e-6)
     assert result.cost_of("openai/small", Usage(calls=1, prompt_tokens=100, completion_tokens=10)) == 100e-6
     await pattern.resume("r", **options)
-    [(about, cost)] = watched.totals()[names.COST].items()
-    assert about == "operation.name=chat, provider.name=openai, request.model=small"
+    [(attributes, cost)] = watched.totals()[names.COST].items()
+    assert attributes == "operation.name=chat, provider.name=openai, request.model=small"
     assert cost == pytest.approx(result.cost)
 
 
@@ -123,11 +123,11 @@ async def test_no_metric_has_an_id_or_the_name_of_a_person(name: str) -> None:
     """Attributes have few values, whatever is debated by whom."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=MODEL, run_id="r-1234", observe=watched.observe)
-    told = " ".join(about for points in watched.totals().values() for about in points)
-    values = {pair.partition("=")[2] for pair in told.replace(",", "").split()}
+    text = " ".join(attributes for points in watched.totals().values() for attributes in points)
+    values = {pair.partition("=")[2] for pair in text.replace(",", "").split()}
     assert not values & {"ann", "bob", "cy", "r-1234", "for", "against"}
-    assert "path=" not in told
-    assert "conversation.id=" not in told
+    assert "path=" not in text
+    assert "conversation.id=" not in text
 
 
 async def test_a_failure_that_is_skipped_is_counted() -> None:
@@ -206,5 +206,5 @@ async def test_replayed_answers_verdicts_and_failures_are_counted_once() -> None
     after = watched.totals()
     durations = [totals.pop(names.WORKFLOW_DURATION) for totals in (before, after)]
     assert after == before
-    assert [sum(each.values()) for each in durations] == [1, 3]
+    assert [sum(values.values()) for values in durations] == [1, 3]
     assert len(watched.named("chat")) == 6

@@ -28,28 +28,28 @@ def singing(request: ModelRequest) -> Any:
     return _sing(answer(request))
 
 
-def _sing(said: Any) -> Any:
-    if isinstance(said, str):
-        return f"{said} {CANARY}-answer" if " " in said else said
-    if isinstance(said, dict):
-        return {key: _sing(value) for key, value in said.items()}
-    return [_sing(value) for value in said] if isinstance(said, list) else said
+def _sing(reply: Any) -> Any:
+    if isinstance(reply, str):
+        return f"{reply} {CANARY}-answer" if " " in reply else reply
+    if isinstance(reply, dict):
+        return {key: _sing(value) for key, value in reply.items()}
+    return [_sing(value) for value in reply] if isinstance(reply, list) else reply
 
 
 @pytest.mark.parametrize("name", PATTERNS_OF_ALL_KINDS)
 async def test_no_text_leaves_the_process_unless_it_is_asked_for(name: str) -> None:
     """With content off no span and no metric of any pattern has a word of a prompt or an answer; with it on, both."""
-    told = {}
+    texts = {}
     contents: list[Content] = ["none", "spans"]
     for content in contents:
         watched = Watched(content)
         pattern = PATTERNS_OF_ALL_KINDS[name]()
         await pattern.run(QUESTION, model=FunctionModel(singing), seed=1, observe=watched.observe)
-        told[content] = watched.text()
+        texts[content] = watched.text()
         assert CANARY not in str(watched.totals())
-    assert CANARY not in told["none"]
-    assert f"{CANARY}-question" in told["spans"]
-    assert f"{CANARY}-answer" in told["spans"]
+    assert CANARY not in texts["none"]
+    assert f"{CANARY}-question" in texts["spans"]
+    assert f"{CANARY}-answer" in texts["spans"]
 
 
 async def test_arguments_and_results_of_tools_are_content() -> None:
@@ -60,19 +60,19 @@ async def test_arguments_and_results_of_tools_are_content() -> None:
         return f"{word} {CANARY}-result"
 
     call = ToolCall(id="a", name="look_up", arguments=f'{{"word": "{CANARY}-argument"}}')
-    told = {}
+    texts = {}
     contents: list[Content] = ["none", "spans"]
     for content in contents:
         watched = Watched(content)
         model = ScriptedModel(call, "Done.")
         await generator(name="ask", prompt="Help.", tools=[look_up]).run("?", model=model, observe=watched.observe)
-        told[content] = watched
-    assert CANARY not in told["none"].text()
-    (tool,) = told["spans"].named("execute_tool")
-    about = tool.attributes or {}
-    assert about[names.TOOL_ARGUMENTS] == call.arguments
-    assert about[names.TOOL_RESULT] == f"{CANARY}-argument {CANARY}-result"
-    _, second = told["spans"].named("chat")
+        texts[content] = watched
+    assert CANARY not in texts["none"].text()
+    (tool,) = texts["spans"].named("execute_tool")
+    attributes = tool.attributes or {}
+    assert attributes[names.TOOL_ARGUMENTS] == call.arguments
+    assert attributes[names.TOOL_RESULT] == f"{CANARY}-argument {CANARY}-result"
+    _, second = texts["spans"].named("chat")
     assert f"{CANARY}-result" in str((second.attributes or {})[names.INPUT_MESSAGES])
     assert (second.attributes or {})[names.SYSTEM_INSTRUCTIONS] == '[{"type": "text", "content": "Help."}]'
 
@@ -103,21 +103,21 @@ async def test_an_instrumented_process_observes_what_has_no_observer_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Until it is not any more; content goes into spans only if the variable of the conventions says so."""
-    watched, own, told = Watched(), Watched(), Watched()
+    watched, own_observer, verbose = Watched(), Watched(), Watched()
     instrumentor, poet = FlowDebateInstrumentor(), generator(name="poet")
     monkeypatch.delenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", raising=False)
     instrumentor.instrument(tracer_provider=watched.tracers)
     try:
         await poet.run(QUESTION, model=ScriptedModel("A."))
-        await poet.run(QUESTION, model=ScriptedModel("A."), observe=own.observe)
+        await poet.run(QUESTION, model=ScriptedModel("A."), observe=own_observer.observe)
         monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_AND_EVENT")
-        instrumentor.instrument(tracer_provider=told.tracers)
+        instrumentor.instrument(tracer_provider=verbose.tracers)
         await poet.run(QUESTION, model=ScriptedModel("A."))
     finally:
         instrumentor.uninstrument()
     await poet.run(QUESTION, model=ScriptedModel("A."))
-    assert [len(each.spans) for each in (watched, own, told)] == [3, 3, 3]
-    assert [CANARY in each.text() for each in (watched, own, told)] == [False, False, True]
+    assert [len(observer.spans) for observer in (watched, own_observer, verbose)] == [3, 3, 3]
+    assert [CANARY in observer.text() for observer in (watched, own_observer, verbose)] == [False, False, True]
     assert observer_of(None) is observer_of(None)
 
 

@@ -117,13 +117,13 @@ async def test_the_tree_of_each_pattern(name: str) -> None:
 
 async def test_parents_are_right_while_branches_go_on_at_once() -> None:
     """Calls that end in another order than they began are each below their own agent."""
-    watched, left = Watched(), asyncio.Event()
+    watched, done = Watched(), asyncio.Event()
 
     async def last_first(request: ModelRequest) -> Any:
         if request.block.endswith(("ann", "bob")):
-            await left.wait()
+            await done.wait()
         if request.block.endswith("cy"):
-            left.set()
+            done.set()
         return answer(request)
 
     pattern = PATTERNS_OF_ALL_KINDS["at once"]()
@@ -242,8 +242,14 @@ async def test_the_http_request_of_the_client_is_below_the_call() -> None:
         AioHttpClientInstrumentor().uninstrument()
     assert watched.tree() == "invoke_workflow ask > invoke_agent ask > chat fine > POST"
     call = dict(watched.named("chat")[0].attributes or {})
-    told = (names.RESPONSE_MODEL, names.INPUT_TOKENS, names.OUTPUT_TOKENS, names.CACHED_TOKENS, names.FINISH_REASONS)
-    assert [call[name] for name in told] == ["served", 10, 3, 4, ("stop",)]
+    attributes = (
+        names.RESPONSE_MODEL,
+        names.INPUT_TOKENS,
+        names.OUTPUT_TOKENS,
+        names.CACHED_TOKENS,
+        names.FINISH_REASONS,
+    )
+    assert [call[name] for name in attributes] == ["served", 10, 3, 4, ("stop",)]
     port = server.port
     answered = (names.PROVIDER, names.RESPONSE_ID, names.SERVER_ADDRESS, names.SERVER_PORT)
     assert [call[name] for name in answered] == ["custom", "c1", "127.0.0.1", port]
@@ -337,14 +343,14 @@ async def test_a_failure_that_is_skipped_and_one_that_ends_the_run() -> None:
 
 async def test_a_cancelled_run_and_one_that_reaches_a_limit() -> None:
     """All spans end, and say what ended them."""
-    watched, asked = Watched(), asyncio.Event()
+    watched, called = Watched(), asyncio.Event()
 
     async def never(_: ModelRequest) -> Any:
-        asked.set()
+        called.set()
         await asyncio.Event().wait()
 
     handle = PATTERNS_OF_ALL_KINDS["debate"]().start(QUESTION, model=FunctionModel(never), observe=watched.observe)
-    await asked.wait()
+    await called.wait()
     handle.cancel()
     await handle.wait()
     assert [(span.name, (span.attributes or {}).get(names.ERROR)) for span in watched.spans] == [
@@ -357,8 +363,8 @@ async def test_a_cancelled_run_and_one_that_reaches_a_limit() -> None:
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     result = await pattern.run(QUESTION, model=small(), limits=Limits(calls=2), observe=limited.observe)
     assert result.status == "limit"
-    about = limited.spans[0].attributes or {}
-    assert (about[names.STATUS], about[names.ERROR]) == ("limit", LimitReached.__name__)
+    attributes = limited.spans[0].attributes or {}
+    assert (attributes[names.STATUS], attributes[names.ERROR]) == ("limit", LimitReached.__name__)
 
 
 async def test_a_run_that_waits_for_a_human_ends_its_span_and_the_next_one_links_to_it() -> None:
@@ -374,8 +380,8 @@ async def test_a_run_that_waits_for_a_human_ends_its_span_and_the_next_one_links
     await pattern.resume("r", model=small(), store=store, observe=watched.observe)
     first, second = watched.named("invoke_workflow")
     (link,) = second.links
-    began: Any = first.get_span_context()
-    assert (link.context.trace_id, link.context.span_id) == (began.trace_id, began.span_id)
+    first_context: Any = first.get_span_context()
+    assert (link.context.trace_id, link.context.span_id) == (first_context.trace_id, first_context.span_id)
     assert (second.attributes or {})[names.REPLAYED_CALLS] == 1
     assert watched.tree() == snapshot("""\
 invoke_workflow rent > invoke_agent ann > chat small
@@ -468,9 +474,9 @@ async def test_an_exception_that_is_frozen_passes_through_all_spans_as_itself() 
     for options in ({"transform": transform}, {"tools": [look_up]}):
         watched, call = Watched(), ToolCall(id="a", name="look_up", arguments="{}")
         model = ScriptedModel("A line.") if "transform" in options else ScriptedModel(call)
-        given: Any = options
+        invalid: Any = options
         with pytest.raises(Record) as caught:
-            await generator(name="poet", **given).run("?", model=model, observe=watched.observe)
+            await generator(name="poet", **invalid).run("?", model=model, observe=watched.observe)
         assert caught.value is raised
         assert (watched.spans[0].attributes or {})[names.ERROR] == "Record"
 

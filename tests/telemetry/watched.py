@@ -67,8 +67,12 @@ def answer(request: ModelRequest) -> Any:
 
 def counted(request: ModelRequest) -> ModelResponse:
     """The same answer, from a server that reports tokens: 100 of each prompt, 10 of each answer."""
-    said, usage = answer(request), Usage(calls=1, prompt_tokens=100, completion_tokens=10)
-    return ModelResponse(text=said, usage=usage) if isinstance(said, str) else ModelResponse(data=said, usage=usage)
+    content, usage = answer(request), Usage(calls=1, prompt_tokens=100, completion_tokens=10)
+    return (
+        ModelResponse(text=content, usage=usage)
+        if isinstance(content, str)
+        else ModelResponse(data=content, usage=usage)
+    )
 
 
 class Watched:
@@ -97,28 +101,28 @@ class Watched:
             below.setdefault(None if span.parent is None else span.parent.span_id, []).append(span)
 
         def lines(parent: int | None, depth: int) -> list[str]:
-            found: list[str] = []
+            texts: list[str] = []
             for span in below.get(parent, []):
                 inner = lines(_id(span), depth + 1)
                 head = "  " * depth + span.name
-                found += [f"{head} > {inner[0].strip()}"] if len(inner) == 1 else [head, *inner]
-            return found
+                texts += [f"{head} > {inner[0].strip()}"] if len(inner) == 1 else [head, *inner]
+            return texts
 
         return "\n".join(lines(None, 0))
 
     def totals(self) -> dict[str, dict[str, float]]:
         """Each counter's value, each histogram's sum (of durations the count), by metric and attributes (in short)."""
-        found: dict[str, dict[str, float]] = {}
+        sums: dict[str, dict[str, float]] = {}
         data = self._reader.get_metrics_data()
         for metric in [] if data is None else data.resource_metrics[0].scope_metrics[0].metrics:
-            points = found.setdefault(metric.name, {})
+            points = sums.setdefault(metric.name, {})
             for point in metric.data.data_points:
                 attributes = sorted((point.attributes or {}).items())
-                about = ", ".join(f"{_PREFIX.sub('', key)}={value!s}" for key, value in attributes)
+                label = ", ".join(f"{_PREFIX.sub('', key)}={value!s}" for key, value in attributes)
                 seconds = metric.unit == "s" and hasattr(point, "count")
                 counted = point.count if seconds else getattr(point, "value", getattr(point, "sum", 0))  # type: ignore[union-attr]
-                points[about] = counted
-        return found
+                points[label] = counted
+        return sums
 
     def bounds(self) -> dict[str, list[float]]:
         """The buckets of each histogram."""

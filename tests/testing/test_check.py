@@ -59,7 +59,7 @@ def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", slow_but_first(correct_patterns()))
-def test_nothing_is_found_in_a_correct_pattern(name: str) -> None:
+def test_no_bug_is_found_in_a_correct_pattern(name: str) -> None:
     """Under the same seed; the script checks more examples."""
     pattern = correct_patterns()[name]()  # one for all examples, of which none leaves anything for the next
     check_pattern(pattern, seed=SEED, max_examples=6, skip=["terminate_when_can_fire"])
@@ -67,7 +67,7 @@ def test_nothing_is_found_in_a_correct_pattern(name: str) -> None:
 
 @pytest.mark.parametrize("mirror", [False, True])
 @pytest.mark.parametrize("name", slow_but_first(FORMATS))
-def test_nothing_is_found_in_a_format(name: str, mirror: bool) -> None:  # noqa: FBT001
+def test_no_bug_is_found_in_a_format(name: str, mirror: bool) -> None:  # noqa: FBT001
     """Whatever is asked and answered in its phases, whoever fails, and with the order of speakers reversed."""
     members: Any = list(FORMATS[name].members) or SIDES
     pattern: Any
@@ -91,7 +91,7 @@ def test_the_page_lists_every_promise() -> None:
     assert f"finds [{len(PLANTED)} planted bugs]" in page
 
 
-def test_the_table_of_planted_bugs_is_that_of_the_bugs() -> None:
+def test_the_page_lists_every_planted_bug() -> None:
     """The record has a row for each, with the promise, and examples that are at most a hundred."""
     page = PAGE.read_text("utf-8")
     lines = page[page.index(f"| {HEADER[0]} |") :].split("\n\n")[0].splitlines()
@@ -116,7 +116,7 @@ def failing(make: Callable[[], Any], **options: Any) -> PromiseBroken:
     return caught.value
 
 
-def test_the_error_names_the_promise_the_example_and_the_call_that_repeats_it() -> None:
+def test_the_error_names_promise_example_and_reproduction() -> None:
     """It is an AssertionError; its example is small, and fails by itself."""
     broken = failing(PLANTED["`.format` on a question"].make)
     assert isinstance(broken, AssertionError)
@@ -147,7 +147,7 @@ def block_for_ever(_: object) -> str:
 
 
 @pytest.mark.parametrize("block", [wait_for_ever, block_for_ever])
-def test_a_run_that_asks_nobody_and_does_not_end_is_found(block: Any) -> None:
+def test_an_endless_run_without_calls_is_found(block: Any) -> None:
     """The error says where it waits; nothing smaller is looked for."""
     broken = failing(lambda: rent(block), max_seconds=0.3)
     assert broken.promise == "ends_within_its_rounds"
@@ -155,14 +155,14 @@ def test_a_run_that_asks_nobody_and_does_not_end_is_found(block: Any) -> None:
     assert f"no end after 0.3 seconds: it is at test_check.py:{line}, in {block.__name__}" in str(broken)
 
 
-def test_a_check_that_will_take_long_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_check_estimates_its_duration(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a few examples, with what an example takes."""
     monkeypatch.setattr("flowdebate.testing.check._LONG", 0)
     with pytest.warns(FlowDebateWarning, match=r"an example takes \d+\.\d s, so 4 take about \d+ s"):
         check_debate(rent(), max_examples=4, seed=1)
 
 
-def test_words_of_an_earlier_question_are_found_in_one_pattern_for_all_runs() -> None:
+def test_leaks_of_an_earlier_question_are_found_in_a_reused_pattern() -> None:
     """Where no pattern can be built anew, what is said gives it away."""
     answers: dict[str, str] = {}
     broken = failing(rent(lambda request: answers.setdefault("bob", f"About {request.question}: no.")))
@@ -179,7 +179,7 @@ def test_the_same_seed_finds_the_same() -> None:
     assert never.example is None
 
 
-def test_a_bug_that_shows_once_only_is_reported_as_well() -> None:
+def test_a_bug_that_occurs_only_once_is_reported() -> None:
     """A pattern that is not built anew may fail in its first run and never again."""
     spent: list[object] = []
 
@@ -190,7 +190,7 @@ def test_a_bug_that_shows_once_only_is_reported_as_well() -> None:
     assert failing(lambda: rent(speak)).promise == "arguments_say_something"
 
 
-def test_a_promise_may_be_left_out() -> None:
+def test_a_promise_may_be_skipped() -> None:
     """`skip=` is for patterns that do not make it."""
     make = PLANTED["empty arguments"].make
     check_debate(make, max_examples=5, seed=1, skip=["arguments_say_something"])
@@ -215,7 +215,7 @@ def test_models_do_not_fail_without_failures() -> None:
     without_faults()
 
 
-def test_no_model_that_a_pattern_names_is_called() -> None:
+def test_models_named_by_a_pattern_are_not_called() -> None:
     """The example's model answers for all; a real stand-in is refused."""
     real = ScriptedModel()
     sides = [Debater("ann", "for", model="openai/gpt-5-mini"), Debater("bob", "against", model=real)]
@@ -237,7 +237,7 @@ class Deal(BaseModel):
         return self
 
 
-def test_answers_that_examples_cannot_know_are_given() -> None:
+def test_answers_may_be_supplied_by_the_user() -> None:
     """`answers=` gives some answers; without it, the error says which block needs one."""
     deal = debate(name="rent", debaters=SIDES, output_schema=Deal)
     with pytest.raises(ConfigurationError, match=r"a function that answers block 'rent-synthesizer'.*too cheap"):
@@ -249,7 +249,7 @@ def test_answers_that_examples_cannot_know_are_given() -> None:
     )
 
 
-def test_what_a_predicate_waits_for_is_said_by_models() -> None:
+def test_models_say_the_words_that_a_predicate_waits_for() -> None:
     """The strings in its code, and `texts`, are among the arguments."""
 
     def agreed(ctx: Any) -> bool:
@@ -320,12 +320,12 @@ def test_any_stop_condition_may_be_checked(kind: str) -> None:
     )
 
 
-def test_a_judge_that_goes_by_the_last_word_is_no_judge_that_depends_on_order() -> None:
+def test_a_judge_of_the_last_word_does_not_depend_on_reading_order() -> None:
     """The order of speaking is not the order of reading."""
     check_debate(rent(judge=lambda _, ctx: verdict_for(entries_of(ctx)[-1].stance)), max_examples=20, seed=1)
 
 
-def test_a_debate_inside_a_debate_is_no_part_of_its_rounds() -> None:
+def test_a_nested_debate_does_not_count_as_rounds() -> None:
     """Only what belongs to the outermost pattern is compared with its output."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1)
     cut_off = Example(question="Why?", seed=0, texts=("Yes.",), choices=(0,), faults={2: "cut off"}, delays=())
@@ -344,14 +344,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", list(WRONG))
-def test_wrong_options_are_refused(case: str) -> None:
+def test_invalid_options_are_rejected(case: str) -> None:
     """Before anything runs, where that can be known."""
     options, message = WRONG[case]
     with pytest.raises(ConfigurationError, match=message):
         check_debate(**{"pattern": rent(), "max_examples": 1, **options})
 
 
-def test_hypothesis_is_needed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_hypothesis_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is an extra."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)

@@ -135,7 +135,7 @@ PAIRS = [pair for pair in combinations(VARIANTS, 2) if not VARIANTS[pair[0]].key
 
 
 @pytest.mark.parametrize("kinds", slow_but_first([*((name,) for name in VARIANTS), *PAIRS], len), ids=", ".join)
-def test_nothing_is_found_in_a_correct_debate_of_any_kind(kinds: tuple[str, ...]) -> None:
+def test_no_bug_is_found_in_a_correct_debate_of_any_kind(kinds: tuple[str, ...]) -> None:
     """Nor of two kinds at once; with failures, and with verdicts that nobody has won."""
     options = {key: value for kind in kinds for key, value in VARIANTS[kind].items()}
     with varied(**options):

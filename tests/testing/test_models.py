@@ -43,7 +43,7 @@ def test_a_call_beyond_the_script_is_an_error() -> None:
     assert caught.value.block == "ask"
 
 
-def test_replies_that_are_left_are_an_error_of_assert_complete() -> None:
+def test_unused_replies_fail_assert_complete() -> None:
     """It says how many are left, and shows the next."""
     model = ScriptedModel("one", "two", "three")
     ASK.run_sync("a", model=model)
@@ -58,27 +58,27 @@ def test_a_structured_reply_has_many_forms(reply: Any) -> None:
 
 
 @pytest.mark.parametrize("reply", [{"n": "x"}, "{}", _construct(Answer, n="x")], ids=repr)
-def test_a_structured_reply_that_does_not_fit_is_refused(reply: Any) -> None:
+def test_an_invalid_structured_reply_is_rejected(reply: Any) -> None:
     """A double cannot get around the schema, and constructed models do not warn."""
     with pytest.raises(SchemaViolation):
         ASK_FOR.run_sync("?", model=FunctionModel(lambda _: reply))
 
 
 @pytest.mark.parametrize("reply", [None, 7, {"n": 7}, [], ["x"]], ids=repr)
-def test_a_reply_that_is_no_text_is_refused_where_text_is_asked_for(reply: Any) -> None:
+def test_a_non_text_reply_to_a_text_request_is_rejected(reply: Any) -> None:
     """MalformedResponse says what a reply may be."""
     with pytest.raises(MalformedResponse, match="the reply must be text, tool calls or a ModelResponse"):
         ASK.run_sync("?", model=ScriptedModel(reply))
 
 
-def test_a_dict_without_numbers_is_refused_where_a_letter_is_asked_for() -> None:
+def test_a_reply_to_a_letter_request_must_have_numbers() -> None:
     """It is no log-probabilities of the choices, and the error names them."""
     vote = generator(name="vote", choices=["A", "B"])
     with pytest.raises(MalformedResponse, match="the reply must be one of 'A', 'B', a dict of their log-probabilities"):
         vote.run_sync("?", model=ScriptedModel({"A": None, "B": "1"}))
 
 
-def test_an_exception_is_raised_as_itself() -> None:
+def test_an_exception_reply_is_raised_unchanged() -> None:
     """Exceptions in a script are raised; those of a function pass."""
     failure = OSError("down")
 
@@ -91,7 +91,7 @@ def test_an_exception_is_raised_as_itself() -> None:
         assert caught.value is failure
 
 
-def test_tool_calls_are_replies() -> None:
+def test_tool_calls_can_be_replies() -> None:
     """One call or several; the tool's result goes into the next request."""
 
     def add(a: int, b: int) -> int:
@@ -107,7 +107,7 @@ def test_tool_calls_are_replies() -> None:
     assert [call.tools for call in model.calls] == [["add"]] * 3
 
 
-def test_what_was_asked_is_recorded_as_it_was_then() -> None:
+def test_recorded_requests_are_snapshots() -> None:
     """A later change of the messages does not change the record."""
     messages = [{"role": "user", "content": "then"}]
     model = ScriptedModel("x")
@@ -141,13 +141,13 @@ def test_a_function_sees_the_schema_and_the_block() -> None:
     assert requests[1][1]["properties"]["n"]["type"] == "integer"
 
 
-def test_usage_is_unknown_and_counted() -> None:
+def test_usage_counts_calls_with_unknown_tokens() -> None:
     """A double does not make token counts up; calls are counted."""
     assert ASK.run_sync("?", model=ScriptedModel("x")).usage == Usage(calls=1)
 
 
 @pytest.mark.parametrize("model", [ScriptedModel("x"), FunctionModel(lambda _: "x")], ids=["scripted", "function"])
-def test_doubles_are_models_that_can_be_read(model: Any) -> None:
+def test_test_doubles_have_a_readable_repr(model: Any) -> None:
     """They keep the protocol, and their repr says what they are."""
     assert isinstance(model, Model)
     assert model.name in repr(model) or "replies" in repr(model)

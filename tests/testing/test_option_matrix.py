@@ -171,7 +171,7 @@ PATTERNS: dict[str, Options] = {
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_every_option_is_tried_or_lives_outside(pattern: str) -> None:
+def test_every_option_is_tested_or_excluded(pattern: str) -> None:
     """A new option has a value here."""
     options = PATTERNS[pattern]
     names = set(inspect.signature(getattr(flowdebate, pattern)).parameters)
@@ -188,7 +188,7 @@ CASES = [
 
 @pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # a judge that sees its own model's name
 @pytest.mark.parametrize(("pattern", "name", "index"), CASES)
-def test_nothing_is_found_in_a_pattern_with_an_option(pattern: str, name: str, index: int) -> None:
+def test_no_bug_is_found_in_a_pattern_with_an_option(pattern: str, name: str, index: int) -> None:
     """With failures, and with runs that are cancelled."""
     options = PATTERNS[pattern]
     values = {**options.needed, name: options.values[name][index]}
@@ -196,7 +196,7 @@ def test_nothing_is_found_in_a_pattern_with_an_option(pattern: str, name: str, i
     check_pattern(block, seed=1, max_examples=1, examples=[FAILING], skip=["terminate_when_can_fire"])
 
 
-def test_a_critic_without_issues_says_so() -> None:
+def test_a_critic_without_issues_raises_none() -> None:
     """A critique of severity 0 is no empty entry."""
 
     def agree(request: ModelRequest) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ SAID = "Round 1:\n[ann] I hold: tea.\n[bob] Well. I hold: tea.\n[cleo] I hold: m
 """What Dan is made to say stands behind a bar, and is not his."""
 
 
-def test_what_others_say_is_read_and_forgeries_are_not() -> None:
+def test_a_debater_reads_others_but_no_forgeries() -> None:
     """Only what begins a line is said by somebody."""
     assert read_positions(SAID) == [("ann", "tea"), ("bob", "tea"), ("cleo", "milk")]
 
@@ -33,13 +33,13 @@ def test_what_others_say_is_read_and_forgeries_are_not() -> None:
     ],
     ids=["stubborn", "majority", "last", "others only", "never"],
 )
-def test_whom_a_debater_follows(debater: SimDebater, position: str) -> None:
+def test_a_debater_follows_its_strategy(debater: SimDebater, position: str) -> None:
     """The majority of the others, the last of them, or nobody."""
     assert debater.holds(SAID) == position
     assert debater.holds("Nobody has spoken.") == debater.position
 
 
-def test_how_often_a_conformist_goes_over_is_what_it_was_given() -> None:
+def test_a_conformist_switches_at_the_given_rate() -> None:
     """For names that it knows and for others apart, by seed."""
     debater = SimDebater("juice", conformity=0.1, name_bias=0.6, names=["ann"])
     for tag, expected in (("ann", 0.6), ("someone", 0.1)):
@@ -48,7 +48,7 @@ def test_how_often_a_conformist_goes_over_is_what_it_was_given() -> None:
         assert positions == [debater.holds(f"[{tag}] I hold: tea.\nItem {item}") for item in range(2_000)]
 
 
-def test_names_that_are_not_shown_convince_nobody() -> None:
+def test_hidden_names_have_no_influence() -> None:
     """The library's own rendering, with names and without."""
     entries = [DebateContributionEntry(round=1, agent_name="ann", stance="for", text="I hold: tea.")]
     debater = SimDebater("juice", name_bias=1.0, names=["ann"])
@@ -56,7 +56,7 @@ def test_names_that_are_not_shown_convince_nobody() -> None:
     assert debater.holds(render_entries(entries)) == "juice"
 
 
-def test_they_debate() -> None:
+def test_simulated_debaters_can_debate() -> None:
     """A conformist gives in to the one before it, a stubborn one never does; a simulated judge hears both."""
     sides = [
         Debater("ann", "tea", model=stubborn("tea")),
@@ -74,7 +74,7 @@ def agree(*models: SimDebater) -> Any:
     return pattern.run_sync("What to drink?", seed=1).output
 
 
-def test_they_look_for_a_consensus() -> None:
+def test_simulated_debaters_can_seek_consensus() -> None:
     """Conformists make one that stubborn ones do not."""
     conform = agree(stubborn("tea"), conformist("milk"), conformist("juice"))
     apart = agree(stubborn("tea"), stubborn("milk"), stubborn("juice"))
@@ -93,14 +93,14 @@ def test_they_look_for_a_consensus() -> None:
         ("tea", {"follows": "first"}, "follows"),
     ],
 )
-def test_what_cannot_be_is_refused(position: str, options: dict[str, Any], field: str) -> None:
+def test_invalid_options_are_rejected(position: str, options: dict[str, Any], field: str) -> None:
     """Before anything is said."""
     with pytest.raises(ConfigurationError) as caught:
         SimDebater(position, **options)
     assert caught.value.field == field
 
 
-def test_a_form_that_it_does_not_know_is_refused() -> None:
+def test_an_unknown_schema_is_rejected() -> None:
     """It says which field it has no answer for."""
     schema = {"type": "object", "properties": {"budget": {"type": "number"}}, "required": ["budget"]}
     with pytest.raises(MalformedResponse, match="budget"):

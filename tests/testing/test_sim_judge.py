@@ -71,14 +71,14 @@ def scores_of(*names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("judge", [None, "swap", "cyclic", "full", "sampled(3)", JudgeOptions(labels=True)], ids=str)
-def test_it_sits_as_the_judge_of_a_real_debate(judge: Any) -> None:
+def test_a_simulated_judge_can_judge_a_real_debate(judge: Any) -> None:
     """With every schedule, and both forms of answer, the side that is better by far wins."""
     model = SimJudge(slot=1, label=0.5, noise=0.5, quality={side: 9.0 * (side == "build") for side in STANCES})
     assert isinstance(model, Model)
     assert verdict(model, judge).winner == "build"
 
 
-def test_a_judge_that_sees_only_slots_finds_for_the_first() -> None:
+def test_a_slot_biased_judge_prefers_the_first_slot() -> None:
     """Its slots are those of the library: the first of a ballot's order has the highest share, in each view."""
     judging = verdict(SimJudge(slot=2, quality=dict.fromkeys(STANCES, 0.0)), "cyclic").judging
     assert judging is not None
@@ -87,7 +87,7 @@ def test_a_judge_that_sees_only_slots_finds_for_the_first() -> None:
     assert max(judging.scores.values()) - min(judging.scores.values()) < 1e-12
 
 
-def test_a_judge_that_sees_only_labels_finds_for_the_first_of_them() -> None:
+def test_a_label_biased_judge_prefers_its_label() -> None:
     """It reads the labels, and what they stand for."""
     options = JudgeOptions(schedule="cyclic", labels=True)
     judging = verdict(SimJudge(label={"C": 2.0}, quality=dict.fromkeys(STANCES, 0.0)), options).judging
@@ -98,7 +98,7 @@ def test_a_judge_that_sees_only_labels_finds_for_the_first_of_them() -> None:
         assert ballot.labels[ballot.winner] == "C"
 
 
-def test_it_is_the_same_by_seed_and_free_of_what_it_was_asked_before() -> None:
+def test_a_seeded_judge_does_not_depend_on_earlier_requests() -> None:
     """Two judges of one seed agree to the last bit, whatever one of them has judged meanwhile."""
     one, second = SimJudge(noise=1, seed=5), SimJudge(noise=1, seed=5)
     first = verdict(one, "cyclic")
@@ -115,7 +115,7 @@ async def found_by(model: SimJudge, request: ModelRequest) -> dict[str, float]:
 
 
 @pytest.mark.anyio
-async def test_another_seed_of_the_request_draws_the_noise_anew() -> None:
+async def test_another_request_seed_draws_new_noise() -> None:
     """As with a real model; and the same one does not."""
     texts = {"a": "Yes.", "b": "No."}
     model = SimJudge(noise=1)
@@ -128,7 +128,7 @@ async def test_another_seed_of_the_request_draws_the_noise_anew() -> None:
 
 
 @pytest.mark.anyio
-async def test_style_length_and_identity_are_in_the_text() -> None:
+async def test_style_length_and_identity_are_read_from_the_text() -> None:
     """Each moves the odds by what it was given, in either order."""
     texts = {"a": "Ann says it is good! Very good!", "b": "It is bad."}
     cases = {
@@ -144,7 +144,7 @@ async def test_style_length_and_identity_are_in_the_text() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_request_that_is_no_judges_is_refused() -> None:
+async def test_a_request_of_another_role_is_rejected() -> None:
     """It has no text to give, and no form but the two."""
     request = asked({"a": "Yes."}, output={"type": "object", "properties": {"plan": {"type": "string"}}})
     with pytest.raises(MalformedResponse, match="neither"):
@@ -152,7 +152,7 @@ async def test_a_request_that_is_no_judges_is_refused() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_quality_that_is_missing_is_told() -> None:
+async def test_a_missing_quality_is_named() -> None:
     """With what there is."""
     with pytest.raises(ConfigurationError, match="'b'"):
         await SimJudge(quality={"a": 1}).request(asked({"a": "Yes.", "b": "No."}, output=scores_of("a", "b")))
@@ -168,14 +168,14 @@ async def test_a_quality_that_is_missing_is_told() -> None:
         ({"style": "much"}, "style"),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, Any], field: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
     """Before anything is judged."""
     with pytest.raises(ConfigurationError) as caught:
         SimJudge(**options)
     assert caught.value.field == field
 
 
-def test_as_many_slots_as_sides() -> None:
+def test_the_number_of_slots_must_match_the_sides() -> None:
     """A bias that is given slot by slot fits the sides, or is refused."""
     with pytest.raises(ConfigurationError, match="each of 3 places"):
         SimJudge(slot=[1, 0]).log_odds([0, 0, 0], order=[0, 1, 2])
@@ -190,7 +190,7 @@ def test_as_many_slots_as_sides() -> None:
     st.integers(-(2**70), 2**70),
     st.randoms(use_true_random=False),
 )
-def test_arrays_give_the_same_bits_as_one_by_one(
+def test_arrays_match_single_decisions_exactly(
     quality: list[list[float]], schedule: str, slot: float, label: float, noise: float, seed: int, random: Random
 ) -> None:
     """For the same draws: log-odds are equal exactly, and what is decided of them is what `decide()` says."""
@@ -224,7 +224,7 @@ def test_arrays_give_the_same_bits_as_one_by_one(
                 assert np.flatnonzero(decided.leaders[number]).tolist() == [int(decision.winner)]
 
 
-def test_a_debate_finds_what_the_arrays_say() -> None:
+def test_a_debate_agrees_with_the_arrays() -> None:
     """A prompt's view, judged by the model, has the shares of the formula for its item and view."""
     quality = {side: number / 2 for number, side in enumerate(STANCES)}
     judge = SimJudge(slot=1, noise=0.5, seed=4, quality=quality)
@@ -241,7 +241,7 @@ def test_a_debate_finds_what_the_arrays_say() -> None:
     assert list(judge.shares(view).values()) == pytest.approx(expected.tolist(), abs=1e-14)
 
 
-def test_draws_are_standard_normal_and_even() -> None:
+def test_draws_are_standard_normal_and_symmetric() -> None:
     """Means and spreads of 20,000, one by one and as arrays alike."""
     drawn = [normal(1, item, 0, 0) for item in range(20_000)]
     assert abs(fmean(drawn)) < 0.03
@@ -250,19 +250,19 @@ def test_draws_are_standard_normal_and_even() -> None:
     assert abs(fmean(uniform(1, 0, view, 0) for view in range(20_000)) - 0.5) < 0.01
 
 
-def test_a_tie_that_the_right_side_is_in_is_right_in_part() -> None:
+def test_a_tie_with_the_right_side_is_partly_right() -> None:
     """One of two, one of three; and wrong where it is not in it."""
     shares = np.array([[[0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0]], [[1, 1, 1]], [[0.2, 0.1, 0.7]]])
     right = is_right(decide_all(shares), [0, 2, 1, 2])
     assert right.tolist() == pytest.approx([0.5, 0, 1 / 3, 1])
 
 
-def test_what_is_measured_of_texts() -> None:
+def test_text_features_are_measured() -> None:
     """Emphasis is capped, and no words are no length."""
     assert (style_of("!!! **a** **b**"), style_of(""), length_of(""), length_of("a b c d")) == (1.0, 0.0, 0.0, 2.0)
 
 
-def test_names_in_tags_are_read_where_they_are_shown() -> None:
+def test_visible_names_in_tags_are_read() -> None:
     """A judge who knows names favours one only where the view has it."""
     model = SimJudge(identity={"debater-1": 9.0}, quality=dict.fromkeys(STANCES, 0.0))
     sides = [Debater(f"debater-{n}", stance, block=Returns("So.")) for n, stance in enumerate(STANCES)]

@@ -103,7 +103,7 @@ def test_rosters_are_valid(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(("as_dicts", "kinds"), [(True, {dict}), (False, {Debater}), (None, {dict, Debater})])
-def test_rosters_are_of_the_kind_that_is_asked_for(as_dicts: bool | None, kinds: set[type]) -> None:  # noqa: FBT001
+def test_rosters_have_the_requested_kind(as_dicts: bool | None, kinds: set[type]) -> None:  # noqa: FBT001
     """Debater objects, dicts, or either."""
     roster = drawn(debaters(as_dicts=as_dicts), lambda sides: {type(side) for side in sides} == kinds)
     assert {type(side) for side in roster} == kinds
@@ -114,14 +114,14 @@ def test_a_roster_shrinks_to_two_sides() -> None:
     assert smallest(debaters(as_dicts=False)) == [Debater("a", "for"), Debater("advocate", "against")]
 
 
-def test_stances_may_be_drawn_from_the_applications_own() -> None:
+def test_stances_may_come_from_a_custom_strategy() -> None:
     """`stance=` replaces the stances; there are two at least."""
     assert {side.stance for side in smallest(debaters(as_dicts=False, stance=st.sampled_from("xy")))} == {"x", "y"}
 
 
 @QUICK
 @given(transcripts(), transcripts(SIDES, max_rounds=2, max_turns=3))
-def test_transcripts_are_as_debates_leave_them(any_: DebateTranscriptState, fixed: DebateTranscriptState) -> None:
+def test_transcripts_are_consistent(any_: DebateTranscriptState, fixed: DebateTranscriptState) -> None:
     """Rounds ascend from 1; names keep their stance; a given roster is kept to; they validate."""
     for transcript in (any_, fixed):
         rounds = [entry.round for entry in transcript.entries]
@@ -142,7 +142,7 @@ def test_transcripts_may_be_empty_and_may_be_long() -> None:
 
 @QUICK
 @given(moderator_decisions(SIDES))
-def test_valid_decisions_validate_and_keep_to_the_roster(decision: Any) -> None:
+def test_valid_decisions_validate_and_name_only_debaters(decision: Any) -> None:
     """They are decisions, name only debaters, and name nobody only when they are done."""
     output = DebateModeratorOutput.model_validate(decision)
     assert set(output.next_speakers) <= {"anna", "ben"}
@@ -150,7 +150,7 @@ def test_valid_decisions_validate_and_keep_to_the_roster(decision: Any) -> None:
 
 
 @pytest.mark.parametrize("roster", [["x", "y"], [{"name": "x", "stance": "s"}], [Debater("x", "s")]], ids=repr)
-def test_a_roster_is_names_dicts_or_debaters(roster: Any) -> None:
+def test_a_roster_may_be_names_dicts_or_debaters(roster: Any) -> None:
     """Decisions may be drawn for names alone."""
     speaking = drawn(moderator_decisions(roster), lambda decision: bool(decision.get("next_speakers")))
     assert set(speaking["next_speakers"]) <= {"x", "y"}
@@ -192,7 +192,7 @@ def test_hostile_decisions_are_of_many_kinds() -> None:
     assert not missing
 
 
-def test_decisions_may_be_of_both_kinds() -> None:
+def test_decisions_may_be_valid_or_hostile() -> None:
     """`valid=None` draws valid ones and others."""
     decisions = moderator_decisions(SIDES, valid=None)
     assert _is_valid_decision(drawn(decisions, _is_valid_decision))
@@ -201,7 +201,7 @@ def test_decisions_may_be_of_both_kinds() -> None:
 
 @QUICK
 @given(verdicts(["for", "against"]))
-def test_valid_verdicts_validate_and_keep_to_the_stances(verdict: Any) -> None:
+def test_valid_verdicts_validate_and_name_only_stances(verdict: Any) -> None:
     """The winner is one of the stances, or None."""
     assert DebateVerdict.model_validate(verdict).winner in {"for", "against", None}
 
@@ -215,14 +215,14 @@ def test_hostile_verdicts_name_strangers() -> None:
 
 
 @given(termination_predicates())
-def test_predicates_can_be_read(predicate: StopWhen) -> None:
+def test_predicates_have_a_readable_repr(predicate: StopWhen) -> None:
     """Their repr is the call that makes them."""
     assert eval(repr(predicate), {"StopWhen": StopWhen}) == predicate  # noqa: S307 - it is our own
 
 
 @pytest.mark.parametrize("wait", [False, True])
 @pytest.mark.parametrize("measure", ["round", "entries", "calls"])
-def test_predicates_are_of_each_kind(measure: str, wait: bool) -> None:  # noqa: FBT001
+def test_predicates_cover_every_kind(measure: str, wait: bool) -> None:  # noqa: FBT001
     """Round, transcript and usage are looked at, by sync and async functions; only hostile ones raise."""
     example = smallest(
         termination_predicates(), lambda predicate: predicate.measure == measure and predicate.wait is wait
@@ -231,7 +231,7 @@ def test_predicates_are_of_each_kind(measure: str, wait: bool) -> None:  # noqa:
     assert smallest(termination_predicates(hostile=True), lambda predicate: predicate.measure == "raises")
 
 
-def test_hostile_values_and_replies_have_exceptions_among_them() -> None:
+def test_hostile_values_include_exceptions() -> None:
     """What a block or model raises is drawn as an exception."""
     for strategy in (hostile_values(), hostile_replies()):
         assert isinstance(drawn(strategy, lambda value: isinstance(value, Exception)), (Sabotage, ModelError))
@@ -277,7 +277,7 @@ def test_debates_vary_in_every_part(part: str) -> None:
 
 
 @given(debates(debaters=SIDES, max_rounds=2, moderated=False, terminate_when=None))
-def test_options_of_ones_own_are_kept(case: DebateCase) -> None:
+def test_fixed_options_are_preserved(case: DebateCase) -> None:
     """What is fixed is in every case; `moderated=False` leaves the moderator out."""
     raw = case.run_sync().raw
     assert (raw.rounds, raw.moderator_decisions) == (2, [])
@@ -285,7 +285,7 @@ def test_options_of_ones_own_are_kept(case: DebateCase) -> None:
 
 
 @given(st.sampled_from(names_of("debate")).flatmap(lambda name: debates(format=name, debaters=SIDES, moderated=False)))
-def test_a_format_is_held_with_blocks_of_ones_own(case: DebateCase) -> None:
+def test_a_format_runs_with_custom_blocks(case: DebateCase) -> None:
     """Its phases say how many rounds there are; where an audience decides, it votes before and after."""
     raw = case.run_sync().raw
     phases = check_phases(FORMATS[case.options["format"]].phases, location="test", members=2)
@@ -313,7 +313,7 @@ def test_deliverables_may_be_given() -> None:
 
 
 @given(debates(judge=Returns({"verdict": "v", "winner": None, "reasoning": "r"}), up_to_rounds=1))
-def test_a_judge_of_ones_own_is_put_to_the_test(case: DebateCase) -> None:
+def test_a_custom_judge_can_be_tested(case: DebateCase) -> None:
     """A fixed role is taken in every case."""
     assert case.run_sync().raw.verdict.winner is None
 
@@ -332,7 +332,7 @@ def test_a_case_runs_in_an_event_loop_too() -> None:
     assert asyncio.run(case.run(session={"user": 1})).session.state == {"user": 1}
 
 
-def test_answers_know_blocks_by_what_they_ask_for() -> None:
+def test_answers_fit_the_schema_of_each_block() -> None:
     """A judge of any name is answered with the verdict, since the model goes by the schema."""
     case = drawn(debates(debaters=SIDES, moderated=False, transcript=create_debate_transcript()))
     judge = create_judge(name="elsewhere", stances=["for", "against"], transcript=case.options["transcript"])
@@ -342,7 +342,7 @@ def test_answers_know_blocks_by_what_they_ask_for() -> None:
 
 
 @given(debates(judge="swap", debaters=SIDES, up_to_rounds=1, synthesizer=False))
-def test_a_judge_that_scores_finds_what_was_drawn(case: DebateCase) -> None:
+def test_a_scoring_judge_returns_the_drawn_winner(case: DebateCase) -> None:
     """Where each side is to be scored, the scores are those of the drawn verdict."""
     verdict = case.run_sync().raw.verdict
     assert isinstance(case.answers.verdict, dict)
@@ -372,7 +372,7 @@ def test_a_hostile_debate_can_fail_in_each_way() -> None:
     assert drawn(debates(hostile=True), all_seen)
 
 
-def test_a_function_is_shown_as_the_call_that_makes_it() -> None:
+def test_a_function_is_shown_as_its_constructor_call() -> None:
     """`Returns` gives one value per round, raises exceptions, waits if asked to, and says so."""
     sides = [Debater("anna", "for", block=Returns("one", {"text": "two"}, wait=True)), SIDES[1]]
     assert repr(sides[0].block) == "Returns('one', {'text': 'two'}, wait=True)"
@@ -386,6 +386,6 @@ def test_a_function_is_shown_as_the_call_that_makes_it() -> None:
 
 
 @given(text=arguments())
-def test_an_argument_says_something_once_control_tokens_are_taken_out(text: str) -> None:
+def test_an_argument_is_not_empty_without_control_tokens(text: str) -> None:
     """A model that said "<|eot|>" alone would have given no answer."""
     assert separate_thinking(text).text.strip()

@@ -58,8 +58,8 @@ async def check_a_generator_gives_what_is_asked_for() -> None:
 def check_a_sequencer_gives_what_its_last_block_gives() -> None:
     """`tap` keeps it, `then` changes it."""
     planner = generator(name="a", output_schema=Plan)
-    made = sequencer(name="all").then(planner)
-    assert_type(made, Sequencer[Any, Plan])
-    assert_type(made.tap(handler(count)), Sequencer[Any, Plan])
-    assert_type(made.for_each(planner), Sequencer[Any, list[Plan]])
-    assert_type(made.parallel({"one": planner}).run_sync("?").output, dict[str, Any])
+    pipeline = sequencer(name="all").then(planner)
+    assert_type(pipeline, Sequencer[Any, Plan])
+    assert_type(pipeline.tap(handler(count)), Sequencer[Any, Plan])
+    assert_type(pipeline.for_each(planner), Sequencer[Any, list[Plan]])
+    assert_type(pipeline.parallel({"one": planner}).run_sync("?").output, dict[str, Any])

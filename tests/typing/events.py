@@ -41,7 +41,7 @@ def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: C
             assert_never(event)
 
 
-def check_the_events_of_a_run_are_narrowed_by_the_union(told: object) -> None:
+def check_the_events_of_a_run_are_narrowed_by_the_union(event: object) -> None:
     """A stream may hold events of the application, which are of any type."""
-    if isinstance(told, Event):
-        assert_type(told, Event)
+    if isinstance(event, Event):
+        assert_type(event, Event)

@@ -50,19 +50,19 @@ async def check_a_debate_gives_what_its_schema_says() -> None:
     assert_type((await planned.resume("id")).output, Plan)
     assert_type(debate(name="a", debaters=SIDES).run_sync("?").output, str)
     assert_type(debate(name="a", debaters=SIDES, synthesizer=False).run_sync("?").output, DebateRawOutput)
-    own = generator(name="own", output_schema=Plan)
-    assert_type(debate(name="a", debaters=SIDES, synthesizer=own).run_sync("?").output, Plan)
+    block = generator(name="own", output_schema=Plan)
+    assert_type(debate(name="a", debaters=SIDES, synthesizer=block).run_sync("?").output, Plan)
     assert_type(debate(name="a", debaters=SIDES, output_schema={"type": "object"}).run_sync("?").output, Any)
     assert_type(debate(name="a", debaters=SIDES, synthesizer=str, output_schema=Plan).run_sync("?").output, Plan)
 
 
 def check_the_raw_output_has_its_type_with_every_synthesizer() -> None:
     """In each pattern, and for each way to make its output; a handle has none until the end."""
-    own = generator(name="own", output_schema=Plan)
+    block = generator(name="own", output_schema=Plan)
     assert_type(debate(name="a", debaters=SIDES).run_sync("?").raw, DebateRawOutput)
     assert_type(debate(name="a", debaters=SIDES, synthesizer=True).run_sync("?").raw, DebateRawOutput)
     assert_type(debate(name="a", debaters=SIDES, synthesizer=False).run_sync("?").raw, DebateRawOutput)
-    assert_type(debate(name="a", debaters=SIDES, synthesizer=own).run_sync("?").raw, DebateRawOutput)
+    assert_type(debate(name="a", debaters=SIDES, synthesizer=block).run_sync("?").raw, DebateRawOutput)
     assert_type(debate(name="a", debaters=SIDES, synthesizer=str).run_sync("?").raw, DebateRawOutput)
     assert_type(debate(name="a", debaters=SIDES, synthesizer=SynthesizerOptions()).run_sync("?").raw, DebateRawOutput)
     assert_type(debate(name="a", debaters=SIDES, output_schema=Plan).run_sync("?").raw, DebateRawOutput)
@@ -71,7 +71,7 @@ def check_the_raw_output_has_its_type_with_every_synthesizer() -> None:
     assert_type(debate(name="a", debaters=SIDES).start("?").raw, DebateRawOutput | None)
     assert_type(round_robin(name="a", debaters=PEOPLE).run_sync("?").raw, RoundRobinOutput)
     assert_type(round_robin(name="a", debaters=PEOPLE, synthesizer=False).run_sync("?").raw, RoundRobinOutput)
-    assert_type(round_robin(name="a", debaters=PEOPLE, synthesizer=own).run_sync("?").raw, RoundRobinOutput)
+    assert_type(round_robin(name="a", debaters=PEOPLE, synthesizer=block).run_sync("?").raw, RoundRobinOutput)
     assert_type(round_robin(name="a", debaters=PEOPLE, synthesizer=str).run_sync("?").raw, RoundRobinOutput)
     assert_type(round_robin(name="a", debaters=PEOPLE, output_schema=Plan).run_sync("?").raw, RoundRobinOutput)
     assert_type(council(name="a", members=PEOPLE).run_sync("?").raw, CouncilOutput)
