@@ -139,7 +139,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_host_that_is_set_up_as_the_page_says_starts_a_debate(host: str, desk: Desk) -> None:
+def test_a_host_configured_as_documented_starts_a_debate(host: str, desk: Desk) -> None:
     """The server connects, its tools are offered, and one of them begins a run."""
     desk.add(host)
     desk.run(ASK[host])
@@ -149,7 +149,7 @@ def test_a_host_that_is_set_up_as_the_page_says_starts_a_debate(host: str, desk:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_host_without_a_key_reads_so_and_no_run_is_stored(host: str, desk: Desk) -> None:
+def test_a_host_without_a_key_gets_an_error_and_no_run_is_stored(host: str, desk: Desk) -> None:
     """In the result of the first tool."""
     del desk.env["OPENAI_API_KEY"]
     desk.add(host)

@@ -93,7 +93,7 @@ def paths(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_a_seat_has_the_sign_in_and_nothing_else(program: str, home: Path, stub: VendorStub) -> None:
+async def test_a_program_gets_only_its_sign_in(program: str, home: Path, stub: VendorStub) -> None:
     """No tools, MCP servers, hooks, plugins, memory, skills, files and sessions; one request for an answer."""
     before = paths(home)
     model = CliModel(program)
@@ -136,9 +136,7 @@ async def test_a_refusal_keeps_its_cause(
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("word", ["/help", "/pirate", "/init", "!touch started", "@secret.txt", "# secret"])
-async def test_no_word_at_the_beginning_of_a_prompt_is_a_command(
-    program: str, word: str, home: Path, stub: VendorStub
-) -> None:
+async def test_no_prompt_starts_a_command(program: str, word: str, home: Path, stub: VendorStub) -> None:
     """The vendor is sent the words as they are, and nothing else happens."""
     words = f"{word} of rents: cap them?"
     answered = await ask(CliModel(program), ModelRequest(messages=[{"role": "user", "content": words}], block="ann"))
@@ -151,7 +149,7 @@ async def test_no_word_at_the_beginning_of_a_prompt_is_a_command(
     assert not (home / "started").exists()
 
 
-async def test_claude_reads_the_files_of_its_folder_and_nothing_else(home: Path, stub: VendorStub) -> None:
+async def test_claude_reads_only_the_files_of_its_folder(home: Path, stub: VendorStub) -> None:
     """Neither by an absolute path, nor by steps upwards, nor by a link out of the folder."""
     folder = home / "work"
     (folder / "notes").mkdir(parents=True)
@@ -168,7 +166,7 @@ async def test_claude_reads_the_files_of_its_folder_and_nothing_else(home: Path,
     assert {tool["name"] for tool in stub.bodies[0]["tools"]} == {"Read", "Glob", "Grep"}
 
 
-async def test_gemini_s_key_in_a_file_is_carried_over(home: Path, stub: VendorStub) -> None:
+async def test_gemini_s_key_is_copied_from_its_file(home: Path, stub: VendorStub) -> None:
     """From its `.env`, where gemini itself would look for it."""
     os.environ.pop("GEMINI_API_KEY")
     (home / ".gemini" / ".env").write_text(f"GEMINI_API_KEY={KEY}\n")
@@ -179,7 +177,7 @@ async def test_gemini_s_key_in_a_file_is_carried_over(home: Path, stub: VendorSt
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_a_missing_sign_in_is_told_before_the_first_call(program: str, home: Path, stub: VendorStub) -> None:
+async def test_a_missing_sign_in_is_reported_before_the_first_call(program: str, home: Path, stub: VendorStub) -> None:
     """By each real program in a home without one."""
     clear(home)
     for name in ("ANTHROPIC_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY", "KEY_OF_STUB"):
@@ -190,7 +188,7 @@ async def test_a_missing_sign_in_is_told_before_the_first_call(program: str, hom
 
 
 @pytest.mark.parametrize("program", ["codex", "opencode"])
-async def test_a_sign_in_by_file_is_carried_over_and_never_changed(program: str, home: Path, stub: VendorStub) -> None:
+async def test_a_sign_in_file_is_copied_and_never_changed(program: str, home: Path, stub: VendorStub) -> None:
     """A key that the program keeps in its own file is sent, and the file stays as it is."""
     sign_ins = {
         "codex": (home / ".codex" / "auth.json", {"OPENAI_API_KEY": KEY}),
@@ -208,7 +206,7 @@ async def test_a_sign_in_by_file_is_carried_over_and_never_changed(program: str,
 
 
 @pytest.mark.parametrize("name", ["a-model-of-tomorrow"])
-async def test_a_model_that_codex_does_not_know_has_no_tools_either(name: str, home: Path, stub: VendorStub) -> None:
+async def test_a_model_unknown_to_codex_has_no_tools_either(name: str, home: Path, stub: VendorStub) -> None:
     """Its list of models may be older than the model."""
     await ask(CliModel("codex", model=name), question(home))
     (body,) = stub.bodies

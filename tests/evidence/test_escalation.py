@@ -26,7 +26,7 @@ def panel_choice(pair: Judged, judges: list[str]) -> str:
 
 
 @pytest.mark.parametrize("name", [*escalation.REPLAYS])
-def test_a_replay_is_what_a_count_by_hand_says(name: str, tmp_path: Path) -> None:
+def test_a_replay_matches_a_manual_count(name: str, tmp_path: Path) -> None:
     """Who decided, and how often both ways of answering are right."""
     pairs = escalation.read_pairs(write_llmbar(tmp_path))
     first, second, judges = escalation.REPLAYS[name]

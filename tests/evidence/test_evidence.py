@@ -51,13 +51,13 @@ def rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
     return rows_found
 
 
-def test_the_page_is_the_same_twice() -> None:
+def test_generating_the_page_is_deterministic() -> None:
     """Bit for bit: nothing in it is of the clock, of the machine, or of what was drawn before."""
     first = page.page("-", scale=0.002)
     assert page.page("-", scale=0.002) == first
 
 
-def test_more_items_begin_with_the_fewer() -> None:
+def test_larger_samples_extend_smaller_ones() -> None:
     """An item is the same however many there are, and in whatever chunk it stands."""
     few, many = (
         np.concatenate([odds for odds, _ in ballots(WORLDS["four"], Ballots(schedule="cyclic"), count)])
@@ -66,7 +66,7 @@ def test_more_items_begin_with_the_fewer() -> None:
     assert (many[:50] == few).all()
 
 
-def test_what_is_simulated_says_what_it_should() -> None:
+def test_simulations_show_the_documented_effects() -> None:
     """A few thousand items: a swap repairs what asking twice does not; and nothing repairs what is in the text."""
     _, estimates = simulated.schedules(scale=0.01)
     assert estimates["gap", "`swap`", "mean"].low > estimates["gap", "control: the same order again", "mean"].high + 0.1
@@ -76,7 +76,7 @@ def test_what_is_simulated_says_what_it_should() -> None:
     assert low <= 0 <= high
 
 
-def test_what_must_hold_always_has_no_exceptions() -> None:
+def test_exact_claims_have_no_exceptions() -> None:
     """The last column of the exact part."""
     lines = exact.exact().splitlines()[2:]
     assert len(lines) == 5
@@ -98,7 +98,7 @@ def test_a_quote_is_found_if_its_rounding_fits(figure: str, low: float, high: fl
     assert verdict in simulated._verdict(figure, rows["gap", "row", "mean"])
 
 
-def test_a_judge_of_slots_and_one_of_truth_are_told_apart() -> None:
+def test_slot_bias_and_accuracy_are_distinguished() -> None:
     """The first is right by chance, and the audit says so; the second is always right."""
     pairs = [pair(number) for number in range(60)]
     slots, truth = real(rows(pairs, slot_only=True), pairs), real(rows(pairs, slot_only=False), pairs)
@@ -110,14 +110,14 @@ def test_a_judge_of_slots_and_one_of_truth_are_told_apart() -> None:
     assert "favours" not in truth
 
 
-def test_pairs_that_were_not_judged_in_all_views_are_left_out() -> None:
+def test_incompletely_judged_pairs_are_excluded() -> None:
     """What has been done when a run is broken off is balanced."""
     pairs = [pair(number) for number in range(9)]
     assert "8 pairs in three views, 26 calls" in real(rows(pairs, slot_only=True)[:-1], pairs)
     assert real([], pairs).endswith("yet.")
 
 
-def test_the_real_part_is_kept(tmp_path: Path) -> None:
+def test_the_real_part_of_the_page_is_preserved(tmp_path: Path) -> None:
     """Without a model the page keeps what it has."""
     file = tmp_path / "evidence.md"
     assert page.stored_real(file) == "Nothing has been judged yet."
@@ -125,7 +125,7 @@ def test_the_real_part_is_kept(tmp_path: Path) -> None:
     assert page.stored_real(file) == "It was right.\n\nTwice."
 
 
-def test_sections_of_models_without_ballots_stay_as_they_are() -> None:
+def test_sections_of_models_without_ballots_are_unchanged() -> None:
     """What is derived takes the place of what was stored for the same model, and of nothing else."""
     stored = "Old lead.\n\n### `one`\n\nOld one.\n\n### `two`\n\nOld two."
     derived = "New lead.\n\n### `two`\n\nNew two."
@@ -133,7 +133,7 @@ def test_sections_of_models_without_ballots_stay_as_they_are() -> None:
     assert page.merged("Nothing has been judged yet.", stored) == stored
 
 
-def test_the_sections_of_the_page_follow_from_the_ballots_in_the_repository() -> None:
+def test_the_sections_of_the_page_match_the_stored_ballots() -> None:
     """Of the models that are asked by letter: 260 pairs in three views each, and the tables made of them anew."""
     sections = rows_of(BALLOTS)
     assert Counter(row.model for row in sections) == {"local, by letter": 780, "smollm2, by letter": 780}
@@ -144,7 +144,7 @@ def test_the_sections_of_the_page_follow_from_the_ballots_in_the_repository() ->
     assert "**not shipped**" in text
 
 
-def test_the_figures_of_the_page_are_those_of_the_records() -> None:
+def test_the_figures_of_the_page_match_the_records() -> None:
     """Each row with a measured interval, word for word."""
     root = Path(__file__).parents[2]
     records = "\n".join(path.read_text("utf-8") for path in (root / "evidence" / "records").glob("*.md"))
@@ -155,7 +155,7 @@ def test_the_figures_of_the_page_are_those_of_the_records() -> None:
     assert [row for row in rows if row not in records] == []
 
 
-def test_the_stored_figures_of_pairs_are_those_of_the_package() -> None:
+def test_the_stored_figures_of_pairs_match_the_package() -> None:
     """Ids, lengths and order; none of the text."""
     assert len(stored_pairs()) == 260
     try:
@@ -177,7 +177,7 @@ def test_unkind_judges_gain_less_or_nothing() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_judge_by_letter_is_the_library_s(tmp_path: Path) -> None:
+async def test_letter_judgements_match_the_library(tmp_path: Path) -> None:
     """Its log-odds are those of a simulated judge, and the row is read back; no log-probabilities are a problem."""
     one = pair(1)
     view = views_of(one)["reverse"]
@@ -205,7 +205,7 @@ def test_letters_make_two_orders_worth_asking() -> None:
 
 
 @given(st.lists(st.tuples(*[st.floats(-9, 9)] * 4), min_size=1, max_size=5))
-def test_the_figures_of_letters_are_those_of_the_library(items: list[tuple[float, ...]]) -> None:
+def test_the_figures_of_letters_match_the_library(items: list[tuple[float, ...]]) -> None:
     """Who wins by the mean of log-odds over both orders is who wins by `decide()`, without a threshold."""
     odds = np.array(items).reshape(len(items), 2, 2)
     leaders = by_odds(odds).leaders
@@ -241,7 +241,7 @@ def test_views_of_a_pair_are_a_view_its_reverse_and_itself() -> None:
     assert len(set(first)) == 4
 
 
-def test_the_pairs_are_what_they_were() -> None:
+def test_the_pairs_are_unchanged() -> None:
     """260 of them, each with two statements; the package's own order would give the truth away."""
     try:
         pairs = fact_pairs()
@@ -252,7 +252,7 @@ def test_the_pairs_are_what_they_were() -> None:
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_intervals_hold_the_mean(counted: tuple[int, int]) -> None:
+def test_intervals_contain_the_mean(counted: tuple[int, int]) -> None:
     """And are shares."""
     wins, n = counted
     interval = wilson(wins, n)
@@ -260,7 +260,7 @@ def test_intervals_hold_the_mean(counted: tuple[int, int]) -> None:
     assert interval.value <= interval.high + 1e-12 <= 1 + 2e-12
 
 
-def test_estimates_are_written_as_in_print() -> None:
+def test_estimates_are_formatted_as_published() -> None:
     """Without a zero before the point, and with a sign where it is a difference."""
     assert f"{Estimate(0.6814, 0.68, 1.0, 3):3}" == ".681 [.680, 1.000]"
     assert f"{Estimate(-0.05, -0.0001, 0.25, 3):+3}" == "-.050 [+.000, +.250]"

@@ -39,13 +39,13 @@ def test_what_the_judge_subtracts_is_fitted_to_the_ballots_in_the_repository() -
     assert (fit.per_log_length, fit.min_log_odds) == pytest.approx(constants, abs=0.0051)
 
 
-def test_the_section_of_the_page_follows_from_the_ballots_in_the_repository() -> None:
+def test_the_section_of_the_page_matches_the_stored_ballots() -> None:
     """Word for word."""
     assert written() in (Path(__file__).parents[2] / "evidence" / "records" / "evidence.md").read_text("utf-8")
     assert {section.judge for section in found_in()} <= JUDGES.keys()
 
 
-def test_ballots_are_those_of_the_library_s_judge() -> None:
+def test_ballots_match_the_library_s_judge() -> None:
     """In both orders, as the file has them; read back, they decide as the judge did."""
 
     def answer(request: object) -> ModelResponse:

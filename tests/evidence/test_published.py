@@ -25,7 +25,7 @@ def pages(tmp_path: Path) -> tuple[Path, Path]:
     return pages
 
 
-def test_the_tables_are_derived_twice(
+def test_two_independent_derivations_of_the_tables_agree(
     tmp_path: Path, pages: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By the library and by a script of at most 80 lines that uses none of it, to the digit."""
@@ -55,7 +55,7 @@ def test_the_tables_are_derived_twice(
     assert "### New" in audit.read_text()
 
 
-def test_published_figures_come_out_of_the_replay(tmp_path: Path) -> None:
+def test_the_replay_reproduces_published_figures(tmp_path: Path) -> None:
     """Those that another count has made; a wrong one is not reproduced."""
     clone = write_llmbar(tmp_path)
     assert matches_of(clone) == (100, 100, 200)

@@ -29,7 +29,7 @@ def texts(case: ReviewCase, sign: str) -> list[str]:
     return [line[1:] for line in body if line[:1] in (" ", sign)]
 
 
-def test_there_are_as_many_changes_as_the_rates_need() -> None:
+def test_there_are_enough_changes_for_the_rates() -> None:
     """80 with one fault each and 40 clean ones, evenly in four languages; each kind at most three times in one."""
     languages = Counter((case.language, len(case.faults)) for case in CASES)
     names = ("python", "typescript", "go", "java")
@@ -41,7 +41,7 @@ def test_there_are_as_many_changes_as_the_rates_need() -> None:
     assert {kind for _, kind in kinds} == FAULT_KINDS.keys()
 
 
-def test_keys_are_places_that_the_change_touches() -> None:
+def test_answer_keys_are_lines_of_the_change() -> None:
     """In the changed file, at added lines, or beside a line that was removed."""
     for case in CASES:
         [(path, diff)] = case.sources.items()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_the_judge_of_places_is_found_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_audit_detects_a_position_biased_judge(capsys: pytest.CaptureFixture[str]) -> None:
     """By its slot's win rate, by what changes with the order, and in words."""
     with forbid_real_models():
         audit = asyncio.run(load("audit_a_judge").main())

@@ -27,7 +27,7 @@ def answer(request: ModelRequest) -> Any:
             return {"reasoning": "It is the safest.", "choice": "architect", "confidence": 0.8}
 
 
-def test_the_pipeline_comes_through_a_flaky_agent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_pipeline_survives_a_flaky_agent(capsys: pytest.CaptureFixture[str]) -> None:
     """All phases are gone through, what the flaky agent loses is told, and the second debate knows of the first."""
     first, second = load("consensus_pipeline").main(FunctionModel(answer))
     assert [reached.label for reached in first.stages][-4:] == [

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_an_easy_question_ends_early_and_a_hard_one_in_a_debate(capsys: pytest.CaptureFixture[str]) -> None:
+def test_easy_questions_end_early_and_hard_ones_are_debated(capsys: pytest.CaptureFixture[str]) -> None:
     """The critic's claim holds, so that the debate decides; an easy question needs neither."""
     with forbid_real_models():
         easy, hard = load("escalation").main(*gallery.models_of("escalation"))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
 
 
-def test_the_questions_go_on_and_each_is_paid_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_questions_continue_and_each_is_paid_once(capsys: pytest.CaptureFixture[str]) -> None:
     """A question whose provider fails is told of; the second life asks that one again, and no other."""
     example = load("many_questions")
     down = True

@@ -35,7 +35,7 @@ def test_the_three_hand_over_in_each_way(form: TransitionForm, capsys: pytest.Ca
     assert "Turn 1: 'Moderator' is nobody in this debate" in printed
 
 
-def test_each_knows_what_it_thinks() -> None:
+def test_debaters_have_their_own_positions() -> None:
     """The three have prompts of their own."""
     example = load("moral_decisions")
     assert [debater.name for debater in example.DEBATERS] == [member.value for member in example.Speaker]

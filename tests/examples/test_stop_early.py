@@ -32,7 +32,7 @@ WORDS = (
     ],
     ids=["repetition", "own rule", "flag", "tokens", "rounds"],
 )
-def test_it_ends_for_each_of_its_reasons(say: Any, session: dict[str, Any], expected: tuple[int, str]) -> None:
+def test_the_debate_ends_for_each_reason(say: Any, session: dict[str, Any], expected: tuple[int, str]) -> None:
     """Which one is in the output."""
     turns = 0
 

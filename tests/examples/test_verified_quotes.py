@@ -25,7 +25,7 @@ def answer(request: ModelRequest) -> Any:
     return SAID[request.block.rpartition("-")[2]]
 
 
-def test_each_argument_is_printed_with_what_became_of_its_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_argument_is_printed_with_the_status_of_its_quotes(capsys: pytest.CaptureFixture[str]) -> None:
     """One side quotes what the report says, the other does not."""
     example = load("verified_quotes")
     with forbid_real_models():

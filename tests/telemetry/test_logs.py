@@ -45,7 +45,7 @@ def _lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [json.loads(formatter.format(record)) for record in caplog.records]
 
 
-async def test_the_end_of_a_run_is_a_record(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_end_of_a_run_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """With its fields as attributes, and a line for people."""
     caplog.set_level(logging.INFO, "flowdebate")
     model = FunctionModel(counted)
@@ -66,7 +66,7 @@ async def test_the_end_of_a_run_is_a_record(caplog: pytest.LogCaptureFixture) ->
     }
 
 
-async def test_a_failure_that_is_skipped_is_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_skipped_failure_is_logged_as_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     """Not again when the run is resumed, nor when somebody looks at it; its message, which may quote, is not there."""
     caplog.set_level(logging.INFO, "flowdebate")
     store, pattern, model = MemoryStore(), _skipping(), FunctionModel(failing)
@@ -93,7 +93,7 @@ async def test_a_failure_that_is_skipped_is_a_warning_once(caplog: pytest.LogCap
     assert "CANARY" not in caplog.text
 
 
-async def test_a_run_that_fails_names_the_class(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_run_logs_the_error_class(caplog: pytest.LogCaptureFixture) -> None:
     """And nothing of the message."""
     caplog.set_level(logging.INFO, "flowdebate")
     sides = [Debater("ann", "for"), Debater("bob", "against")]
@@ -105,7 +105,7 @@ async def test_a_run_that_fails_names_the_class(caplog: pytest.LogCaptureFixture
     assert "CANARY" not in json.dumps(line)
 
 
-def test_an_exception_in_a_record_is_its_class() -> None:
+def test_exceptions_are_logged_by_class() -> None:
     """What it says may quote a model."""
     try:
         raise ValueError("CANARY")  # noqa: TRY301 - to have a traceback
@@ -146,7 +146,7 @@ def test_the_command_appends_lines_of_json(tmp_path: Path) -> None:
     assert "Homes first." not in log.read_text("utf-8") + stderr
 
 
-def test_a_log_that_cannot_be_written_is_said_before_anything_is_paid(tmp_path: Path) -> None:
+def test_an_unwritable_log_is_reported_before_any_call(tmp_path: Path) -> None:
     """With the exit code of a misused command."""
     done = run(COMMAND, "--log-json", str(tmp_path / "no" / "log"), "debate", "?", check=False)
     assert done.returncode == 2

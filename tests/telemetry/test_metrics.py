@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 MODEL = FunctionModel(counted, name="openai/small")
 
 
-async def test_the_metrics_of_a_debate() -> None:
+async def test_a_debate_emits_its_metrics() -> None:
     """Calls, tokens as the server reports them, the run, and its verdict."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
@@ -40,7 +40,7 @@ async def test_the_metrics_of_a_debate() -> None:
     )
 
 
-async def test_the_buckets_are_those_that_the_conventions_advise() -> None:
+async def test_histograms_use_the_buckets_of_the_conventions() -> None:
     """As far as a reader does not choose others."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
@@ -91,7 +91,7 @@ async def test_the_cost_of_unknown_tokens_is_not_counted() -> None:
     assert names.COST not in watched.totals()
 
 
-async def test_prices_that_are_no_prices_count_nothing() -> None:
+async def test_invalid_prices_count_nothing() -> None:
     """A function of prices is the application's: what it raises is the run's error, and no metric hides it."""
 
     def prices(model: str, usage: Usage) -> float:
@@ -130,7 +130,7 @@ async def test_no_metric_has_an_id_or_the_name_of_a_person(name: str) -> None:
     assert "conversation.id=" not in text
 
 
-async def test_a_failure_that_is_skipped_is_counted() -> None:
+async def test_a_skipped_failure_is_counted() -> None:
     """By role, error and what was done about it; the failed call has its error too."""
 
     def failing(request: ModelRequest) -> Any:

@@ -11,14 +11,14 @@ PAGE = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text("utf-8")
 NAMES = {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
 
 
-def test_each_name_is_on_the_page() -> None:
+def test_the_page_lists_every_name() -> None:
     """Spans, attributes, events, metrics and values."""
     words = set(re.findall(r"[\w.]+", PAGE))
     assert names.CONVENTIONS[:8] in words
     assert NAMES - {names.CONVENTIONS, names.VERDICT} - words == set()
 
 
-def test_the_page_has_no_other_names() -> None:
+def test_the_page_lists_no_other_names() -> None:
     """Whatever looks like one is exported."""
     page_names = {
         name for name in re.findall(r"`((?:gen_ai|flowdebate|error)\.[\w.]+)`", PAGE) if name != "flowdebate.runs"

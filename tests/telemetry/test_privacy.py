@@ -37,7 +37,7 @@ def _sing(reply: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", PATTERNS_OF_ALL_KINDS)
-async def test_no_text_leaves_the_process_unless_it_is_asked_for(name: str) -> None:
+async def test_content_is_exported_only_on_request(name: str) -> None:
     """With content off no span and no metric of any pattern has a word of a prompt or an answer; with it on, both."""
     texts = {}
     contents: list[Content] = ["none", "spans"]
@@ -52,7 +52,7 @@ async def test_no_text_leaves_the_process_unless_it_is_asked_for(name: str) -> N
     assert f"{CANARY}-answer" in texts["spans"]
 
 
-async def test_arguments_and_results_of_tools_are_content() -> None:
+async def test_tool_arguments_and_results_are_content() -> None:
     """So are the messages in which the model gets them back."""
 
     def look_up(word: str) -> str:
@@ -99,7 +99,7 @@ async def test_messages_of_errors_stay_inside() -> None:
     assert CANARY not in watched.text()
 
 
-async def test_an_instrumented_process_observes_what_has_no_observer_of_its_own(
+async def test_an_instrumented_process_observes_runs_without_an_observer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Until it is not any more; content goes into spans only if the variable of the conventions says so."""
@@ -132,7 +132,7 @@ generator(name="poet").run_sync("?", model=ScriptedModel("A."))""",
     ],
     ids=["import", "front ends", "run"],
 )
-def test_nothing_is_imported_unless_it_is_used(used: str) -> None:
+def test_opentelemetry_is_imported_only_when_used(used: str) -> None:
     """Without `observe` a program does not even need the package."""
     program = f"{used}\nimport sys\nprint([name for name in sys.modules if name.startswith('opentelemetry')])"
     assert python("-c", program).stdout.strip() == "[]"

@@ -107,7 +107,7 @@ invoke_workflow ship
 
 
 @pytest.mark.parametrize("name", ["debate", "deliberation", "handoff", "round_robin", "consensus", "council"])
-async def test_the_tree_of_each_pattern(name: str) -> None:
+async def test_each_pattern_has_its_span_tree(name: str) -> None:
     """The run, below it each answer of an agent, below that its calls; nothing else."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=small(), seed=1, observe=watched.observe)
@@ -115,7 +115,7 @@ async def test_the_tree_of_each_pattern(name: str) -> None:
     assert len({span.get_span_context().trace_id for span in watched.spans}) == 1  # type: ignore[union-attr]
 
 
-async def test_parents_are_right_while_branches_go_on_at_once() -> None:
+async def test_concurrent_branches_have_the_right_parents() -> None:
     """Calls that end in another order than they began are each below their own agent."""
     watched, done = Watched(), asyncio.Event()
 
@@ -137,7 +137,7 @@ async def test_parents_are_right_while_branches_go_on_at_once() -> None:
         assert agent.start_time <= call.start_time <= call.end_time <= agent.end_time  # type: ignore[operator]
 
 
-async def test_what_the_spans_of_a_debate_say() -> None:
+async def test_spans_of_a_debate_have_their_attributes() -> None:
     """The attributes of the run, of a turn and of a call."""
     watched = Watched()
     model = FunctionModel(answer, name="openai/small")
@@ -192,7 +192,7 @@ async def test_what_the_spans_of_a_debate_say() -> None:
     )
 
 
-async def test_tools_are_below_their_agent_and_what_they_do_is_below_them() -> None:
+async def test_tool_spans_are_below_their_agent() -> None:
     """A span for each execution, with the block that a tool runs, and whatever the tool traces itself."""
     watched = Watched()
     tracer = watched.tracers.get_tracer("application")
@@ -264,7 +264,7 @@ async def test_the_http_request_of_the_client_is_below_the_call() -> None:
         ("no address", "custom"),
     ],
 )
-async def test_a_provider_behind_an_address_has_its_own_name(address: str, provider: str) -> None:
+async def test_a_provider_behind_a_base_url_has_its_own_name(address: str, provider: str) -> None:
     """In spans and in metrics, whatever the model is called; nothing else of the address is told."""
     watched = Watched()
 
@@ -306,7 +306,7 @@ async def test_a_retry_is_an_event_of_the_call() -> None:
     assert call.status.status_code is StatusCode.UNSET
 
 
-async def test_a_failure_that_is_skipped_and_one_that_ends_the_run() -> None:
+async def test_skipped_and_fatal_failures_are_marked() -> None:
     """Each span that a failure passes through names its class; messages, which may quote models, are in none."""
 
     def failing(request: ModelRequest) -> Any:
@@ -341,7 +341,7 @@ async def test_a_failure_that_is_skipped_and_one_that_ends_the_run() -> None:
     assert "CANARY" not in skipped.text() + failed.text()
 
 
-async def test_a_cancelled_run_and_one_that_reaches_a_limit() -> None:
+async def test_cancelled_and_limited_runs_are_marked() -> None:
     """All spans end, and say what ended them."""
     watched, called = Watched(), asyncio.Event()
 
@@ -367,7 +367,7 @@ async def test_a_cancelled_run_and_one_that_reaches_a_limit() -> None:
     assert (attributes[names.STATUS], attributes[names.ERROR]) == ("limit", LimitReached.__name__)
 
 
-async def test_a_run_that_waits_for_a_human_ends_its_span_and_the_next_one_links_to_it() -> None:
+async def test_a_suspended_run_ends_its_span_and_the_next_one_links_to_it() -> None:
     """Nothing is open while nobody works; replayed answers are counted, and have neither spans nor metrics."""
     watched, store = Watched(), MemoryStore()
     sides = [Debater("ann", "for"), Debater("cy", "against", block=human(name="cy"))]
@@ -421,7 +421,7 @@ def context_of(span: ReadableSpan) -> tuple[int, int]:
     return context.trace_id, context.span_id
 
 
-async def test_a_label_that_is_no_trace_is_no_link() -> None:
+async def test_an_invalid_trace_label_is_not_linked() -> None:
     """The labels of an imported run may be anybody's."""
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
@@ -447,7 +447,7 @@ async def test_batches_and_services_are_observed() -> None:
     assert [span.parent for span in workflows] == [None] * 3
 
 
-async def test_a_run_is_below_the_span_that_is_current_where_it_starts() -> None:
+async def test_a_run_is_below_the_current_span() -> None:
     """Such as that of a request to a server."""
     watched = Watched()
     with watched.tracers.get_tracer("application").start_as_current_span("GET /debate"):
@@ -456,7 +456,7 @@ async def test_a_run_is_below_the_span_that_is_current_where_it_starts() -> None
     assert not trace.get_current_span().get_span_context().is_valid
 
 
-async def test_an_exception_that_is_frozen_passes_through_all_spans_as_itself() -> None:
+async def test_a_frozen_exception_passes_through_all_spans_unchanged() -> None:
     """An application's exception may refuse new attributes; none are needed to end spans."""
 
     @dataclass(frozen=True)
