@@ -34,45 +34,45 @@ NAMES = ("ann", "bob", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo")
 THREE = NAMES[:3]
 
 _PHASES = {"propose": "proposal", "criticise": "critique", "revise": "revision", "vote": "vote"}
-_EVENTS = tuple(made for made in vars(emitted).values() if isinstance(made, type) and hasattr(made, "kind"))
+_EVENTS = tuple(event for event in vars(emitted).values() if isinstance(event, type) and hasattr(event, "kind"))
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a model, as its block and its prompt describe it."""
+    """A model call as its block and prompt describe it."""
 
     phase: str
-    """As in `ProviderFailure`, or "judge", or "tie"."""
+    """A phase of `ProviderFailure`, or "judge", or "tie"."""
     agent: str = ""
     round: int = 0
     target: str | None = None
-    """Whose proposal is to be criticised."""
+    """Agent whose proposal is criticised."""
     request: Any = field(default=None, compare=False, repr=False)
 
     @property
     def prompt(self) -> str:
-        """All messages as one text."""
+        """Join all messages into one text."""
         return "\n".join(str(message["content"]) for message in self.request.messages)
 
 
 def call_of(request: ModelRequest) -> Call:
-    """Who asks for what; agents' names have no brackets."""
+    """Read the phase, agent, target and round from a request; agents' names contain no brackets."""
     _, verb, *agent = request.block.split("-", 2)
     user = str(request.messages[-1]["content"])
     numbered = re.match(r"Round (\d+)", user)
-    shown = re.search(r"^\[([^\]]*)\] ", user, re.MULTILINE)
+    label = re.search(r"^\[([^\]]*)\] ", user, re.MULTILINE)
     phase = _PHASES.get(verb, verb)
     return Call(
         phase=phase,
         agent="".join(agent) if verb in _PHASES else "",
         round=int(numbered[1]) if numbered else 0,
-        target=shown[1] if shown and phase == "critique" else None,
+        target=label[1] if label and phase == "critique" else None,
         request=request,
     )
 
 
 def answer_of(call: Call) -> Any:
-    """What everybody answers unless a test says otherwise: texts that differ, and a vote for the first agent."""
+    """Return the default answer of an agent: every text differs, and all vote for the first agent."""
     match call.phase:
         case "proposal":
             return f"{call.agent} has a first idea."
@@ -93,7 +93,7 @@ def answer_of(call: Call) -> Any:
 
 
 def model(answer: Callable[[Call], Any] = answer_of, *, calls: list[Call] | None = None) -> FunctionModel:
-    """A model that gives `answer(call)`, sync or async, None for the usual; `calls` records the calls in order."""
+    """Create a model that returns `answer(call)`, or the default for None; `calls` records all calls."""
 
     async def act(request: ModelRequest) -> Any:
         call = call_of(request)
@@ -108,7 +108,7 @@ def model(answer: Callable[[Call], Any] = answer_of, *, calls: list[Call] | None
 
 
 def plan(names: Iterable[str] = THREE, **options: Any) -> Sequencer[Any, ConsensusOutput]:
-    """A debate of `names`, whose texts are compared by their words."""
+    """Build a debate between `names` that compares texts by their words."""
     agents = options.pop("agents", [{"name": name} for name in names])
     bound = options.pop("convergence", DEFAULT_CONVERGENCE)
     if not isinstance(bound, ConvergenceOptions):
@@ -121,7 +121,7 @@ def plan(names: Iterable[str] = THREE, **options: Any) -> Sequencer[Any, Consens
 
 
 def within(seconds: float | None) -> FailurePolicy:
-    """The default failure policy with another time for each call."""
+    """Return the default failure policy with another time limit for each call."""
     return replace(CONSENSUS_FAILURES, turn_timeout=seconds)
 
 
@@ -133,11 +133,11 @@ FOLLOWS: Mapping[ConsensusStage, frozenset[ConsensusStage]] = {
     _S.CONSENSUS_REACHED: frozenset(),
     _S.NO_CONSENSUS: frozenset(),
 }
-"""The stages that may come after each: the next one, but at the end of a round and of the vote."""
+"""Valid next stages of each stage."""
 
 
 def in_order_of_stages(reached: Sequence[StageReached]) -> bool:
-    """Whether the stages begin at the start, each follows the one before it, and rounds are counted from 1."""
+    """Return whether the stages begin at the start, follow each other, and count rounds from 1."""
     before: StageReached | None = None
     number = 0
     for at in reached:
@@ -154,7 +154,7 @@ _OF_ROUNDS = (_S.ROUND_N_CRITIQUE, _S.ROUND_N_REVISION, _S.CONVERGENCE_CHECK)
 
 
 def comparable(output: ConsensusOutput) -> dict[str, Any]:
-    """All of an output but the time that it took, and the id of its run."""
+    """Return an output without its duration and run id."""
     dumped = output.model_dump()
     if dumped["analytics"] is not None:
         del dumped["analytics"]["seconds"]
@@ -164,33 +164,35 @@ def comparable(output: ConsensusOutput) -> dict[str, Any]:
 
 
 def consensus_events(run: RunView) -> list[Any]:
-    """The debate's own events, in order."""
+    """Return the events of the debate itself, in order."""
     return [event for event in run.events if isinstance(event, _EVENTS)]
 
 
 def stages(run: RunView) -> list[str]:
-    """The stages that were emitted."""
+    """Return the stages that were emitted."""
     return [event.stage.label for event in run.events if isinstance(event, emitted.StageEntered)]
 
 
 def check_emitted(run: RunView) -> list[Any]:
-    """The laws of events and stages, however the run ended; returns the debate's events."""
-    made = consensus_events(run)
+    """Check the laws of events and stages however the run ended, and return the debate's events."""
+    emissions = consensus_events(run)
     check_wire(run)
-    assert [index for index, event in enumerate(made) if isinstance(event, emitted.DebateStarted)] == [0]
-    assert [index for index, event in enumerate(made) if isinstance(event, emitted.DebateEnded)] == [len(made) - 1]
-    entered = [event.stage for event in made if isinstance(event, emitted.StageEntered)]
+    assert [index for index, event in enumerate(emissions) if isinstance(event, emitted.DebateStarted)] == [0]
+    assert [index for index, event in enumerate(emissions) if isinstance(event, emitted.DebateEnded)] == [
+        len(emissions) - 1
+    ]
+    entered = [event.stage for event in emissions if isinstance(event, emitted.StageEntered)]
     assert in_order_of_stages(entered)
     raw: ConsensusOutput = run.raw
     assert raw.stages == entered
-    assert made[-1].outcome == raw.outcome
-    assert made[-1].rounds == len(raw.rounds)
-    check_recorded(made, raw)
-    return made
+    assert emissions[-1].outcome == raw.outcome
+    assert emissions[-1].rounds == len(raw.rounds)
+    check_recorded(emissions, raw)
+    return emissions
 
 
 def check_wire(run: RunView) -> None:
-    """On the wire there is one start and one end, sequence numbers have no gaps, and rounds are opened in order."""
+    """Check that the wire has one start, one end, gapless sequence numbers and rounds in order."""
     wire = list(emitted.wire_events(run.events))
     kinds = [event["kind"] for event in wire]
     assert [event["sequence"] for event in wire] == list(range(1, len(wire) + 1))
@@ -208,22 +210,22 @@ def _sorted_keys(data: dict[str, Any]) -> str:
     return json.dumps(data, sort_keys=True)
 
 
-def check_recorded(made: Sequence[Any], raw: ConsensusOutput) -> None:
-    """Everything that was emitted is in the output, and nothing else."""
-    said = [event for event in made if isinstance(event, emitted.AgentMessage)]
-    first = {event.agent: event.text for event in said if event.phase == "proposal"}
-    revised = {(event.round, event.agent): event.text for event in said if event.phase == "revision"}
+def check_recorded(emissions: Sequence[Any], raw: ConsensusOutput) -> None:
+    """Check that the output contains exactly what was emitted."""
+    agent_messages = [event for event in emissions if isinstance(event, emitted.AgentMessage)]
+    first = {event.agent: event.text for event in agent_messages if event.phase == "proposal"}
+    revised = {(event.round, event.agent): event.text for event in agent_messages if event.phase == "revision"}
     assert {proposal.agent: proposal.text for proposal in raw.proposals} == first
     assert {(one.round, item.agent): item.text for one in raw.rounds for item in one.revisions} == revised
-    critiques = [event.critique for event in made if isinstance(event, emitted.CritiqueMade)]
+    critiques = [event.critique for event in emissions if isinstance(event, emitted.CritiqueMade)]
     assert by_key(critiques) == by_key([critique for one in raw.rounds for critique in one.critiques])
-    assert sorted(e.ballot.voter for e in made if isinstance(e, emitted.VoteCast)) == sorted(
+    assert sorted(e.ballot.voter for e in emissions if isinstance(e, emitted.VoteCast)) == sorted(
         b.voter for b in raw.ballots
     )
 
 
 def by_key(critiques: Sequence[Any]) -> list[Any]:
-    """Critiques in an order that does not depend on when they came."""
+    """Sort critiques independently of their arrival."""
     return sorted(critiques, key=lambda critique: (critique.round, critique.critic, critique.target))
 
 
@@ -245,7 +247,7 @@ class World:
     answers: dict[Call, Any] = field(default_factory=dict)
 
     def model(self) -> FunctionModel:
-        """The world as a model."""
+        """Return the world as a model."""
         return FunctionModel(self._answer)
 
     async def _answer(self, request: ModelRequest) -> Any:

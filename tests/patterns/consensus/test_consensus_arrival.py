@@ -23,7 +23,7 @@ seeds = st.integers(0, 10**6)
 
 
 def everything(names: tuple[str, ...], **options: Any) -> Sequencer[Any, Any]:
-    """A debate with all that can end it and all that is asked; no circuit opens, since one counts calls in a row."""
+    """Build a debate with every way to end and every kind of call; no circuit opens (circuits count calls in a row)."""
     return plan(
         names,
         max_rounds=2,
@@ -45,29 +45,29 @@ def everything(names: tuple[str, ...], **options: Any) -> Sequencer[Any, Any]:
 def test_the_order_of_arrival_changes_nothing(
     size: int, seed: int, orders: tuple[int | None, int, int], failing: float, voting: str, topology: str
 ) -> None:
-    """Neither the output nor any prompt, of proposals, critiques, revisions, votes, and whatever fails among them.
+    """Outputs and prompts are equal for proposals, critiques, revisions and votes, also when some of them fail.
 
-    All that the model answers depends on the whole of its prompt, so that what differs anywhere differs at the end.
+    Each answer depends on the whole prompt, so a difference anywhere changes the end result.
     """
     names = NAMES[:size]
-    found = []
+    results = []
     for order in orders:
         world = World(seed, names, failing, order)
         try:
             debate = everything(names, voting=voting, topology=topology, archive=Archive())
             result = debate.run_sync(TASK, model=world.model(), seed=seed)
         except NoProposals as error:
-            found.append((str(error), world.prompts))
+            results.append((str(error), world.prompts))
             check_emitted(error.run)
         else:
-            found.append((repr(comparable(result.output)), world.prompts))
+            results.append((repr(comparable(result.output)), world.prompts))
             check_emitted(result)
-    assert found[0] == found[1] == found[2]
+    assert results[0] == results[1] == results[2]
 
 
 @given(size=st.integers(1, 5), seed=seeds, order=seeds, failing=st.sampled_from((0.0, 0.2)))
 def test_the_same_seed_gives_the_same_debate(size: int, seed: int, order: int, failing: float) -> None:
-    """Prompts, output and events, to the last one, wherever answers arrive in the same order."""
+    """Prompts, output and all events are equal if answers arrive in the same order."""
     names = NAMES[:size]
     debate = everything(names)
     runs = []
@@ -83,8 +83,8 @@ def test_the_same_seed_gives_the_same_debate(size: int, seed: int, order: int, f
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("phase", ["proposal", "critique", "revision", "vote"])
-async def test_answers_are_kept_and_told_as_they_arrive(phase: str) -> None:
-    """Each is in the events before the next one has arrived, in whatever order they come; the output has its own."""
+async def test_answers_are_emitted_as_they_arrive(phase: str) -> None:
+    """Each answer is emitted before the next one arrives, in any order; the output uses the declared order."""
     gates = {name: asyncio.Event() for name in THREE}
 
     async def wait(call: Call) -> None:
@@ -93,16 +93,16 @@ async def test_answers_are_kept_and_told_as_they_arrive(phase: str) -> None:
 
     handle = plan(topology="round-robin", max_rounds=1).start(TASK, model=model(wait))
     kinds = {"proposal": "agent_message", "critique": "critique", "revision": "agent_message", "vote": "vote"}
-    told: list[str] = []
+    agents: list[str] = []
     gates["cy"].set()
     async for event in handle:
         if getattr(event, "phase", phase) == phase and getattr(event, "kind", "") == kinds[phase]:
-            told.append(_who(event))
-            if len(told) == 1:
+            agents.append(_who(event))
+            if len(agents) == 1:
                 gates["ann"].set()
             else:
                 gates["bob"].set()
-    assert told == ["cy", "ann", "bob"]
+    assert agents == ["cy", "ann", "bob"]
     output = (await handle).output
     assert [proposal.agent for proposal in output.proposals] == list(THREE)
     assert [critique.critic for critique in output.rounds[0].critiques] == list(THREE)
@@ -111,12 +111,12 @@ async def test_answers_are_kept_and_told_as_they_arrive(phase: str) -> None:
 
 
 def _who(event: Any) -> str:
-    found = getattr(event, "agent", None) or getattr(getattr(event, "critique", None), "critic", None)
-    return str(found or event.ballot.voter)
+    agent = getattr(event, "agent", None) or getattr(getattr(event, "critique", None), "critic", None)
+    return str(agent or event.ballot.voter)
 
 
-def test_who_has_not_proposed_is_told_in_declared_order() -> None:
-    """Whoever failed first."""
+def test_failed_proposals_are_listed_in_declared_order() -> None:
+    """The order of failures does not matter."""
 
     async def fail(call: Call) -> Any:
         for _ in range(5 - THREE.index(call.agent)):
@@ -129,17 +129,17 @@ def test_who_has_not_proposed_is_told_in_declared_order() -> None:
 
 
 def test_the_judge_reads_critiques_in_the_order_of_the_edges() -> None:
-    """Whoever was first to criticise."""
-    seen: list[list[tuple[str, str]]] = []
+    """The order in which critiques arrive does not matter."""
+    edges: list[list[tuple[str, str]]] = []
 
     async def late(call: Call) -> None:
         if call.phase == "critique":
             for _ in range(5 - THREE.index(call.agent)):
                 await asyncio.sleep(0)
 
-    def judge(asked: Any) -> bool:
-        seen.append([(critique.critic, critique.target) for critique in asked.critiques])
+    def judge(request: Any) -> bool:
+        edges.append([(critique.critic, critique.target) for critique in request.critiques])
         return False
 
     output = plan(max_rounds=2, convergence=None, judge=judge).run_sync(TASK, model=model(late)).output
-    assert seen[0] == output.rounds[0].edges
+    assert edges[0] == output.rounds[0].edges

@@ -1,4 +1,4 @@
-"""What a consensus debate leaves behind: the audit trail and the events of its calls."""
+"""The audit trail of a consensus debate and the events of its calls."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.patterns.debates import events
 from .debates import NAMES, TASK, THREE, Call, World, check_emitted, model, plan
 
 
-def test_there_is_a_task_for_each_call_with_what_it_came_to() -> None:
-    """Who, what for, in which round, about whose proposal, and the answer."""
+def test_each_call_has_a_task_with_its_result() -> None:
+    """A task has the agent, phase, round, target and answer."""
     result = plan(("ann", "bob"), max_rounds=1).run_sync(TASK, model=model())
     trail = result.tasks
     assert trail.collection_id == "plan"
@@ -52,8 +52,8 @@ def test_there_is_a_task_for_each_call_with_what_it_came_to() -> None:
     order=st.none() | st.integers(0, 99),
     failing=st.sampled_from((0.0, 0.1, 0.5)),
 )
-def test_each_call_has_one_task_that_is_over(size: int, seed: int, order: int | None, failing: float) -> None:
-    """Completed where it was answered, errored where it was lost, and none for a call that was not made."""
+def test_each_call_has_one_finished_task(size: int, seed: int, order: int | None, failing: float) -> None:
+    """Answered calls are completed, failed ones errored; a call that was not made has no task."""
     names = NAMES[:size]
     world = World(seed, names, failing, order)
     try:
@@ -62,8 +62,8 @@ def test_each_call_has_one_task_that_is_over(size: int, seed: int, order: int | 
         run = error.run
     check_emitted(run)
     tasks = run.tasks.list()
-    told = {(call.phase, call.agent, call.target, call.round): call in world.answers for call in world.prompts}
-    kept = {
+    calls = {(call.phase, call.agent, call.target, call.round): call in world.answers for call in world.prompts}
+    statuses = {
         (
             task.goal,
             task.assignee,
@@ -72,14 +72,14 @@ def test_each_call_has_one_task_that_is_over(size: int, seed: int, order: int | 
         ): task.status
         for task in tasks
     }
-    assert len(kept) == len(tasks)
-    assert kept == {key: "completed" if answered else "errored" for key, answered in told.items()}
-    lost = [each for each in run.raw.losses if each.error_type != "CircuitOpen" and each.instead == "skipped"]
-    assert run.tasks.count("errored") == len(lost)
+    assert len(statuses) == len(tasks)
+    assert statuses == {key: "completed" if answered else "errored" for key, answered in calls.items()}
+    losses = [loss for loss in run.raw.losses if loss.error_type != "CircuitOpen" and loss.instead == "skipped"]
+    assert run.tasks.count("errored") == len(losses)
 
 
-def test_a_task_that_failed_says_why() -> None:
-    """The error's class and message."""
+def test_a_failed_task_has_its_reason() -> None:
+    """The reason is the error's class and message."""
 
     def answer(call: Call) -> Any:
         return ConnectionLost("gone") if call == Call("vote", "bob") else None
@@ -91,7 +91,7 @@ def test_a_task_that_failed_says_why() -> None:
 
 
 def test_an_agent_that_is_not_asked_has_no_task() -> None:
-    """Its circuit is open: there was no call."""
+    """The agent's circuit is open, so there was no call."""
     breakers = Breakers()
     for _ in range(3):
         breakers.record_failure("bob")
@@ -100,8 +100,8 @@ def test_an_agent_that_is_not_asked_has_no_task() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_was_under_way_when_it_was_cancelled_is_cancelled() -> None:
-    """Answered calls stay completed; no task is left open."""
+async def test_pending_tasks_of_a_cancelled_debate_are_cancelled() -> None:
+    """Answered calls stay completed, and no task is left open."""
     reached = asyncio.Event()
 
     async def hang(call: Call) -> None:
@@ -123,7 +123,7 @@ async def test_what_was_under_way_when_it_was_cancelled_is_cancelled() -> None:
     ]
 
 
-def test_the_trail_has_the_name_that_it_is_given() -> None:
-    """`collection_id`; the debate's name otherwise."""
+def test_collection_id_names_the_audit_trail() -> None:
+    """The debate's name is the default."""
     result = plan(THREE, max_rounds=1, collection_id="minutes").run_sync(TASK, model=model())
     assert result.tasks.collection_id == "minutes"

@@ -21,12 +21,12 @@ from .debates import NAMES, TASK, THREE, Call, check_emitted, model, plan, withi
 
 FIVE = NAMES[:5]
 CALLS = 1 + 2 + 1 + 1
-"""Of each agent in a debate of three and one round, all to all: proposal, critiques, revision, vote."""
+"""Calls of each agent in an all-to-all debate of three with one round: proposal, critiques, revision, vote."""
 
 
 @dataclass
 class Clock:
-    """A clock that shows the same time until it is set."""
+    """A clock that shows the same time until a test sets it."""
 
     now: float = 0.0
 
@@ -34,8 +34,8 @@ class Clock:
         return self.now
 
 
-def lost(*phases: str, agent: str = "bob") -> Any:
-    """A model whose calls by `agent` in `phases` fail."""
+def failing_model(*phases: str, agent: str = "bob") -> Any:
+    """Create a model whose calls by `agent` in `phases` fail."""
 
     def answer(call: Call) -> Any:
         return ConnectionLost("gone") if call.agent == agent and call.phase in phases else None
@@ -44,7 +44,7 @@ def lost(*phases: str, agent: str = "bob") -> Any:
 
 
 def test_three_failures_in_a_row_open_the_circuit() -> None:
-    """From then on the agent is not asked: it neither revises nor votes, and each of that is a failure."""
+    """From then on the agent neither revises nor votes, and each of these is a failure."""
     calls: list[Call] = []
 
     async def answer(call: Call) -> Any:
@@ -66,8 +66,8 @@ def test_three_failures_in_a_row_open_the_circuit() -> None:
 
 
 def test_a_success_between_failures_keeps_the_circuit_closed() -> None:
-    """They are no longer in a row: two critiques and a vote of each round fail, the revision does not."""
-    result = plan(max_rounds=3, convergence=None).run_sync(TASK, model=lost("critique", "vote"))
+    """Two critiques and a vote of each round fail, but the revision succeeds in between."""
+    result = plan(max_rounds=3, convergence=None).run_sync(TASK, model=failing_model("critique", "vote"))
     assert [failure.error_type for failure in result.output.losses] == ["ConnectionLost"] * 7
     assert events(result, CircuitChanged) == []
 
@@ -75,27 +75,27 @@ def test_a_success_between_failures_keeps_the_circuit_closed() -> None:
 @pytest.mark.parametrize("phases", [("proposal", "critique", "vote"), ("critique", "revision", "vote")])
 @pytest.mark.parametrize("more", [0, 1])
 def test_each_call_is_counted_once(phases: tuple[str, ...], more: int) -> None:
-    """As many failures as there were open the circuit, and no fewer."""
-    made = {"proposal": 1, "critique": 2, "revision": 1, "vote": 1}
-    failures = sum(made[phase] for phase in phases)
+    """The circuit opens after exactly that many failures."""
+    calls = {"proposal": 1, "critique": 2, "revision": 1, "vote": 1}
+    failures = sum(calls[phase] for phase in phases)
     breakers = Breakers(failures=failures + more)
-    plan(max_rounds=1, breakers=breakers).run_sync(TASK, model=lost(*phases))
+    plan(max_rounds=1, breakers=breakers).run_sync(TASK, model=failing_model(*phases))
     assert breakers.state("bob") == ("closed" if more else "open")
     assert {breakers.state(name) for name in ("ann", "cy")} == {"closed"}
 
 
-def test_circuits_last_from_run_to_run_where_they_are_shared() -> None:
-    """Without sharing, each run begins with closed ones."""
+def test_shared_circuits_last_across_runs() -> None:
+    """Otherwise, each run begins with closed circuits."""
     breakers = Breakers()
-    shared, own = plan(FIVE, max_rounds=1, breakers=breakers), plan(FIVE, max_rounds=1)
-    for debate in (shared, own):
-        debate.run_sync(TASK, model=lost("critique"))
+    shared, separate = plan(FIVE, max_rounds=1, breakers=breakers), plan(FIVE, max_rounds=1)
+    for debate in (shared, separate):
+        debate.run_sync(TASK, model=failing_model("critique"))
     assert shared.run_sync(TASK, model=model()).output.losses[0].error_type == "CircuitOpen"
-    assert own.run_sync(TASK, model=model()).output.losses == []
+    assert separate.run_sync(TASK, model=model()).output.losses == []
 
 
-def test_after_the_cooldown_an_agent_is_tried_and_taken_back() -> None:
-    """With a clock of the test's own: open, half open, and closed after two calls that succeed."""
+def test_an_agent_recovers_after_the_cooldown() -> None:
+    """The circuit is open, half open, and closed after two successful calls; the test sets the clock."""
     clock = Clock()
     breakers = Breakers(clock=clock)
     debate = plan(FIVE, topology="round-robin", max_rounds=1, breakers=breakers)
@@ -115,14 +115,14 @@ def test_after_the_cooldown_an_agent_is_tried_and_taken_back() -> None:
     assert breakers.state("bob") == "closed"
 
 
-def test_a_trial_that_fails_opens_the_circuit_anew() -> None:
-    """For another cooldown."""
+def test_a_failed_trial_reopens_the_circuit() -> None:
+    """Another cooldown begins."""
     clock = Clock()
     breakers = Breakers(clock=clock)
     for _ in range(3):
         breakers.record_failure("bob")
     clock.now = 60.0
-    result = plan(FIVE, max_rounds=1, breakers=breakers).run_sync(TASK, model=lost("proposal"))
+    result = plan(FIVE, max_rounds=1, breakers=breakers).run_sync(TASK, model=failing_model("proposal"))
     assert [failure.error_type for failure in result.output.losses] == ["ConnectionLost", "CircuitOpen"]
     assert breakers.state("bob") == "open"
     clock.now = 119.9
@@ -131,8 +131,8 @@ def test_a_trial_that_fails_opens_the_circuit_anew() -> None:
     assert breakers.state("bob") == "half_open"
 
 
-def test_a_half_open_circuit_lets_two_trials_through_at_a_time() -> None:
-    """Of four critiques at once two are made; then it is closed."""
+def test_a_half_open_circuit_allows_two_trials_at_once() -> None:
+    """Two of four simultaneous critiques are made; then the circuit is closed."""
     clock = Clock()
     breakers = Breakers(clock=clock)
     calls: list[Call] = []
@@ -154,8 +154,8 @@ def test_a_half_open_circuit_lets_two_trials_through_at_a_time() -> None:
 
 
 @given(at=st.integers(0, 3 * CALLS - 1))
-def test_cancellation_is_no_failure(at: int) -> None:
-    """Wherever a debate is cancelled, no circuit has counted it, and none is left with a trial under way."""
+def test_cancellation_does_not_count_as_a_failure(at: int) -> None:
+    """No circuit counts a cancelled debate or stays with a pending trial."""
     clock = Clock(100.0)
     breakers = Breakers(failures=1, successes=1, clock=clock)
 
@@ -187,8 +187,8 @@ def test_cancellation_is_no_failure(at: int) -> None:
 
 
 @pytest.mark.parametrize("error", [AuthenticationFailed("no such key"), ValueError("a mistake")], ids=shown)
-def test_a_mistake_of_the_application_is_no_failure_of_the_agent(error: Exception) -> None:
-    """A wrong key says nothing about the model, and an exception of its own code neither."""
+def test_application_errors_do_not_count_as_agent_failures(error: Exception) -> None:
+    """A wrong key says nothing about the model, and neither does an exception of the application's code."""
     breakers = Breakers(failures=1)
 
     def answer(call: Call) -> Any:
@@ -199,8 +199,8 @@ def test_a_mistake_of_the_application_is_no_failure_of_the_agent(error: Exceptio
     assert [breakers.state(name) for name in THREE] == ["closed"] * 3
 
 
-def test_a_limit_of_the_run_is_no_failure_of_the_agent() -> None:
-    """Nobody was asked."""
+def test_run_limits_do_not_count_as_agent_failures() -> None:
+    """No model was called."""
     breakers = Breakers(failures=1)
     result = plan(breakers=breakers, max_rounds=1).run_sync(TASK, model=model(), limits=Limits(calls=14))
     assert result.status == "limit"
@@ -208,8 +208,8 @@ def test_a_limit_of_the_run_is_no_failure_of_the_agent() -> None:
     assert [breakers.state(name) for name in THREE] == ["closed"] * 3
 
 
-def test_an_agent_that_hangs_is_counted() -> None:
-    """What `turn_timeout` ends is a failure of the agent."""
+def test_a_timeout_counts_as_a_failure() -> None:
+    """The agent fails after `turn_timeout`."""
     breakers = Breakers(failures=1)
 
     async def hang(call: Call) -> None:

@@ -1,4 +1,4 @@
-"""What turned out after debates weighs in the votes of later ones."""
+"""Outcomes recorded after debates weigh in later votes."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ VOTES = {"ann": ("ann", 0.9), "bob": ("ann", 0.6), "cy": ("cy", 0.8)}
 
 
 def voting(call: Call) -> Any:
-    """Ann and bob are for ann, more or less sure; cy is for itself."""
+    """Let ann and bob vote for ann with different confidence, and cy for itself."""
     if call.phase != "vote":
         return None
     choice, confidence = VOTES[call.agent]
     return {**answer_of(call), "choice": choice, "confidence": confidence}
 
 
-async def held(archive: Archive, **options: Any) -> Any:
-    """The output of a debate with the archive."""
+async def run_debate(archive: Archive, **options: Any) -> Any:
+    """Run a debate with the archive and return its output."""
     return (await plan(max_rounds=1, archive=archive, **options).run(TASK, model=model(voting), seed=1)).output
 
 
 async def weights(archive: Archive) -> dict[str, float]:
-    """The weight for each proposal in a weighted vote, where all ratings are the same."""
-    output = await held(archive, voting="weighted")
+    """Return the weight of each proposal in a weighted vote between equal ratings."""
+    output = await run_debate(archive, voting="weighted")
     assert output.tally is not None
     return {name: round(weight, 6) for name, weight in output.tally.weights.items()}
 
 
-async def leveled(archive: Archive) -> None:
-    """Set all ratings back, so that weights differ by calibration alone."""
+async def reset_ratings(archive: Archive) -> None:
+    """Reset all ratings, so that weights differ by calibration alone."""
     rated = await archive.ratings.of(tuple(VOTES))
     await archive.ratings.apply("level", {name: 1500 - rating.elo for name, rating in rated.items()})
 
 
 @pytest.mark.parametrize("kind", ["memory", "stored"])
-async def test_who_was_right_and_sure_weighs_more_in_later_votes(kind: str) -> None:
-    """Cy's choice turned out right, ann's and bob's wrong; nobody's weight moves before that is recorded."""
+async def test_correct_and_confident_voters_weigh_more_later(kind: str) -> None:
+    """Cy's choice was right, ann's and bob's were wrong; no weight moves before the outcome is recorded."""
     archive = Archive() if kind == "memory" else stored_archive(MemoryStore())
-    first = await held(archive)
-    await leveled(archive)
+    first = await run_debate(archive)
+    await reset_ratings(archive)
     factors = {name: 0.5 + (calibration([(sure, choice == "cy")]) or 0.0) for name, (choice, sure) in VOTES.items()}
     assert factors["cy"] > 1 > factors["bob"] > factors["ann"]
     await archive.record_outcome(first.feedback.debate, right="cy")
@@ -63,31 +63,31 @@ async def test_who_was_right_and_sure_weighs_more_in_later_votes(kind: str) -> N
 async def test_without_outcomes_a_vote_weighs_by_its_rating_alone() -> None:
     """No history of outcomes is no calibration."""
     archive = Archive()
-    await held(archive)
-    await leveled(archive)
+    await run_debate(archive)
+    await reset_ratings(archive)
     assert await weights(archive) == {"ann": 2.0, "bob": 0.0, "cy": 1.0}
 
 
-async def test_of_a_wrong_verdict_nothing_is_known_about_other_choices() -> None:
-    """Ann's proposal failed: whether cy's would have been better, nobody knows."""
+async def test_a_wrong_verdict_does_not_rate_other_choices() -> None:
+    """Ann's proposal failed; whether cy's would have been better is unknown."""
     archive = Archive()
-    first = await held(archive)
+    first = await run_debate(archive)
     await archive.record_outcome(first.feedback.debate, wrong="ann")
-    known = await archive.outcomes.of(("ann", "bob", "cy"))
-    assert known == {"ann": [(0.9, False)], "bob": [(0.6, False)]}
+    outcomes = await archive.outcomes.of(("ann", "bob", "cy"))
+    assert outcomes == {"ann": [(0.9, False)], "bob": [(0.6, False)]}
 
 
 async def test_the_first_outcome_of_a_debate_counts() -> None:
-    """Recording one again, or another one, changes nothing."""
+    """Recording the same or another outcome later changes nothing."""
     archive = Archive()
-    first = await held(archive)
+    first = await run_debate(archive)
     for name in ("cy", "cy", "ann"):
         await archive.record_outcome(first.feedback.debate, right=name)
     assert await archive.outcomes.of(("cy",)) == {"cy": [(0.8, True)]}
 
 
-async def test_a_calibration_of_the_application_comes_first() -> None:
-    """A store of ratings that knows it is believed."""
+async def test_the_applications_calibration_takes_precedence() -> None:
+    """Calibration from the application's store of ratings is used."""
 
     class Known:
         async def of(self, names: Any, /) -> dict[str, Rating]:
@@ -97,7 +97,7 @@ async def test_a_calibration_of_the_application_comes_first() -> None:
             pass
 
     archive = Archive(ratings=Known())
-    first = await held(archive)
+    first = await run_debate(archive)
     await archive.record_outcome(first.feedback.debate, right="bob")
     assert await weights(archive) == {"ann": 3.0, "bob": 0.0, "cy": 1.5}
 
@@ -115,22 +115,22 @@ async def test_a_calibration_of_the_application_comes_first() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["memory", "stored"])
-async def test_an_outcome_that_cannot_be_is_refused(
+async def test_invalid_outcomes_are_rejected(
     debate: str | None, options: dict[str, Any], field: str, kind: str
 ) -> None:
-    """An unknown debate, no name, two names, a name that is no agent's; nothing is recorded."""
+    """An unknown debate, no name, two names or an unknown agent; nothing is recorded."""
     archive = Archive() if kind == "memory" else stored_archive(MemoryStore())
-    first = await held(archive)
+    first = await run_debate(archive)
     with pytest.raises(ConfigurationError) as caught:
         await archive.record_outcome(debate or first.feedback.debate, **options)
     assert caught.value.field == field
     assert await archive.outcomes.of(("ann", "bob", "cy")) == {}
 
 
-async def test_a_name_that_is_no_agent_s_is_refused_with_those_that_are() -> None:
-    """Nothing is recorded, so the right name can follow."""
+async def test_an_unknown_agent_is_rejected_with_the_names_of_agents() -> None:
+    """Nothing is recorded, so the correct name can follow."""
     archive = Archive()
-    first = await held(archive)
+    first = await run_debate(archive)
     with pytest.raises(ConfigurationError, match=r"an agent of the debate, such as 'ann', 'bob', 'cy' .got 'typo'."):
         await archive.record_outcome(first.feedback.debate, right="typo")
     await archive.record_outcome(first.feedback.debate, right="ann")
@@ -138,18 +138,18 @@ async def test_a_name_that_is_no_agent_s_is_refused_with_those_that_are() -> Non
 
 
 async def test_an_agent_without_a_vote_may_have_been_right() -> None:
-    """It proposed, nobody chose it, and its own vote failed: then all votes were wrong."""
+    """The agent proposed, nobody chose it, and its own vote failed: then all votes were wrong."""
     archive = Archive()
-    first = await held(archive)
+    first = await run_debate(archive)
     ballots = await archive.outcomes.ballots(first.feedback.debate)
-    await archive.outcomes.add("without bob", [each for each in ballots if each.voter != "bob"])
+    await archive.outcomes.add("without bob", [ballot for ballot in ballots if ballot.voter != "bob"])
     await archive.record_outcome("without bob", right="bob")
     assert first.feedback.debate != "without bob"
     assert await archive.outcomes.of(("ann", "cy")) == {"ann": [(0.9, False)], "cy": [(0.8, False)]}
 
 
 def test_an_outcome_names_one_agent() -> None:
-    """Right or wrong, not both, not neither."""
+    """Exactly one of "right" and "wrong" names it."""
     with pytest.raises(ValueError, match="either `right` or `wrong`"):
         VerdictOutcome(right="ann", wrong="bob")
     with pytest.raises(ValueError, match="either `right` or `wrong`"):

@@ -1,4 +1,4 @@
-"""A consensus debate has no engine of its own: it tells and gives what all patterns do, with the same meaning."""
+"""Events and outputs that consensus debates share with all patterns."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-def held(world: World, **options: Any) -> Any:
-    """A run of a debate in `world`, whatever its end."""
+def run_debate(world: World, **options: Any) -> Any:
+    """Run a debate in `world`, however it ends."""
     try:
         return plan(world.names, **options).run_sync(TASK, model=world.model(), seed=world.seed)
     except NoProposals as error:
@@ -34,26 +34,28 @@ def held(world: World, **options: Any) -> Any:
 
 @given(size=st.integers(1, 4), seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2, 0.5)))
 def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -> None:
-    """It starts once; then it is finished, or the agent's role has failed. Only those who are asked have turns."""
+    """A turn starts once, and then it finishes or the agent's role fails. Only agents that are called have turns."""
     world = World(seed, NAMES[:size], failing)
-    run = held(world, max_rounds=2)
+    run = run_debate(world, max_rounds=2)
     check_emitted(run)
-    asked = {(call.phase, call.agent, call.target) for call in world.prompts}
+    calls = {(call.phase, call.agent, call.target) for call in world.prompts}
     answered = {(call.phase, call.agent, call.target) for call in world.answers}
     started = events(run, TurnStarted)
-    assert {(turn.phase, turn.agent_name, turn.target) for turn in started} == asked
+    assert {(turn.phase, turn.agent_name, turn.target) for turn in started} == calls
     assert len(started) == len(world.prompts)
     finished = events(run, TurnFinished)
     assert {(turn.phase, turn.agent_name, turn.target) for turn in finished} == answered
     assert len(finished) == len(world.answers)
-    failed = [each for each in events(run, RoleFailed) if each.error != "CircuitOpen" and each.instead == "skipped"]
-    assert len(failed) == len(started) - len(finished)
+    failures = [
+        event for event in events(run, RoleFailed) if event.error != "CircuitOpen" and event.instead == "skipped"
+    ]
+    assert len(failures) == len(started) - len(finished)
 
 
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2)), rounds=st.integers(1, 3))
 def test_rounds_start_and_end_as_those_of_all_patterns(seed: int, failing: float, rounds: int) -> None:
-    """Counted from 1; the last one is followed by the reason in the output."""
-    run = held(World(seed, failing=failing), max_rounds=rounds)
+    """Rounds count from 1, and the last one is followed by the reason in the output."""
+    run = run_debate(World(seed, failing=failing), max_rounds=rounds)
     raw: ConsensusOutput = run.raw
     assert [event.round for event in events(run, RoundStarted)] == [one.round for one in raw.rounds]
     assert {event.max_rounds for event in events(run, RoundStarted)} <= {rounds}
@@ -62,27 +64,27 @@ def test_rounds_start_and_end_as_those_of_all_patterns(seed: int, failing: float
     assert raw.stop_reason == ("max_rounds" if raw.early_end is None else raw.early_end.source) or not raw.rounds
 
 
-def test_every_event_of_a_debate_has_its_place_below_the_debate() -> None:
-    """The events of its rounds, turns and failures as well as those of its own."""
+def test_the_paths_of_all_events_are_below_the_debate() -> None:
+    """The path is checked for events of rounds, turns and failures and for those of the debate itself."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call == Call("vote", "cy") else None
 
     result = plan(max_rounds=1).run_sync(TASK, model=model(answer))
     kinds = (RoundStarted, RoundsEnded, TurnStarted, TurnFinished, RoleFailed)
-    told = [event for event in result.events if isinstance(event, kinds)]
-    assert {type(event) for event in told} == set(kinds)
-    assert all(event.path.startswith("plan/") for event in told)
+    debate_events = [event for event in result.events if isinstance(event, kinds)]
+    assert {type(event) for event in debate_events} == set(kinds)
+    assert all(event.path.startswith("plan/") for event in debate_events)
     assert {event["path"] for event in wire_events(result.events)} == {"plan"}
 
 
 def test_a_debate_in_an_agents_role_keeps_its_events_apart() -> None:
-    """On the wire each has sequence numbers of its own."""
+    """On the wire each debate counts its own sequence numbers."""
 
-    async def inner(asked: Any, ctx: Context) -> Any:
-        if asked.kind == "vote":
+    async def inner(request: Any, ctx: Context) -> Any:
+        if request.kind == "vote":
             return "cy"
-        return (await team(asked.task, ctx.child("team", f"{ctx.path}/team"))).answer
+        return (await team(request.task, ctx.child("team", f"{ctx.path}/team"))).answer
 
     team = plan(NAMES[:2], max_rounds=1, name="plan")
     outer = plan(agents=[{"name": "cy", "block": inner}], max_rounds=1, name="outer")
@@ -91,17 +93,17 @@ def test_a_debate_in_an_agents_role_keeps_its_events_apart() -> None:
     debates = {event["path"] for event in wire if event["kind"] == "debate_start"}
     assert len(debates) == 2
     for path in debates:
-        own = [event for event in wire if event["path"] == path]
-        assert [event["sequence"] for event in own] == list(range(1, len(own) + 1))
-        assert [own[0]["kind"], own[-1]["kind"]] == ["debate_start", "debate_end"]
+        debate_events = [event for event in wire if event["path"] == path]
+        assert [event["sequence"] for event in debate_events] == list(range(1, len(debate_events) + 1))
+        assert [debate_events[0]["kind"], debate_events[-1]["kind"]] == ["debate_start", "debate_end"]
 
 
-def test_the_output_has_what_the_outputs_of_all_patterns_have() -> None:
-    """Subject, entries, answer, stop reason, status, losses, and seed."""
+def test_the_output_has_the_common_fields_of_all_patterns() -> None:
+    """The fields are subject, entries, answer, stop reason, status, losses and seed."""
 
     def answer(call: Call) -> Any:
-        lost = call == Call("critique", "ann", 1, "bob") or call.phase == "judge"
-        return ProviderFailed("down") if lost else None
+        fails = call == Call("critique", "ann", 1, "bob") or call.phase == "judge"
+        return ProviderFailed("down") if fails else None
 
     judge = create_conclusive_judge(name="plan")
     result = plan(NAMES[:2], max_rounds=2, convergence=None, judge=judge, failures=within(5)).run_sync(
@@ -124,12 +126,12 @@ def test_the_output_has_what_the_outputs_of_all_patterns_have() -> None:
 
 
 def _text_of(critic: str, target: str) -> str:
-    said = answer_of(Call("critique", critic, 1, target))
-    return "\n".join((said["reasoning"], *said["issues"], *said["suggestions"]))
+    critique = answer_of(Call("critique", critic, 1, target))
+    return "\n".join((critique["reasoning"], *critique["issues"], *critique["suggestions"]))
 
 
 def test_losses_of_agents_have_a_phase_and_come_before_those_of_judges() -> None:
-    """On the wire as well; reading them gives the same output."""
+    """The order is the same on the wire, and reading it back gives the same output."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call in (Call("vote", "bob"), Call("judge", round=1)) else None
@@ -163,24 +165,24 @@ def test_losses_of_agents_have_a_phase_and_come_before_those_of_judges() -> None
 
 
 def test_failures_are_in_the_state_as_in_every_pattern() -> None:
-    """A stop condition sees agents' failures among the state's provider failures."""
-    seen: list[list[tuple[str, str]]] = []
+    """A stop condition sees agents' failures among the state's failures."""
+    failures: list[list[tuple[str, str]]] = []
 
     def stop(ctx: Context) -> bool:
-        seen.append([(loss.role, loss.name) for loss in ctx.sequencer.state.losses])
+        failures.append([(loss.role, loss.name) for loss in ctx.sequencer.state.losses])
         return False
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call.phase == "revision" and call.agent == "bob" else None
 
     plan(max_rounds=2, convergence=None, terminate_when=stop).run_sync(TASK, model=model(answer))
-    assert seen == [[("debater", "bob")]]
+    assert failures == [[("debater", "bob")]]
 
 
 @pytest.mark.parametrize(("stops", "reason"), [(False, "max_rounds"), (True, "predicate")])
 def test_an_agents_turn_is_a_call_of_its_model(stops: object, reason: str) -> None:
-    """Where default blocks speak, there are as many turns as calls, and each names the block that was asked."""
+    """There are as many turns as calls, and each turn names its block."""
     result = plan(max_rounds=2, convergence=None, terminate_when=lambda _: stops).run_sync(TASK, model=model())
     assert result.raw.stop_reason == reason
-    asked = [event.block for event in events(result, TurnStarted)]
-    assert sorted(asked) == sorted(call.block for call in events(result, ModelCalled))
+    blocks = [event.block for event in events(result, TurnStarted)]
+    assert sorted(blocks) == sorted(call.block for call in events(result, ModelCalled))

@@ -23,17 +23,17 @@ pytestmark = pytest.mark.anyio
 
 
 def echoing() -> FunctionModel:
-    """A model whose answers repeat the task, and that lets others run before it answers."""
+    """Create a model whose answers repeat the task, and that yields to other calls before it answers."""
 
     async def echo(call: Call) -> Any:
         task = call.prompt.split("Task: ")[1].split("\n")[0]
         await asyncio.sleep(0)
-        others = [line for line in call.prompt.splitlines() if line.startswith("[") and "] on [" not in line]
-        assert all(f"on {task}." in line for line in others)
-        said = answer_of(call)
+        proposals = [line for line in call.prompt.splitlines() if line.startswith("[") and "] on [" not in line]
+        assert all(f"on {task}." in line for line in proposals)
+        reply = answer_of(call)
         text = f"{call.agent} on {task}."
         revised = {"proposal": text, "position": task, "enough": False}
-        return {"proposal": text, "revision": revised}.get(call.phase, said)
+        return {"proposal": text, "revision": revised}.get(call.phase, reply)
 
     return model(echo)
 
@@ -46,8 +46,8 @@ def _check(output: ConsensusOutput, task: str) -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
-async def test_one_debate_is_held_on_each_of_several_tasks(limit: int | None) -> None:
-    """`for_each` with any concurrency, in one run: each debate counts its own events."""
+async def test_for_each_runs_a_debate_for_each_task(limit: int | None) -> None:
+    """With any concurrency in one run, each debate counts its own events."""
     several = sequencer(name="several").for_each(plan(max_rounds=1), max_concurrency=limit)
     tasks = [f"Q{number}?" for number in range(4)]
     result = await several.run(tasks, model=echoing())
@@ -61,8 +61,8 @@ async def test_one_debate_is_held_on_each_of_several_tasks(limit: int | None) ->
     assert len(events(result, DebateStarted)) == len(events(result, DebateEnded)) == 4
 
 
-async def test_a_step_behind_a_debate_gets_its_output() -> None:
-    """And may hold another debate on what it made of it."""
+async def test_the_step_after_a_debate_gets_its_output() -> None:
+    """The step may run another debate on this output."""
     first, second = plan(max_rounds=1), plan(max_rounds=1, name="again")
     pipeline = sequencer(name="all").then(first).map(lambda output: output.answer).then(second)
     result = await pipeline.run("Q?", model=echoing())
@@ -71,15 +71,17 @@ async def test_a_step_behind_a_debate_gets_its_output() -> None:
     assert result.raw == result.output
 
 
-async def test_debates_stand_side_by_side() -> None:
-    """In a parallel step, on the same task."""
-    both = sequencer(name="both").parallel({"short": plan(max_rounds=1), "long": plan(max_rounds=2, convergence=None)})
-    result = await both.run("Q?", model=echoing())
+async def test_debates_run_in_a_parallel_step() -> None:
+    """Both debates have the same task."""
+    parallel = sequencer(name="both").parallel(
+        {"short": plan(max_rounds=1), "long": plan(max_rounds=2, convergence=None)}
+    )
+    result = await parallel.run("Q?", model=echoing())
     assert {key: len(output.rounds) for key, output in result.output.items()} == {"short": 1, "long": 2}
 
 
 async def test_agents_who_agree_may_speak_as_one_debater() -> None:
-    """A consensus in a debater's role of `debate()`: the team agrees, and its answer is the argument."""
+    """A consensus in a debater's role of `debate()` agrees, and its answer is the argument."""
     team = sequencer(name="team").then(plan(max_rounds=1)).map(lambda output: output.answer)
 
     def answer(request: ModelRequest) -> Any:
@@ -94,9 +96,9 @@ async def test_agents_who_agree_may_speak_as_one_debater() -> None:
         synthesizer=False,
     )
     result = await outer.run("Should rents be capped?", model=FunctionModel(answer))
-    said = [(entry.agent_name, entry.text) for entry in result.output.transcript]
+    entries = [(entry.agent_name, entry.text) for entry in result.output.transcript]
     agreed = "ann has idea number 1, quite another one."
-    assert said == [("team", agreed), ("lone", "I am alone.")] * 2
+    assert entries == [("team", agreed), ("lone", "I am alone.")] * 2
     assert result.tasks.collection_id == "rent"
     assert [trail.collection_id for trail in result.task_collections] == ["rent", "plan", "plan"]
     assert result.raw.verdict is not None
@@ -104,21 +106,23 @@ async def test_agents_who_agree_may_speak_as_one_debater() -> None:
 
 
 async def test_a_team_that_agrees_on_nothing_can_be_rescued() -> None:
-    """NoProposals is an exception like any."""
-    lost = model(lambda call: ProviderFailed("down"))
+    """`NoProposals` is handled like any exception."""
+    failing = model(lambda call: ProviderFailed("down"))
     pipeline = sequencer(name="safe").then(plan()).rescue(lambda error: len(error.failures), on=NoProposals)
-    assert (await pipeline.run(TASK, model=lost)).output == 3
+    assert (await pipeline.run(TASK, model=failing)).output == 3
 
 
 async def test_a_debate_may_be_an_agent() -> None:
-    """A pattern in an agent's role, where a step before it makes its task."""
+    """A step before the pattern prepares its task."""
     inner = plan(("di", "ed"), max_rounds=1, name="plan")
-    idea = sequencer(name="idea").map(lambda asked: f"Propose: {asked.task}").then(inner).map(lambda out: out.answer)
+    idea = (
+        sequencer(name="idea").map(lambda request: f"Propose: {request.task}").then(inner).map(lambda out: out.answer)
+    )
 
-    def alone(asked: Any) -> Any:
-        return {"critique": {}, "revision": "As before.", "vote": "team"}[asked.kind]
+    def alone(request: Any) -> Any:
+        return {"critique": {}, "revision": "As before.", "vote": "team"}[request.kind]
 
-    team = sequencer(name="team").branch((lambda asked: asked.kind == "proposal", idea), otherwise=alone)
+    team = sequencer(name="team").branch((lambda request: request.kind == "proposal", idea), otherwise=alone)
 
     def answer(call: Call) -> Any:
         choice = "di" if call.agent in ("di", "ed") else "team"
@@ -132,7 +136,7 @@ async def test_a_debate_may_be_an_agent() -> None:
 
 
 async def test_a_pattern_is_reusable_after_a_failure() -> None:
-    """A failed run leaves nothing in the pattern."""
+    """A failed run leaves no state in the pattern."""
     pattern = plan(max_rounds=1)
     with pytest.raises(NoProposals):
         await pattern.run("Q?", model=model(lambda call: ProviderFailed("down")))

@@ -1,4 +1,4 @@
-"""Whether there is another round: convergence, the agents, a judge, their confidence, a predicate, a budget."""
+"""What decides on another round: convergence, the agents, a judge, confidence, a predicate, a budget."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-def ended(output: ConsensusOutput) -> tuple[str, int] | None:
-    """Who or what ended the rounds early, and after which."""
+def end_of(output: ConsensusOutput) -> tuple[str, int] | None:
+    """Return what ended the rounds early, and after which round."""
     early: EarlyEnd | None = output.early_end
     return None if early is None else (early.source, early.round)
 
 
-def alike(position: str | dict[str, str] = "cap", *, from_round: int = 1) -> Any:
-    """A model whose revisions are the same text from a round on; each agent states `position`."""
+def repeating_model(position: str | dict[str, str] = "cap", *, from_round: int = 1) -> Any:
+    """Create a model whose revisions repeat one text from a round on; each agent states `position`."""
 
     def answer(call: Call) -> Any:
         if call.phase != "revision":
@@ -44,12 +44,12 @@ def alike(position: str | dict[str, str] = "cap", *, from_round: int = 1) -> Any
 
 
 @pytest.mark.parametrize("from_round", [1, 2])
-def test_proposals_that_have_come_together_end_the_rounds(from_round: int) -> None:
-    """Same words and no contradiction; the reason says how alike they are, and by what measure."""
-    result = plan(max_rounds=3).run_sync(TASK, model=alike(from_round=from_round))
+def test_converged_proposals_end_the_rounds(from_round: int) -> None:
+    """The texts have the same words and no contradiction; the reason contains the similarity and its measure."""
+    result = plan(max_rounds=3).run_sync(TASK, model=repeating_model(from_round=from_round))
     check_emitted(result)
     output = result.output
-    assert ended(output) == ("convergence", from_round)
+    assert end_of(output) == ("convergence", from_round)
     assert len(output.rounds) == from_round
     assert output.early_end is not None
     assert output.early_end.reason == "similarity 1.00 (jaccard)"
@@ -61,10 +61,10 @@ def test_proposals_that_have_come_together_end_the_rounds(from_round: int) -> No
 
 
 def test_agents_who_repeat_opposite_answers_have_not_converged() -> None:
-    """The same words under contradicting positions are stagnation: it is reported, and the rounds go on."""
+    """The same words with contradicting positions are stagnation, which is reported while the rounds continue."""
     positions = {"ann": "yes", "bob": "no", "cy": "yes"}
-    output = plan(max_rounds=3).run_sync(TASK, model=alike(positions)).output
-    assert ended(output) is None
+    output = plan(max_rounds=3).run_sync(TASK, model=repeating_model(positions)).output
+    assert end_of(output) is None
     statuses = [one.convergence.status for one in output.rounds if one.convergence]
     assert statuses == ["refining", "stagnant", "stagnant"]
     assert all(one.convergence.similarity == 1 for one in output.rounds if one.convergence)
@@ -72,8 +72,8 @@ def test_agents_who_repeat_opposite_answers_have_not_converged() -> None:
     assert "the agents repeated themselves, and did not agree" in output.analytics.insights
 
 
-def test_a_position_is_held_until_another_is_stated() -> None:
-    """An agent whose revision failed has not given up its answer."""
+def test_a_position_lasts_until_the_agent_states_another() -> None:
+    """An agent whose revision failed keeps its answer."""
 
     def answer(call: Call) -> Any:
         if call == Call("revision", "bob", 2):
@@ -91,23 +91,23 @@ def test_a_position_is_held_until_another_is_stated() -> None:
     }
 
 
-def test_without_convergence_it_is_measured_and_ends_nothing() -> None:
-    """`convergence=None`."""
-    output = plan(max_rounds=3, convergence=None).run_sync(TASK, model=alike()).output
-    assert ended(output) is None
+def test_without_a_threshold_convergence_is_only_measured() -> None:
+    """`convergence=None` never ends the rounds."""
+    output = plan(max_rounds=3, convergence=None).run_sync(TASK, model=repeating_model()).output
+    assert end_of(output) is None
     assert [one.convergence.status for one in output.rounds if one.convergence] == ["converged"] * 3
 
 
 @pytest.mark.parametrize(("bound", "rounds"), [(0.5, 1), (0.7, 2), (0.7001, 3)])
-def test_the_bound_of_convergence_is_the_applications(bound: float, rounds: int) -> None:
-    """At the bound itself it has converged."""
+def test_the_application_sets_the_threshold_of_convergence(bound: float, rounds: int) -> None:
+    """A similarity equal to the threshold is convergence."""
 
     class Steps:
         name = "steps"
 
         def __call__(self, texts: Any, /) -> Any:
-            same = 0.6 if all("number 1" in text for text in texts) else 0.7
-            return [[1.0 if one == other else same for other in texts] for one in texts]
+            similarity = 0.6 if all("number 1" in text for text in texts) else 0.7
+            return [[1.0 if one == other else similarity for other in texts] for one in texts]
 
     def silent(call: Call) -> Any:
         return {**answer_of(call), "position": ""} if call.phase == "revision" else None
@@ -121,7 +121,7 @@ def test_the_bound_of_convergence_is_the_applications(bound: float, rounds: int)
 
 
 def test_proposals_that_have_little_in_common_diverge() -> None:
-    """Below `diverging`; it ends nothing."""
+    """A similarity below `diverging` does not end the rounds."""
     words = dict(zip(THREE, ("cap every rent", "build more homes", "tax idle land"), strict=True))
 
     def answer(call: Call) -> Any:
@@ -131,7 +131,7 @@ def test_proposals_that_have_little_in_common_diverge() -> None:
 
     output = plan(max_rounds=2).run_sync(TASK, model=model(answer)).output
     assert [one.convergence.status for one in output.rounds if one.convergence] == ["diverging"] * 2
-    assert ended(output) is None
+    assert end_of(output) is None
     bound = (
         plan(max_rounds=1, convergence=ConvergenceOptions(diverging=0.0, similarity=Jaccard()))
         .run_sync(TASK, model=model(answer))
@@ -141,8 +141,8 @@ def test_proposals_that_have_little_in_common_diverge() -> None:
     assert bound.rounds[0].convergence.status == "refining"
 
 
-def test_stability_is_against_the_agents_own_text_before() -> None:
-    """Also where an agent's last revision lies rounds back."""
+def test_stability_compares_an_agents_text_with_its_previous_one() -> None:
+    """The agent's last revision may be some rounds old."""
 
     def answer(call: Call) -> Any:
         if call.phase != "revision":
@@ -156,8 +156,8 @@ def test_stability_is_against_the_agents_own_text_before() -> None:
     assert stability[1:] == [1.0, 1.0]
 
 
-def test_the_best_measure_that_is_installed_is_taken() -> None:
-    """Which one it was is in the result."""
+def test_the_best_installed_measure_is_used() -> None:
+    """The result names the measure."""
     output = plan(max_rounds=1, convergence=ConvergenceOptions()).run_sync(TASK, model=model()).output
     assert output.rounds[0].convergence is not None
     assert output.rounds[0].convergence.backend in ("embeddings", "tf-idf", "jaccard")
@@ -168,29 +168,29 @@ def test_the_best_measure_that_is_installed_is_taken() -> None:
 
 @pytest.mark.parametrize(("content", "ends"), [(0, False), (1, False), (2, False), (3, True), (4, True)])
 def test_more_than_half_of_the_agents_can_end_the_rounds(content: int, ends: bool) -> None:  # noqa: FBT001
-    """By saying with their revision that it is enough."""
+    """The agents say with their revisions that the debate is enough."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "enough": NAMES.index(call.agent) < content} if call.phase == "revision" else None
 
     result = plan(NAMES[:4], max_rounds=2).run_sync(TASK, model=model(answer))
     check_emitted(result)
-    assert ended(result.output) == (("agents", 1) if ends else None)
+    assert end_of(result.output) == (("agents", 1) if ends else None)
     assert result.output.rounds[0].enough == list(NAMES[:content])
     if ends:
         assert result.output.early_end is not None
         assert result.output.early_end.reason == f"{content} of 4 think that another round would change nothing"
 
 
-def test_who_loses_its_revision_has_not_said_that_it_is_enough() -> None:
-    """Half of those with a proposal is not more than half."""
+def test_a_failed_revision_does_not_vote_to_end() -> None:
+    """Half of the agents with a proposal is not more than half."""
 
     def answer(call: Call) -> Any:
         if call.phase == "revision":
             return ProviderFailed("down") if call.agent in ("cy", "di") else {**answer_of(call), "enough": True}
         return None
 
-    assert ended(plan(NAMES[:4], max_rounds=2).run_sync(TASK, model=model(answer)).output) is None
+    assert end_of(plan(NAMES[:4], max_rounds=2).run_sync(TASK, model=model(answer)).output) is None
 
 
 # A judge
@@ -201,28 +201,28 @@ def test_who_loses_its_revision_has_not_said_that_it_is_enough() -> None:
     [True, {"conclusive": True}, {"reasoning": "It is clear.\ud800", "conclusive": True}],
 )
 def test_a_judge_can_end_the_rounds(answer: Any) -> None:
-    """A function of the application: it is given the round as it is, and its reason is recorded."""
-    asked: list[RoundsAsked] = []
+    """The application's function receives the round, and its reason is recorded."""
+    requests: list[RoundsAsked] = []
 
     def judge(value: RoundsAsked) -> Any:
-        asked.append(value)
+        requests.append(value)
         return answer if value.round == 2 else False
 
     result = plan(max_rounds=4, judge=judge).run_sync(TASK, model=model())
     check_emitted(result)
-    assert ended(result.output) == ("judge", 2)
+    assert end_of(result.output) == ("judge", 2)
     assert result.output.early_end is not None
     assert result.output.early_end.reason in ("", "It is clear.\ufffd")
-    assert [(value.task, value.round) for value in asked] == [(TASK, 1), (TASK, 2)]
-    for value, one in zip(asked, result.output.rounds, strict=True):
+    assert [(value.task, value.round) for value in requests] == [(TASK, 1), (TASK, 2)]
+    for value, one in zip(requests, result.output.rounds, strict=True):
         assert value.critiques == one.critiques
         assert value.proposals == one.revisions
     result.output.to_wire()
     result.output.model_dump_json()
 
 
-def test_the_default_judge_is_a_model_that_is_no_agent() -> None:
-    """Asked after the round, with all proposals and this round's critiques."""
+def test_the_default_judge_is_a_model_apart_from_the_agents() -> None:
+    """The judge is called after the round with all proposals and the critiques of the round."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -230,7 +230,7 @@ def test_the_default_judge_is_a_model_that_is_no_agent() -> None:
 
     judge = create_conclusive_judge(name="plan")
     output = plan(max_rounds=3, judge=judge).run_sync(TASK, model=model(answer, calls=calls)).output
-    assert ended(output) == ("judge", 2)
+    assert end_of(output) == ("judge", 2)
     assert output.early_end is not None
     assert output.early_end.reason == "All is said."
     prompts = [call.prompt for call in calls if call.phase == "judge"]
@@ -243,10 +243,10 @@ def test_the_default_judge_is_a_model_that_is_no_agent() -> None:
 
 
 @pytest.mark.parametrize("answer", ["yes", {}, {"conclusive": "perhaps"}, {"final": True}])
-def test_what_a_judge_of_ones_own_returns_has_to_fit(answer: Any) -> None:
-    """An OutputError that names the judge."""
+def test_an_invalid_result_of_a_custom_judge_is_an_error(answer: Any) -> None:
+    """The OutputError names the judge."""
     with pytest.raises(OutputError, match="JudgeAnswer") as caught:
-        plan(judge=lambda asked: answer).run_sync(TASK, model=model())
+        plan(judge=lambda request: answer).run_sync(TASK, model=model())
     assert caught.value.block == "plan-judge"
 
 
@@ -254,19 +254,19 @@ def test_what_a_judge_of_ones_own_returns_has_to_fit(answer: Any) -> None:
 
 
 def test_a_predicate_can_end_the_rounds() -> None:
-    """Sync or async, of the context: it sees the debate's state."""
-    seen: list[tuple[int, list[str]]] = []
+    """Sync or async, the predicate reads the debate's state from the context."""
+    states: list[tuple[int, list[str]]] = []
 
     async def enough(ctx: Context) -> bool:
         state = ctx.sequencer.state
-        seen.append((state.round, sorted(state.proposals)))
+        states.append((state.round, sorted(state.proposals)))
         return bool(state.round == 2)
 
     result = plan(max_rounds=4, terminate_when=enough).run_sync(TASK, model=model())
     check_emitted(result)
-    assert ended(result.output) == ("predicate", 2)
-    assert seen == [(1, list(THREE)), (2, list(THREE))]
-    assert ended(plan(max_rounds=4, terminate_when=lambda ctx: True).run_sync(TASK, model=model()).output) == (
+    assert end_of(result.output) == ("predicate", 2)
+    assert states == [(1, list(THREE)), (2, list(THREE))]
+    assert end_of(plan(max_rounds=4, terminate_when=lambda ctx: True).run_sync(TASK, model=model()).output) == (
         "predicate",
         1,
     )
@@ -276,7 +276,7 @@ def test_a_predicate_can_end_the_rounds() -> None:
 
 
 def voting(confidence: dict[int, float], choice: str = "bob") -> Any:
-    """A model in which all vote for `choice`, as sure as `confidence` says after how many rounds."""
+    """Create a model in which all vote for `choice` with the confidence of the round."""
 
     def answer(call: Call) -> Any:
         if call.phase != "vote":
@@ -289,14 +289,14 @@ def voting(confidence: dict[int, float], choice: str = "bob") -> Any:
 
 @pytest.mark.parametrize(("enough", "rounds"), [(0.5, 1), (0.6, 2), (0.7, 2), (0.71, 3)])
 def test_agents_who_are_sure_enough_end_the_rounds(enough: float, rounds: int) -> None:
-    """They are polled after each round but the last; the poll that ends the rounds is the vote."""
+    """The agents are polled after each round but the last; the poll that ends the rounds is the vote."""
     calls: list[Call] = []
     debate = plan(max_rounds=3, convergence=None, confidence=enough)
     result = debate.run_sync(TASK, model=model(voting({1: 0.5, 2: 0.7, 3: 0.9}), calls=calls))
     check_emitted(result)
     output = result.output
     assert len(output.rounds) == rounds
-    assert ended(output) == (None if rounds == 3 else ("confidence", rounds))
+    assert end_of(output) == (None if rounds == 3 else ("confidence", rounds))
     assert [call.phase for call in calls].count("vote") == 3 * min(rounds, 3)
     assert output.confidence == pytest.approx({1: 0.5, 2: 0.7, 3: 0.9}[rounds])
     assert [len(one.poll) for one in output.rounds] == [3, 3, 0][:rounds]
@@ -307,17 +307,17 @@ def test_agents_who_are_sure_enough_end_the_rounds(enough: float, rounds: int) -
 
 
 def test_a_poll_without_a_consensus_ends_nothing() -> None:
-    """However sure each of them is of another proposal."""
+    """Each agent is sure of another proposal."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent, "confidence": 1} if call.phase == "vote" else None
 
     output = plan(max_rounds=2, convergence=None, confidence=0).run_sync(TASK, model=model(answer)).output
-    assert (len(output.rounds), ended(output), len(output.rounds[0].poll)) == (2, None, 3)
+    assert (len(output.rounds), end_of(output), len(output.rounds[0].poll)) == (2, None, 3)
 
 
-def test_votes_that_a_poll_has_lost_are_not_asked_for_again() -> None:
-    """Two of three are sure; the third vote failed in the poll, and so it did in the vote."""
+def test_failed_votes_of_a_poll_are_not_repeated() -> None:
+    """Two of three are sure; the third vote failed in the poll, so it is missing in the vote."""
 
     def answer(call: Call) -> Any:
         if call.phase == "vote" and call.agent == "cy":
@@ -327,7 +327,7 @@ def test_votes_that_a_poll_has_lost_are_not_asked_for_again() -> None:
     result = plan(max_rounds=2, convergence=None, confidence=0.6).run_sync(TASK, model=model(answer))
     check_emitted(result)
     output = result.output
-    assert ended(output) == ("confidence", 1)
+    assert end_of(output) == ("confidence", 1)
     assert [(loss.name, loss.phase, loss.round) for loss in output.losses] == [("cy", "poll", 1)]
     assert output.tally is not None
     assert (output.tally.valid, output.tally.failed) == (2, 1)
@@ -335,8 +335,8 @@ def test_votes_that_a_poll_has_lost_are_not_asked_for_again() -> None:
     assert result.status == "degraded"
 
 
-def test_what_was_not_heard_is_not_sure() -> None:
-    """Two of three proposals are lost: no poll on the third is more than a third sure."""
+def test_missing_proposals_lower_the_confidence() -> None:
+    """Two of three proposals are missing, so no poll on the third is more than a third sure."""
 
     def answer(call: Call) -> Any:
         if call.phase == "proposal" and call.agent != "ann":
@@ -345,7 +345,7 @@ def test_what_was_not_heard_is_not_sure() -> None:
 
     debate = plan(max_rounds=2, convergence=None, confidence=0.5)
     output = debate.run_sync(TASK, model=model(answer)).output
-    assert (len(output.rounds), ended(output)) == (2, None)
+    assert (len(output.rounds), end_of(output)) == (2, None)
 
 
 # A budget
@@ -367,7 +367,7 @@ def test_a_debate_makes_no_more_calls_than_its_budget(
     ties: bool,  # noqa: FBT001
     polled: bool,  # noqa: FBT001
 ) -> None:
-    """From the least that a debate of one round takes: the vote is always held, and as many rounds as there is room."""
+    """The vote always takes place, from the smallest budget for one round, and the budget sets the number of rounds."""
     names = NAMES[:size]
     options: dict[str, Any] = {"topology": topology, "convergence": None}
     if judged:
@@ -391,16 +391,16 @@ def test_a_debate_makes_no_more_calls_than_its_budget(
     assert result.output.tally is not None
     rounds = len(result.output.rounds)
     if rounds == 6:
-        assert ended(result.output) is None
+        assert end_of(result.output) is None
     else:
-        assert ended(result.output) == ("budget", rounds)
+        assert end_of(result.output) == ("budget", rounds)
         assert result.usage.calls + round_calls > budget - (0 if size > 1 else tie)
 
 
-def test_a_budget_says_what_it_was_short_of() -> None:
-    """Calls made, and what a round more and the vote would take."""
+def test_an_exhausted_budget_reports_the_missing_calls() -> None:
+    """The message has the calls made and the calls that another round and the vote would take."""
     output = plan(max_rounds=3, convergence=None, budget=20).run_sync(TASK, model=model()).output
-    assert ended(output) == ("budget", 1)
+    assert end_of(output) == ("budget", 1)
     assert output.early_end is not None
     assert output.early_end.reason == "12 calls made; a round more and the vote would take 12 of 20"
 
@@ -410,8 +410,8 @@ def test_a_budget_says_what_it_was_short_of() -> None:
 
 @pytest.mark.parametrize("source", ["convergence", "agents", "judge", "predicate", "budget"])
 @pytest.mark.parametrize("max_rounds", [1, 2])
-def test_what_would_end_the_last_round_is_no_early_end(source: str, max_rounds: int) -> None:
-    """Nothing was cut short."""
+def test_the_last_round_never_ends_early(source: str, max_rounds: int) -> None:
+    """No round was cut."""
 
     def answer(call: Call) -> Any:
         if call.phase != "revision" or call.round < max_rounds:
@@ -419,42 +419,42 @@ def test_what_would_end_the_last_round_is_no_early_end(source: str, max_rounds: 
         return {"proposal": "Cap.", "position": "", "enough": True} if source in ("convergence", "agents") else None
 
     options: dict[str, dict[str, Any]] = {
-        "judge": {"judge": lambda asked: asked.round == max_rounds},
+        "judge": {"judge": lambda request: request.round == max_rounds},
         "predicate": {"terminate_when": lambda ctx: ctx.sequencer.state.round == max_rounds},
         "budget": {"budget": 3 + 9 * max_rounds + 3},
         "agents": {"convergence": None},
     }
     output = plan(max_rounds=max_rounds, **options.get(source, {})).run_sync(TASK, model=model(answer)).output
-    assert ended(output) is None
+    assert end_of(output) is None
     assert len(output.rounds) == max_rounds
 
 
-def test_the_first_to_end_the_rounds_is_named() -> None:
-    """Convergence before the agents, both before the budget, all before judge and predicate."""
+def test_the_first_condition_that_ends_the_rounds_is_named() -> None:
+    """Convergence comes before the agents, both before the budget, and all before judge and predicate."""
 
     def answer(call: Call) -> Any:
         return {"proposal": "Cap.", "position": "", "enough": True} if call.phase == "revision" else None
 
-    options: dict[str, Any] = {"judge": lambda asked: True, "terminate_when": lambda ctx: True, "budget": 1}
+    options: dict[str, Any] = {"judge": lambda request: True, "terminate_when": lambda ctx: True, "budget": 1}
     sources = []
     for convergence, enough in ((0.85, True), (None, True), (None, False)):
 
-        def said(call: Call, enough: bool = enough) -> Any:  # noqa: FBT001
-            given = answer(call)
-            return {**given, "enough": enough} if given else None
+        def give_answer(call: Call, enough: bool = enough) -> Any:  # noqa: FBT001
+            reply = answer(call)
+            return {**reply, "enough": enough} if reply else None
 
         debate = plan(max_rounds=2, convergence=convergence, **options)
-        sources.append(ended(debate.run_sync(TASK, model=model(said)).output))
+        sources.append(end_of(debate.run_sync(TASK, model=model(give_answer)).output))
     assert sources == [("convergence", 1), ("agents", 1), ("budget", 1)]
     del options["budget"]
-    assert ended(plan(max_rounds=2, **options).run_sync(TASK, model=model()).output) == ("judge", 1)
+    assert end_of(plan(max_rounds=2, **options).run_sync(TASK, model=model()).output) == ("judge", 1)
     del options["judge"]
-    assert ended(plan(max_rounds=2, **options).run_sync(TASK, model=model()).output) == ("predicate", 1)
+    assert end_of(plan(max_rounds=2, **options).run_sync(TASK, model=model()).output) == ("predicate", 1)
 
 
 @given(max_rounds=st.integers(1, 6), size=st.integers(1, 4))
 def test_a_debate_ends_after_max_rounds(max_rounds: int, size: int) -> None:
-    """Whatever is said in it."""
+    """The texts do not matter."""
     debate = plan(NAMES[:size], max_rounds=max_rounds, convergence=None, topology="ring")
     result = debate.run_sync(TASK, model=model())
     check_emitted(result)

@@ -1,4 +1,4 @@
-"""Failures of providers, exceptions of the application's own code, and partial answers that are not used."""
+"""Provider failures, exceptions of the application's code, and partial answers that are not used."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from .debates import NAMES, TASK, THREE, Call, answer_of, check_emitted, model, 
 
 PHASES = ("proposal", "critique", "revision", "vote")
 WHISPER = "Xanthippe"
-"""Said in failed calls, and nowhere else."""
+"""Text that occurs only in failed calls."""
 
 
 def fails(*lost: tuple[str, str], error: Exception | None = None) -> Any:
-    """A model whose calls of these (phase, agent) fail."""
+    """Create a model whose calls of these (phase, agent) fail."""
 
     def answer(call: Call) -> Any:
         return (error or ConnectionLost("gone")) if (call.phase, call.agent) in lost else None
@@ -45,12 +45,12 @@ def fails(*lost: tuple[str, str], error: Exception | None = None) -> Any:
     return model(answer)
 
 
-# What a lost call is
+# What a failed call is
 
 
 @dataclass(frozen=True)
 class Case:
-    """A failed call, and the failure that is recorded."""
+    """A failed call and the recorded failure."""
 
     id: str
     reply: Any
@@ -70,8 +70,8 @@ LOST = [
 
 @pytest.mark.parametrize("case", LOST, ids=lambda case: case.id)
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_lost_call_is_a_failure_and_the_debate_goes_on(case: Case, phase: str) -> None:
-    """Who, what, in which round, about whose proposal, and why; the run is degraded."""
+def test_a_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
+    """The failure has the agent, phase, round, target and reason; the run is degraded."""
 
     def answer(call: Call) -> Any:
         return case.reply if call.phase == phase and call.agent == "bob" and call.target in (None, "cy") else None
@@ -88,8 +88,8 @@ def test_a_lost_call_is_a_failure_and_the_debate_goes_on(case: Case, phase: str)
     assert result.output.outcome == "consensus"
 
 
-def test_a_structured_answer_that_does_not_fit_is_a_failure() -> None:
-    """A critique without its severity, a vote with a confidence of 700."""
+def test_an_invalid_structured_answer_is_a_failure() -> None:
+    """A critique lacks its severity, and a vote has a confidence of 700."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique" and call.agent == "bob":
@@ -109,8 +109,8 @@ def test_a_structured_answer_that_does_not_fit_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("written", [2, 10, 101, 1.0001, -0.1, float("nan")])
-def test_a_share_beyond_its_scale_is_refused(written: float) -> None:
-    """A severity and a confidence are from 0 to 1: a 2 may mean 2 %, 20 % or 2 of 5, so it is none of them."""
+def test_shares_out_of_range_are_rejected(written: float) -> None:
+    """A severity or confidence of 2 may mean 2 %, 20 % or 2 of 5, so only 0 to 1 is valid."""
 
     def answer(call: Call) -> Any:
         if call == Call("critique", "bob", 1, "ann"):
@@ -132,8 +132,8 @@ def test_a_share_beyond_its_scale_is_refused(written: float) -> None:
 
 
 @pytest.mark.parametrize("written", [0, 0.02, 0.7, 1])
-def test_a_share_on_its_scale_is_taken_as_it_is(written: float) -> None:
-    """Both ends included."""
+def test_shares_in_range_are_unchanged(written: float) -> None:
+    """Both ends of the range are valid."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique":
@@ -147,7 +147,7 @@ def test_a_share_on_its_scale_is_taken_as_it_is(written: float) -> None:
 
 
 def test_a_blank_proposal_is_a_failure() -> None:
-    """A model that says nothing has proposed nothing."""
+    """A model that returns no text has proposed nothing."""
 
     def answer(call: Call) -> Any:
         return ModelResponse(text=" \u200b") if call == Call("proposal", "bob") else None
@@ -157,26 +157,26 @@ def test_a_blank_proposal_is_a_failure() -> None:
 
 
 def test_failures_are_in_the_order_of_phases_and_agents() -> None:
-    """Whenever they came: rounds, phases, agents in declared order, targets."""
+    """The order is round, phase, agents as declared, and targets, whenever failures arrived."""
 
     def answer(call: Call) -> Any:
         return ConnectionLost("gone") if call.phase in ("critique", "vote") else None
 
     output = plan(("cy", "ann", "bob"), max_rounds=2, convergence=None).run_sync(TASK, model=model(answer)).output
-    told = [(failure.round, failure.phase, failure.name, failure.target) for failure in output.losses]
+    failures = [(failure.round, failure.phase, failure.name, failure.target) for failure in output.losses]
     critiques = [("cy", "ann"), ("cy", "bob"), ("ann", "cy"), ("ann", "bob"), ("bob", "cy"), ("bob", "ann")]
-    assert told == [
+    assert failures == [
         *((number, "critique", *edge) for number in (1, 2) for edge in critiques),
         *((2, "vote", name, None) for name in ("cy", "ann", "bob")),
     ]
 
 
-# What nobody hears of
+# What nobody sees
 
 
 @given(size=st.integers(1, 6), seed=st.integers(0, 10**6), failing=st.sampled_from((0.1, 0.4, 0.8)))
-def test_what_failed_is_in_no_prompt_and_nowhere_in_the_result(size: int, seed: int, failing: float) -> None:
-    """Text that came before a failure, a refusal's reason, an answer that does not fit: only `losses` has a word."""
+def test_texts_of_failed_calls_appear_only_in_losses(size: int, seed: int, failing: float) -> None:
+    """Text before a failure, refusals and invalid answers are in no prompt and in no other part of the result."""
     names = NAMES[:size]
     calls: list[Call] = []
 
@@ -193,8 +193,8 @@ def test_what_failed_is_in_no_prompt_and_nowhere_in_the_result(size: int, seed: 
             "choice": WHISPER,
             "severity": 9,
         }
-        lost: list[Any] = [Refused(WHISPER), ProviderFailed(WHISPER)]
-        return random.choice(lost if call.phase == "proposal" else [*lost, broken])
+        errors: list[Any] = [Refused(WHISPER), ProviderFailed(WHISPER)]
+        return random.choice(errors if call.phase == "proposal" else [*errors, broken])
 
     debate = plan(
         names,
@@ -222,9 +222,9 @@ def test_what_failed_is_in_no_prompt_and_nowhere_in_the_result(size: int, seed: 
     assert WHISPER not in json.dumps(dumped)
 
 
-def test_a_proposal_that_fails_after_a_part_of_it_is_no_proposal() -> None:
-    """Listeners have seen the part; the debate has not."""
-    heard: list[str] = []
+def test_a_partial_proposal_is_discarded() -> None:
+    """Listeners have seen the partial text, but the debate has not."""
+    deltas: list[str] = []
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -235,11 +235,11 @@ def test_a_proposal_that_fails_after_a_part_of_it_is_no_proposal() -> None:
 
     async def listened_to() -> Any:
         handle = plan(max_rounds=1).start(TASK, model=model(answer, calls=calls))
-        heard.extend([event.text async for event in handle if isinstance(event, TextDelta)])
+        deltas.extend([event.text async for event in handle if isinstance(event, TextDelta)])
         return await handle
 
     result = asyncio.run(listened_to())
-    assert f"{WHISPER} should" in heard
+    assert f"{WHISPER} should" in deltas
     assert [proposal.agent for proposal in result.output.proposals] == ["ann", "cy"]
     assert WHISPER not in result.output.model_dump_json()
     assert all(WHISPER not in call.prompt and "[bob] " not in call.prompt.split("Round 1")[0] for call in calls)
@@ -247,8 +247,8 @@ def test_a_proposal_that_fails_after_a_part_of_it_is_no_proposal() -> None:
 
 
 @pytest.mark.parametrize("lost_in", [1, 2])
-def test_a_lost_revision_leaves_the_proposal_as_it_was(lost_in: int) -> None:
-    """For later critics, for voters and in the output; its position stays as well."""
+def test_a_failed_revision_leaves_the_proposal_unchanged(lost_in: int) -> None:
+    """Later critics, voters and the output see the old text and position."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -256,22 +256,22 @@ def test_a_lost_revision_leaves_the_proposal_as_it_was(lost_in: int) -> None:
 
     output = plan(max_rounds=2, convergence=None).run_sync(TASK, model=model(answer, calls=calls)).output
     texts = ["bob has a first idea.", *(f"bob has idea number {number}, quite another one." for number in (1, 2))]
-    before, shown = texts[lost_in - 1], texts[1 if lost_in == 2 else 2]
+    before, revised_text = texts[lost_in - 1], texts[1 if lost_in == 2 else 2]
     final = next(proposal for proposal in output.final_proposals if proposal.agent == "bob")
-    assert (final.text, final.round) == (shown, 1 if lost_in == 2 else 2)
+    assert (final.text, final.round) == (revised_text, 1 if lost_in == 2 else 2)
     assert [revised.agent for revised in output.rounds[lost_in - 1].revisions] == ["ann", "cy"]
     critics = [call.prompt for call in calls if call.phase == "critique" and call.target == "bob" and call.round == 2]
     assert len(critics) == 2
     assert all(f"[bob] {before}" in prompt for prompt in critics)
-    assert all(f"[bob] {shown}" in call.prompt for call in calls if call.phase == "vote")
+    assert all(f"[bob] {revised_text}" in call.prompt for call in calls if call.phase == "vote")
     (failure,) = output.losses
     assert (failure.phase, failure.round) == ("revision", lost_in)
 
 
-def test_an_agent_that_nobody_could_criticise_is_not_asked_to_revise() -> None:
-    """Without a critique there is nothing to answer."""
+def test_an_agent_without_critiques_is_not_asked_to_revise() -> None:
+    """All critiques of the agent failed."""
     calls: list[Call] = []
-    lost = fails(("critique", "ann"), ("critique", "cy"))
+    failing = fails(("critique", "ann"), ("critique", "cy"))
 
     def answer(call: Call) -> Any:
         calls.append(call)
@@ -280,13 +280,13 @@ def test_an_agent_that_nobody_could_criticise_is_not_asked_to_revise() -> None:
     output = plan(max_rounds=1).run_sync(TASK, model=model(answer)).output
     assert [revised.agent for revised in output.rounds[0].revisions] == ["ann", "cy"]
     assert all(not (call.phase == "revision" and call.agent == "bob") for call in calls)
-    assert plan(max_rounds=1).run_sync(TASK, model=lost).output.rounds[0].critiques
+    assert plan(max_rounds=1).run_sync(TASK, model=failing).output.rounds[0].critiques
 
 
-def test_without_any_critique_the_vote_is_held() -> None:
-    """All critics fail: nobody revises, and the first proposals are voted on."""
-    lost = fails(*(("critique", name) for name in THREE))
-    output = plan(max_rounds=1).run_sync(TASK, model=lost).output
+def test_the_vote_takes_place_without_critiques() -> None:
+    """All critics fail, so nobody revises, and the first proposals are voted on."""
+    failing = fails(*(("critique", name) for name in THREE))
+    output = plan(max_rounds=1).run_sync(TASK, model=failing).output
     assert [proposal.round for proposal in output.final_proposals] == [0, 0, 0]
     assert output.winner == "ann"
     assert output.rounds[0].convergence is not None
@@ -296,13 +296,13 @@ def test_without_any_critique_the_vote_is_held() -> None:
 # No proposals
 
 
-def test_no_proposal_at_all_is_an_error() -> None:
-    """It names what went wrong, agent by agent; what there was of the debate is in its run."""
-    lost = fails(*(("proposal", name) for name in THREE), error=ProviderFailed("down", status=503))
+def test_a_debate_without_proposals_is_an_error() -> None:
+    """The error has the failure of each agent, and its run has the debate so far."""
+    failing = fails(*(("proposal", name) for name in THREE), error=ProviderFailed("down", status=503))
     with pytest.raises(
         NoProposals, match=r"plan: no agent has proposed anything \(ann: ProviderFailed: down"
     ) as caught:
-        plan().run_sync(TASK, model=lost)
+        plan().run_sync(TASK, model=failing)
     assert isinstance(caught.value, FlowDebateError)
     assert set(caught.value.failures) == set(THREE)
     run = caught.value.run
@@ -313,9 +313,9 @@ def test_no_proposal_at_all_is_an_error() -> None:
 
 
 def test_one_proposal_is_enough() -> None:
-    """It is criticised by the others, revised, and voted on."""
-    lost = fails(("proposal", "ann"), ("proposal", "cy"))
-    output = plan(max_rounds=1).run_sync(TASK, model=lost).output
+    """The others criticise it, its agent revises it, and all vote."""
+    failing = fails(("proposal", "ann"), ("proposal", "cy"))
+    output = plan(max_rounds=1).run_sync(TASK, model=failing).output
     assert output.rounds[0].edges == [("ann", "bob"), ("cy", "bob")]
     assert [proposal.agent for proposal in output.final_proposals] == ["bob"]
 
@@ -328,21 +328,21 @@ def test_one_proposal_is_enough() -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.anyio
-async def test_an_exception_of_a_block_of_ones_own_is_raised_as_it_is(phase: str) -> None:
-    """It is the application's; the handle still shows how far the debate came."""
+async def test_exceptions_of_custom_blocks_are_raised_unchanged(phase: str) -> None:
+    """The handle still shows the debate so far."""
     failure = LookupError("a mistake")
 
-    def block(asked: Any) -> Any:
-        if asked.kind == phase:
+    def block(request: Any) -> Any:
+        if request.kind == phase:
             raise failure
-        return {"proposal": "An idea.", "critique": {}, "revision": "A better idea.", "vote": "ann"}[asked.kind]
+        return {"proposal": "An idea.", "critique": {}, "revision": "A better idea.", "vote": "ann"}[request.kind]
 
     handle = plan(agents=[{"name": "ann"}, {"name": "bob", "block": block}], max_rounds=1).start(TASK, model=model())
     with pytest.raises(LookupError) as caught:
         await handle
     assert caught.value is failure
-    made = check_emitted(handle)
-    assert made[-1].error == "LookupError: a mistake"
+    emissions = check_emitted(handle)
+    assert emissions[-1].error == "LookupError: a mistake"
     assert handle.raw is not None
     assert handle.raw.status == "failed"
     assert handle.raw is not None
@@ -368,12 +368,12 @@ async def test_an_exception_of_a_block_of_ones_own_is_raised_as_it_is(phase: str
         ("vote", {"choice": "ann", "confidence": float("nan")}, "confidence"),
     ],
 )
-def test_what_a_block_of_ones_own_returns_has_to_fit(phase: str, answer: Any, field: str) -> None:
-    """An OutputError that names the block and the field; it is a mistake, and no vote is guessed."""
+def test_an_invalid_result_of_a_custom_block_is_an_error(phase: str, answer: Any, field: str) -> None:
+    """The OutputError names the block and the field; no vote is guessed."""
 
-    def block(asked: Any) -> Any:
+    def block(request: Any) -> Any:
         fine = {"proposal": "An idea.", "critique": {}, "revision": "A better idea.", "vote": "ann"}
-        return {**fine, phase: answer}[asked.kind]
+        return {**fine, phase: answer}[request.kind]
 
     with pytest.raises(OutputError, match=field) as caught:
         plan(agents=[{"name": "ann"}, {"name": "bob", "block": block}], max_rounds=1).run_sync(TASK, model=model())
@@ -381,10 +381,10 @@ def test_what_a_block_of_ones_own_returns_has_to_fit(phase: str, answer: Any, fi
     check_emitted(caught.value.run)
 
 
-def test_a_block_of_ones_own_may_lose_what_its_provider_lost() -> None:
-    """A ModelError that it raises is a failure like any."""
+def test_a_model_error_in_a_custom_block_is_a_failure() -> None:
+    """The debate handles it like any provider failure."""
 
-    def block(asked: Any) -> Any:
+    def block(request: Any) -> Any:
         raise EmptyResponse("nothing")
 
     output = (
@@ -400,14 +400,14 @@ def test_a_block_of_ones_own_may_lose_what_its_provider_lost() -> None:
     ("options", "message"),
     [
         ({"terminate_when": lambda ctx: 1 / 0}, "division by zero"),
-        ({"judge": lambda asked: 1 / 0}, "division by zero"),
+        ({"judge": lambda request: 1 / 0}, "division by zero"),
         ({"topology": lambda names, number, random: 1 / 0}, "division by zero"),
     ],
     ids=["terminate_when", "judge", "topology"],
 )
 @pytest.mark.anyio
-async def test_exceptions_of_other_functions_of_the_application_are_raised(options: Any, message: str) -> None:
-    """With all that was done in the raw output."""
+async def test_exceptions_of_other_application_functions_are_raised(options: Any, message: str) -> None:
+    """The raw output contains everything that was done before."""
     handle = plan(max_rounds=2, convergence=None, **options).start(TASK, model=model())
     with pytest.raises(ZeroDivisionError, match=message):
         await handle
@@ -418,8 +418,8 @@ async def test_exceptions_of_other_functions_of_the_application_are_raised(optio
     assert handle.raw.status == "failed"
 
 
-def test_a_measure_of_similarity_that_raises_ends_the_debate() -> None:
-    """It is the application's code; the rounds so far are there."""
+def test_an_exception_in_a_similarity_measure_ends_the_debate() -> None:
+    """The raw output has the rounds so far."""
 
     class Broken:
         name = "broken"

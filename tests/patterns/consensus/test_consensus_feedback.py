@@ -1,4 +1,4 @@
-"""Phases 0 and 7: what debates write to the archive, and the context of later ones."""
+"""What debates write to the archive, and what later debates read from it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ PARTS = ("past_debates", "critique_patterns", "ratings", "positions", "personas"
 
 
 async def elo(archive: Archive, *names: str) -> dict[str, float]:
-    """The ratings of agents, as the archive has them."""
+    """Read the ratings of agents from the archive."""
     return {name: rating.elo for name, rating in (await archive.ratings.of(names)).items()}
 
 
 def voting(*choices: str) -> Any:
-    """A model in which agents vote so, in declared order."""
+    """Create a model whose agents vote as listed, in declared order."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": choices[NAMES.index(call.agent)]} if call.phase == "vote" else None
@@ -52,7 +52,7 @@ async def _ratings_after(archive: Archive, *choices: str) -> tuple[ConsensusOutp
 
 @pytest.mark.anyio
 async def test_a_winner_with_consensus_gains_what_the_others_lose() -> None:
-    """Three at 1500: 10.667 to the winner, 5.333 from each of the others; in the result and in the archive."""
+    """Three agents start at 1500: the winner gains 10.667, each other agent loses 5.333, in result and archive."""
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "ann")
     assert output.feedback is not None
     assert output.feedback.rating_changes == pytest.approx({"ann": 32 / 3, "bob": -16 / 3, "cy": -16 / 3})
@@ -61,7 +61,7 @@ async def test_a_winner_with_consensus_gains_what_the_others_lose() -> None:
 
 @pytest.mark.anyio
 async def test_a_winner_without_consensus_beats_the_others_outright() -> None:
-    """Nobody followed: 16 points from each of the others."""
+    """Without followers, the winner gains 16 points from each other agent."""
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "bob", "nobody")
     assert output.outcome == "no_consensus"
     assert ratings == pytest.approx({"ann": 1548, "bob": 1484, "cy": 1484, "di": 1484})
@@ -69,7 +69,7 @@ async def test_a_winner_without_consensus_beats_the_others_outright() -> None:
 
 @pytest.mark.anyio
 async def test_without_a_winner_no_rating_changes() -> None:
-    """A tie beats nobody."""
+    """A tie changes nothing."""
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "bob", "bob")
     assert output.feedback is not None
     assert output.feedback.rating_changes == {}
@@ -90,16 +90,16 @@ def test_ratings_are_zero_sum_over_any_number_of_debates(size: int, seeds: list[
         assert sum(changes.values()) == pytest.approx(0)
         assert set(changes) == (set(names) if output.winner else set())
         summed = {name: elo + changes.get(name, 0) for name, elo in summed.items()}
-    known = asyncio.run(elo(archive, *names))
-    assert {name: known.get(name, 1500.0) for name in names} == pytest.approx(summed)
+    ratings = asyncio.run(elo(archive, *names))
+    assert {name: ratings.get(name, 1500.0) for name in names} == pytest.approx(summed)
     assert sum(summed.values()) == pytest.approx(1500 * size)
 
 
 @pytest.mark.anyio
 async def test_each_debate_counts_once() -> None:
-    """A second report of the same debate changes nothing; two debates in one run are two."""
+    """A second report of the same debate changes nothing, and two debates in one run count as two."""
     archive = Archive()
-    told: list[tuple[str, Any]] = []
+    reports: list[tuple[str, Any]] = []
 
     @dataclass
     class Twice:
@@ -109,7 +109,7 @@ async def test_each_debate_counts_once() -> None:
             return await self.inner.of(names)
 
         async def apply(self, debate: str, changes: Any, /) -> None:
-            told.append((debate, changes))
+            reports.append((debate, changes))
             await self.inner.apply(debate, changes)
             await self.inner.apply(debate, changes)
 
@@ -117,9 +117,9 @@ async def test_each_debate_counts_once() -> None:
     debate = plan(max_rounds=1, archive=archive)
     one = await debate.run(TASK, model=model())
     assert (await elo(archive, "ann"))["ann"] == pytest.approx(1510.667, abs=1e-3)
-    both = sequencer(name="both").then(debate).map(lambda output: output.task).then(debate)
-    result = await both.run(TASK, model=model())
-    ids = [debate for debate, _ in told]
+    twice = sequencer(name="both").then(debate).map(lambda output: output.task).then(debate)
+    result = await twice.run(TASK, model=model())
+    ids = [debate for debate, _ in reports]
     assert len(set(ids)) == len(ids) == 3
     assert ids[0].startswith(one.run_id)
     assert all(name.startswith(result.run_id) for name in ids[1:])
@@ -131,7 +131,7 @@ async def test_each_debate_counts_once() -> None:
 
 
 def turning(call: Call) -> Any:
-    """Ann turns round, bob qualifies, cy stays; ann's critique of bob helps him to win."""
+    """Let ann reverse her position, bob qualify his, and cy keep its own; ann's critique of bob helps him win."""
     if call.phase == "revision":
         positions = {"ann": ("yes", "no"), "bob": ("yes", "yes, in cities"), "cy": ("yes", "yes")}
         return {**answer_of(call), "position": positions[call.agent][call.round - 1]}
@@ -141,8 +141,8 @@ def turning(call: Call) -> Any:
 
 
 @pytest.mark.anyio
-async def test_positions_and_changes_of_mind_are_kept() -> None:
-    """Round by round in declared order, with what became of each agent's earlier one; only what was stated."""
+async def test_positions_and_changes_of_mind_are_stored() -> None:
+    """Stated positions are stored by round in declared order, with the change from each agent's earlier one."""
     archive = Archive()
     output = (await plan(max_rounds=2, convergence=None, archive=archive).run(TASK, model=model(turning))).output
     assert output.feedback is not None
@@ -158,13 +158,13 @@ async def test_positions_and_changes_of_mind_are_kept() -> None:
     assert {one.claim for one in output.feedback.positions} == {TASK}
     assert [(one.agent, one.kind) for one in output.feedback.flips] == [("ann", "contradiction"), ("bob", "refinement")]
     for name in THREE:
-        kept = await archive.positions.of(name)
-        assert list(kept) == [one for one in output.feedback.positions if one.agent == name]
+        positions = await archive.positions.of(name)
+        assert list(positions) == [one for one in output.feedback.positions if one.agent == name]
 
 
 @pytest.mark.anyio
-async def test_how_personas_did_is_added_up() -> None:
-    """Debates, wins, lost calls, critiques, changes of mind."""
+async def test_records_of_personas_add_up() -> None:
+    """A record counts debates, wins, failed calls, critiques and changes of mind."""
     archive = Archive()
     debate = plan(max_rounds=2, convergence=None, archive=archive)
 
@@ -183,16 +183,16 @@ async def test_how_personas_did_is_added_up() -> None:
 
 
 @pytest.mark.anyio
-async def test_points_of_critics_helped_where_their_target_won() -> None:
-    """With consensus, and after it had revised its proposal; all are counted."""
+async def test_a_point_helps_if_its_target_wins() -> None:
+    """The target revised its proposal and won with consensus; every point is counted."""
     archive = Archive()
     await plan(max_rounds=1, archive=archive).run(TASK, model=model(turning))
-    found = await archive.critique_patterns.successful(limit=9)
-    assert list(found) == [
+    patterns = await archive.critique_patterns.successful(limit=9)
+    assert list(patterns) == [
         CritiquePattern(issue="bob is vague", suggestion="say more on bob", successes=2, uses=2),
     ]
-    (known,) = archive.critique_patterns.log.values.values()  # type: ignore[attr-defined]  # the log in memory
-    assert {point.issue: (point.successes, point.uses) for point in known} == {
+    (points,) = archive.critique_patterns.log.values.values()  # type: ignore[attr-defined]  # the log in memory
+    assert {point.issue: (point.successes, point.uses) for point in points} == {
         "ann is vague": (0, 2),
         "bob is vague": (2, 2),
         "cy is vague": (0, 2),
@@ -200,8 +200,8 @@ async def test_points_of_critics_helped_where_their_target_won() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_point_that_changed_nothing_did_not_help() -> None:
-    """Its target won with the proposal that it had before: its revision was lost."""
+async def test_a_point_without_a_revision_does_not_help() -> None:
+    """The target won with its earlier proposal because its revision failed."""
     archive = Archive()
 
     def answer(call: Call) -> Any:
@@ -216,8 +216,8 @@ async def test_a_point_that_changed_nothing_did_not_help() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_next_debate_is_told_of_what_was_found_before() -> None:
-    """The outcome of a debate on a task like this one, and points that helped: in every agent's system message."""
+async def test_the_next_debate_reads_earlier_outcomes() -> None:
+    """Each agent's system message has the outcome of a similar debate and the points that helped."""
     archive = Archive()
     debate = plan(max_rounds=1, convergence=None, archive=archive)
     calls: list[Call] = []
@@ -239,8 +239,8 @@ async def test_the_next_debate_is_told_of_what_was_found_before() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_debate_without_agreement_is_remembered_as_such() -> None:
-    """Its leading proposal is no answer."""
+async def test_a_debate_without_agreement_is_stored_as_such() -> None:
+    """Its leading proposal is not stored as an answer."""
     archive = Archive()
     debate = plan(NAMES[:4], max_rounds=1, archive=archive)
     calls: list[Call] = []
@@ -253,8 +253,8 @@ async def test_a_debate_without_agreement_is_remembered_as_such() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("limit", [0, 1, 2, 9])
-async def test_no_more_is_told_than_history_limit(limit: int) -> None:
-    """Of debates and of points each; 0 tells nothing, and says so."""
+async def test_history_limit_bounds_the_context(limit: int) -> None:
+    """It limits debates and points separately; with 0 the prompt has neither and the result says so."""
     archive = Archive()
     for number in range(4):
         await archive.past_debates.add(PastDebate(id=f"{number}", task=TASK, outcome="no_consensus"))
@@ -277,7 +277,7 @@ async def _looked_up(task: str) -> str:
 
 @dataclass(frozen=True)
 class Research:
-    """A research function, and the context that it gives."""
+    """A research function and the context that it produces."""
 
     id: str
     function: Any
@@ -299,8 +299,8 @@ LOOKED_UP = [
 
 
 @pytest.mark.parametrize("case", LOOKED_UP, ids=lambda case: case.id)
-def test_research_is_told_to_all_agents_or_left_out_for_a_reason(case: Research) -> None:
-    """It is a function of the task, or of task and context, sync or async; a debate does not need it."""
+def test_all_agents_read_research_or_its_absence_has_a_reason(case: Research) -> None:
+    """Research is a function of the task, or of task and context, sync or async, and it is optional."""
     calls: list[Call] = []
     result = plan(max_rounds=1, research=case.function).run_sync(TASK, model=model(calls=calls))
     context = result.output.context
@@ -313,8 +313,8 @@ def test_research_is_told_to_all_agents_or_left_out_for_a_reason(case: Research)
     assert result.status == "complete"
 
 
-def test_research_that_reaches_a_limit_of_the_run_ends_it() -> None:
-    """That is no failure of the source: nothing more may be asked."""
+def test_research_that_reaches_a_run_limit_ends_the_run() -> None:
+    """A limit is not a failure of the source, and no further call may follow."""
 
     def spends(task: str) -> str:
         raise LimitReached("calls", limit=1, used=1)
@@ -328,12 +328,12 @@ def test_research_that_reaches_a_limit_of_the_run_ends_it() -> None:
 
 
 class Trouble(Exception):
-    """What a store raises."""
+    """An exception of a store."""
 
 
 @dataclass
 class Failing:
-    """Any store; each of its calls does the same."""
+    """A store whose calls all do the same."""
 
     act: Callable[[], Any]
 
@@ -348,22 +348,22 @@ class Failing:
 
 
 async def raises() -> Any:
-    """A store that is down."""
+    """Raise an exception, like a store that is down."""
     raise Trouble("disk\nfull")
 
 
 async def hangs() -> Any:
-    """A store that never answers."""
+    """Never answer, like a store that hangs."""
     await asyncio.Event().wait()
 
 
 async def nonsense() -> Any:
-    """A store that gives what nobody can use."""
+    """Return something that nobody can use."""
     return [object()]
 
 
 def troubled(parts: tuple[str, ...], act: Callable[[], Any]) -> Archive:
-    """An archive of which `parts` fail, and whose patience is short."""
+    """Create an archive of which `parts` fail, with a short timeout."""
     return Archive(**{part: Failing(act) for part in parts}, patience=0.01)
 
 
@@ -378,19 +378,17 @@ PROBLEMS = {
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize(("act", "reason"), [(raises, "Trouble: disk\\nfull"), (hangs, "no answer within 0.01 s")])
-def test_a_store_that_fails_or_hangs_costs_its_own_part_and_nothing_else(
-    part: str, act: Callable[[], Any], reason: str
-) -> None:
-    """The answer is the same as without an archive; what went wrong is reported, and the other parts are stored."""
+def test_a_failing_store_affects_only_its_own_part(part: str, act: Callable[[], Any], reason: str) -> None:
+    """The answer is the same as without an archive; the failure is reported, and the other parts are stored."""
     archive = troubled((part,), act)
     result = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(turning), seed=1)
     plain = plan(max_rounds=1).run_sync(TASK, model=model(turning), seed=1)
     check_emitted(result)
     assert result.status == "complete"
-    got, wanted = comparable(result.output), comparable(plain.output)
+    actual, expected = comparable(result.output), comparable(plain.output)
     for key in ("context", "feedback"):
-        del got[key], wanted[key]
-    assert got == wanted
+        del actual[key], expected[key]
+    assert actual == expected
     feedback = result.output.feedback
     assert feedback is not None
     assert len(feedback.problems) == 1
@@ -401,11 +399,11 @@ def test_a_store_that_fails_or_hangs_costs_its_own_part_and_nothing_else(
     skipped = {one.source: one.reason for one in result.output.context.skipped}
     if part in ("past_debates", "critique_patterns"):
         assert reason in skipped["history" if part == "past_debates" else "patterns"]
-    assert asyncio.run(_known(archive, part)) == {"ratings": 3, "positions": 1, "personas": 1}
+    assert asyncio.run(_count_stored(archive, part)) == {"ratings": 3, "positions": 1, "personas": 1}
 
 
-async def _known(archive: Archive, broken: str) -> dict[str, int]:
-    """How much the working parts have stored."""
+async def _count_stored(archive: Archive, broken: str) -> dict[str, int]:
+    """Count what the working parts have stored."""
     return {
         "ratings": 3 if broken == "ratings" else len(await archive.ratings.of(THREE)),
         "positions": 1 if broken == "positions" else len(await archive.positions.of("ann")),
@@ -414,8 +412,8 @@ async def _known(archive: Archive, broken: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("act", [raises, hangs, nonsense])
-def test_an_archive_of_which_nothing_works_loses_no_answer(act: Callable[[], Any]) -> None:
-    """Whatever all of its stores do."""
+def test_a_broken_archive_does_not_affect_the_answer(act: Callable[[], Any]) -> None:
+    """All of its stores fail in the same way."""
     result = plan(max_rounds=1, archive=troubled(PARTS, act)).run_sync(TASK, model=model())
     check_emitted(result)
     assert (result.status, result.output.winner, result.output.outcome) == ("complete", "ann", "consensus")
@@ -426,8 +424,8 @@ def test_an_archive_of_which_nothing_works_loses_no_answer(act: Callable[[], Any
 
 
 @pytest.mark.parametrize("act", [raises, hangs, nonsense])
-def test_votes_weigh_the_same_where_the_ratings_cannot_be_had(act: Callable[[], Any]) -> None:
-    """The votes are there: they are counted, what the application says about weights holds, and the result says why."""
+def test_votes_weigh_the_same_without_ratings(act: Callable[[], Any]) -> None:
+    """The votes are counted, the application's weights hold, and the result says why ratings are missing."""
     archive = troubled(("ratings",), act)
     debate = plan(max_rounds=1, archive=archive, voting=VotingOptions("weighted", weights={"cy": 4.0}))
     result = debate.run_sync(TASK, model=voting("ann", "ann", "bob"))
@@ -440,8 +438,8 @@ def test_votes_weigh_the_same_where_the_ratings_cannot_be_had(act: Callable[[], 
     assert result.status == result.output.status == "degraded"
 
 
-def test_a_run_that_is_cancelled_while_the_archive_is_told_keeps_its_answer() -> None:
-    """The votes are counted: the raw output has them."""
+def test_a_run_cancelled_during_archiving_keeps_its_answer() -> None:
+    """The raw output has the counted votes."""
     telling = asyncio.Event()
 
     async def hang() -> None:
@@ -463,8 +461,8 @@ def test_a_run_that_is_cancelled_while_the_archive_is_told_keeps_its_answer() ->
     assert (handle.raw.outcome, handle.raw.winner) == ("consensus", "ann")
 
 
-def test_a_limit_that_is_reached_while_the_archive_is_told_loses_no_answer() -> None:
-    """The run ends with what it has, as debates do."""
+def test_a_limit_reached_during_archiving_keeps_the_answer() -> None:
+    """The run ends with the output so far, like any debate."""
     archive = Archive(personas=Failing(hangs))
     debate = plan(max_rounds=1, archive=archive)
     result = debate.run_sync(TASK, model=model(), limits=Limits(seconds=0.5))
@@ -473,16 +471,16 @@ def test_a_limit_that_is_reached_while_the_archive_is_told_loses_no_answer() -> 
     assert (result.raw.outcome, result.raw.winner) == ("consensus", "ann")
 
 
-def test_analytics_that_fail_lose_no_answer() -> None:
-    """A measure that the flips are compared by raises after the vote: it is reported, and changes nothing else."""
+def test_failing_analytics_do_not_affect_the_answer() -> None:
+    """A measure that compares flips raises after the vote; the failure is reported and changes nothing else."""
 
     class Tired(Jaccard):
         name = "tired"
-        asked = 0
+        comparisons = 0
 
         def __call__(self, texts: Any, /) -> Any:
-            self.asked += 1
-            if self.asked > 4:
+            self.comparisons += 1
+            if self.comparisons > 4:
                 raise Trouble("enough")
             return super().__call__(texts)
 
@@ -505,8 +503,8 @@ def test_analytics_that_fail_lose_no_answer() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_debate_without_a_count_leaves_nothing() -> None:
-    """It was cut short: no rating changes, nothing is remembered."""
+async def test_a_debate_without_a_count_is_not_archived() -> None:
+    """It ended before the vote, so no rating changes and nothing is stored."""
     archive = Archive()
     with pytest.raises(NoProposals):
         await plan(archive=archive).run(TASK, model=model(lambda _: ProviderFailed("down")))
@@ -517,8 +515,8 @@ async def test_a_debate_without_a_count_leaves_nothing() -> None:
 
 
 @pytest.mark.anyio
-async def test_debates_at_the_same_time_share_an_archive() -> None:
-    """Each counts once, whoever ends first."""
+async def test_concurrent_debates_share_an_archive() -> None:
+    """Each debate counts once, whichever ends first."""
     archive = Archive()
     debate = plan(max_rounds=1, archive=archive)
     results = await asyncio.gather(*[debate.run(TASK, model=model()) for _ in range(10)])

@@ -1,4 +1,4 @@
-"""Honest results: what was lost shows in the status, and strength and confidence claim no more than was heard."""
+"""Status, strength and confidence of debates with missing proposals and votes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 GRADES = ("contested", "split", "weak", "moderate", "strong", "unanimous")
 
 
-def held(size: int, lost: Collection[str], *, confidence: float = 1.0) -> RunResult[ConsensusOutput]:
-    """A debate in which the proposals of `lost` fail, and all vote for the first proposal that did not."""
+def run_debate(size: int, lost: Collection[str], *, confidence: float = 1.0) -> RunResult[ConsensusOutput]:
+    """Run a debate in which the proposals of `lost` fail, and all vote for the first proposal that succeeded."""
     names = NAMES[:size]
     choice = next(name for name in names if name not in lost)
 
@@ -38,9 +38,9 @@ def held(size: int, lost: Collection[str], *, confidence: float = 1.0) -> RunRes
     return result
 
 
-def test_an_agreement_on_the_only_proposal_left_is_weak() -> None:
-    """Two of three proposals are lost: all vote for the third, which is one third of what could have been heard."""
-    result = held(3, ("bob", "cy"))
+def test_an_agreement_on_the_only_remaining_proposal_is_weak() -> None:
+    """Two of three proposals are missing, so the votes for the third cover one third of the possible proposals."""
+    result = run_debate(3, ("bob", "cy"))
     output = result.output
     assert output.tally is not None
     assert (output.tally.counts, output.tally.confidence) == ({"ann": 3}, 1.0)
@@ -53,10 +53,10 @@ def test_an_agreement_on_the_only_proposal_left_is_weak() -> None:
 
 
 @given(size=st.integers(2, 7), lost=st.sets(st.sampled_from(NAMES[1:7])), confidence=st.floats(0, 1))
-def test_no_vote_claims_more_than_was_heard(size: int, lost: set[str], confidence: float) -> None:
-    """The confidence is at most the share of proposals heard; no agreement is unanimous while one is missing."""
+def test_confidence_is_bounded_by_the_share_of_proposals(size: int, lost: set[str], confidence: float) -> None:
+    """The confidence is at most the share of proposals present; no agreement is unanimous while one is missing."""
     missing = lost.intersection(NAMES[:size])
-    output = held(size, missing, confidence=confidence).output
+    output = run_debate(size, missing, confidence=confidence).output
     heard = (size - len(missing)) / size
     assert output.confidence == pytest.approx(min(confidence, heard))
     assert GRADES.index(output.strength or "") == {True: 5}.get(heard == 1, min(2 + (heard >= 0.6) + (heard > 0.8), 4))
@@ -64,8 +64,8 @@ def test_no_vote_claims_more_than_was_heard(size: int, lost: set[str], confidenc
 
 
 @pytest.mark.parametrize("choice", [None, "nobody"])
-def test_a_vote_without_a_valid_ballot_is_no_verdict(choice: str | None) -> None:
-    """All votes are lost, or for nobody: there is nothing to say whether the agents agree."""
+def test_a_vote_without_valid_ballots_has_no_verdict(choice: str | None) -> None:
+    """All votes failed or chose nobody, so the agreement is unknown."""
 
     def answer(call: Call) -> Any:
         if call.phase != "vote":
@@ -78,8 +78,8 @@ def test_a_vote_without_a_valid_ballot_is_no_verdict(choice: str | None) -> None
     assert (result.output.winner, result.output.confidence) == (None, 0)
 
 
-def test_a_vote_that_is_a_tie_is_a_verdict() -> None:
-    """Everybody was heard, and they disagree."""
+def test_a_tie_is_a_verdict() -> None:
+    """All agents voted, and they disagree."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
@@ -88,8 +88,8 @@ def test_a_vote_that_is_a_tie_is_a_verdict() -> None:
     assert (result.status, result.output.outcome, result.output.strength) == ("complete", "no_consensus", "contested")
 
 
-def test_a_vote_that_does_not_count_is_a_loss() -> None:
-    """Cy votes for nobody: two of three votes are counted, and the output says which is not."""
+def test_an_invalid_vote_is_a_loss() -> None:
+    """Cy votes for nobody: two of three votes are counted, and the output names the third."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": "nobody"} if call.phase == "vote" and call.agent == "cy" else None
@@ -103,8 +103,8 @@ def test_a_vote_that_does_not_count_is_a_loss() -> None:
     assert result.output.confidence == pytest.approx(0.75 * 2 / 3)
 
 
-def test_a_proposal_that_is_cut_off_is_marked() -> None:
-    """In the output, in the losses, in the status, and for those who criticise it and vote."""
+def test_a_truncated_proposal_is_marked() -> None:
+    """The mark is in the output, the losses, the status, and the prompts of critics and voters."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -115,13 +115,17 @@ def test_a_proposal_that_is_cut_off_is_marked() -> None:
     result = plan(max_rounds=1).run_sync(TASK, model=model(answer, calls=calls), seed=1)
     check_emitted(result)
     output = result.output
-    assert [(each.agent, each.flag) for each in output.proposals] == [("ann", None), ("bob", "cut_off"), ("cy", None)]
+    assert [(proposal.agent, proposal.flag) for proposal in output.proposals] == [
+        ("ann", None),
+        ("bob", "cut_off"),
+        ("cy", None),
+    ]
     assert output.proposals[1].text == "Cap rents."
     (loss,) = output.losses
     assert (loss.name, loss.instead, loss.round) == ("bob", "cut_off", 0)
     assert result.status == output.status == "degraded"
     assert output.tally is not None
     assert output.tally.failed == 0
-    shown = {call.agent for call in calls if "(cut off" in call.prompt}
-    assert shown == {"ann", "bob", "cy"}
+    readers = {call.agent for call in calls if "(cut off" in call.prompt}
+    assert readers == {"ann", "bob", "cy"}
     assert output.confidence == 0.75

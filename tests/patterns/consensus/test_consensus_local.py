@@ -1,4 +1,4 @@
-"""Consensus debates on real models: the small one, whose text is nonsense, and the large one."""
+"""Consensus debates on real models: a small one that writes nonsense, and a large one."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ AGENTS = (
 
 @pytest.fixture
 def engines() -> Iterator[None]:
-    """Engines end with the test that started them."""
+    """Stop engines after the test that started them."""
     yield
     stop_local_servers()
 
 
 @pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
-async def test_a_debate_is_held_by_the_small_model() -> None:
-    """Proposals, and votes by schema, from a real engine; its text is nonsense, and what does not fit is a failure.
+async def test_the_small_model_completes_a_debate() -> None:
+    """Proposals and votes come from a real engine; its text is nonsense, and invalid answers are failures.
 
-    Nobody criticises: a critique of nonsense is long, and shows no more than a vote.
+    Nobody criticises, because a critique of nonsense is long and tests no more than a vote.
     """
     model = LocalModel(small_test_model())
     pattern = plan(
@@ -62,7 +62,7 @@ async def test_a_debate_is_held_by_the_small_model() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_the_large_model_proposes_criticises_revises_and_votes() -> None:
-    """Every call gives an answer that fits: real proposals, critiques with issues, and votes for one of the two."""
+    """Every call returns a valid answer: real proposals, critiques with issues, and votes for one of the two."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     pattern = plan(

@@ -1,4 +1,4 @@
-"""Options reach the default blocks of agents, and those only."""
+"""Options of `consensus()` reach the default blocks of agents only."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def search(query: str) -> str:
 
 
 def test_an_agent_may_call_tools_before_it_answers() -> None:
-    """In each phase, also where the answer is a structured one."""
+    """Tools work in each phase, also if the answer is structured."""
     looked: list[str] = []
 
     def answer(call: Call) -> Any:
@@ -68,8 +68,8 @@ def test_an_agent_may_call_tools_before_it_answers() -> None:
     assert (output.winner, output.losses) == ("ann", [])
 
 
-def test_options_do_not_reach_blocks_of_ones_own_nor_judges() -> None:
-    """A generator in an agent's role, and the judges, have options of their own."""
+def test_options_do_not_reach_custom_blocks_or_judges() -> None:
+    """A generator in an agent's role and the judges have options of their own."""
     calls: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -83,9 +83,9 @@ def test_options_do_not_reach_blocks_of_ones_own_nor_judges() -> None:
     def as_data(output: str, response: Any, ctx: Any) -> Any:
         return {} if output == "{}" else output
 
-    own = generator(name="own", prompt="Mine.", user=lambda asked: asked.kind, transform=as_data)
+    custom = generator(name="own", prompt="Mine.", user=lambda turn: turn.kind, transform=as_data)
     plan(
-        agents=[{"name": "ann"}, {"name": "bob"}, {"name": "cy", "block": own}],
+        agents=[{"name": "ann"}, {"name": "bob"}, {"name": "cy", "block": custom}],
         max_rounds=2,
         judge=create_conclusive_judge(name="plan"),
         tie_break=create_tie_judge(name="plan", choices=THREE),
@@ -95,42 +95,42 @@ def test_options_do_not_reach_blocks_of_ones_own_nor_judges() -> None:
         context=["Rents rose."],
         settings=ModelSettings(temperature=0.25),
     ).run_sync(TASK, model=FunctionModel(answer))
-    others = [call for call in calls if call.block == "own" or call.block.endswith("-judge")]
-    assert {call.block for call in others} == {"own", "plan-judge"}
-    for call in others:
+    custom_calls = [call for call in calls if call.block == "own" or call.block.endswith("-judge")]
+    assert {call.block for call in custom_calls} == {"own", "plan-judge"}
+    for call in custom_calls:
         assert "Be polite." not in call.messages[0]["content"]
         assert len(call.messages) == 2
         assert (list(call.tools), call.settings.temperature) == ([], None)
-    assert len(calls) - len(others) == 2 * (1 + 2 * (2 + 1) + 1)
+    assert len(calls) - len(custom_calls) == 2 * (1 + 2 * (2 + 1) + 1)
 
 
 @pytest.mark.parametrize(("visible", "count"), [(True, 15), (False, 0)])
-def test_what_agents_say_reaches_readers_as_the_application_wants(visible: bool, count: int) -> None:  # noqa: FBT001
-    """`client` is about the stream's items; the debate's own events are always there. History is off by default."""
+def test_client_visibility_controls_the_stream_of_texts(visible: bool, count: int) -> None:  # noqa: FBT001
+    """`client` applies to stream items; the debate's events are always emitted. History is off by default."""
     session = Session()
     debate = plan(max_rounds=1, agent_visibility={"client": visible})
 
     async def listened() -> Any:
         handle = debate.start(TASK, model=model(), session=session)
-        heard = [event async for event in handle if isinstance(event, TextDelta)]
-        return heard, await handle
+        deltas = [event async for event in handle if isinstance(event, TextDelta)]
+        return deltas, await handle
 
-    heard, result = asyncio.run(listened())
+    deltas, result = asyncio.run(listened())
     assert len(events(result, BlockAnswered)) == count
-    assert bool(heard) is visible
-    assert {event.block for event in heard} == ({f"plan-propose-{name}" for name in THREE} if visible else set())
+    assert bool(deltas) is visible
+    assert {event.block for event in deltas} == ({f"plan-propose-{name}" for name in THREE} if visible else set())
     assert session.history == []
 
 
 # Custom blocks
 
 
-def test_a_block_of_ones_own_does_all_that_an_agent_does() -> None:
-    """Sync or async, of the input or of input and context; it is asked with all that it needs."""
-    asked: list[Any] = []
+def test_a_custom_block_does_everything_an_agent_does() -> None:
+    """Sync or async, a function of the input or of input and context, it receives all that it needs."""
+    requests: list[Any] = []
 
     async def own(value: Any, ctx: Context) -> Any:
-        asked.append(value)
+        requests.append(value)
         match value.kind:
             case "proposal":
                 return {"text": "Build homes."}
@@ -143,10 +143,10 @@ def test_a_block_of_ones_own_does_all_that_an_agent_does() -> None:
 
     agents = [{"name": "ann"}, {"name": "bob"}, {"name": "cy", "block": own}]
     output = plan(agents=agents, max_rounds=1).run_sync(TASK, model=model()).output
-    proposing, *criticising, revising, voting = asked
-    assert [value.kind for value in asked] == ["proposal", "critique", "critique", "revision", "vote"]
-    assert {value.agent for value in asked} == {"cy"}
-    assert {value.task for value in asked} == {TASK}
+    proposing, *criticising, revising, voting = requests
+    assert [value.kind for value in requests] == ["proposal", "critique", "critique", "revision", "vote"]
+    assert {value.agent for value in requests} == {"cy"}
+    assert {value.task for value in requests} == {TASK}
     assert proposing.agent == "cy"
     assert [value.proposal.agent for value in criticising] == ["ann", "bob"]
     assert revising.proposal == Proposal(agent="cy", text="Build homes.")
@@ -161,11 +161,11 @@ def test_a_block_of_ones_own_does_all_that_an_agent_does() -> None:
     assert (output.ballots[-1].choice, output.ballots[-1].reasoning) == ("cy", "Mine.")
 
 
-def test_plain_answers_will_do() -> None:
-    """Text for a proposal, for its revision and for a vote; an empty critique has nothing to say."""
+def test_custom_blocks_may_return_plain_answers() -> None:
+    """A proposal, a revision and a vote may be text, and a critique may be empty."""
 
-    def own(asked: Any) -> Any:
-        return {"proposal": "One.", "critique": {}, "revision": "Two.", "vote": " ANN "}[asked.kind]
+    def own(request: Any) -> Any:
+        return {"proposal": "One.", "critique": {}, "revision": "Two.", "vote": " ANN "}[request.kind]
 
     agents = [{"name": name, "block": own} for name in THREE]
     output = plan(agents=agents, max_rounds=1, convergence=None).run_sync(TASK).output
@@ -175,8 +175,8 @@ def test_plain_answers_will_do() -> None:
     assert {ballot.confidence for ballot in output.ballots} == {0.5}
 
 
-def test_what_the_result_has_travels_both_ways() -> None:
-    """In camelCase on the wire, and back."""
+def test_the_result_survives_a_round_trip() -> None:
+    """It is camelCase on the wire, and reads back to the same value."""
     output = plan(max_rounds=2).run_sync(TASK, model=model(), seed=3).output
     wire = output.to_wire()
     assert wire["finalProposals"][0]["agent"] == "ann"
@@ -189,8 +189,8 @@ def test_what_the_result_has_travels_both_ways() -> None:
 # Analytics
 
 
-def test_what_can_be_read_off_a_debate_is_in_its_analytics() -> None:
-    """Dissent, split opinions, risks, claims without a source, and what several critics suggested."""
+def test_analytics_describe_a_debate() -> None:
+    """Analytics have dissent, split opinions, risks, claims without a source, and repeated suggestions."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique":
@@ -222,18 +222,18 @@ def test_what_can_be_read_off_a_debate_is_in_its_analytics() -> None:
     assert any("mean severity" in insight for insight in analytics.insights)
 
 
-def test_a_debate_without_a_count_cannot_be_analyse() -> None:
-    """There is nothing yet that could be read off it."""
+def test_a_debate_without_a_count_has_no_analytics() -> None:
+    """There is nothing to analyse yet."""
     output = plan(max_rounds=1).run_sync(TASK, model=model()).output
     with pytest.raises(ValueError, match="not counted"):
         analyse(output.model_copy(update={"tally": None}), 1.0)
 
 
-def test_a_debate_of_one_has_little_to_tell() -> None:
-    """No dissent, no split, no risk; what was measured is there."""
+def test_a_debate_of_one_has_sparse_analytics() -> None:
+    """There is no dissent, split or risk, only measurements."""
     output = plan(("ann",), max_rounds=1).run_sync(TASK, model=model()).output
-    found = analyse(output, 1.0)
-    assert (found.agreement, found.dissent, found.split_opinions, found.risk_areas) == (1.0, [], [], [])
+    analytics = analyse(output, 1.0)
+    assert (analytics.agreement, analytics.dissent, analytics.split_opinions, analytics.risk_areas) == (1.0, [], [], [])
     assert analyse(output.model_copy(update={"rounds": []}), 1.0).insights == []
 
 
@@ -243,16 +243,16 @@ class Case:
 
     id: str
     make: Callable[[], object]
-    named: str
-    """The field that the message names."""
+    option: str
+    """The field in the message."""
     allowed: str
     location: str = "consensus 'plan'"
 
 
-def built(id: str, named: str, allowed: str, location: str = "consensus 'plan'", **options: Any) -> Case:  # noqa: A002 - the name of the field
-    """The case of options that `consensus()` rejects."""
+def case_of(id: str, option: str, allowed: str, location: str = "consensus 'plan'", **options: Any) -> Case:  # noqa: A002 - the name of the field
+    """Build a case of options that `consensus()` rejects."""
     agents = [{"name": name} for name in THREE]
-    return Case(id, lambda: consensus(**{"name": "plan", "agents": agents, **options}), named, allowed, location)
+    return Case(id, lambda: consensus(**{"name": "plan", "agents": agents, **options}), option, allowed, location)
 
 
 async def _slow(names: Any, number: int, random: Any) -> list[Any]:
@@ -260,7 +260,7 @@ async def _slow(names: Any, number: int, random: Any) -> list[Any]:
 
 
 def _any(value: Any) -> Any:
-    """`value`, whatever its type."""
+    """Return `value` as `Any`."""
     return value
 
 
@@ -269,10 +269,10 @@ def _plain(texts: Any) -> Any:
 
 
 REJECTED = [
-    built("an unknown topology", "topology", "one of 'all-to-all'", topology="mesh"),
-    built("no topology", "topology", "one of 'all-to-all'", topology=None),
-    built("an async topology", "topology", "a sync function of (names, round, random)", topology=_slow),
-    built("a hub that is nobody", "hub", "one of the agents", topology=TopologyOptions("star", hub="zoe")),
+    case_of("an unknown topology", "topology", "one of 'all-to-all'", topology="mesh"),
+    case_of("no topology", "topology", "one of 'all-to-all'", topology=None),
+    case_of("an async topology", "topology", "a sync function of (names, round, random)", topology=_slow),
+    case_of("a hub that is nobody", "hub", "one of the agents", topology=TopologyOptions("star", hub="zoe")),
     Case("a blank hub", lambda: TopologyOptions("star", hub=" "), "hub", "text", "TopologyOptions"),
     Case(
         "a sparsity of two",
@@ -288,10 +288,10 @@ REJECTED = [
         "a number from 0 to 1",
         "TopologyOptions",
     ),
-    built("a confidence of two", "confidence", "a number from 0 to 1", confidence=2),
-    built("a convergence of two", "convergence", "a number from 0 to 1", convergence=2),
-    built("a convergence that is a bool", "convergence", "a number from 0 to 1", convergence=True),
-    built("a convergence that is no number", "convergence", "a number from 0 to 1", convergence=float("nan")),
+    case_of("a confidence of two", "confidence", "a number from 0 to 1", confidence=2),
+    case_of("a convergence of two", "convergence", "a number from 0 to 1", convergence=2),
+    case_of("a convergence that is a bool", "convergence", "a number from 0 to 1", convergence=True),
+    case_of("a convergence that is no number", "convergence", "a number from 0 to 1", convergence=float("nan")),
     Case(
         "a diverging of two",
         lambda: ConvergenceOptions(diverging=2),
@@ -313,8 +313,8 @@ REJECTED = [
         "a measure with a name",
         "ConvergenceOptions",
     ),
-    built("an unknown rule", "voting", "'majority', 'supermajority'", voting="plurality"),
-    built("no rule", "voting", "'majority', 'supermajority'", voting=None),
+    case_of("an unknown rule", "voting", "'majority', 'supermajority'", voting="plurality"),
+    case_of("no rule", "voting", "'majority', 'supermajority'", voting=None),
     *(
         Case(
             f"weights: {kind}",
@@ -332,7 +332,7 @@ REJECTED = [
             "a bool": {"ann": True},
         }.items()
     ),
-    built(
+    case_of(
         "the weight of nobody",
         "weights['zoe']",
         "of one of the agents",
@@ -349,50 +349,50 @@ REJECTED = [
         for votes in (0, True)
     ),
     Case("no shuffle", lambda: VotingOptions(shuffle=_any(None)), "shuffle", "true or false", "VotingOptions"),
-    built("a budget of nothing", "budget", "an int >= 1", budget=0),
-    built("a budget in part", "budget", "an int >= 1", budget=9.5),
-    built("no time", "timeout", "a number of seconds > 0", timeout=0),
-    built("time without end", "timeout", "a number of seconds > 0", timeout=float("inf")),
-    built(
+    case_of("a budget of nothing", "budget", "an int >= 1", budget=0),
+    case_of("a budget in part", "budget", "an int >= 1", budget=9.5),
+    case_of("no time", "timeout", "a number of seconds > 0", timeout=0),
+    case_of("time without end", "timeout", "a number of seconds > 0", timeout=float("inf")),
+    case_of(
         "a template of another pattern",
         "template of block of 'ann'",
         "a ConsensusTemplate",
         agents=[Persona("ann", options=DebaterOptions(template=CHAIR))],
     ),
-    built("a judge that is none", "judge", "a block, or a function", judge="first"),
-    built("a tie rule that is none", "tie_break", "a block, or a function", tie_break="first"),
-    built("breakers that are one", "breakers", "Breakers(…), or None", breakers=Breakers().of("ann")),
-    built("an archive that is a dict", "archive", "Archive(…), or None", archive={}),
-    built("a history that is negative", "history_limit", "an int >= 0", history_limit=-1),
-    built("a history that is a bool", "history_limit", "an int >= 0", history_limit=True),
-    built("research that is a text", "research", "a function of (input) or (input, ctx)", research="Vienna"),
-    built("research of three", "research", "a function of (input) or (input, ctx)", research=lambda a, b, c: ""),
-    built("tools that are none", "tools", "a list of functions or blocks", "generator 'plan-propose-ann'", tools=3),
-    built("uses that are none", "uses", "a list of Capability", "generator 'plan-propose-ann'", uses=["web"]),
+    case_of("a judge that is none", "judge", "a block, or a function", judge="first"),
+    case_of("a tie rule that is none", "tie_break", "a block, or a function", tie_break="first"),
+    case_of("breakers that are one", "breakers", "Breakers(…), or None", breakers=Breakers().of("ann")),
+    case_of("an archive that is a dict", "archive", "Archive(…), or None", archive={}),
+    case_of("a history that is negative", "history_limit", "an int >= 0", history_limit=-1),
+    case_of("a history that is a bool", "history_limit", "an int >= 0", history_limit=True),
+    case_of("research that is a text", "research", "a function of (input) or (input, ctx)", research="Vienna"),
+    case_of("research of three", "research", "a function of (input) or (input, ctx)", research=lambda a, b, c: ""),
+    case_of("tools that are none", "tools", "a list of functions or blocks", "generator 'plan-propose-ann'", tools=3),
+    case_of("uses that are none", "uses", "a list of Capability", "generator 'plan-propose-ann'", uses=["web"]),
 ]
 
 
 @pytest.mark.parametrize("case", REJECTED, ids=lambda case: case.id)
 def test_invalid_options_are_rejected(case: Case) -> None:
-    """The message says where, which option, what it may be and what it was; the facts are attributes."""
+    """The message has the location, the option, its valid values and the actual one; the error's attributes do too."""
     with pytest.raises(ConfigurationError) as caught:
         case.make()
     error = caught.value
     assert error.location == case.location
-    assert error.field == case.named
+    assert error.field == case.option
     assert case.allowed in error.allowed
-    assert str(error).startswith(f"{case.location}: `{case.named}` ")
+    assert str(error).startswith(f"{case.location}: `{case.option}` ")
     assert isinstance(error, ValueError)
 
 
 def test_the_hub_of_a_function_is_rejected() -> None:
-    """Only the star that is built in has one; `test_constraints` has the other cases."""
+    """Only the built-in star has a hub; `test_constraints` has the other cases."""
     with pytest.raises(ConflictingOptions, match="`hub` needs `topology` 'star'"):
         plan(topology=TopologyOptions(lambda *_: [], hub="ann"))
 
 
 def test_a_threshold_of_divergence_above_that_of_convergence_is_rejected() -> None:
-    """A similarity between the two would be both."""
+    """A similarity between the two would mean both."""
     with pytest.raises(ConflictingOptions) as caught:
         ConvergenceOptions(diverging=0.9)
     sentence = "`diverging` cannot be above `convergence`: proposals between them would be both"
@@ -429,35 +429,35 @@ ACCEPTED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", ACCEPTED, ids=shown)
-def test_what_can_be_a_debate_is_made(options: dict[str, Any]) -> None:
-    """A block with the debate's name, which can be run."""
+def test_valid_options_build_a_debate(options: dict[str, Any]) -> None:
+    """The block has the debate's name and can be run."""
     debate = plan(**options, max_rounds=1)
     assert debate.name == "plan"
     assert debate.run_sync(TASK, model=model()).output.tally is not None
 
 
-def test_a_resource_that_the_debate_keeps_cannot_be_anothers() -> None:
-    """An agent's block with another audit trail under the same key is refused when the debate is built."""
+def test_a_reserved_resource_key_is_rejected() -> None:
+    """An agent's block with another audit trail under the same key is rejected when the debate is built."""
 
     @handler(name="own", resources={"audit": create_task_collection("mine", key="audit")})
-    def own(asked: Any) -> str:
+    def own(request: Any) -> str:
         return "An idea."
 
     with pytest.raises(ResourceConflict, match="audit"):
         plan(agents=[{"name": "ann", "block": own}])
 
 
-def test_a_resource_of_ones_own_is_shared_by_the_agents() -> None:
-    """Blocks that were given the same resource see the same object."""
+def test_agents_share_a_custom_resource() -> None:
+    """Blocks with the same resource read the same object."""
     notes = create_debate_transcript()
-    seen: list[int] = []
+    ids: list[int] = []
 
     @handler(name="own", resources={"transcript": notes})
-    def own(asked: Any, ctx: Any) -> Any:
-        seen.append(id(ctx.resources.transcript))
-        return {"proposal": "An idea.", "critique": {}, "revision": "An idea.", "vote": "ann"}[asked.kind]
+    def own(request: Any, ctx: Any) -> Any:
+        ids.append(id(ctx.resources.transcript))
+        return {"proposal": "An idea.", "critique": {}, "revision": "An idea.", "vote": "ann"}[request.kind]
 
     agents = [{"name": "ann", "block": own}, {"name": "bob", "block": own}]
     plan(agents=agents, max_rounds=1).run_sync(TASK)
-    assert len(seen) == 8
-    assert len(set(seen)) == 1
+    assert len(ids) == 8
+    assert len(set(ids)) == 1

@@ -1,4 +1,4 @@
-"""A consensus debate over HTTP: what is really sent, and what a failing endpoint does to it."""
+"""A consensus debate over HTTP: its real requests, and the effects of a failing endpoint."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.anyio
 
 
 def _fields(body: Mapping[str, Any]) -> list[str]:
-    asked = body.get("response_format") or {}
-    return list(asked.get("json_schema", {}).get("schema", {}).get("properties", ()))
+    response_format = body.get("response_format") or {}
+    return list(response_format.get("json_schema", {}).get("schema", {}).get("properties", ()))
 
 
 async def answer(exchange: Exchange) -> None:
-    """A model that proposes, streamed where that is asked for, and gives each structured answer."""
-    said = {
+    """Answer like a model that streams proposals on request and returns each structured answer."""
+    replies = {
         "reasoning,issues,suggestions,severity": {
             "reasoning": "Sound.",
             "issues": ["It is dear."],
@@ -39,15 +39,15 @@ async def answer(exchange: Exchange) -> None:
     }
     fields = ",".join(_fields(exchange.body))
     if fields:
-        await exchange.json(completion(json.dumps(said[fields])))
+        await exchange.json(completion(json.dumps(replies[fields])))
     elif exchange.body.get("stream"):
         await exchange.events([chunk("Build "), chunk("homes."), chunk(finish="stop"), usage_chunk()])
     else:
         await exchange.json(completion("Build homes."))
 
 
-async def test_a_debate_is_held_over_http() -> None:
-    """Fifteen requests, in groups at the same time; structured answers by schema, the same system message for all."""
+async def test_a_debate_runs_over_http() -> None:
+    """Fifteen requests run in concurrent groups, with answers by schema and one system message for all."""
     async with ChatServer({"served": answer}) as server:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
         result = await plan(max_rounds=1).run(TASK, model=model)
@@ -71,8 +71,8 @@ async def test_a_debate_is_held_over_http() -> None:
     assert [len(_fields(body)) for body in bodies] == [0] * 3 + [4] * 6 + [3] * 3 + [3] * 3
 
 
-async def test_an_endpoint_that_fails_one_agent_costs_that_agent_its_part() -> None:
-    """Its requests are refused; the others agree without it."""
+async def test_an_endpoint_that_refuses_one_agent_affects_only_that_agent() -> None:
+    """The agent's requests are refused, and the others agree without it."""
 
     async def refusing(exchange: Exchange) -> None:
         if "You are the agent cy." in exchange.body["messages"][0]["content"]:

@@ -1,4 +1,4 @@
-"""Failure policies of a consensus debate: fail, skip, a stand-in, the quorum of proposals, and the time of a round."""
+"""Failure policies of a consensus debate: fail, skip, a fallback model, a quorum of proposals, time limits."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 PHASES = ("proposal", "critique", "revision", "vote")
 
 
-def lost(*phases: str, agent: str = "bob") -> FunctionModel:
-    """A model whose calls by `agent` in `phases` fail."""
+def failing_model(*phases: str, agent: str = "bob") -> FunctionModel:
+    """Create a model whose calls by `agent` in `phases` fail."""
     return model(lambda call: ConnectionLost("gone") if call.agent == agent and call.phase in phases else None)
 
 
-def substitute(asked: list[Call], *, fails: bool = False) -> FailurePolicy:
-    """A policy with a stand-in, which is recognised by its block."""
+def substitute(calls: list[Call], *, fails: bool = False) -> FailurePolicy:
+    """Create a policy with a fallback model, which is recognised by its block."""
 
     def answer(request: ModelRequest) -> Any:
         assert request.block.startswith("plan-stand-in-")
         call = call_of(replace(request, block=request.block.replace("-stand-in", "", 1)))
-        asked.append(call)
+        calls.append(call)
         if fails:
             raise ConnectionLost("gone, too")
         return answer_of(call)
@@ -49,8 +49,8 @@ def substitute(asked: list[Call], *, fails: bool = False) -> FailurePolicy:
     return FailurePolicy(on_failure=StandIn(FunctionModel(answer)), quorum=1)
 
 
-def test_with_fail_an_agent_whose_circuit_is_open_ends_the_run() -> None:
-    """A circuit that is shared between runs refuses before the provider is asked."""
+def test_with_the_policy_fail_an_open_circuit_ends_the_run() -> None:
+    """A circuit shared between runs refuses before the provider is called."""
     breakers = Breakers(failures=1)
     breakers.record_failure("bob")
     with pytest.raises(CircuitOpen):
@@ -58,13 +58,15 @@ def test_with_fail_an_agent_whose_circuit_is_open_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_stand_in_answers_for_an_agent_that_failed(phase: str) -> None:
-    """Its answer is the agent's, and the failure says that another model gave it, on the wire as well."""
-    asked: list[Call] = []
-    result = plan(max_rounds=1, topology="round-robin", failures=substitute(asked)).run_sync(TASK, model=lost(phase))
+def test_a_fallback_model_answers_for_a_failed_agent(phase: str) -> None:
+    """The agent has its answer, and the failure names the other model, on the wire as well."""
+    substitute_calls: list[Call] = []
+    result = plan(max_rounds=1, topology="round-robin", failures=substitute(substitute_calls)).run_sync(
+        TASK, model=failing_model(phase)
+    )
     check_emitted(result)
     raw: ConsensusOutput = result.output
-    assert [(call.phase, call.agent) for call in asked] == [(phase, "bob")]
+    assert [(call.phase, call.agent) for call in substitute_calls] == [(phase, "bob")]
     assert [(failure.name, failure.phase, failure.instead) for failure in raw.losses] == [("bob", phase, "stand_in")]
     assert [proposal.agent for proposal in raw.proposals] == list(THREE)
     assert len(raw.rounds[0].critiques) == len(raw.rounds[0].revisions) == len(raw.ballots) == 3
@@ -75,10 +77,10 @@ def test_a_stand_in_answers_for_an_agent_that_failed(phase: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_resumed_run_asks_neither_the_agent_nor_its_stand_in_again() -> None:
-    """The failure and the stand-in's answer are recorded: only what was never answered is asked."""
-    store, asked = MemoryStore(), list[Call]()
-    debate = plan(max_rounds=1, topology="round-robin", failures=substitute(asked))
+async def test_a_resumed_run_repeats_neither_agent_nor_fallback_calls() -> None:
+    """The failure and the fallback's answer are recorded; only unanswered calls are made."""
+    store, substitute_calls = MemoryStore(), list[Call]()
+    debate = plan(max_rounds=1, topology="round-robin", failures=substitute(substitute_calls))
 
     def broken(call: Call) -> Any:
         if call.phase == "vote":
@@ -89,22 +91,26 @@ async def test_a_resumed_run_asks_neither_the_agent_nor_its_stand_in_again() -> 
         await debate.run(TASK, model=model(broken), store=store, run_id="it")
     calls: list[Call] = []
     result = await debate.resume("it", model=model(calls=calls), store=store)
-    assert [(call.phase, call.agent) for call in asked] == [("proposal", "bob")]
+    assert [(call.phase, call.agent) for call in substitute_calls] == [("proposal", "bob")]
     assert {call.phase for call in calls} == {"vote"}
     assert [(failure.name, failure.instead) for failure in result.output.losses] == [("bob", "stand_in")]
 
 
-def test_a_stand_in_answers_while_the_circuit_is_open() -> None:
-    """The agent is not asked; its circuit counts nothing that the stand-in does."""
+def test_a_fallback_model_answers_while_the_circuit_is_open() -> None:
+    """The agent is not called; its circuit counts no call of the fallback."""
     breakers = Breakers(failures=1)
     breakers.record_failure("bob")
-    asked: list[Call] = []
+    substitute_calls: list[Call] = []
     calls: list[Call] = []
-    debate = plan(max_rounds=1, breakers=breakers, failures=substitute(asked))
+    debate = plan(max_rounds=1, breakers=breakers, failures=substitute(substitute_calls))
     result = debate.run_sync(TASK, model=model(calls=calls))
     check_emitted(result)
     assert all(call.agent != "bob" for call in calls)
-    assert {call.phase for call in asked} == {"proposal", "revision", "vote"}  # who cannot be asked is no critic
+    assert {call.phase for call in substitute_calls} == {
+        "proposal",
+        "revision",
+        "vote",
+    }  # who cannot be asked is no critic
     assert {failure.error_type for failure in result.output.losses} == {"CircuitOpen"}
     assert {turn.block for turn in events(result, TurnStarted) if turn.agent_name == "bob"} == {
         "plan-stand-in-propose-bob",
@@ -115,8 +121,8 @@ def test_a_stand_in_answers_while_the_circuit_is_open() -> None:
 
 
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.2, 0.5, 0.8)))
-def test_with_a_stand_in_that_answers_nothing_is_missing(seed: int, failing: float) -> None:
-    """However many calls fail: all propose, all that is asked for is answered, and all vote."""
+def test_with_a_working_fallback_nothing_is_missing(seed: int, failing: float) -> None:
+    """However many calls fail, all propose, every call is answered, and all vote."""
     debate = plan(NAMES[:3], max_rounds=2, convergence=None, failures=substitute([]))
     result = debate.run_sync(TASK, model=World(seed, failing=failing).model(), seed=seed)
     check_emitted(result)
@@ -132,8 +138,8 @@ def test_with_a_stand_in_that_answers_nothing_is_missing(seed: int, failing: flo
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_round_has_a_time_of_its_own(phase: str) -> None:
-    """Whoever has not answered by then has failed; proposals, each round and the vote have that time anew."""
+def test_each_round_has_its_own_time_limit(phase: str) -> None:
+    """Agents without an answer by then have failed; proposals, each round and the vote have the full time."""
 
     async def hang(call: Call) -> None:
         if call.phase == phase and call.agent == "bob":
@@ -148,21 +154,21 @@ def test_a_round_has_a_time_of_its_own(phase: str) -> None:
 
 
 def test_the_default_policy_is_that_of_the_pipeline_that_the_pattern_follows() -> None:
-    """A debate goes on without an agent that fails, and waits 90 seconds for it."""
+    """A debate continues without a failed agent, and waits 90 seconds for it."""
     assert FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0) == CONSENSUS_FAILURES
 
 
-def test_an_agents_own_options_reach_its_default_blocks_and_its_stand_in() -> None:
-    """Instructions and template of one agent, in all its calls and in nobody else's."""
+def test_an_agents_options_reach_its_default_blocks_and_its_fallback() -> None:
+    """Instructions and template of one agent are in all of its calls and in no other agent's."""
     template = ConsensusTemplate(propose="Propose in one word.")
     options = DebaterOptions(instructions="Be brief.", template=template)
     agents = [Persona("ann"), Persona("bob", options=options), Persona("cy")]
     calls: list[Call] = []
-    asked: list[Call] = []
-    debate = plan(agents=agents, max_rounds=1, failures=substitute(asked))
+    substitute_calls: list[Call] = []
+    debate = plan(agents=agents, max_rounds=1, failures=substitute(substitute_calls))
     debate.run_sync(TASK, model=model(_lost_vote, calls=calls))
     assert {call.agent for call in calls if "Be brief." in call.prompt} == {"bob"}
-    assert all("Be brief." in call.prompt for call in [*asked, *calls] if call.agent == "bob")
+    assert all("Be brief." in call.prompt for call in [*substitute_calls, *calls] if call.agent == "bob")
     assert ["Propose in one word." in call.prompt for call in calls if call.phase == "proposal"] == [False, True, False]
 
 

@@ -1,4 +1,4 @@
-"""Positions from the first proposal on: changes of mind between it and the first revision are seen."""
+"""Positions from the first proposal on, and changes between it and the first revision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .debates import TASK, THREE, Call, answer_of, check_emitted, model, plan
 
 
 def stating(call: Call) -> Any:
-    """Agents state a position with each text; bob changes his mind with his first revision."""
+    """State a position with each text; bob changes his with the first revision."""
     match call.phase:
         case "proposal":
             return f"{call.agent} would build homes.\n\nPosition: build homes"
@@ -30,33 +30,33 @@ def stating(call: Call) -> Any:
             return None
 
 
-def test_a_change_of_mind_in_the_first_revision_is_seen() -> None:
-    """The position of the proposal is that of round 0, in the ledger as well."""
+def test_a_change_of_mind_in_the_first_revision_is_recorded() -> None:
+    """The position of the proposal belongs to round 0, in the ledger as well."""
     archive = Archive()
     output = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(stating)).output
-    assert [(each.text, each.position, each.round) for each in output.proposals] == [
+    assert [(proposal.text, proposal.position, proposal.round) for proposal in output.proposals] == [
         (f"{name} would build homes.", "build homes", 0) for name in THREE
     ]
     assert output.feedback is not None
     (flip,) = output.feedback.flips
     assert (flip.agent, flip.kind, flip.before.round, flip.after.round) == ("bob", "contradiction", 0, 1)
     ledger = asyncio.run(archive.positions.of("bob"))
-    assert [(each.round, each.answer) for each in ledger] == [(0, "build homes"), (1, "cap all rents")]
+    assert [(position.round, position.answer) for position in ledger] == [(0, "build homes"), (1, "cap all rents")]
     assert asyncio.run(archive.personas.of("bob")).flips == 1
 
 
-def test_nobody_else_sees_the_line_of_the_position() -> None:
-    """Critics and voters see the text; events and the output have it without the line, too."""
+def test_the_line_with_the_position_is_removed() -> None:
+    """Critics, voters, events and the output have the text without the line."""
     calls: list[Call] = []
     result = plan(max_rounds=1).run_sync(TASK, model=model(stating, calls=calls))
-    made = check_emitted(result)
+    emissions = check_emitted(result)
     assert all("| Position:" not in call.prompt for call in calls)
     assert all('"Position:"' in call.prompt for call in calls if call.phase == "proposal")
-    assert all("Position:" not in getattr(event, "text", "") for event in made)
+    assert all("Position:" not in getattr(event, "text", "") for event in emissions)
 
 
 def test_positions_of_proposals_count_for_convergence() -> None:
-    """Bob's revisions are lost: his proposal stands, and its position contradicts the others'."""
+    """Bob's revisions fail, so his proposal remains, and its position contradicts the others'."""
 
     def answer(call: Call) -> Any:
         match call.phase:
@@ -88,14 +88,14 @@ def test_positions_of_proposals_count_for_convergence() -> None:
         ("Cap rents.", "Cap rents.", None),
     ],
 )
-def test_a_position_is_the_last_line_that_says_so(written: str, text: str, position: str | None) -> None:
-    """Marked up as models do; a text that is nothing else, or too long, is no position."""
+def test_the_last_line_may_state_the_position(written: str, text: str, position: str | None) -> None:
+    """The line may have Markdown; a text without anything else, or a long line, is no position."""
     assert split_position(written) == (text, position)
 
 
 @given(st.text())
-def test_no_text_gets_lost(written: str) -> None:
-    """What is taken off the end is a line, and what remains is not blank unless the text was."""
+def test_splitting_a_position_loses_no_text(written: str) -> None:
+    """A line is removed from the end, and the remaining text is blank only if the text was."""
     text, position = split_position(written)
     assert written.startswith(text)
     assert position is None or (position in written[len(text) :] and text.strip())
@@ -106,33 +106,33 @@ class Cut(Exception):
 
 
 @given(st.integers(0, 14))
-def test_a_run_that_stops_anywhere_asks_the_same_when_it_is_resumed(answered: int) -> None:
-    """A resumed run has the prompts that it began with: no recorded answer is asked for again."""
+def test_a_resumed_run_repeats_no_recorded_call(answered: int) -> None:
+    """The prompts of a resumed run are those of the run without an interruption."""
 
     async def resumed() -> None:
         store = MemoryStore()
-        made: list[Call] = []
+        calls: list[Call] = []
 
         def cut(call: Call) -> Any:
-            if len(made) > answered:
+            if len(calls) > answered:
                 raise Cut
             return stating(call)
 
         debate = plan(max_rounds=1)
         with pytest.raises(Cut):
-            await debate.run(TASK, model=model(cut, calls=made), store=store, run_id="one", seed=1)
-        again: list[Call] = []
-        result = await debate.resume("one", model=model(stating, calls=again), store=store)
-        whole = await debate.run(TASK, model=model(stating), seed=1)
-        assert [p.position for p in result.output.proposals] == [p.position for p in whole.output.proposals]
-        assert len(again) <= 15 - answered
+            await debate.run(TASK, model=model(cut, calls=calls), store=store, run_id="one", seed=1)
+        repeated: list[Call] = []
+        result = await debate.resume("one", model=model(stating, calls=repeated), store=store)
+        uninterrupted = await debate.run(TASK, model=model(stating), seed=1)
+        assert [p.position for p in result.output.proposals] == [p.position for p in uninterrupted.output.proposals]
+        assert len(repeated) <= 15 - answered
 
     asyncio.run(resumed())
 
 
 @pytest.mark.anyio
-async def test_a_resumed_run_holds_to_what_the_applications_measure_has_found() -> None:
-    """Its own similarity would say something else now: the rounds end where they had ended."""
+async def test_a_resumed_run_keeps_the_recorded_similarities() -> None:
+    """The application's measure would return something else now, but the rounds end at the same place."""
 
     class Changing(Jaccard):
         name = "changing"
@@ -158,8 +158,8 @@ async def test_a_resumed_run_holds_to_what_the_applications_measure_has_found() 
 
 
 @pytest.mark.anyio
-async def test_a_resumed_run_holds_to_what_the_applications_judges_have_said() -> None:
-    """They would answer otherwise now: the rounds end where they had ended, and the tie has the same winner."""
+async def test_a_resumed_run_keeps_the_recorded_rulings_of_judges() -> None:
+    """The application's judges would answer otherwise now, but the end of the rounds and the tie's winner stay."""
     answers: dict[str, Any] = {"conclusive": True, "tie": "bob"}
 
     def tied(call: Call) -> Any:
@@ -173,9 +173,9 @@ async def test_a_resumed_run_holds_to_what_the_applications_judges_have_said() -
         judge=lambda _: answers["conclusive"],
         tie_break=lambda _: answers["tie"],
     )
-    whole = (await debate.run(TASK, model=model(tied), store=store, run_id="one", seed=1)).output
+    uninterrupted = (await debate.run(TASK, model=model(tied), store=store, run_id="one", seed=1)).output
     answers.update(conclusive=False, tie="ann")
-    again = (await debate.resume("one", model=model(tied), store=store)).output
-    for output in (whole, again):
+    resumed = (await debate.resume("one", model=model(tied), store=store)).output
+    for output in (uninterrupted, resumed):
         assert output.early_end is not None
         assert (output.early_end.source, len(output.rounds), output.winner) == ("judge", 1, "bob")

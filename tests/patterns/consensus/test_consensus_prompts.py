@@ -1,6 +1,6 @@
-"""What the models of a small debate read, message by message."""
+"""Complete prompts of the models in a small debate."""
 
-# ruff: noqa: E501 - a prompt's lines are as long as they are
+# ruff: noqa: E501 - the lines of a prompt are long
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ TASK = "How can rents be affordable?\nThe city has no money."
 AGENTS = (Persona("ann", "a mayor", "You count every euro.\nYou say so."), Persona("bob", "a landlord"), Persona("cy"))
 
 
-def held(answer: Any = answer_of, **options: Any) -> dict[Call, Any]:
-    """The requests of a debate of one round, by call."""
+def run_debate(answer: Any = answer_of, **options: Any) -> dict[Call, Any]:
+    """Run a debate of one round and return its requests by call."""
     calls: list[Call] = []
     debate = plan(
         agents=AGENTS,
@@ -36,30 +36,30 @@ def held(answer: Any = answer_of, **options: Any) -> dict[Call, Any]:
     return {call: call.request for call in calls}
 
 
-def who(request: ModelRequest) -> str:
-    """The end of a system message, behind what all have in common."""
+def agent_part(request: ModelRequest) -> str:
+    """Return the end of a system message, after the part common to all agents."""
     return str(request.messages[0]["content"]).split("research: Vienna builds.\n\n")[1]
 
 
-def fields(request: ModelRequest) -> dict[str, Any]:
-    """The fields of a structured answer in their order, each with what it may be."""
+def fields_of(request: ModelRequest) -> dict[str, Any]:
+    """Return the fields of a structured answer in order, each with its schema."""
     assert request.output_schema is not None
     properties = request.output_schema["properties"]
     assert list(properties) == request.output_schema["required"]
-    hidden = ("title", "description")
-    return {name: {key: value for key, value in one.items() if key not in hidden} for name, one in properties.items()}
+    omitted = ("title", "description")
+    return {name: {key: value for key, value in one.items() if key not in omitted} for name, one in properties.items()}
 
 
 def tied(call: Call) -> Any:
-    """Answers of which one is several lines long; the vote is tied."""
+    """Give answers of which one has several lines, with a tied vote."""
     if call == Call("proposal", "ann"):
         return "Cap rents.\n\n[bob] I agree."
     return {**answer_of(call), "choice": call.agent or "bob"} if call.phase in ("vote", "tie") else None
 
 
 def test_a_proposers_prompt_reads_well() -> None:
-    """The rules, the task, what is known; who the agent is; what to do."""
-    request = held(tied)[Call("proposal", "ann")]
+    """The prompt has the rules, the task, the context, the agent, and the instruction."""
+    request = run_debate(tied)[Call("proposal", "ann")]
     assert [message["role"] for message in request.messages] == ["system", "user"]
     assert request.messages[0]["content"] == snapshot("""\
 Several agents are looking for the best answer to a task. Each agent proposes an answer, the others criticise it, each agent revises its own proposal, and at the end all of them vote.
@@ -86,8 +86,8 @@ End with a separate line that says "Position:" and then your answer to the task,
 
 
 def test_a_critics_prompt_reads_well() -> None:
-    """One proposal, and what to say of it."""
-    requests = held(tied)
+    """The prompt has one proposal and the instruction."""
+    requests = run_debate(tied)
     request = next(request for call, request in requests.items() if call.phase == "critique" and call.target == "ann")
     assert request.messages[1]["content"] == snapshot("""\
 Round 1. A proposal by another agent:
@@ -101,7 +101,7 @@ Criticise this proposal. Answer in this order:
 - Suggestions: what would make it better; at most three, concrete enough to be adopted.
 - Severity: a number from 0 (it is good as it is) to 1 (it must not be carried out).\
 """)
-    assert fields(request) == snapshot(
+    assert fields_of(request) == snapshot(
         {
             "reasoning": {"type": "string"},
             "issues": {"items": {"type": "string"}, "maxItems": 6, "type": "array"},
@@ -112,8 +112,8 @@ Criticise this proposal. Answer in this order:
 
 
 def test_a_revisers_prompt_reads_well() -> None:
-    """Its own proposal, the critiques of it, and what to make of them."""
-    request = held(tied)[Call("revision", "ann", 1)]
+    """The prompt has the agent's proposal, its critiques, and the instruction."""
+    request = run_debate(tied)[Call("revision", "ann", 1)]
     assert request.messages[1]["content"] == snapshot("""\
 Round 1. Your current proposal:
 [ann] Cap rents.
@@ -130,7 +130,7 @@ Revise your proposal: adopt the criticism that is right, answer the criticism th
 - Position: your answer to the task, in at most ten words.
 - Enough: true if another round would change nothing; otherwise false.\
 """)
-    assert fields(request) == snapshot(
+    assert fields_of(request) == snapshot(
         {
             "proposal": {"type": "string"},
             "position": {"maxLength": 200, "type": "string"},
@@ -140,9 +140,9 @@ Revise your proposal: adopt the criticism that is right, answer the criticism th
 
 
 def test_a_voters_prompt_reads_well() -> None:
-    """All proposals in an order of its own; the choices are the agents."""
-    request = held(tied)[Call("vote", "bob")]
-    assert who(request) == snapshot("You are the agent bob. Your role: a landlord")
+    """All proposals are in the voter's order; the choices are the agents."""
+    request = run_debate(tied)[Call("vote", "bob")]
+    assert agent_part(request) == snapshot("You are the agent bob. Your role: a landlord")
     assert request.messages[1]["content"] == snapshot("""\
 The current proposals:
 [bob] bob has idea number 1, quite another one.
@@ -154,7 +154,7 @@ Vote for the best one; it need not be your own. Answer in this order:
 - Choice: the name of one author, exactly as it is written between the brackets.
 - Confidence: a number from 0 to 1 that says how sure you are.\
 """)
-    assert fields(request) == snapshot(
+    assert fields_of(request) == snapshot(
         {
             "reasoning": {"type": "string"},
             "choice": {"enum": ["ann", "bob", "cy"], "type": "string"},
@@ -164,16 +164,16 @@ Vote for the best one; it need not be your own. Answer in this order:
 
 
 def test_the_prompts_of_the_judges_read_well() -> None:
-    """The round and its critiques; the tied proposals. Neither is an agent."""
+    """The round with its critiques, and the tied proposals; neither judge is an agent."""
     judges = {
         "judge": create_conclusive_judge(name="plan"),
         "tie_break": create_tie_judge(name="plan", choices=[agent.name for agent in AGENTS]),
     }
-    requests = held(tied, **judges, max_rounds=2)
+    requests = run_debate(tied, **judges, max_rounds=2)
     judge = next(request for call, request in requests.items() if call.phase == "judge")
     tie = next(request for call, request in requests.items() if call.phase == "tie")
     assert judge.messages[0] == tie.messages[0]
-    assert who(judge) == snapshot("You are not one of the agents. You judge their discussion and take no side.")
+    assert agent_part(judge) == snapshot("You are not one of the agents. You judge their discussion and take no side.")
     assert judge.messages[1]["content"] == snapshot("""\
 Round 1 is over. The current proposals:
 [ann] ann has idea number 1, quite another one.
@@ -207,9 +207,9 @@ Decide which one is best. Give your reasoning first, then your choice: the name 
 
 @given(size=st.integers(1, 5), seed=st.integers(0, 999))
 def test_all_calls_of_all_agents_begin_with_the_same_words(size: int, seed: int) -> None:
-    """A server reads them once: rules, task and context stand before all that differs, and nothing is put in between.
+    """A server reads them once: rules, task and context come before all differences, without interruption.
 
-    An agent's own words follow, the same in all of its calls; only the user's message is of the call.
+    An agent's instructions follow, the same in all of its calls; only the user's message differs by call.
     """
     names = NAMES[:size]
     agents = [Persona(name, f"the role of {name}", f"You are {name} through and through.") for name in names]

@@ -1,4 +1,4 @@
-"""How agents dealt with each other, and the moments of a debate, as the output of any debate shows them."""
+"""Relationships between agents, and the moments of a debate, in the output of any debate."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ if TYPE_CHECKING:
 BOTH = ("ann", "bob")
 
 
-def told(output: ConsensusOutput) -> list[tuple[str, int | None, list[str]]]:
-    """The moments of a debate in short."""
+def moments_of(output: ConsensusOutput) -> list[tuple[str, int | None, list[str]]]:
+    """Return the moments of a debate in short form."""
     assert output.feedback is not None
-    found: list[Moment] = output.feedback.moments
-    return [(moment.kind, moment.round, moment.agents) for moment in found]
+    debate_moments: list[Moment] = output.feedback.moments
+    return [(moment.kind, moment.round, moment.agents) for moment in debate_moments]
 
 
-def held(severity: dict[str, float], votes: dict[str, str], archive: Archive | None = None, **options: Any) -> Any:
-    """A debate of two: how severely each is criticised, and what each votes."""
+def run_debate(
+    severity: dict[str, float], votes: dict[str, str], archive: Archive | None = None, **options: Any
+) -> Any:
+    """Run a debate of two with these severities of critiques and votes."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique":
@@ -41,9 +43,9 @@ def held(severity: dict[str, float], votes: dict[str, str], archive: Archive | N
     return pattern.run_sync(TASK, model=model(answer), seed=1).output
 
 
-def test_a_relationship_is_what_one_agent_did_to_another() -> None:
-    """Critiques, how severe, how often a revision followed; the vote for the other, and the same vote."""
-    output = held({"ann": 0.2, "bob": 0.9}, {"ann": "bob", "bob": "bob"}, max_rounds=2)
+def test_a_relationship_counts_critiques_and_votes() -> None:
+    """It counts critiques, their severity, revisions that followed, votes for the other, and equal votes."""
+    output = run_debate({"ann": 0.2, "bob": 0.9}, {"ann": "bob", "bob": "bob"}, max_rounds=2)
     assert output.analytics is not None
     ann, bob = output.analytics.relationships
     assert (ann.agent, ann.other, ann.critiques, ann.revised) == ("ann", "bob", 2, 2)
@@ -51,55 +53,58 @@ def test_a_relationship_is_what_one_agent_did_to_another() -> None:
     assert (bob.agent, bob.other, bob.severity) == ("bob", "ann", pytest.approx(0.2))
     assert (bob.endorsed, bob.agreed) == (False, True)
     assert (ann.weight, bob.weight) == (pytest.approx(0.55), pytest.approx(0.4))
-    apart = held({"ann": 0.2, "bob": 0.5}, {"ann": "ann", "bob": "bob"})
-    assert [each.weight for each in apart.analytics.relationships] == [pytest.approx(-0.75), pytest.approx(-0.6)]
+    apart = run_debate({"ann": 0.2, "bob": 0.5}, {"ann": "ann", "bob": "bob"})
+    assert [relationship.weight for relationship in apart.analytics.relationships] == [
+        pytest.approx(-0.75),
+        pytest.approx(-0.6),
+    ]
 
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.sampled_from((0.0, 0.3)))
 def test_relationships_add_up_to_the_debate(seed: int, size: int, failing: float) -> None:
-    """Every critique and every vote for another is in one of them; they follow from the stored output alone."""
+    """Each critique and each vote for another is in one relationship; the stored output suffices to compute them."""
     world = World(seed, NAMES[:size], failing=failing)
     try:
         raw = plan(NAMES[:size], max_rounds=2).run_sync(TASK, model=world.model(), seed=seed).output
     except NoProposals:
         return
     stored = ConsensusOutput.model_validate_json(raw.model_dump_json(by_alias=True))
-    found = relationships(stored)
+    relations = relationships(stored)
     assert raw.analytics is not None
-    assert found == raw.analytics.relationships
+    assert relations == raw.analytics.relationships
     assert raw.feedback is not None
     assert moments(stored, raw.feedback.flips) == raw.feedback.moments
-    made = [critique for one in raw.rounds for critique in one.critiques]
-    assert sum(each.critiques for each in found) == len(made)
+    critiques = [critique for one in raw.rounds for critique in one.critiques]
+    assert sum(relation.critiques for relation in relations) == len(critiques)
     valid = {proposal.agent for proposal in raw.final_proposals}
-    others = [ballot for ballot in raw.ballots if ballot.choice in valid - {ballot.voter}]
-    assert sum(each.endorsed for each in found) == len(others)
-    assert all(-1 <= each.weight <= 1 and each.agent != each.other for each in found)
-    agreed = {(each.agent, each.other): each.agreed for each in found}
+    endorsements = [ballot for ballot in raw.ballots if ballot.choice in valid - {ballot.voter}]
+    assert sum(relation.endorsed for relation in relations) == len(endorsements)
+    assert all(-1 <= relation.weight <= 1 and relation.agent != relation.other for relation in relations)
+    agreed = {(relation.agent, relation.other): relation.agreed for relation in relations}
     assert all(agreed.get((other, agent)) == value for (agent, other), value in agreed.items() if value is not None)
 
 
-def test_two_who_criticise_each_other_severely_clash_and_may_convert() -> None:
-    """Both proposals are called severe; bob votes for ann's all the same."""
-    output = held({"ann": 0.7, "bob": 0.95}, {"ann": "ann", "bob": "ann"})
-    assert told(output) == [("clash", 1, ["ann", "bob"]), ("conversion", None, ["bob", "ann"])]
+def test_severe_mutual_critiques_are_a_clash() -> None:
+    """Both proposals got severe critiques, and bob still votes for ann's."""
+    output = run_debate({"ann": 0.7, "bob": 0.95}, {"ann": "ann", "bob": "ann"})
+    assert moments_of(output) == [("clash", 1, ["ann", "bob"]), ("conversion", None, ["bob", "ann"])]
 
 
-def test_the_most_criticised_proposal_may_come_back() -> None:
-    """Bob's was called severe in round 1, and wins."""
-    output = held({"ann": 0.1, "bob": 0.8}, {"ann": "bob", "bob": "bob"})
-    assert told(output) == [("conversion", None, ["ann", "bob"]), ("comeback", None, ["bob"])]
+def test_a_severely_criticised_winner_is_a_comeback() -> None:
+    """Bob's proposal got a severe critique in round 1, and wins."""
+    output = run_debate({"ann": 0.1, "bob": 0.8}, {"ann": "bob", "bob": "bob"})
+    assert moments_of(output) == [("conversion", None, ["ann", "bob"]), ("comeback", None, ["bob"])]
 
 
-def test_a_weak_agent_may_win() -> None:
-    """Its rating was 100 points or more behind; the ratings before the debate are in the output."""
+def test_a_winner_with_a_low_rating_is_an_upset() -> None:
+    """The winner's rating was at least 100 points lower; the output has the ratings before the debate."""
     archive = Archive()
     asyncio.run(archive.ratings.apply("before", {"ann": 60.0, "bob": -40.0}))
-    output = held({"ann": 0, "bob": 0}, {"ann": "bob", "bob": "bob"}, archive)
+    output = run_debate({"ann": 0, "bob": 0}, {"ann": "bob", "bob": "bob"}, archive)
     assert output.feedback is not None
     assert output.feedback.ratings == {"ann": 1560.0, "bob": 1460.0}
-    assert told(output) == [("upset", None, ["bob", "ann"])]
-    assert told(held({"ann": 0, "bob": 0}, {"ann": "bob", "bob": "bob"}, archive)) == []
+    assert moments_of(output) == [("upset", None, ["bob", "ann"])]
+    assert moments_of(run_debate({"ann": 0, "bob": 0}, {"ann": "bob", "bob": "bob"}, archive)) == []
 
 
 @pytest.mark.parametrize(
@@ -111,8 +116,8 @@ def test_a_weak_agent_may_win() -> None:
     ],
     ids=["together", "apart", "neither"],
 )
-def test_the_turns_of_the_rounds_are_moments(texts: list[str], positions: list[str], expected: list[Any]) -> None:
-    """Proposals come together in round 2, or are repeated without agreement; bob changes his mind, or does not."""
+def test_changes_between_rounds_are_moments(texts: list[str], positions: list[str], expected: list[Any]) -> None:
+    """Proposals converge in round 2, or repeat without agreement; bob changes his mind, or does not."""
 
     def answer(call: Call) -> Any:
         index = BOTH.index(call.agent) if call.agent in BOTH else 0
@@ -124,4 +129,4 @@ def test_the_turns_of_the_rounds_are_moments(texts: list[str], positions: list[s
         return {"proposal": text, "position": positions[index], "enough": False}
 
     output = plan(BOTH, max_rounds=2).run_sync(TASK, model=model(answer)).output
-    assert [(kind, number) for kind, number, _ in told(output)] == expected
+    assert [(kind, number) for kind, number, _ in moments_of(output)] == expected

@@ -1,4 +1,4 @@
-"""Who criticises whom, counted in the critiques that were really made."""
+"""Topologies of critiques, counted in the critiques that were made."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ sizes = st.integers(1, 10)
 
 
 def edge_count(topology: str, count: int, sparsity: float) -> int:
-    """How many critiques a round has, by the formulas of the topologies; no edge for one agent alone."""
+    """Return the number of critiques in a round by the topology's formula, which is 0 for a single agent."""
     if count == 1:
         return 0
     return {
@@ -45,14 +45,14 @@ def edge_count(topology: str, count: int, sparsity: float) -> int:
     }[topology]
 
 
-def made(output: ConsensusOutput) -> list[list[tuple[str, str]]]:
-    """The critiques of each round, as edges."""
+def critique_edges(output: ConsensusOutput) -> list[list[tuple[str, str]]]:
+    """Return the critiques of each round as edges."""
     return [[(critique.critic, critique.target) for critique in one.critiques] for one in output.rounds]
 
 
 def check_edges(output: ConsensusOutput, names: Sequence[str]) -> None:
-    """No edge to oneself, no critique twice, and a critic for each proposal where there is another agent."""
-    for one, edges in zip(output.rounds, made(output), strict=True):
+    """Check that edges connect different agents, are unique, and give each proposal a critic if possible."""
+    for one, edges in zip(output.rounds, critique_edges(output), strict=True):
         assert edges == one.edges
         assert all(critic != target for critic, target in edges)
         assert len(set(edges)) == len(edges)
@@ -62,14 +62,14 @@ def check_edges(output: ConsensusOutput, names: Sequence[str]) -> None:
 @given(
     size=sizes,
     topology=st.sampled_from(TOPOLOGIES),
-    # shares that binary floats hold exactly, so that the formula's floor is beyond doubt
+    # binary floats represent these shares exactly, so the formula's floor is certain
     sparsity=st.sampled_from((0.0, 0.25, 0.5, 0.75, 1.0)),
     seed=st.integers(0, 99),
 )
-def test_each_topology_makes_as_many_critiques_as_its_formula_says(
+def test_each_topology_makes_the_critiques_of_its_formula(
     size: int, topology: Topology, sparsity: float, seed: int
 ) -> None:
-    """With all agents there, in each of two rounds."""
+    """All agents take part in each of two rounds."""
     names = NAMES[:size]
     calls: list[Call] = []
     debate = plan(names, topology=TopologyOptions(topology, sparsity=sparsity), max_rounds=2, convergence=None)
@@ -77,81 +77,81 @@ def test_each_topology_makes_as_many_critiques_as_its_formula_says(
     check_edges(result.output, names)
     check_emitted(result)
     counted = Counter(call.round for call in calls if call.phase == "critique")
-    wanted = edge_count(topology, size, sparsity)
-    assert [counted[1], counted[2]] == [wanted, wanted]
-    assert [len(edges) for edges in made(result.output)] == [wanted, wanted]
+    expected = edge_count(topology, size, sparsity)
+    assert [counted[1], counted[2]] == [expected, expected]
+    assert [len(edges) for edges in critique_edges(result.output)] == [expected, expected]
     assert result.usage.calls == len(calls) == len(events(result, ModelCalled))
 
 
 @given(size=st.integers(2, 10), topology=st.sampled_from(("all-to-all", "ring", "star", "sparse")))
 def test_some_topologies_are_the_same_in_every_round(size: int, topology: str) -> None:
-    """And in every run: neither the round nor the seed has a say in them."""
+    """They are also equal in every run, whatever the round and seed."""
     debate = plan(NAMES[:size], topology=topology, max_rounds=2, convergence=None)
-    rounds = [made(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (1, 2)]
+    rounds = [critique_edges(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (1, 2)]
     assert rounds[0][0] == rounds[0][1] == rounds[1][0] == rounds[1][1]
 
 
-def test_round_robin_lets_everybody_criticise_everybody_in_turn() -> None:
-    """In N - 1 rounds, one proposal each."""
+def test_round_robin_pairs_all_agents_in_turn() -> None:
+    """Each agent criticises one proposal in each of N - 1 rounds."""
     output = (
         plan(NAMES[:5], topology="round-robin", max_rounds=4, convergence=None).run_sync(TASK, model=model()).output
     )
-    edges = [edge for one in made(output) for edge in one]
+    edges = [edge for one in critique_edges(output) for edge in one]
     assert len(edges) == 20 == len(set(edges))
-    for one in made(output):
+    for one in critique_edges(output):
         assert sorted(critic for critic, _ in one) == sorted(target for _, target in one) == sorted(NAMES[:5])
 
 
 def test_a_random_graph_is_drawn_anew_in_each_round_from_the_seed() -> None:
-    """The same seed, the same graphs; within a run they differ from round to round."""
+    """The same seed gives the same graphs; within a run they differ by round."""
     debate = plan(NAMES[:8], topology=TopologyOptions("random-graph", sparsity=0.3), max_rounds=3, convergence=None)
-    one, again, other = (made(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (7, 7, 8))
-    assert one == again != other
+    one, repeated, other = (
+        critique_edges(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (7, 7, 8)
+    )
+    assert one == repeated != other
     assert len({tuple(edges) for edges in one}) == 3
 
 
 @pytest.mark.parametrize(("hub", "centre"), [(None, "ann"), ("cy", "cy")])
 def test_everything_goes_through_the_hub_of_a_star(hub: str | None, centre: str) -> None:
-    """The hub criticises all others, and they criticise the hub; the first by name unless one is named."""
+    """The hub and all others criticise each other; the first name is the hub unless one is set."""
     names = ("di", "cy", "bob", "ann")
     output = plan(names, topology=TopologyOptions("star", hub=hub), max_rounds=1).run_sync(TASK, model=model()).output
-    others = {*names} - {centre}
-    assert set(output.rounds[0].edges) == {(centre, name) for name in others} | {(name, centre) for name in others}
+    rim = {*names} - {centre}
+    assert set(output.rounds[0].edges) == {(centre, name) for name in rim} | {(name, centre) for name in rim}
 
 
-def test_a_function_may_decide_who_criticises_whom() -> None:
-    """It is given the names, the round and a random source of the run, and is asked once a round."""
-    asked: list[tuple[tuple[str, ...], int, float]] = []
+def test_a_function_may_choose_the_edges() -> None:
+    """It receives the names, the round and a random source of the run, once in each round."""
+    calls: list[tuple[tuple[str, ...], int, float]] = []
 
     def next_in_line(names: Any, number: int, random: Random) -> list[tuple[str, str]]:
-        asked.append((names, number, random.random()))
+        calls.append((names, number, random.random()))
         return [(name, names[(index + number) % len(names)]) for index, name in enumerate(names)]
 
     debate = plan(NAMES[:4], topology=next_in_line, max_rounds=2, convergence=None)
     output = debate.run_sync(TASK, model=model(), seed=5).output
-    assert [(names, number) for names, number, _ in asked] == [(NAMES[:4], 1), (NAMES[:4], 2)]
+    assert [(names, number) for names, number, _ in calls] == [(NAMES[:4], 1), (NAMES[:4], 2)]
     assert output.rounds[0].edges == [("ann", "bob"), ("bob", "cy"), ("cy", "di"), ("di", "ann")]
     assert output.rounds[1].edges == [("ann", "cy"), ("bob", "di"), ("cy", "ann"), ("di", "bob")]
-    before = list(asked)
-    asked.clear()
+    before = list(calls)
+    calls.clear()
     debate.run_sync(TASK, model=model(), seed=5)
-    assert asked == before
+    assert calls == before
 
 
-@given(
-    chosen=st.sets(st.tuples(st.sampled_from(THREE), st.sampled_from(THREE)).filter(lambda edge: edge[0] != edge[1]))
-)
-def test_what_a_function_leaves_without_a_critic_gets_one(chosen: set[tuple[str, str]]) -> None:
-    """Its own edges are all there; each proposal that it forgot has one critic more."""
+@given(edges=st.sets(st.tuples(st.sampled_from(THREE), st.sampled_from(THREE)).filter(lambda edge: edge[0] != edge[1])))
+def test_proposals_without_a_critic_get_one(edges: set[tuple[str, str]]) -> None:
+    """All edges of the function are kept, and each proposal without one gets one more critic."""
 
     def some(names: object, number: object, random: object) -> set[tuple[str, str]]:
-        return chosen
+        return edges
 
     output = plan(THREE, topology=some, max_rounds=1).run_sync(TASK, model=model()).output
     check_edges(output, THREE)
-    added = set(output.rounds[0].edges) - chosen
-    assert chosen <= set(output.rounds[0].edges)
-    assert {target for _, target in added} == set(THREE) - {target for _, target in chosen}
+    added = set(output.rounds[0].edges) - edges
+    assert edges <= set(output.rounds[0].edges)
+    assert {target for _, target in added} == set(THREE) - {target for _, target in edges}
     assert len(added) == len({target for _, target in added})
 
 
@@ -169,8 +169,8 @@ def test_what_a_function_leaves_without_a_critic_gets_one(chosen: set[tuple[str,
     ],
     ids=shown,
 )
-def test_edges_that_cannot_be_are_an_error_of_the_function(bad: Any) -> None:
-    """It is raised, and what was proposed before is in the raw output."""
+def test_invalid_edges_are_an_error_of_the_function(bad: Any) -> None:
+    """The error is raised, and the raw output has the proposals."""
 
     def wrong(names: object, number: object, random: object) -> Any:
         return bad
@@ -188,10 +188,8 @@ def test_edges_that_cannot_be_are_an_error_of_the_function(bad: Any) -> None:
     away=st.sets(st.integers(0, 7), min_size=1),
     topology=st.sampled_from(TOPOLOGIES),
 )
-def test_an_agent_whose_circuit_opens_is_not_asked_and_its_proposal_still_has_a_critic(
-    size: int, away: set[int], topology: str
-) -> None:
-    """Circuits that the application opens after round 1: from then on nobody asks these agents for anything."""
+def test_an_open_circuit_leaves_no_proposal_without_a_critic(size: int, away: set[int], topology: str) -> None:
+    """The application opens circuits after round 1, and from then on these agents are not called."""
     names = NAMES[:size]
     absent = {names[index] for index in away if index < size}
     breakers = Breakers()
@@ -222,8 +220,8 @@ def test_an_agent_whose_circuit_opens_is_not_asked_and_its_proposal_still_has_a_
     assert result.output.tally.failed == len(absent)
 
 
-def test_an_agent_whose_circuit_is_open_from_the_start_has_no_part_in_the_debate() -> None:
-    """It is asked for nothing, its calls are failures, and the others go on."""
+def test_an_agent_with_an_open_circuit_does_not_take_part() -> None:
+    """It is never called, its calls are failures, and the others continue."""
     breakers = Breakers()
     for _ in range(3):
         breakers.record_failure("bob")
@@ -239,8 +237,8 @@ def test_an_agent_whose_circuit_is_open_from_the_start_has_no_part_in_the_debate
     assert all("bob" not in call.prompt for call in calls)
 
 
-def test_a_hub_without_a_proposal_is_no_hub_where_it_cannot_criticise_either() -> None:
-    """A star whose hub is away has another one."""
+def test_a_hub_that_cannot_criticise_is_replaced() -> None:
+    """A star without its hub uses another one."""
     breakers = Breakers()
     for _ in range(3):
         breakers.record_failure("cy")
@@ -250,7 +248,7 @@ def test_a_hub_without_a_proposal_is_no_hub_where_it_cannot_criticise_either() -
 
 
 def test_an_agent_without_a_proposal_still_criticises_and_votes() -> None:
-    """Only its own proposal is missing: nobody criticises it, nobody can vote for it."""
+    """Only its proposal is missing: nobody can criticise it or vote for it."""
 
     def lost(call: Call) -> Any:
         return ConnectionLost("gone") if call == Call("proposal", "bob") else None

@@ -1,4 +1,4 @@
-"""Phase 3: votes, and what they come to."""
+"""Votes and their results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FOUR = NAMES[:4]
 
 
 def vote(choices: Mapping[str, str | None] | Sequence[str | None], **options: Any) -> ConsensusOutput:
-    """A debate in which agents vote so; None is a vote that gets lost."""
+    """Run a debate with these votes; None is a vote that fails."""
     by_name = choices if isinstance(choices, Mapping) else dict(zip(NAMES, choices, strict=False))
     confidence = options.pop("confidence", 1.0)
 
@@ -63,7 +63,7 @@ def vote(choices: Mapping[str, str | None] | Sequence[str | None], **options: An
 def test_every_eligible_vote_is_valid_spoiled_or_failed(
     choices: list[str | None], confidence: float, voting: str
 ) -> None:
-    """And a confidence is from 0 to 1, whatever was voted."""
+    """The confidence is from 0 to 1 for any votes."""
     output = vote(choices, confidence=confidence, voting=voting)
     names = NAMES[: len(choices)]
     tally = output.tally
@@ -89,15 +89,15 @@ def test_every_eligible_vote_is_valid_spoiled_or_failed(
 @pytest.mark.parametrize("size", [1, 2, 5, 6])
 @pytest.mark.parametrize("voting", ["majority", "supermajority", "unanimous"])
 def test_more_votes_never_make_an_agreement_weaker(size: int, voting: str) -> None:
-    """From no vote for a proposal to all: strength only grows, and what was a consensus stays one."""
-    found = []
+    """Strength only grows from no vote for a proposal to all, and a consensus remains one."""
+    results = []
     for agreeing in range(size + 1):
-        others = [None if index % 2 else "nobody" for index in range(size - agreeing)]
-        output = vote(["ann"] * agreeing + others, voting=voting)
-        found.append((STRENGTHS.index(output.strength or ""), output.consensus_reached))
-    assert [strength for strength, _ in found] == sorted(strength for strength, _ in found)
-    assert [reached for _, reached in found] == sorted(reached for _, reached in found)
-    assert found[-1] == (STRENGTHS.index("unanimous"), True)
+        other_votes = [None if index % 2 else "nobody" for index in range(size - agreeing)]
+        output = vote(["ann"] * agreeing + other_votes, voting=voting)
+        results.append((STRENGTHS.index(output.strength or ""), output.consensus_reached))
+    assert [strength for strength, _ in results] == sorted(strength for strength, _ in results)
+    assert [reached for _, reached in results] == sorted(reached for _, reached in results)
+    assert results[-1] == (STRENGTHS.index("unanimous"), True)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6, 9])
@@ -105,8 +105,8 @@ def test_more_votes_never_make_an_agreement_weaker(size: int, voting: str) -> No
     ("voting", "share", "itself"),
     [("majority", Fraction(1, 2), False), ("supermajority", Fraction(2, 3), True), ("unanimous", Fraction(1), True)],
 )
-def test_each_rule_asks_for_its_share_exactly(size: int, voting: str, share: Fraction, itself: bool) -> None:  # noqa: FBT001
-    """More than half, two thirds or more, all; where the share is hit exactly too. All others vote for nobody."""
+def test_each_rule_requires_its_exact_share(size: int, voting: str, share: Fraction, itself: bool) -> None:  # noqa: FBT001
+    """The shares are more than half, two thirds or more, and all; other agents vote for nobody."""
     for agreeing in range(size + 1):
         met = agreeing >= min(size, max(2, -(-size // 2)))
         had = Fraction(agreeing, size)
@@ -115,7 +115,7 @@ def test_each_rule_asks_for_its_share_exactly(size: int, voting: str, share: Fra
 
 
 def test_the_strength_is_that_of_all_eligible_voters() -> None:
-    """Unanimous, strong, moderate, weak, split, contested."""
+    """The grades are unanimous, strong, moderate, weak, split and contested."""
     rows: dict[str, Sequence[str | None]] = {
         "unanimous": ["ann"] * 3,
         "strong": ["ann"] * 6 + ["bob"],
@@ -128,7 +128,7 @@ def test_the_strength_is_that_of_all_eligible_voters() -> None:
 
 
 def test_one_agent_alone_agrees_with_itself() -> None:
-    """It proposes, nobody criticises, it votes: one call each, and a consensus."""
+    """It proposes and votes with one call each, without critiques, and reaches a consensus."""
     calls: list[Call] = []
     result = plan(["ann"], convergence=None).run_sync(TASK, model=model(calls=calls))
     check_emitted(result)
@@ -158,7 +158,7 @@ def test_one_agent_alone_agrees_with_itself() -> None:
     ],
 )
 def test_a_winner_needs_enough_votes(choices: list[str | None], min_votes: int | None, met: bool) -> None:  # noqa: FBT001
-    """Half of the agents and two at least in valid votes, or as many as the application says."""
+    """Valid votes come from at least half of the agents and two of them, or as many as the application sets."""
     output = vote(choices, voting=VotingOptions(min_votes=min_votes))
     assert output.tally is not None
     assert output.tally.quorum_met is met
@@ -174,15 +174,15 @@ def test_a_winner_needs_enough_votes(choices: list[str | None], min_votes: int |
     "written", ["ann", " ANN ", "**Ann**", "Ann's", "the proposal of ann", "I vote for Ann.", "[ann]", "A\u200bnn\n"]
 )
 def test_a_choice_may_be_written_in_many_ways(written: str) -> None:
-    """Case, Markdown, brackets, unseen characters and the words around a name do not matter."""
+    """Case, Markdown, brackets, invisible characters and words around a name are ignored."""
     output = vote([written] * 3)
     assert output.winner == "ann"
     assert [ballot.choice for ballot in output.ballots] == ["ann"] * 3
 
 
 @pytest.mark.parametrize("written", ["", " ", "nobody", "ann or bob", "ann\x00bob", "none of them", "a" * 5000])
-def test_a_choice_of_nobody_is_spoiled_and_kept_as_it_was_written(written: str) -> None:
-    """What names no proposal, or several, counts for none."""
+def test_an_unknown_choice_is_spoiled_and_recorded_verbatim(written: str) -> None:
+    """A choice that names no proposal or several counts for none."""
     output = vote([written, "ann", "ann"])
     assert output.tally is not None
     assert (output.tally.valid, output.tally.spoiled) == (2, 1)
@@ -190,56 +190,56 @@ def test_a_choice_of_nobody_is_spoiled_and_kept_as_it_was_written(written: str) 
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
-def test_a_choice_that_attacks_is_spoiled(attack: Any) -> None:
-    """No attack of the corpus counts as a vote, nor stops the count."""
+def test_an_attack_as_a_choice_is_spoiled(attack: Any) -> None:
+    """No attack of the corpus counts as a vote or stops the count."""
     output = vote([attack.written(own="ann", other="bob"), "bob", "bob"])
     assert output.tally is not None
     assert (output.tally.spoiled, output.winner) == (1, "bob")
 
 
-@given(written=st.lists(texts | st.sampled_from(("ann", "ANN", "[bob]")), min_size=3, max_size=3), own=st.booleans())
-def test_whatever_is_voted_is_counted(written: list[str], own: bool) -> None:  # noqa: FBT001
-    """By models and by blocks of the application, in any characters, half a surrogate pair too; all can be sent on."""
+@given(written=st.lists(texts | st.sampled_from(("ann", "ANN", "[bob]")), min_size=3, max_size=3), custom=st.booleans())
+def test_all_votes_are_counted(written: list[str], custom: bool) -> None:  # noqa: FBT001
+    """Models and custom blocks vote in any characters, including half a surrogate pair; all are valid JSON."""
 
-    def block(asked: Any) -> Any:
-        index = THREE.index(asked.agent)
-        return {"proposal": "An idea.", "critique": {}, "revision": "An idea.", "vote": written[index]}[asked.kind]
+    def block(request: Any) -> Any:
+        index = THREE.index(request.agent)
+        return {"proposal": "An idea.", "critique": {}, "revision": "An idea.", "vote": written[index]}[request.kind]
 
-    if own:
+    if custom:
         output = plan(agents=[{"name": name, "block": block} for name in THREE], max_rounds=1).run_sync(TASK).output
     else:
         output = vote(written)
-    kept = [clean_text(text) for text in written]
-    assert [ballot.choice for ballot in output.ballots] == [find_name(text, THREE) or text for text in kept]
+    cleaned = [clean_text(text) for text in written]
+    assert [ballot.choice for ballot in output.ballots] == [find_name(text, THREE) or text for text in cleaned]
     assert output.tally is not None
-    named = [text for text in kept if find_name(text, THREE) is not None]
-    assert (output.tally.valid, output.tally.spoiled, output.tally.failed) == (len(named), 3 - len(named), 0)
+    valid = [text for text in cleaned if find_name(text, THREE) is not None]
+    assert (output.tally.valid, output.tally.spoiled, output.tally.failed) == (len(valid), 3 - len(valid), 0)
     output.model_dump_json()
 
 
 @given(name=st.text(min_size=1, max_size=12), other=st.text(min_size=1, max_size=12))
-def test_a_name_as_prompts_write_it_names_its_agent(name: str, other: str) -> None:
-    """A model is asked to copy a name from between the brackets, where commas and brackets are escaped."""
+def test_an_escaped_name_names_its_agent(name: str, other: str) -> None:
+    """A model copies a name from between brackets, where commas and brackets are escaped."""
     assume(name != other and tag_name(name) != other)
     assert find_name(tag_name(name), [name, other]) == name
     assert find_name(name, [other, name]) == name
 
 
-def test_a_voter_may_write_the_name_as_it_was_shown() -> None:
-    """With a comma in it, which prompts escape."""
+def test_a_voter_may_copy_an_escaped_name() -> None:
+    """Prompts escape the comma in it."""
     names = ("Änne O'Neill, PhD", "bob", "cy")
     output = vote(dict.fromkeys(names, tag_name(names[0])))
     assert output.winner == names[0]
     assert tag_name(names[0]) != names[0]
 
 
-def test_an_essay_is_no_choice() -> None:
-    """However much of it are words that stand around names: it is not searched for them."""
+def test_an_essay_is_not_a_choice() -> None:
+    """Long texts are not searched for names, whatever their words."""
     assert find_name("the proposal of " * 20_000 + "ann", THREE) is None
 
 
 def test_a_vote_for_an_agent_without_a_proposal_is_spoiled() -> None:
-    """Nobody can be elected for nothing."""
+    """Nobody can be elected without a proposal."""
 
     def answer(call: Call) -> Any:
         if call.phase == "proposal" and call.agent == "bob":
@@ -253,23 +253,23 @@ def test_a_vote_for_an_agent_without_a_proposal_is_spoiled() -> None:
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_each_voter_sees_the_proposals_in_an_order_of_its_own(shuffle: bool) -> None:  # noqa: FBT001
-    """Drawn from the seed, unless it is switched off: then all see the declared order."""
+def test_each_voter_sees_a_different_order_of_proposals(shuffle: bool) -> None:  # noqa: FBT001
+    """The order is drawn from the seed unless shuffling is off; then all see the declared order."""
 
     def orders(seed: int) -> list[list[str]]:
         calls: list[Call] = []
         plan(NAMES, topology="star", max_rounds=1, voting=VotingOptions(shuffle=shuffle)).run_sync(
             TASK, model=model(calls=calls), seed=seed
         )
-        shown = [call.prompt.splitlines() for call in calls if call.phase == "vote"]
-        return [[line[1:].split("]")[0] for line in lines if line.startswith("[")] for lines in shown]
+        prompts = [call.prompt.splitlines() for call in calls if call.phase == "vote"]
+        return [[line[1:].split("]")[0] for line in lines if line.startswith("[")] for lines in prompts]
 
-    found = orders(4)
-    assert all(sorted(order) == sorted(NAMES) for order in found)
-    assert (len({tuple(order) for order in found}) > 5) is shuffle
-    assert (found == [list(NAMES)] * 10) is not shuffle
-    assert found == orders(4)
-    assert (found == orders(5)) is not shuffle
+    voter_orders = orders(4)
+    assert all(sorted(order) == sorted(NAMES) for order in voter_orders)
+    assert (len({tuple(order) for order in voter_orders}) > 5) is shuffle
+    assert (voter_orders == [list(NAMES)] * 10) is not shuffle
+    assert voter_orders == orders(4)
+    assert (voter_orders == orders(5)) is not shuffle
 
 
 # Weights
@@ -285,41 +285,43 @@ def test_each_voter_sees_the_proposals_in_an_order_of_its_own(shuffle: bool) -> 
     ],
 )
 def test_votes_may_weigh_differently(weights: Any, winner: str | None, reached: bool) -> None:  # noqa: FBT001
-    """More than half of all the weight makes a consensus; without weights all are the same."""
+    """A consensus needs more than half of the total weight; without weights all votes are equal."""
     output = vote(["ann", "ann", "bob"], voting=VotingOptions("weighted", weights=weights))
     assert (output.winner, output.consensus_reached) == (winner, reached)
 
 
-class Known(LoggedRatings):
-    """Ratings that were found elsewhere."""
+class FixedRatings(LoggedRatings):
+    """Ratings from another source."""
 
-    known: dict[str, Rating]
+    fixed: dict[str, Rating]
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
-        return {name: self.known[name] for name in names if name in self.known}
+        return {name: self.fixed[name] for name in names if name in self.fixed}
 
 
 def _rated(**ratings: Rating) -> Archive:
-    known = Known()
-    known.known = ratings
-    return Archive(ratings=known)
+    store = FixedRatings()
+    store.fixed = ratings
+    return Archive(ratings=store)
 
 
 def test_votes_weigh_by_the_ratings_of_the_archive() -> None:
-    """ELO and calibration as in `vote_weight`; strangers weigh 1, and what the application says goes before all."""
+    """ELO and calibration count as in `vote_weight`; unknown agents weigh 1; the application's weights come first."""
     archive = _rated(ann=Rating(elo=2500, calibration=1.0), bob=Rating(elo=1000))
     output = vote(["ann", "bob", "cy"], voting="weighted", archive=archive)
     assert output.tally is not None
     assert output.tally.weights == {"ann": vote_weight(2500, 1.0), "bob": vote_weight(1000, None), "cy": 1.0}
     assert (output.winner, output.consensus_reached) == ("ann", True)
-    own = vote(["ann", "bob", "cy"], voting=VotingOptions("weighted", weights={"ann": 1.0, "cy": 4.0}), archive=archive)
-    assert own.tally is not None
-    assert own.tally.weights["ann"] == 1.0
-    assert own.winner == "cy"
+    weighted = vote(
+        ["ann", "bob", "cy"], voting=VotingOptions("weighted", weights={"ann": 1.0, "cy": 4.0}), archive=archive
+    )
+    assert weighted.tally is not None
+    assert weighted.tally.weights["ann"] == 1.0
+    assert weighted.winner == "cy"
 
 
-def test_other_rules_do_not_look_at_ratings() -> None:
-    """A majority is one of heads."""
+def test_other_rules_ignore_ratings() -> None:
+    """A majority counts agents."""
     archive = _rated(cy=Rating(elo=3000, calibration=1.0))
     assert vote(["ann", "ann", "bob"], archive=archive).winner == "ann"
 
@@ -328,12 +330,12 @@ def test_other_rules_do_not_look_at_ratings() -> None:
 
 
 def tie(choose: Any, choices: Sequence[str | None] = ("ann", "ann", "bob", "bob"), **options: Any) -> ConsensusOutput:
-    """A tied vote, and what is to break it."""
+    """Run a debate with a tied vote and this tie rule."""
     return vote(choices, tie_break=choose, **options)
 
 
 def test_a_tie_has_no_winner() -> None:
-    """Without a tie rule nobody wins it."""
+    """Without a tie rule there is none."""
     output = tie(None)
     assert output.tally is not None
     assert (output.winner, output.tally.tied, output.outcome) == (None, ["ann", "bob"], "no_consensus")
@@ -342,25 +344,25 @@ def test_a_tie_has_no_winner() -> None:
 @pytest.mark.parametrize(
     "answer", ["bob", " Bob.", {"choice": "bob"}, {"choice": "the proposal of bob", "reasoning": "It is cheaper."}]
 )
-def test_a_tie_is_broken_by_naming_one_of_the_tied(answer: Any) -> None:
-    """It is given the tied proposals alone; it makes a winner, and no consensus."""
-    asked: list[TieAsked] = []
+def test_a_tie_rule_names_one_of_the_tied_agents(answer: Any) -> None:
+    """The rule receives only the tied proposals; it makes a winner, but no consensus."""
+    requests: list[TieAsked] = []
 
     def choose(value: TieAsked) -> Any:
-        asked.append(value)
+        requests.append(value)
         return answer
 
     output = tie(choose)
     assert (output.winner, output.outcome) == ("bob", "no_consensus")
     assert output.answer == next(p.text for p in output.final_proposals if p.agent == "bob")
-    (value,) = asked
+    (value,) = requests
     assert (value.task, [proposal.agent for proposal in value.proposals]) == (TASK, ["ann", "bob"])
     assert output.status == "complete"
 
 
 @pytest.mark.parametrize("answer", ["cy", "nobody", "", None, 7, {"choice": ["ann"]}, {}])
-def test_what_breaks_no_tie_is_a_loss(answer: Any) -> None:
-    """A name of somebody else, or nothing that is a name: the tie stays; None says nothing at all."""
+def test_an_invalid_tie_break_is_a_loss(answer: Any) -> None:
+    """With another name or a non-name the tie remains; None is no answer at all."""
     output = tie(lambda _: answer)
     assert (output.winner, output.outcome) == (None, "no_consensus")
     if answer is not None:
@@ -370,7 +372,7 @@ def test_what_breaks_no_tie_is_a_loss(answer: Any) -> None:
         assert output.status == "degraded"
 
 
-def test_a_judge_of_ties_whose_provider_fails_is_a_loss() -> None:
+def test_a_failed_tie_judge_is_a_loss() -> None:
     """The count of the votes does not change."""
 
     def answer(call: Call) -> Any:
@@ -385,8 +387,8 @@ def test_a_judge_of_ties_whose_provider_fails_is_a_loss() -> None:
     assert [loss.name for loss in result.output.losses] == ["plan-tie-judge"]
 
 
-def test_the_default_judge_of_ties_is_asked_for_one_of_the_tied() -> None:
-    """By a model, which sees the tied proposals in an order drawn from the seed, and who is no agent."""
+def test_the_default_tie_judge_chooses_between_tied_proposals() -> None:
+    """A model apart from the agents sees the tied proposals in an order drawn from the seed."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -404,8 +406,8 @@ def test_the_default_judge_of_ties_is_asked_for_one_of_the_tied() -> None:
 
 
 @pytest.mark.parametrize("choices", [["ann", "ann", "ann", "bob"], ["ann", "bob", None, None, None], [None, None]])
-def test_nobody_is_asked_where_there_is_no_tie_to_break(choices: list[str | None]) -> None:
-    """Where somebody leads, or too few have voted."""
+def test_a_tie_rule_is_not_called_without_a_tie(choices: list[str | None]) -> None:
+    """One proposal leads, or too few agents voted."""
 
     def never(value: object) -> str:
         raise AssertionError(value)
@@ -413,8 +415,8 @@ def test_nobody_is_asked_where_there_is_no_tie_to_break(choices: list[str | None
     assert [loss for loss in tie(never, choices).losses if loss.role == "judge"] == []
 
 
-def test_an_exception_of_the_applications_own_tie_rule_is_raised() -> None:
-    """It is no provider's fault."""
+def test_an_exception_of_a_custom_tie_rule_is_raised() -> None:
+    """It is not a provider failure."""
 
     def broken(value: object) -> str:
         raise RosterError("own", "zoe", ["ann"])

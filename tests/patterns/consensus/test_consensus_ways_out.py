@@ -1,4 +1,4 @@
-"""Every way out of a debate: its stages, its events, and what is left of it."""
+"""Every way a debate can end: its stages, its events, and its output."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ if TYPE_CHECKING:
 FOUR = NAMES[:4]
 TWO_ROUNDS = {"topology": "round-robin", "max_rounds": 2, "convergence": None}
 CALLS = 4 + 2 * (4 + 4) + 4
-"""Of four agents in two rounds, one critic each."""
+"""Calls of four agents in two rounds with one critic each."""
 
 
-def done(raw: ConsensusOutput) -> int:
-    """How many answers a debate has recorded."""
+def answer_count(raw: ConsensusOutput) -> int:
+    """Count the answers that a debate has recorded."""
     rounds = sum(len(one.critiques) + len(one.revisions) for one in raw.rounds)
     return len(raw.proposals) + rounds + len(raw.ballots)
 
 
-# All the way
+# The complete debate
 
 
 def test_a_debate_goes_through_its_stages_in_order() -> None:
-    """As the design names them, the three of a round once for each."""
+    """The stages of a round repeat with each round."""
     result = plan(max_rounds=2, convergence=None).run_sync(TASK, model=model())
     check_emitted(result)
     assert stages(result) == snapshot(
@@ -88,8 +88,8 @@ def test_a_debate_goes_through_its_stages_in_order() -> None:
     assert [reached.label for reached in result.output.stages] == stages(result)
 
 
-def test_without_agreement_the_last_stage_says_so() -> None:
-    """NO_CONSENSUS in place of CONSENSUS_REACHED."""
+def test_the_last_stage_without_agreement_is_no_consensus() -> None:
+    """NO_CONSENSUS replaces CONSENSUS_REACHED."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
@@ -99,8 +99,8 @@ def test_without_agreement_the_last_stage_says_so() -> None:
     assert stages(result)[-2:] == ["VOTE_AGGREGATION", "NO_CONSENSUS"]
 
 
-def test_on_the_wire_the_events_of_a_debate_are_the_seven_of_the_design_and_two_more() -> None:
-    """Start, rounds, messages, critiques, votes, the decision, the end; stages and failures besides."""
+def test_a_debate_has_seven_kinds_of_events_besides_stages_and_failures() -> None:
+    """They are start, rounds, messages, critiques, votes, the decision and the end."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call == Call("vote", "cy") else None
@@ -137,13 +137,13 @@ def test_on_the_wire_the_events_of_a_debate_are_the_seven_of_the_design_and_two_
 
 
 @given(st.lists(st.sampled_from(ConsensusStage), max_size=12))
-def test_only_what_follows_is_in_order(drawn: list[ConsensusStage]) -> None:
-    """A walk by the table is in order; any other sequence is not."""
+def test_only_sequences_from_the_table_are_in_order(stages_: list[ConsensusStage]) -> None:
+    """A walk through the table is in order; any other sequence is not."""
     reached: list[StageReached] = []
     number = 0
     legal = True
     before: ConsensusStage | None = None
-    for stage in drawn:
+    for stage in stages_:
         number += stage is ConsensusStage.ROUND_N_CRITIQUE
         of_round = stage.value.startswith("ROUND_N") or stage is ConsensusStage.CONVERGENCE_CHECK
         reached.append(StageReached(stage=stage, round=number if of_round else None))
@@ -152,8 +152,8 @@ def test_only_what_follows_is_in_order(drawn: list[ConsensusStage]) -> None:
     assert in_order_of_stages(reached) is legal
 
 
-def test_a_round_out_of_count_is_out_of_order() -> None:
-    """The first round is number 1, and only the stages of a round have one."""
+def test_a_wrong_round_number_is_out_of_order() -> None:
+    """The first round has number 1, and only the stages of a round have a number."""
     walk = [ConsensusStage.START, ConsensusStage.INITIALIZING]
     assert in_order_of_stages([StageReached(stage=stage) for stage in walk])
     assert not in_order_of_stages([StageReached(stage=stage, round=1) for stage in walk])
@@ -162,11 +162,11 @@ def test_a_round_out_of_count_is_out_of_order() -> None:
     assert not in_order_of_stages(labelled)
 
 
-# Cut short
+# Interrupted debates
 
 
-def whole(**options: Any) -> Any:
-    """A debate of four with judges, two rounds, and what breaks a tie."""
+def full_debate(**options: Any) -> Any:
+    """Build a debate of four with judges, two rounds and a tie rule."""
     judges = {
         "judge": create_conclusive_judge(name="plan"),
         "tie_break": create_tie_judge(name="plan", choices=FOUR),
@@ -175,7 +175,7 @@ def whole(**options: Any) -> Any:
 
 
 class Gate:
-    """A model that answers until its call number `at`; that one never comes back, unless it raises `error`."""
+    """A model that blocks in its call number `at`, or raises `error` there."""
 
     def __init__(self, at: int, *, order: int | None = None, error: Exception | None = None) -> None:
         self.at = at
@@ -198,19 +198,19 @@ class Gate:
         return answer
 
     def model(self) -> Any:
-        """The gate as a model."""
+        """Return the gate as a model."""
         from flowdebate.testing import FunctionModel
 
         return FunctionModel(self._act)
 
 
 def check_cut_short(run: RunView, status: str, answered: int) -> None:
-    """What was answered is there; what was not is not."""
+    """Check that exactly the answered calls are in the output."""
     check_emitted(run)
     raw = run.raw
     assert isinstance(raw, ConsensusOutput)
     assert run.status == raw.status == status
-    assert done(raw) == answered
+    assert answer_count(raw) == answered
     assert (raw.outcome, raw.answer, raw.winner, raw.tally, raw.analytics, raw.feedback) == (None,) * 6
     assert raw.model_validate_json(raw.model_dump_json()) == raw
 
@@ -220,16 +220,16 @@ orders = st.none() | st.integers(0, 99)
 
 
 @given(at=moments, order=orders)
-def test_cancelled_at_any_moment_all_that_was_done_is_there(at: int, order: int | None) -> None:
-    """The raw output, as far as it came; no task of the audit trail stays open."""
+def test_a_cancelled_debate_keeps_its_answers(at: int, order: int | None) -> None:
+    """The raw output has all answers, and no task of the audit trail is open."""
 
     async def cancelled() -> tuple[RunHandle[Any], Gate]:
         gate = Gate(at, order=order)
-        handle: RunHandle[Any] = whole().start(TASK, model=gate.model(), seed=1)
+        handle: RunHandle[Any] = full_debate().start(TASK, model=gate.model(), seed=1)
         waiting = asyncio.create_task(gate.reached.wait())
         await asyncio.wait([waiting, asyncio.ensure_future(handle)], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-        if handle.done():  # the moment never came
+        if handle.done():  # the moment was never reached
             return handle, gate
         handle.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -247,10 +247,10 @@ def test_cancelled_at_any_moment_all_that_was_done_is_there(at: int, order: int 
 
 
 @given(at=moments, order=orders)
-def test_a_debate_whose_time_is_up_gives_what_was_done(at: int, order: int | None) -> None:
-    """An output and no outcome, whatever is under way; it says that time was short."""
+def test_a_timeout_keeps_the_answers(at: int, order: int | None) -> None:
+    """The output has no outcome and names the timeout, whatever call is pending."""
     gate = Gate(at, order=order)
-    result = whole(timeout=0.03).run_sync(TASK, model=gate.model(), seed=1)
+    result = full_debate(timeout=0.03).run_sync(TASK, model=gate.model(), seed=1)
     if result.status == "complete":
         assert gate.asked <= at
         return
@@ -266,18 +266,18 @@ def test_a_debate_whose_time_is_up_gives_what_was_done(at: int, order: int | Non
 
 
 @given(at=moments, order=orders)
-def test_an_error_of_the_application_at_any_moment_leaves_what_was_done(at: int, order: int | None) -> None:
-    """It is raised as it is, and the handle has the raw output."""
+def test_an_application_error_keeps_the_answers(at: int, order: int | None) -> None:
+    """The error is raised unchanged, and the handle has the raw output."""
     failure = LookupError("a mistake")
     gate = Gate(at, order=order, error=failure)
 
-    async def held() -> RunHandle[Any]:
-        handle: RunHandle[Any] = whole().start(TASK, model=gate.model(), seed=1)
+    async def run_debate() -> RunHandle[Any]:
+        handle: RunHandle[Any] = full_debate().start(TASK, model=gate.model(), seed=1)
         with contextlib.suppress(LookupError):
             await handle
         return handle
 
-    handle = asyncio.run(held())
+    handle = asyncio.run(run_debate())
     if handle.status == "complete":
         assert gate.asked <= at
         return
@@ -286,16 +286,16 @@ def test_an_error_of_the_application_at_any_moment_leaves_what_was_done(at: int,
 
 
 @pytest.mark.parametrize("at", [0, 2, 5, 9, 14, CALLS - 1])
-def test_a_limit_of_time_leaves_what_was_done(at: int) -> None:
-    """The run's own, not the debate's."""
+def test_a_time_limit_of_the_run_keeps_the_answers(at: int) -> None:
+    """The limit belongs to the run, not to the debate."""
     gate = Gate(at)
     result = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=gate.model(), seed=1, limits=Limits(seconds=0.05))
     check_cut_short(result, "limit", gate.answered)
     assert result.output is None
 
 
-def test_a_debate_that_is_cancelled_before_it_begins_has_told_nothing() -> None:
-    """No start, and so no end."""
+def test_a_debate_cancelled_before_its_start_emits_nothing() -> None:
+    """Without a start event there is no end event."""
 
     async def cancelled() -> RunHandle[Any]:
         handle: RunHandle[Any] = plan().start(TASK, model=model())
@@ -310,21 +310,21 @@ def test_a_debate_that_is_cancelled_before_it_begins_has_told_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 7, {"topic": "x"}, {"task": 3}, ["x"]])
-def test_what_is_no_task_is_refused_before_anything_is_told(value: Any) -> None:
-    """It is a mistake of the application."""
+def test_an_invalid_task_is_rejected_before_any_event(value: Any) -> None:
+    """It is an application error."""
     with pytest.raises(ConfigurationError, match="a task") as caught:
         plan().run_sync(value, model=model())
     assert consensus_events(caught.value.run) == []
 
 
-def test_a_debate_within_its_time_is_not_cut_short() -> None:
-    """A timeout that is not reached changes nothing."""
+def test_an_unused_timeout_changes_nothing() -> None:
+    """The debate ends within its time."""
     output = plan(max_rounds=1, timeout=60).run_sync(TASK, model=model()).output
     assert (output.status, output.early_end) == ("complete", None)
 
 
-def test_time_that_is_up_while_the_rounds_are_judged_loses_no_round() -> None:
-    """A function of the application's own takes too long."""
+def test_a_timeout_during_judging_loses_no_round() -> None:
+    """The application's function takes too long."""
 
     async def late(ctx: Context) -> bool:
         await asyncio.Event().wait()
@@ -335,10 +335,10 @@ def test_time_that_is_up_while_the_rounds_are_judged_loses_no_round() -> None:
     assert result.output.rounds[0].convergence is not None
 
 
-def test_time_that_is_up_does_not_hide_an_error_of_the_applications_own() -> None:
-    """A TimeoutError that a block raises is the block's."""
+def test_a_timeout_does_not_hide_an_application_error() -> None:
+    """A TimeoutError raised by a block belongs to the block."""
 
-    def broken(asked: Any) -> str:
+    def broken(request: Any) -> str:
         raise TimeoutError("mine")
 
     with pytest.raises(TimeoutError, match="mine"):
