@@ -1,4 +1,4 @@
-"""What a debate leaves behind: the shared transcript and the audit trail."""
+"""The shared transcript and the audit trail that a debate leaves."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _moderator_with(transcript: Any) -> Any:
     return moderate
 
 
-def test_a_moderator_of_ones_own_reads_the_shared_transcript() -> None:
-    """Given the same resource object, a custom moderator sees what was argued."""
+def test_a_custom_moderator_reads_the_shared_transcript() -> None:
+    """A custom moderator with the same resource object sees the arguments."""
     transcript = create_debate_transcript()
     rent = debate(
         name="rent",
@@ -47,18 +47,18 @@ def test_a_moderator_of_ones_own_reads_the_shared_transcript() -> None:
         transcript=transcript,
     )
     output = rent.run_sync(QUESTION, model=by_role()).output
-    assert [made.briefing for made in output.moderator_decisions] == ["0 arguments so far", "2 arguments so far"]
+    assert [entry.briefing for entry in output.moderator_decisions] == ["0 arguments so far", "2 arguments so far"]
 
 
 @pytest.mark.parametrize("role", ["moderator", "judge", "synthesizer", "debater"])
-def test_another_transcript_in_any_role_is_refused_when_the_debate_is_built(role: str) -> None:
-    """Two different transcripts in one debate: ResourceConflict that says to share the reference."""
-    own = _moderator_with(create_debate_transcript())
+def test_another_transcript_in_a_role_is_rejected(role: str) -> None:
+    """The ResourceConflict says to share the reference between roles."""
+    custom_block = _moderator_with(create_debate_transcript())
     options: dict[str, Any] = {"debaters": SIDES}
     if role == "debater":
-        options["debaters"] = [Debater("anna", "for", block=own), SIDES[1]]
+        options["debaters"] = [Debater("anna", "for", block=custom_block), SIDES[1]]
     else:
-        options[role] = own
+        options[role] = custom_block
     with pytest.raises(ResourceConflict) as caught:
         debate(name="rent", **options)
     assert isinstance(caught.value, ConfigurationError)
@@ -68,8 +68,8 @@ def test_another_transcript_in_any_role_is_refused_when_the_debate_is_built(role
     assert "same reference" in str(caught.value)
 
 
-def test_default_blocks_with_another_transcript_are_refused_too() -> None:
-    """`create_moderator` and `create_judge` with transcripts of their own do not fit together."""
+def test_default_blocks_with_other_transcripts_are_rejected() -> None:
+    """`create_moderator` and `create_judge` have transcripts of their own here."""
     one, other = create_debate_transcript(), create_debate_transcript()
     moderator = create_moderator(name="rent", roster_names=["anna", "ben"], transcript=one)
     judge = create_judge(name="rent", stances=["for"], transcript=other)
@@ -78,7 +78,7 @@ def test_default_blocks_with_another_transcript_are_refused_too() -> None:
 
 
 def test_a_pipeline_around_a_debate_shares_its_transcript_by_reference() -> None:
-    """A step behind the debate reads the arguments from the resource that it and the debate were given."""
+    """A step after the debate reads the arguments from the shared resource."""
     transcript = create_debate_transcript()
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, transcript=transcript)
 
@@ -89,20 +89,20 @@ def test_a_pipeline_around_a_debate_shares_its_transcript_by_reference() -> None
     assert sequencer(name="all").then(rent).then(count).run_sync(QUESTION, model=script("A", "B")).output == ["A", "B"]
 
 
-def test_a_pipeline_that_reads_another_transcript_than_the_debates_is_refused() -> None:
-    """A reader beside a debate that keeps its transcript to itself would read an empty one: it is refused."""
+def test_a_pipeline_with_another_transcript_is_rejected() -> None:
+    """The reader would get an empty transcript, because the debate keeps its transcript to itself."""
     rent = debate(name="rent", debaters=SIDES)
     with pytest.raises(ResourceConflict):
         sequencer(name="all").then(rent).then(_moderator_with(create_debate_transcript()))
 
 
 def test_two_debates_in_one_pipeline_keep_their_transcripts_apart() -> None:
-    """Two debates without a shared transcript stand in one pipeline; each judge reads its own."""
+    """Each of the two judges reads the transcript of its own debate."""
     first = debate(name="first", debaters=SIDES, max_rounds=1, synthesizer=False)
     second = debate(name="second", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("A1", "B1", VERDICT, "A2", "B2", VERDICT)
-    both = sequencer(name="both").then(first).map(lambda raw: raw.verdict.verdict).then(second)
-    result = both.run_sync(QUESTION, model=model)
+    pipeline = sequencer(name="both").then(first).map(lambda raw: raw.verdict.verdict).then(second)
+    result = pipeline.run_sync(QUESTION, model=model)
     assert [entry.text for entry in result.output.transcript] == ["A2", "B2"]
     assert result.output.question == "Cap them."
     assert "A1" not in model.calls[5].prompt
@@ -126,13 +126,13 @@ def test_the_audit_trail_has_one_completed_task_for_each_turn() -> None:
     assert len({task.id for task in trail.list()}) == 4
 
 
-def test_the_collection_has_the_id_that_it_is_given() -> None:
+def test_collection_id_names_the_collection() -> None:
     """`collection_id` replaces the pattern's name."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, collection_id="audit-7")
     assert rent.run_sync(QUESTION, model=script("A", "B")).tasks.collection_id == "audit-7"
 
 
-def test_each_run_has_a_trail_of_its_own() -> None:
+def test_each_run_has_its_own_trail() -> None:
     """A second run of the same pattern, in the same session, begins with an empty collection."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     session: dict[str, Any] = {}
@@ -144,7 +144,7 @@ def test_each_run_has_a_trail_of_its_own() -> None:
 
 
 def test_a_speaker_called_twice_has_a_task_for_each_turn() -> None:
-    """Duplicates in `next_speakers` are tasks of their own, each with its own text."""
+    """Each entry in `next_speakers` is a task with its own text, also if a name repeats."""
     model = ScriptedModel("A1", "A2", VERDICT)
     rent = debate(
         name="rent", debaters=SIDES, synthesizer=False, moderator=lambda _: decision("anna", "anna", done=True)
@@ -162,12 +162,12 @@ def test_every_change_of_a_task_is_an_event() -> None:
         QUESTION, model=script("A", "B")
     )
     kinds = (TaskChanged, TurnStarted, TurnFinished)
-    told = [
+    transitions = [
         event.change if isinstance(event, TaskChanged) else type(event).__name__
         for event in result.events
         if isinstance(event, kinds)
     ]
-    assert told == ["added", "claimed", "TurnStarted", "completed", "TurnFinished"] * 2
+    assert transitions == ["added", "claimed", "TurnStarted", "completed", "TurnFinished"] * 2
     changes = events(result, TaskChanged)
     assert {change.collection_id for change in changes} == {"rent"}
     assert [change.task.status for change in changes[:3]] == ["pending", "in_progress", "completed"]
@@ -182,16 +182,16 @@ def test_a_turn_that_fails_is_an_errored_task_with_the_error() -> None:
         raise failure
 
     sides = [SIDES[0], Debater("ben", "against", block=fail), Debater("carl", "later")]
-    seen: list[TaskCollection] = []
+    trails: list[TaskCollection] = []
 
     def peek(value: object, ctx: Context) -> str:
-        seen.append(ctx.resources.audit)
+        trails.append(ctx.resources.audit)
         return "A"
 
     sides[0] = Debater("anna", "for", block=peek)
     with pytest.raises(ValueError, match="out of ideas") as caught:
         debate(name="rent", debaters=sides).run_sync(QUESTION, model=ScriptedModel())
     assert caught.value is failure
-    first, second = seen[0].list()
+    first, second = trails[0].list()
     assert (first.status, first.output) == ("completed", "A")
     assert (second.status, second.error) == ("errored", "ValueError: out of ideas")

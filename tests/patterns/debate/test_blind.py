@@ -1,4 +1,4 @@
-"""Debates without names: who is read when, and what is left of the names."""
+"""Debates for blind reading: the order of sides, and the removal of names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from flowdebate.patterns.debate.judging.views import BlindReading, blind_views
 SIDES = ("buses are slow", "buses are fast", "buses are late", "trams")
 
 
-def said(number: int, name: str, stance: str, text: str) -> DebateContributionEntry:
-    """A contribution."""
+def contribution(number: int, name: str, stance: str, text: str) -> DebateContributionEntry:
+    """Create a contribution."""
     return DebateContributionEntry(round=number, agent_name=name, stance=stance, text=text)
 
 
 ENTRIES = st.lists(
     st.builds(
-        said,
+        contribution,
         st.integers(1, 3),
         st.sampled_from(["mira", "jonas"]),
         st.sampled_from(SIDES),
@@ -29,13 +29,13 @@ ENTRIES = st.lists(
 
 
 def raw_of(entries: list[DebateContributionEntry]) -> DebateRawOutput:
-    """A debate in which this was said."""
+    """Create the output of a debate with these entries."""
     return DebateRawOutput(rounds=3, question="Which?", transcript=entries, verdict=None, seed=1)
 
 
 @given(entries=ENTRIES)
-def test_each_side_is_read_first_by_somebody(entries: list[DebateContributionEntry]) -> None:
-    """In as many views as sides each of them has each place once; a debate with one side cannot be read blind."""
+def test_each_side_is_first_in_one_view(entries: list[DebateContributionEntry]) -> None:
+    """Over as many views as sides, each side has each place once; a debate with one side cannot be read blind."""
     views = blind_views(raw_of(entries))
     sides = {entry.stance for entry in entries}
     assert len(views) == (len(sides) if len(sides) > 1 else 0)
@@ -45,21 +45,23 @@ def test_each_side_is_read_first_by_somebody(entries: list[DebateContributionEnt
 
 
 @given(entries=ENTRIES.filter(lambda entries: len({entry.stance for entry in entries}) > 1), view=st.integers(0, 9))
-def test_all_that_was_said_is_read_without_names(entries: list[DebateContributionEntry], view: int) -> None:
-    """Each contribution once, round by round, by the side that made it."""
+def test_all_contributions_are_read_without_names(entries: list[DebateContributionEntry], view: int) -> None:
+    """Each contribution occurs once, in its round, under the letter of its side."""
     reading = BlindReading.of(raw_of(entries), view=view, names=["mira", "jonas"])
-    shown = [(each.title, turn.label) for each in reading.rounds for turn in each.turns]
+    turns = [(round_.title, turn.label) for round_ in reading.rounds for turn in round_.turns]
     letters = {stance: label for label, stance in reading.sides}
-    assert sorted(shown) == sorted((f"Round {entry.round}", letters[entry.stance]) for entry in entries)
-    assert [each.title for each in reading.rounds] == sorted({f"Round {entry.round}" for entry in entries})
-    texts = " ".join(turn.text for each in reading.rounds for turn in each.turns).lower()
+    assert sorted(turns) == sorted((f"Round {entry.round}", letters[entry.stance]) for entry in entries)
+    assert [round_.title for round_ in reading.rounds] == sorted({f"Round {entry.round}" for entry in entries})
+    texts = " ".join(turn.text for round_ in reading.rounds for turn in round_.turns).lower()
     assert "mira" not in texts
     assert "jonas" not in texts
 
 
-def test_a_mirrored_debate_is_read_as_well() -> None:
-    """After the first one: the verdict is on both."""
-    entries = [said(1, name, stance, f"{stance}.") for name, stance in (("mira", SIDES[0]), ("jonas", SIDES[1]))]
+def test_a_mirrored_debate_is_included() -> None:
+    """Its rounds follow the first debate's, because the verdict is on both."""
+    entries = [
+        contribution(1, name, stance, f"{stance}.") for name, stance in (("mira", SIDES[0]), ("jonas", SIDES[1]))
+    ]
     raw = raw_of(entries).model_copy(update={"mirrored": raw_of(entries[::-1])})
-    titles = [each.title for each in BlindReading.of(raw, view=0).rounds]
+    titles = [round_.title for round_ in BlindReading.of(raw, view=0).rounds]
     assert titles == ["Round 1", "Round 1, speakers reversed"]

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 def echoing() -> FunctionModel:
-    """A model whose arguments repeat the question, and that lets others run before it answers."""
+    """Create a model whose arguments repeat the question, and that yields to other calls before it answers."""
 
     async def answer(request: ModelRequest) -> Any:
         prompt = "\n".join(str(message["content"]) for message in request.messages)
@@ -30,8 +30,8 @@ def echoing() -> FunctionModel:
             return decision("ben", "anna", briefing=f"briefed on {question}")
         if request.output is not None:
             return {**VERDICT, "verdict": f"found on {question}"}
-        others = {line for line in prompt.splitlines() if line.startswith(("[for] ", "[against] "))}
-        assert all(line.endswith(f" on {question}") for line in others if " on " in line)
+        arguments = {line for line in prompt.splitlines() if line.startswith(("[for] ", "[against] "))}
+        assert all(line.endswith(f" on {question}") for line in arguments if " on " in line)
         return f"argued on {question}"
 
     return FunctionModel(answer)
@@ -49,22 +49,22 @@ async def test_one_moderated_pattern_runs_many_debates_at_once() -> None:
     results = await asyncio.gather(*[rent.run(f"Q{number}?", model=echoing()) for number in range(50)])
     for number, result in enumerate(results):
         _check(result.output, f"Q{number}?")
-        assert {made.briefing for made in result.output.moderator_decisions} == {f"briefed on Q{number}?"}
+        assert {entry.briefing for entry in result.output.moderator_decisions} == {f"briefed on Q{number}?"}
 
 
-async def test_debates_stand_in_a_parallel_step() -> None:
-    """Two patterns on the same question at once; the outputs are found by key."""
+async def test_debates_run_in_a_parallel_step() -> None:
+    """Both patterns have the same question; the outputs are found by key."""
     short = debate(name="short", debaters=SIDES, max_rounds=1, synthesizer=False)
     long = debate(name="long", debaters=SIDES, max_rounds=3, synthesizer=False)
-    both = sequencer(name="both").parallel({"short": short, "long": long})
-    result = await both.run(QUESTION, model=echoing())
+    parallel = sequencer(name="both").parallel({"short": short, "long": long})
+    result = await parallel.run(QUESTION, model=echoing())
     assert {key: raw.rounds for key, raw in result.output.items()} == {"short": 1, "long": 3}
     assert {trail.collection_id: trail.count() for trail in result.task_collections} == {"short": 2, "long": 6}
 
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
-async def test_one_moderated_debate_is_held_on_each_of_several_questions(limit: int | None) -> None:
-    """The same with a moderator, whose transcript is a shared resource."""
+async def test_for_each_runs_a_moderated_debate_for_each_question(limit: int | None) -> None:
+    """The moderator's transcript is a shared resource."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
     several = sequencer(name="several").for_each(rent, max_concurrency=limit)
     questions = [f"Q{number}?" for number in range(4)]
@@ -73,24 +73,24 @@ async def test_one_moderated_debate_is_held_on_each_of_several_questions(limit: 
         _check(raw, question)
 
 
-async def test_a_debate_is_repeated_until_it_finds() -> None:
-    """`do_while` hands the synthesizer's text back in as the next question, until it is one word."""
-    asked: list[str] = []
+async def test_a_debate_repeats_until_a_condition_holds() -> None:
+    """`do_while` passes the synthesizer's text back as the next question until it is one word."""
+    questions: list[str] = []
 
     def shorten(raw: DebateRawOutput) -> str:
-        asked.append(raw.question)
+        questions.append(raw.question)
         return raw.question.split(" ", 1)[1]
 
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=shorten)
     loop = sequencer(name="loop").do_while(rent, lambda question: " " in question, max_iterations=9)
     result = await loop.run("one two three four", model=by_role())
     assert result.output == "four"
-    assert asked == ["one two three four", "two three four", "three four"]
+    assert questions == ["one two three four", "two three four", "three four"]
     assert len(result.task_collections) == 3
 
 
-async def test_a_debate_is_rescued() -> None:
-    """A step behind a failing debate takes its exception over."""
+async def test_a_failed_debate_can_be_rescued() -> None:
+    """The step after a failing debate handles its exception."""
 
     def fail(value: object) -> str:
         raise LookupError("nothing")
@@ -118,8 +118,8 @@ async def test_steps_around_a_debate_see_its_output_and_the_session() -> None:
     assert (await pipeline.run(QUESTION, model=by_role())).output == 1
 
 
-async def test_the_state_of_a_debate_is_not_that_of_the_pipeline_around_it() -> None:
-    """A sequencer with a state around a debate keeps it."""
+async def test_a_debate_does_not_change_the_state_of_its_pipeline() -> None:
+    """The sequencer around a debate keeps its own state."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     outer = sequencer(name="outer", state=lambda: {"kept": True}).then(rent).then(_state)
     assert (await outer.run(QUESTION, model=by_role())).output == {"kept": True}
@@ -131,7 +131,7 @@ def _state(value: object, ctx: Context) -> Any:
 
 
 async def test_a_pattern_is_reusable_after_a_failure() -> None:
-    """A failed run leaves nothing in the pattern."""
+    """A failed run leaves no state in the pattern."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, transcript=create_debate_transcript())
     failing = FunctionModel(lambda request: 1)  # type: ignore[arg-type,return-value]
     with pytest.raises(Exception, match="the reply must be text"):
@@ -139,14 +139,14 @@ async def test_a_pattern_is_reusable_after_a_failure() -> None:
     _check((await rent.run(QUESTION, model=echoing())).output, QUESTION)
 
 
-async def test_run_sync_works_where_a_loop_is_running() -> None:
+async def test_run_sync_works_inside_a_running_loop() -> None:
     """In a notebook, `run_sync` can be called although an event loop is running."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     assert rent.run_sync(QUESTION, model=by_role()).output.rounds == 1
 
 
-async def test_the_run_shows_the_outer_debates_records_when_a_role_is_a_debate() -> None:
-    """`transcript` and `tasks` are those of the debate that was run, not of the one in its debater's role."""
+async def test_a_run_shows_the_records_of_the_outer_debate() -> None:
+    """`transcript` and `tasks` belong to the debate that runs, not to the debate in its debater's role."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=lambda raw: raw.transcript[0].text)
     outer = debate(
         name="outer",

@@ -34,21 +34,21 @@ LONG = " ".join(f"word{number}" for number in range(20)) + "."
 
 
 def verdict(_: object) -> dict[str, Any]:
-    """The judge."""
+    """Return the judge's verdict."""
     return {"winner": None, "verdict": "-", "reasoning": "-"}
 
 
 async def argued(
     model: ScriptedModel, *, question: str = "Should the line be a tram?", **options: Any
 ) -> RunResult[Any]:
-    """A debate of the concise profile, without a judge's call."""
+    """Run a debate of the concise profile, without a call of the judge."""
     prompts = PromptOptions(profile="concise")
-    given: dict[str, Any] = {"debaters": SIDES, "max_rounds": 1, "prompts": prompts, **options}
-    return await debate(name="d", judge=verdict, synthesizer=False, **given).run(question, model=model, seed=1)
+    defaults: dict[str, Any] = {"debaters": SIDES, "max_rounds": 1, "prompts": prompts, **options}
+    return await debate(name="d", judge=verdict, synthesizer=False, **defaults).run(question, model=model, seed=1)
 
 
 async def test_every_turn_begins_with_its_own_position() -> None:
-    """For models that can continue it; the choices take turns, so that no two turns of a round begin alike."""
+    """Models that support it continue a prefix; the phrases alternate, so that no two turns of a round begin alike."""
     model = ScriptedModel(*[f"{number}." for number in ["one", "two", "three", "four", "five", "six"]])
     await argued(model, max_rounds=3)
     begins = [call.begins for call in model.calls]
@@ -65,14 +65,14 @@ async def test_the_prompts_of_a_debate_share_their_beginning() -> None:
     assert len({call.messages[0]["content"] for call in model.calls}) == 1
     assert f"- [A] {TRAMS}\n- [B] {BUSES}" in model.calls[0].messages[0]["content"]
     third, fourth = (call.messages[1]["content"] for call in model.calls[2:])
-    said = "The debate so far:\nRound 1:\n[A] Quiet.\n[B] Cheap."
-    assert third.startswith(said)
-    assert fourth.startswith(f"{said}\nRound 2:\n[A] Clean.")
+    transcript = "The debate so far:\nRound 1:\n[A] Quiet.\n[B] Cheap."
+    assert third.startswith(transcript)
+    assert fourth.startswith(f"{transcript}\nRound 2:\n[A] Clean.")
     assert f"You are side A. You argue for this position only: {TRAMS}" in third
 
 
 async def test_instructions_decide_how_a_turn_begins() -> None:
-    """No default text may contradict them."""
+    """No default text contradicts instructions."""
     model = ScriptedModel("Quiet.", "Cheap.")
     await argued(model, instructions="Answer in verse.")
     assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
@@ -80,23 +80,24 @@ async def test_instructions_decide_how_a_turn_begins() -> None:
 
 async def test_a_debate_without_sources_cites_none() -> None:
     """With sources, quoting them is the task."""
-    for sources, told in ((None, True), ({"report": "Trams are quiet."}, False)):
+    for sources, forbids in ((None, True), ({"report": "Trams are quiet."}, False)):
         model = ScriptedModel("Quiet.", "Cheap.")
         await argued(model, sources=sources)
         assert (
-            model.calls[0].messages[1]["content"].endswith("Do not mention studies, institutions or numbers.") is told
+            model.calls[0].messages[1]["content"].endswith("Do not mention studies, institutions or numbers.")
+            is forbids
         )
 
 
-async def test_full_prompts_begin_and_bound_nothing() -> None:
-    """Other models do without."""
+async def test_full_prompts_neither_begin_nor_bound_turns() -> None:
+    """Other models do not need them."""
     model = ScriptedModel("Quiet.", "Cheap.")
     await argued(model, prompts=PromptOptions(profile="full"))
     assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
 
 
 def entry(name: str, text: str = "So.") -> DebateContributionEntry:
-    """An argument."""
+    """Create an argument."""
     return DebateContributionEntry(round=1, agent_name=name, stance=name, text=text)
 
 
@@ -113,17 +114,17 @@ def entry(name: str, text: str = "So.") -> DebateContributionEntry:
         ("?!", "What is it?", ""),
     ],
 )
-def test_a_position_is_put_as_the_beginning_of_a_sentence(stance: str, question: str, begins: str) -> None:
-    """Whatever it is; in another language it stands alone, and a speech begins no turn."""
+def test_a_position_becomes_the_beginning_of_a_sentence(stance: str, question: str, begins: str) -> None:
+    """In other languages the position stands alone, and an essay as a position begins no turn."""
     assert opening_words(entries=[], agent_name="ann", stance=stance, question=question) == begins
 
 
-def test_own_words_are_used_in_any_language() -> None:
-    """Only the default ones are English."""
+def test_custom_opening_words_work_in_any_language() -> None:
+    """Only the default words are English."""
     template = DebaterTemplate(begins="{position}, denn")
-    about: Any = {"entries": [], "agent_name": "ann", "question": "Soll man?", "template": template}
-    assert opening_words(stance="Mieten deckeln", **about) == "Mieten deckeln, denn"
-    assert opening_words(stance="Mieten deckeln", **{**about, "entries": [entry("bea")]}) == ""
+    arguments: Any = {"entries": [], "agent_name": "ann", "question": "Soll man?", "template": template}
+    assert opening_words(stance="Mieten deckeln", **arguments) == "Mieten deckeln, denn"
+    assert opening_words(stance="Mieten deckeln", **{**arguments, "entries": [entry("bea")]}) == ""
 
 
 @given(st.lists(st.text(), max_size=60), st.text())
@@ -162,7 +163,7 @@ async def test_a_turn_that_ran_out_of_room_ends_with_a_whole_sentence() -> None:
     assert [(answer.trimmed, answer.truncated) for answer in answers] == [(8, False), (0, True)]
 
 
-async def test_a_copied_turn_is_asked_for_once_more_without_the_other_side() -> None:
+async def test_a_copied_turn_is_retried_without_the_other_side() -> None:
     """A step of its own, which usage counts and an event tells; the second answer is the turn."""
     model = ScriptedModel(LONG, f"But {LONG}", "Cheap.")
     result = await argued(model)
@@ -172,13 +173,13 @@ async def test_a_copied_turn_is_asked_for_once_more_without_the_other_side() -> 
     assert "word7" not in second.messages[1]["content"]
     assert second.begins == f"I disagree. {BUSES}, because"
     assert result.usage.calls == 3
-    told = [event for event in result.events if isinstance(event, CallRetried)]
-    assert [(event.block, event.error, event.message) for event in told] == [
+    retries = [event for event in result.events if isinstance(event, CallRetried)]
+    assert [(event.block, event.error, event.message) for event in retries] == [
         ("d-debater-bea", "Copied", "it copies 20 words in a row from the transcript")
     ]
 
 
-async def test_the_second_try_is_kept_by_a_stored_run() -> None:
+async def test_a_stored_run_records_the_retry() -> None:
     """A resumed run makes neither call again."""
     store = MemoryStore()
     pattern = debate(
@@ -203,18 +204,20 @@ async def test_the_second_try_is_kept_by_a_stored_run() -> None:
     assert result.usage.calls == 6
 
 
-async def test_a_paraphrase_is_asked_for_once_more() -> None:
-    """Even if no long run of its words is copied; a short turn shares some pairs by chance."""
-    said = (
+async def test_a_paraphrase_is_retried() -> None:
+    """No long run of words is copied here; short turns share some pairs by chance."""
+    original = (
         "Phones are addictive and cause stress. If a pupil checks a phone all day, the pupil may lose focus and sleep."
     )
-    told = "Phones are addictive and cause worry. If a pupil checks the phone all day, a pupil may lose focus and rest."
-    assert copied_run(told, said) <= 12
-    result = await argued(ScriptedModel(said, told, "Phones teach pupils to look things up."))
+    paraphrase = (
+        "Phones are addictive and cause worry. If a pupil checks the phone all day, a pupil may lose focus and rest."
+    )
+    assert copied_run(paraphrase, original) <= 12
+    result = await argued(ScriptedModel(original, paraphrase, "Phones teach pupils to look things up."))
     assert result.raw.transcript[-1].text == "Phones teach pupils to look things up."
     events = [event for event in result.events if isinstance(event, CallRetried)]
     assert [event.message for event in events] == [
-        f"it shares {copied_share(told, said):.0%} of its word pairs with an earlier turn"
+        f"it shares {copied_share(paraphrase, original):.0%} of its word pairs with an earlier turn"
     ]
     short = ScriptedModel("Trams are quiet.", "Trams are loud.")
     await argued(short)
@@ -222,8 +225,8 @@ async def test_a_paraphrase_is_asked_for_once_more() -> None:
 
 
 @pytest.mark.parametrize("further", [LONG, f"{LONG} {LONG}", f"I disagree. {BUSES}, because"])
-async def test_a_further_answer_that_is_no_better_does_not_count(further: str) -> None:
-    """The first one is the turn, and the event says so."""
+async def test_a_retry_that_is_no_better_is_discarded(further: str) -> None:
+    """The first answer is the turn, and the event says so."""
     first = f"But {LONG}"
     result = await argued(ScriptedModel(LONG, first, further))
     assert [turn.text for turn in result.raw.transcript] == [LONG, first]
@@ -233,8 +236,8 @@ async def test_a_further_answer_that_is_no_better_does_not_count(further: str) -
     assert [answer.first_counts for answer in answers] == [False, True]
 
 
-async def test_one_s_own_words_count_as_copied_and_the_position_does_not() -> None:
-    """It is the same in every turn."""
+async def test_repeating_a_position_is_not_copying() -> None:
+    """The position is the same in every turn."""
     position = " ".join(f"because{number}" for number in range(13))
     model = ScriptedModel(
         "Quiet.", f"{position.capitalize()}, because so.", "Clean.", f"Again. {LONG}", "Quiet.", LONG, "New."
@@ -248,8 +251,8 @@ async def test_one_s_own_words_count_as_copied_and_the_position_does_not() -> No
 @pytest.mark.parametrize(
     "options", [{"prompts": PromptOptions(profile="full")}, {"tools": [lambda: "fact"]}], ids=["full", "tools"]
 )
-async def test_larger_models_are_not_asked_again(options: dict[str, Any]) -> None:
-    """They may quote; and a second request would not have the results of tools."""
+async def test_larger_models_are_not_retried(options: dict[str, Any]) -> None:
+    """They may quote, and a second request would lack the results of tools."""
     if "tools" in options:
 
         def look_up(topic: str) -> str:
@@ -263,11 +266,14 @@ async def test_larger_models_are_not_asked_again(options: dict[str, Any]) -> Non
 
 
 async def test_the_moderator_asks_one_question_and_all_sides_speak() -> None:
-    """Nothing else is up to a small model."""
+    """A small model decides nothing else."""
     model = ScriptedModel("What does it cost? And who pays?", "Quiet.", "Cheap.", "No question", "Clean.", "Quick.")
     result = await argued(model, max_rounds=2, moderator=True)
-    asked = [(each.next_speakers, each.new_angle, each.briefing, each.done) for each in result.raw.moderator_decisions]
-    assert asked == [(["ann", "bea"], "What does it cost?", None, False), (["ann", "bea"], None, None, False)]
+    decisions = [
+        (decision.next_speakers, decision.new_angle, decision.briefing, decision.done)
+        for decision in result.raw.moderator_decisions
+    ]
+    assert decisions == [(["ann", "bea"], "What does it cost?", None, False), (["ann", "bea"], None, None, False)]
     assert [(model.calls[call].begins, model.calls[call].sentences) for call in (0, 3)] == [
         ("What would each choice mean for", 1),
         ("Who would be affected most", 1),
@@ -278,8 +284,8 @@ async def test_the_moderator_asks_one_question_and_all_sides_speak() -> None:
 
 
 @pytest.mark.parametrize("option", ["instructions", "tools"])
-async def test_a_moderator_with_a_task_of_its_own_decides(option: str) -> None:
-    """As in the full profile: it may have to choose speakers, or to look facts up."""
+async def test_a_moderator_with_its_own_instructions_or_tools_decides(option: str) -> None:
+    """As in the full profile, it may have to choose speakers or look up facts."""
 
     def look_up(topic: str) -> str:
         """Look it up."""
@@ -296,7 +302,7 @@ async def test_a_moderator_with_a_task_of_its_own_decides(option: str) -> None:
     assert "You open each round with a decision" in model.calls[0].messages[0]["content"]
 
 
-async def test_a_debater_s_own_length_bounds_its_turn() -> None:
+async def test_the_length_of_a_debater_bounds_its_turn() -> None:
     """A number of words makes sentences; a turn of paragraphs has no bound."""
     sides = [
         Debater("ann", TRAMS, options=DebaterOptions(length=20)),
@@ -312,13 +318,13 @@ TEXTS = st.text(st.sampled_from("ab .!?…。！」\"')\n1e"), max_size=60) | st
 
 
 @given(TEXTS, st.integers(1, 4), TEXTS, st.booleans())
-def test_a_cut_text_is_a_beginning_of_it(text: str, most: int, begins: str, unfinished: bool) -> None:  # noqa: FBT001
-    """In any language; cutting it again changes nothing, and it is cut off only if it was unfinished."""
-    cut = first_sentences(text, most, begins=begins, unfinished=unfinished)
+def test_a_truncated_text_is_a_prefix(text: str, limit: int, begins: str, unfinished: bool) -> None:  # noqa: FBT001
+    """This holds in any language; truncating again changes nothing, and only unfinished text loses its end."""
+    cut = first_sentences(text, limit, begins=begins, unfinished=unfinished)
     assert text.startswith(cut)
     assert not isinstance(cut, CutOff) or unfinished
     if not isinstance(cut, CutOff):
-        assert first_sentences(cut, most, begins=begins) == cut
+        assert first_sentences(cut, limit, begins=begins) == cut
     if isinstance(cut, Trimmed):
         assert len(cut) < len(text.rstrip()) or unfinished
     assert text.strip() == "" or cut.strip() != ""
@@ -328,9 +334,9 @@ def test_a_cut_text_is_a_beginning_of_it(text: str, most: int, begins: str, unfi
     st.lists(st.sampled_from(["One.", "Two!", "e.g. so?", "とても静か。", "He said “no.”"]), min_size=1, max_size=6),
     st.integers(1, 6),
 )
-def test_a_cut_text_has_as_many_sentences_as_it_may(sentences: list[str], most: int) -> None:
-    """Abbreviations end none, and quotation marks belong to theirs."""
-    assert first_sentences(" ".join(sentences), most) == " ".join(sentences[:most])
+def test_a_truncated_text_has_the_allowed_number_of_sentences(sentences: list[str], limit: int) -> None:
+    """Abbreviations end no sentence, and quotation marks belong to theirs."""
+    assert first_sentences(" ".join(sentences), limit) == " ".join(sentences[:limit])
 
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "é", "3.5"]), max_size=12)
@@ -338,7 +344,7 @@ WORDS = st.lists(st.sampled_from(["a", "b", "c", "é", "3.5"]), max_size=12)
 
 @given(WORDS, WORDS)
 def test_the_copied_run_is_the_longest_one(words: list[str], source: list[str]) -> None:
-    """Whichever text is the copy."""
+    """Either text may be the copy."""
     runs = {tuple(source[i:j]) for i in range(len(source)) for j in range(i, len(source) + 1)}
     longest = max(
         (j - i for i in range(len(words)) for j in range(i, len(words) + 1) if tuple(words[i:j]) in runs), default=0
@@ -355,8 +361,8 @@ def test_the_copied_run_is_the_longest_one(words: list[str], source: list[str]) 
         pytest.param("a" * 200_000, 1, marks=pytest.mark.slow),
     ],
 )
-def test_huge_texts_are_compared_all_the_same(word: str, times: int) -> None:
-    """In time that hardly grows faster than they do, however often they repeat themselves."""
+def test_huge_texts_are_compared_in_nearly_linear_time(word: str, times: int) -> None:
+    """Repetition does not slow the comparison down."""
     words = text_words(word * times)
     assert copied_run(word * times, f"{word * times}!") == len(words)
     assert copied_run(word * times, f"{word * (times // 2)} b {word * (times // 2)}") in {times // 2, times // 2 - 1}
@@ -364,14 +370,14 @@ def test_huge_texts_are_compared_all_the_same(word: str, times: int) -> None:
 
 @given(WORDS, WORDS)
 def test_the_copied_share_counts_distinct_pairs(words: list[str], source: list[str]) -> None:
-    """As a count pair by pair does; a text is a copy of itself, and one without pairs of nothing."""
+    """The count is that of a naive comparison; a text copies itself, and a text without pairs copies nothing."""
     pairs = {f"{words[i]} {words[i + 1]}" for i in range(len(words) - 1)}
     shared = [pair for pair in pairs if f" {pair} " in f" {' '.join(source)} "]
     assert copied_share(", ".join(words), " ".join(source).upper()) == (len(shared) / len(pairs) if pairs else 0.0)
     assert copied_share(" ".join(words), " ".join(words)) == float(len(words) > 1)
 
 
-def test_the_longest_answers_are_compared_whole() -> None:
+def test_the_longest_answers_are_compared_completely() -> None:
     """Texts of one word, of few words, and of words that never recur, as long as an answer may be."""
     for text in ("a " * 100_000, "a b b a " * 25_000, " ".join(map(str, range(30_000)))):
         assert copied_run(f"x {text}", f"{text} y") == len(text.split())
@@ -379,8 +385,8 @@ def test_the_longest_answers_are_compared_whole() -> None:
 
 
 @given(st.text(), st.text(), st.text())
-def test_a_text_that_is_quoted_as_a_whole_is_copied_as_a_whole(text: str, before: str, after: str) -> None:
-    """In any script."""
+def test_a_completely_quoted_text_is_completely_copied(text: str, before: str, after: str) -> None:
+    """This holds in any script."""
     if any(char.isalnum() for char in text):
         assert copied_run(text, f"{before} “{text}” {after}") >= len(text_words(text)) or not text.isascii()
     assert copied_run(text, "") == 0

@@ -45,16 +45,16 @@ def test_the_first_reason_wins(round_: int, moderator_done: bool, expected: str 
     assert stop_reason(DebateState(round=round_, moderator_decisions=[decided]), max_rounds=3) == expected
 
 
-def test_the_predicate_is_asked_after_each_round_but_the_last() -> None:
-    """It is asked once per completed round, sees the round and its turns, and not at the cap, which comes first."""
-    seen: list[tuple[int, int]] = []
+def test_the_predicate_is_called_after_each_round_but_the_last() -> None:
+    """It sees each completed round with its turns, and is not called at the cap, which comes first."""
+    rounds: list[tuple[int, int]] = []
 
     def watch(ctx: Context) -> bool:
-        seen.append((ctx.sequencer.state.round, len(ctx.resources.transcript.state.entries)))
+        rounds.append((ctx.sequencer.state.round, len(ctx.resources.transcript.state.entries)))
         return False
 
     output = _rent(max_rounds=3, terminate_when=watch).run_sync(QUESTION, model=by_role()).output
-    assert seen == [(1, 2), (2, 4)]
+    assert rounds == [(1, 2), (2, 4)]
     assert output.stop_reason == "max_rounds"
 
 
@@ -91,7 +91,7 @@ def test_a_predicate_sees_the_session_that_blocks_write() -> None:
 
 
 def test_a_predicate_sees_a_session_object() -> None:
-    """What earlier steps of the application put into a `Session` is seen too."""
+    """Values that earlier steps of the application put into a `Session` are visible too."""
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.session.state["stop"])
     assert rent.run_sync(QUESTION, session=Session(state={"stop": True}), model=by_role()).output.rounds == 1
 
@@ -105,8 +105,8 @@ def test_a_predicate_sees_the_usage() -> None:
 
 
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
-def test_what_a_predicate_raises_is_raised(wait: bool) -> None:  # noqa: FBT001
-    """An exception of the predicate reaches the caller as itself, and the judge is not asked."""
+def test_exceptions_of_a_predicate_are_raised(wait: bool) -> None:  # noqa: FBT001
+    """The caller gets the exception of the predicate unchanged, and the judge is not called."""
     model = script("A", "B")
     failure = LookupError("no such budget")
 
@@ -123,7 +123,7 @@ def test_what_a_predicate_raises_is_raised(wait: bool) -> None:  # noqa: FBT001
 
 
 def test_a_done_moderator_comes_before_the_predicate() -> None:
-    """When both would end it, the moderator is the reason, and the predicate is not even asked."""
+    """If both would end the debate, the moderator is the reason, and the predicate is not called."""
 
     def never_asked(ctx: Context) -> bool:
         raise AssertionError
@@ -142,7 +142,7 @@ def test_a_predicate_ends_a_moderated_debate() -> None:
 
 
 def test_no_block_can_keep_a_debate_from_ending() -> None:
-    """A block that tries to turn the round back, each time, has `max_rounds` turns all the same."""
+    """A block that tries to reset the round each time still has only `max_rounds` turns."""
     turns: list[int] = []
 
     def meddle(value: object, ctx: Context) -> str:
@@ -156,8 +156,8 @@ def test_no_block_can_keep_a_debate_from_ending() -> None:
     assert turns == [1, 2, 3]
 
 
-def test_a_failing_judge_is_not_asked_again() -> None:
-    """The judge reads the transcript once: with an answer that does not fit there is no verdict."""
+def test_a_failing_judge_is_not_called_again() -> None:
+    """The judge reads the transcript once; an invalid answer leaves the debate without a verdict."""
     model = script("A", "B", verdict="nonsense")
     assert _rent(max_rounds=1).run_sync(QUESTION, model=model).status == "no_verdict"
     assert len(model.calls) == 3

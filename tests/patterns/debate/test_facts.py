@@ -28,7 +28,7 @@ HELPS = {"31 claims": 0.9, "Sick leave": 0.5, "New staff": -0.8}
 
 
 class Small(FunctionModel):
-    """A small model that leans to the letter A and to one side, and knows whom a statement helps."""
+    """A small model that favours the letter A and one side, and knows which side a statement helps."""
 
     profile = "concise"
 
@@ -46,16 +46,16 @@ class Small(FunctionModel):
                 return "A"
             home = next((worth for words, worth in HELPS.items() if words in turn), 0.0)
             home += 2.0 if "At last, home" in turn else -2.0 if "At last, office" in turn else 0.0
-            home += 0.4  # what it gives this side whatever is said
+            home += 0.4  # the bias for this side, whatever the statement
             first = home if turn.index(HOME) < turn.index(OFFICE) else -home
             return {"A": first + 1.0 - 9, "B": -9.0}
         if request.choices:
             return {letter: -1.0 - at for at, letter in enumerate(request.choices)}
-        own = "home" if request.begins.lower().count(HOME) else "office"
+        side = "home" if request.begins.lower().count(HOME) else "office"
         if self.strays:
             self.strays -= 1
-            own = {"home": "office", "office": "home"}[own]
-        return ModelResponse(text=f"{request.begins} it is so. At last, {own} it is.")
+            side = {"home": "office", "office": "home"}[side]
+        return ModelResponse(text=f"{request.begins} it is so. At last, {side} it is.")
 
 
 def run(model: Small, **options: Any) -> Any:
@@ -66,7 +66,7 @@ def run(model: Small, **options: Any) -> Any:
 
 
 def test_each_side_begins_with_its_own_facts_word_for_word() -> None:
-    """Each fact once, the clearest first; who has none left argues without; every quote is verified."""
+    """Each fact is used once, the clearest first; a side without facts argues without; every quote is verified."""
     model = Small()
     raw = run(model).raw
     texts = [(entry.agent_name, entry.text) for entry in raw.transcript]
@@ -83,24 +83,24 @@ def test_each_side_begins_with_its_own_facts_word_for_word() -> None:
 
 
 @pytest.mark.parametrize("strays", [1, 2])
-def test_a_turn_that_ends_on_the_other_side_is_asked_for_once_more(strays: int) -> None:
-    """In other opening words; the second answer counts, whatever it says."""
+def test_a_turn_that_ends_on_the_other_side_is_retried(strays: int) -> None:
+    """The retry has other opening words, and its answer counts whatever its text."""
     result = run(Small(strays=strays))
-    again = [event for event in result.events if event.kind == "call_retried"]
-    assert [(event.error, event.message) for event in again] == [("Strayed", f"It ends on the side of {OFFICE!r}")]
+    retries = [event for event in result.events if event.kind == "call_retried"]
+    assert [(event.error, event.message) for event in retries] == [("Strayed", f"It ends on the side of {OFFICE!r}")]
     assert result.raw.transcript[0].text.endswith("At last, home it is." if strays == 1 else "At last, office it is.")
     assert result.raw.transcript[0].text.count("“") == 1
 
 
 def test_a_model_without_log_probabilities_sorts_nothing_and_argues() -> None:
-    """After one question."""
+    """It learns this from one question."""
     model = Small(tells=False)
     assert len(run(model).raw.transcript) == 4
     assert sum("Fact: “" in str(request.messages[-1]["content"]) for request in model.asked) == 1
 
 
-def test_others_are_asked_nothing_more() -> None:
-    """Full prompts, instructions of the application, a template of its own, a debate without sources."""
+def test_other_debates_have_no_further_calls() -> None:
+    """Full prompts, custom instructions, a custom template and a debate without sources sort no facts."""
     for options in ({"prompts": PromptOptions(profile="full")}, {"instructions": "Be kind."}):
         model = Small()
         run(model, **options, judge=lambda _: {"winner": HOME, "verdict": "Home.", "reasoning": "So."})
@@ -108,12 +108,12 @@ def test_others_are_asked_nothing_more() -> None:
 
 
 def facts_of(**texts: str) -> list[SourceFact]:
-    """The facts of sources by name."""
+    """Return the facts of sources by name."""
     return facts_in([Source.of(name, text) for name, text in texts.items()])
 
 
 def test_facts_are_sentences_with_a_number() -> None:
-    """Without headings, feelings, quotations, and what is too long to begin a turn with; eight at most."""
+    """Headings, feelings, quotations and long sentences are excluded; there are at most eight facts."""
     assert [fact.text[:12] for fact in facts_of(trial=REPORT)] == ["At home 31 c", "Sick leave a", "New staff ne"]
     assert facts_of(a="He said “no” 3 times. " + "It is 77. " * 20)[0].text == "It is 77."
     assert len(facts_of(a="It is 77. " * 20, b="It is 88.")) == 8

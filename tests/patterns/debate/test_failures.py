@@ -1,4 +1,4 @@
-"""Debates that fail or are cancelled: what is raised, and what is still there."""
+"""Debates that fail or are cancelled: their exceptions, and their remaining records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Unspeakable(Exception):
-    """An exception of the application's own whose message cannot be shown."""
+    """An exception of the application whose message cannot be read."""
 
     def __str__(self) -> str:
         raise Sabotage("__str__")
@@ -37,8 +37,8 @@ def _raising(error: BaseException) -> Any:
 
 
 @pytest.mark.parametrize("role", ["debater", "judge", "moderator", "synthesizer", "terminate_when"])
-async def test_an_exception_of_the_applications_code_is_raised_as_itself(role: str) -> None:
-    """Whatever block raises it: the same object, with a note that names the block."""
+async def test_application_exceptions_are_raised_unchanged(role: str) -> None:
+    """Whichever block raises it, the object is the same, with a note that names the block."""
     failure = KeyError("mine")
     options: dict[str, Any] = {"debaters": SIDES}
     if role == "debater":
@@ -54,8 +54,8 @@ async def test_an_exception_of_the_applications_code_is_raised_as_itself(role: s
     assert any("rent" in note for note in failure.__notes__)
 
 
-async def test_an_exception_that_cannot_be_shown_is_raised_as_itself() -> None:
-    """Even one whose `__str__` raises; the audit trail tells its type."""
+async def test_an_exception_without_a_message_is_raised_unchanged() -> None:
+    """Its `__str__` raises; the audit trail has its type."""
     failure = Unspeakable()
     rent = debate(name="rent", debaters=[Debater("anna", "for", block=_raising(failure)), SIDES[1]])
     handle = rent.start(QUESTION, model=ScriptedModel())
@@ -67,8 +67,8 @@ async def test_an_exception_that_cannot_be_shown_is_raised_as_itself() -> None:
     assert "Unspeakable" in str(task.error)
 
 
-async def test_an_exception_of_a_model_is_raised_as_itself() -> None:
-    """A model object of the application's own may raise anything; errors of the library name model and block."""
+async def test_exceptions_of_a_model_are_raised_unchanged() -> None:
+    """A custom model may raise anything; errors of the library name model and block."""
     failure = OSError("no route")
     with pytest.raises(OSError, match="no route") as caught:
         await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel(failure))
@@ -79,7 +79,7 @@ async def test_an_exception_of_a_model_is_raised_as_itself() -> None:
     assert (late.value.block, late.value.model) == ("rent-debater-ben", "scripted")
 
 
-async def test_what_was_argued_before_a_failure_is_not_lost() -> None:
+async def test_arguments_before_a_failure_are_not_lost() -> None:
     """The handle of a failed run has the transcript, the audit trail, the usage and the events."""
     rent = debate(name="rent", debaters=SIDES, failures=FailurePolicy(on_failure="fail"))
     handle = rent.start(QUESTION, model=script("A1", "B1", "A2", "B2", verdict={"verdict": "?"}))
@@ -111,14 +111,14 @@ async def test_a_failing_turn_leaves_the_turns_before_it() -> None:
 
 
 async def test_a_session_keeps_the_transcript_of_a_failed_debate() -> None:
-    """What was argued is left in the session's resources too."""
+    """The session's resources keep the arguments."""
     rent = debate(name="rent", debaters=SIDES)
     handle = rent.start(QUESTION, model=ScriptedModel("A1"))
     with pytest.raises(ScriptError):
         await handle
-    left = handle.session.resources["transcript"]
-    assert isinstance(left, DebateTranscriptState)
-    assert [entry.text for entry in left.entries] == ["A1"]
+    state = handle.session.resources["transcript"]
+    assert isinstance(state, DebateTranscriptState)
+    assert [entry.text for entry in state.entries] == ["A1"]
 
 
 async def test_a_cancelled_debate_ends_at_once_and_cancels_the_turns_task() -> None:
@@ -154,14 +154,14 @@ async def test_a_cancelled_debate_ends_at_once_and_cancels_the_turns_task() -> N
 async def test_a_cancelled_caller_cancels_the_debate() -> None:
     """`await pattern.run(…)` in a task that is cancelled leaves no model call behind."""
     speaking = asyncio.Event()
-    left: list[str] = []
+    interrupted: list[str] = []
 
     async def answer(request: ModelRequest) -> str:
         speaking.set()
         try:
             await asyncio.Event().wait()
         finally:
-            left.append(request.block)
+            interrupted.append(request.block)
         raise AssertionError
 
     task = asyncio.create_task(debate(name="rent", debaters=SIDES).run(QUESTION, model=FunctionModel(answer)))
@@ -169,11 +169,11 @@ async def test_a_cancelled_caller_cancels_the_debate() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert left == ["rent-debater-anna"]
+    assert interrupted == ["rent-debater-anna"]
 
 
 async def test_a_block_that_tries_to_end_its_own_task_does_not_hide_its_exception() -> None:
-    """A debater can read the run's audit trail; what it raises afterwards is still what is raised."""
+    """A debater can read the run's audit trail, and its later exception is still raised."""
     failure = ValueError("after the fact")
 
     def meddle(value: object, ctx: Context) -> str:
@@ -190,6 +190,6 @@ async def test_a_block_that_tries_to_end_its_own_task_does_not_hide_its_exceptio
 
 
 async def test_the_librarys_own_errors_have_one_base() -> None:
-    """`except FlowDebateError` catches what the library raises of a debate."""
+    """`except FlowDebateError` catches every error that the library raises."""
     with pytest.raises(FlowDebateError):
         await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel())

@@ -1,4 +1,4 @@
-"""Formats: each is held once, and a user's own is one declaration."""
+"""Formats: each runs once, and a custom one is one declaration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIDES = [Debater("pro", "Trams are better"), Debater("con", "Buses are better")]
 
 
 def answer(request: Any) -> Any:
-    """Listeners who are for whatever stands first, and a judge for nobody."""
+    """Answer for listeners who favour the first side, and for a judge who names no winner."""
     if request.output_schema is None:
         return f"{request.block} speaks."
     if "-audience" in request.block:
@@ -29,18 +29,18 @@ def answer(request: Any) -> Any:
     return {"verdict": "Neither.", "winner": None, "reasoning": "Both had a point."}
 
 
-def held(chosen: Any, **options: Any) -> Any:
-    """A debate in a format, over."""
-    known = FORMATS.get(chosen) if isinstance(chosen, str) else None
-    members: Any = options.pop("debaters", None) or (known.members if known is not None else ()) or SIDES
-    pattern = debate(name="city", debaters=members, format=chosen, synthesizer=False, **options)
+def run_debate(format_: Any, **options: Any) -> Any:
+    """Run a debate in a format to its end."""
+    known_format = FORMATS.get(format_) if isinstance(format_, str) else None
+    members: Any = options.pop("debaters", None) or (known_format.members if known_format is not None else ()) or SIDES
+    pattern = debate(name="city", debaters=members, format=format_, synthesizer=False, **options)
     return pattern.run_sync("Trams or buses?", model=FunctionModel(answer), seed=1)
 
 
 @pytest.mark.parametrize("name", names_of("debate"))
-def test_each_format_is_held(name: str) -> None:
-    """All of its phases, in their order, and it says in one line what it is for."""
-    raw = held(name).raw
+def test_each_format_runs_all_of_its_phases(name: str) -> None:
+    """Its phases keep their order, and its summary is one line."""
+    raw = run_debate(name).raw
     spoken = list(dict.fromkeys(entry.phase for entry in raw.transcript))
     assert spoken == [phase.name for phase in FORMATS[name].phases if isinstance(phase, Phase)]
     assert all(pair.answer is not None for pair in raw.cross_questions)
@@ -48,7 +48,7 @@ def test_each_format_is_held(name: str) -> None:
 
 
 def test_delphi_hides_who_estimates() -> None:
-    """Agents are called by numbers, and told what an estimate is."""
+    """Agents have numbers instead of names, and the prompt explains what an estimate is."""
     prompts: list[str] = []
 
     def estimate(request: Any) -> Any:
@@ -72,18 +72,18 @@ def test_delphi_hides_who_estimates() -> None:
 
 
 def test_the_side_that_moved_more_of_the_audience_wins() -> None:
-    """Whoever had more votes at first: both were for buses, and both are for trams now."""
-    raw = held("oxford", audience=["a nurse", "a baker"]).raw
+    """The first votes do not decide: both listeners were for buses, and both are for trams now."""
+    raw = run_debate("oxford", audience=["a nurse", "a baker"]).raw
     assert raw.winner is not None
     assert raw.winner.debaters == ("pro",)
     assert raw.verdict.verdict == "The audience moved most towards: Trams are better (from 0 to 2 of 2 votes)."
-    assert [(each.before, each.after) for each in raw.audience] == [("Buses are better", "Trams are better")] * 2
+    assert [(vote.before, vote.after) for vote in raw.audience] == [("Buses are better", "Trams are better")] * 2
 
 
 def test_no_format_brings_an_audience() -> None:
-    """Each listener is two calls: whoever wants them names them."""
+    """Each listener costs two calls, so the audience has to be set explicitly."""
     assert not [name for name in FORMATS if FORMATS[name].audience]
-    raw = held("oxford").raw
+    raw = run_debate("oxford").raw
     assert raw.audience == []
     assert raw.verdict is not None
 
@@ -97,22 +97,22 @@ def test_no_format_brings_an_audience() -> None:
         ([], None),
     ],
 )
-def test_nobody_wins_where_nobody_moved_more(votes: Any, winner: str | None) -> None:
-    """Nor by a vote of somebody who did not vote before."""
+def test_a_tie_of_moved_votes_has_no_winner(votes: Any, winner: str | None) -> None:
+    """A vote without an earlier vote does not count as moved."""
     cast = [AudienceVote(voter="a nurse", before=before, after=after) for before, after in votes]
     assert verdict_of(cast, ["tea", "coffee"]).winner == winner
 
 
-def test_a_format_of_ones_own_is_one_declaration() -> None:
-    """For `debate()` at once, and for all front ends once it is known by its name."""
+def test_a_custom_format_is_one_declaration() -> None:
+    """`debate()` accepts it at once, and all front ends do after its registration."""
     trial = Format(name="mock_trial", purpose="Trying a case.", phases=["opening", Phase("questions", asks="pairs")])
-    assert {entry.phase for entry in held(trial).raw.transcript} == {"opening", "questions"}
+    assert {entry.phase for entry in run_debate(trial).raw.transcript} == {"opening", "questions"}
     add_format(trial)
     try:
-        plan = {"debaters": [{"name": each.name, "stance": each.stance} for each in SIDES], "format": "mock-trial"}
-        made = make_plan(PATTERNS["debate"], {}, file={"question": "Trams?", **plan})
-        assert (made.length, made.usual_calls) == (2, 2 + 4 + 1)
-        assert made.pattern().name == "debate"
+        plan = {"debaters": [{"name": side.name, "stance": side.stance} for side in SIDES], "format": "mock-trial"}
+        plan_ = make_plan(PATTERNS["debate"], {}, file={"question": "Trams?", **plan})
+        assert (plan_.length, plan_.usual_calls) == (2, 2 + 4 + 1)
+        assert plan_.pattern().name == "debate"
     finally:
         del FORMATS["mock_trial"]
 
@@ -120,32 +120,32 @@ def test_a_format_of_ones_own_is_one_declaration() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"chosen": "rodeo"}, r"`format` must be one of oxford, .*, or a Format of debate \(got 'rodeo'\)"),
-        ({"chosen": "delphi"}, "`format` must be one of oxford"),
+        ({"format_": "rodeo"}, r"`format` must be one of oxford, .*, or a Format of debate \(got 'rodeo'\)"),
+        ({"format_": "delphi"}, "`format` must be one of oxford"),
         (
-            {"chosen": "oxford", "audience": ["a nurse"], "judge": "swap"},
+            {"format_": "oxford", "audience": ["a nurse"], "judge": "swap"},
             "`audience` cannot be combined with a `judge` or its options: the audience decides",
         ),
-        ({"chosen": "oxford", "debaters": [*SIDES, Debater("neither", "Walk")]}, "2 in the format oxford"),
-        ({"chosen": "oxford", "audience": []}, "`audience` must be 1 to 100 listeners"),
+        ({"format_": "oxford", "debaters": [*SIDES, Debater("neither", "Walk")]}, "2 in the format oxford"),
+        ({"format_": "oxford", "audience": []}, "`audience` must be 1 to 100 listeners"),
     ],
 )
-def test_what_does_not_go_together_is_refused(options: Any, message: str) -> None:
-    """Before anything is built."""
+def test_incompatible_options_are_rejected(options: Any, message: str) -> None:
+    """The error comes before anything is built."""
     with pytest.raises(ConfigurationError, match=message):
-        held(**options)
+        run_debate(**options)
 
 
-def test_a_service_holds_a_format_by_its_name() -> None:
-    """Over HTTP and MCP as well, with the sides of the format where nobody is named; its page says which it is."""
-    asyncio.run(hold_a_premortem())
+def test_a_service_runs_a_format_by_name() -> None:
+    """It works over HTTP and MCP, with the sides of the format by default; the page names the format."""
+    asyncio.run(run_a_premortem())
 
 
-async def hold_a_premortem() -> None:
-    """The format brings its members."""
+async def run_a_premortem() -> None:
+    """The format includes its members."""
     async with Service(store="memory:", model=FunctionModel(answer)) as service:
-        begun = await service.begin("debate", "Should we open a second shop?", options={"format": "premortem"})
-        details = await service.wait(begun.run_id)
+        handle = await service.begin("debate", "Should we open a second shop?", options={"format": "premortem"})
+        details = await service.wait(handle.run_id)
         assert details.document is not None
         raw = details.document.raw
     assert details.document.title == "Debate, premortem"

@@ -1,4 +1,4 @@
-"""A finished debate goes on: what was said is reused, and only what is new is paid for."""
+"""Continuing a finished debate: earlier calls are reused, and only new ones are paid for."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SIDES = [Debater("pro", "Trams are better"), Debater("con", "Buses are better")]
 
 
 class Counting:
-    """A model that numbers its answers, and keeps what it was asked."""
+    """A model that numbers its answers and records its prompts."""
 
     def __init__(self) -> None:
         self.prompts: list[str] = []
         self.model = FunctionModel(self.answer)
 
     def answer(self, request: Any) -> Any:
-        """An argument, or a verdict."""
+        """Return an argument or a verdict."""
         self.prompts.append(str(request.messages))
         number = len(self.prompts)
         if request.output_schema is not None:
@@ -36,8 +36,8 @@ class Counting:
         return f"Argument {number}."
 
 
-def asked(run: Any) -> int:
-    """Calls that were not taken from the parent."""
+def count_new_calls(run: Any) -> int:
+    """Count the calls that were not taken from the parent."""
     return sum(event.origin == "asked" for event in events(run, ModelCalled))
 
 
@@ -51,50 +51,50 @@ def asked(run: Any) -> int:
         {"moderator": lambda _: {"next_speakers": ["pro", "con"], "done": True}},
     ],
 )
-def test_what_was_said_is_reused(options: dict[str, Any]) -> None:
-    """Whatever ended the debate; one more round and the verdict are asked for."""
+def test_earlier_arguments_are_reused(options: dict[str, Any]) -> None:
+    """Whatever ended the debate, one more round and the verdict are the only new calls."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, **options)
 
-    async def go() -> tuple[Any, Any]:
+    async def continue_debate() -> tuple[Any, Any]:
         parent = await pattern.run("Trams or buses?", model=counting.model, store=store)
         return parent, await pattern.continue_run(parent.run_id, model=counting.model, store=store)
 
-    parent, longer = asyncio.run(go())
-    said = list(parent.raw.transcript)
-    assert list(longer.raw.transcript)[: len(said)] == said
+    parent, longer = asyncio.run(continue_debate())
+    entries = list(parent.raw.transcript)
+    assert list(longer.raw.transcript)[: len(entries)] == entries
     assert longer.raw.rounds == parent.raw.rounds + 1
-    assert asked(longer) == 2 + 1
+    assert count_new_calls(longer) == 2 + 1
     assert longer.raw.verdict.verdict != parent.raw.verdict.verdict
 
 
-def test_the_mirror_goes_on_as_well() -> None:
-    """Both debates have one more round, and both verdicts are found anew."""
+def test_the_mirror_continues_as_well() -> None:
+    """Both debates have one more round, and both verdicts are new."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, mirror=True, max_rounds=1)
 
-    async def go() -> Any:
+    async def continue_debate() -> Any:
         parent = await pattern.run("Trams or buses?", model=counting.model, store=store)
         return await pattern.continue_run(parent.run_id, model=counting.model, store=store)
 
-    longer = asyncio.run(go())
+    longer = asyncio.run(continue_debate())
     assert (longer.raw.rounds, longer.raw.mirrored.rounds) == (2, 2)
-    assert asked(longer) == 2 * (2 + 1)
+    assert count_new_calls(longer) == 2 * (2 + 1)
 
 
 def test_debaters_answer_the_question_of_a_reader() -> None:
-    """In the round after it, and a debate may go on more than once."""
+    """They answer in the next round, and a debate may continue more than once."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, max_rounds=1)
 
-    async def go() -> Any:
+    async def continue_debate() -> Any:
         first = await pattern.run("Trams or buses?", model=counting.model, store=store)
         second = await pattern.continue_run(first.run_id, ask="What does {it} cost?", model=counting.model, store=store)
         return await pattern.continue_run(second.run_id, rounds=2, ask="When?", model=counting.model, store=store)
 
-    third = asyncio.run(go())
-    told = [(each.round, each.text) for each in third.raw.reader_questions]
-    assert told == [
+    third = asyncio.run(continue_debate())
+    questions = [(question.round, question.text) for question in third.raw.reader_questions]
+    assert questions == [
         (2, "What does {it} cost?"),
         (3, "When?"),
     ]
@@ -104,8 +104,8 @@ def test_debaters_answer_the_question_of_a_reader() -> None:
     assert third.raw.rounds == 4
 
 
-def test_a_run_that_cannot_go_on_is_refused() -> None:
-    """With the field, before anything is paid for."""
+def test_a_run_that_cannot_continue_is_rejected() -> None:
+    """The error names the field, before any call is paid for."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False)
 
@@ -117,23 +117,23 @@ def test_a_run_that_cannot_go_on_is_refused() -> None:
         with pytest.raises(ConfigurationError, match=message):
             await block.continue_run("parent", model=counting.model, store=store, **options)
 
-    async def go() -> None:
+    async def continue_debate() -> None:
         await pattern.run("Trams or buses?", model=counting.model, store=store, run_id="parent")
         await refused(pattern, "`rounds` must be at least 1 \\(got 0\\)", rounds=0)
         await refused(pattern, "`ask` must be a question of at most 4,000 characters", ask=" ")
         await refused(other, "`pattern` must be a debate: no other pattern goes on")
 
-    asyncio.run(go())
+    asyncio.run(continue_debate())
     assert len(counting.prompts) == 5
 
 
-def test_front_ends_go_on_by_a_fork_with_an_option() -> None:
-    """As over HTTP and MCP, and on the page; and the fork can be read and resumed by its plan."""
+def test_front_ends_continue_a_debate_by_a_fork() -> None:
+    """HTTP, MCP and the page do so; the fork can be read and resumed by its plan."""
     counting = Counting()
 
-    async def go() -> Any:
+    async def continue_debate() -> Any:
         async with Service(store="memory:", model=counting.model) as service:
-            sides = [{"name": each.name, "stance": each.stance} for each in SIDES]
+            sides = [{"name": side.name, "stance": side.stance} for side in SIDES]
             options = {"debaters": sides, "synthesizer": False, "max_rounds": 1}
             with pytest.raises(ConfigurationError, match="cannot be part of a new run"):
                 await service.begin("debate", "Trams or buses?", options={**options, "goes_on": {"rounds": 1}})
@@ -142,44 +142,44 @@ def test_front_ends_go_on_by_a_fork_with_an_option() -> None:
             second = await service.fork(first.run_id, options={"goes_on": {"ask": "What would it cost?"}})
             return await service.wait(second.run_id)
 
-    details = asyncio.run(go())
+    details = asyncio.run(continue_debate())
     assert details.document.raw.rounds == 2
     assert details.document.max_rounds == 2
-    assert [each.text for each in details.document.raw.reader_questions] == ["What would it cost?"]
-    shown = [each for each in details.document.sections() if getattr(each, "label", "") == "A reader asks"]
-    assert [each.text for each in shown] == ["What would it cost?"]
+    assert [question.text for question in details.document.raw.reader_questions] == ["What would it cost?"]
+    sections = [section for section in details.document.sections() if getattr(section, "label", "") == "A reader asks"]
+    assert [section_.text for section_ in sections] == ["What would it cost?"]
     assert len(counting.prompts) == 4 + 4
 
 
 def raw_of(details: Any) -> Any:
-    """The raw output in the document of a run."""
+    """Return the raw output from the document of a run."""
     return details.document.raw
 
 
-def test_a_debate_of_the_application_goes_on_and_its_fork_is_read_forked_and_resumed_as_such() -> None:
-    """It has no plan: its fork says itself by how many rounds it is longer. Another pattern has none to go on with."""
+def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
+    """Without a plan, the fork itself records its additional rounds. Other patterns cannot continue."""
     counting = Counting()
     city = debate(name="city", debaters=SIDES, synthesizer=False, max_rounds=1)
     talk = round_robin(name="talk", debaters=[Persona("ann"), Persona("bob")], max_rounds=1)
 
-    async def go() -> None:
+    async def continue_debate() -> None:
         store = MemoryStore()
         async with Service({"city": city, "talk": talk}, store=store, model=counting.model) as service:
             first = await service.begin("city", "Trams or buses?")
             await service.wait(first.run_id)
             second = await service.fork(first.run_id, options={"goes_on": {"rounds": 2, "ask": "When?"}}, fork_id="two")
             details = await service.wait(second.run_id)
-            assert [each.text for each in raw_of(details).reader_questions] == ["When?"]
+            assert [question.text for question in raw_of(details).reader_questions] == ["When?"]
             assert (raw_of(details).rounds, len(counting.prompts)) == (3, 3 + 4 + 1)
-            again = await service.wait((await service.fork("two", fork_id="again")).run_id)
-            assert (raw_of(again).rounds, len(counting.prompts)) == (3, 8)
+            forked = await service.wait((await service.fork("two", fork_id="again")).run_id)
+            assert (raw_of(forked).rounds, len(counting.prompts)) == (3, 8)
             third = await service.wait((await service.fork("two", options={"goes_on": {"ask": "Where?"}})).run_id)
-            assert [(each.round, each.text) for each in raw_of(third).reader_questions] == [
+            assert [(question.round, question.text) for question in raw_of(third).reader_questions] == [
                 (2, "When?"),
                 (4, "Where?"),
             ]
-            taken = await store.take("again")
-            await store.finish("again", "interrupted", taken.outcome)
+            lease = await store.take("again")
+            await store.finish("again", "interrupted", lease.outcome)
             assert (await service.resume("again")).run_id == "again"
             resumed = await service.wait("again")
             assert (resumed.status, raw_of(resumed).rounds) == ("complete", 3)
@@ -188,7 +188,7 @@ def test_a_debate_of_the_application_goes_on_and_its_fork_is_read_forked_and_res
             with pytest.raises(ConfigurationError, match="`goes_on` cannot be set: only a debate goes on"):
                 await service.fork(other.run_id, options={"goes_on": {"rounds": 1}})
 
-    asyncio.run(go())
+    asyncio.run(continue_debate())
 
 
 @pytest.mark.parametrize(
@@ -202,25 +202,25 @@ def test_a_debate_of_the_application_goes_on_and_its_fork_is_read_forked_and_res
         ("one more", "goes_on", "must be a table"),
     ],
 )
-def test_over_http_a_fork_goes_on_and_what_is_wrong_is_named(more: Any, field: str, problem: str) -> None:
-    """What was held is for the server to say, and nobody is asked before all is right."""
+def test_a_fork_over_http_continues_a_debate_or_names_the_error(more: Any, field: str, problem: str) -> None:
+    """The server knows the earlier rounds, and no call is made before all options are valid."""
     counting = Counting()
     with staged(lambda: Service(store="memory:", model=counting.model)) as stage:
-        run_id, asked = stage.finished(), len(counting.prompts)
+        run_id, call_count = stage.finished(), len(counting.prompts)
         refused = stage.post(f"/runs/{run_id}/fork", {"options": {"goes_on": more}})
         assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, field)
         assert problem in refused.text.replace('\\"', '"')
-        assert len(counting.prompts) == asked
+        assert len(counting.prompts) == call_count
         forked = stage.post(f"/runs/{run_id}/fork", {"options": {"goes_on": {"ask": "What would it cost?"}}})
         assert forked.status_code == 201, forked.text
         raw = stage.get(f"/runs/{forked.json()['runId']}?wait=30").json()["document"]["raw"]
-    assert (raw["rounds"], len(counting.prompts)) == (2, asked + 4)
+    assert (raw["rounds"], len(counting.prompts)) == (2, call_count + 4)
     assert raw["readerQuestions"] == [{"round": 2, "text": "What would it cost?"}]
 
 
-@pytest.mark.parametrize("held", [0, 10_001, "two", None])
-def test_an_import_cannot_say_that_more_was_held_than_a_debate_has(held: Any) -> None:
-    """What a stored plan says of it is read strictly: anybody may have written it."""
+@pytest.mark.parametrize("rounds", [0, 10_001, "two", None])
+def test_imports_with_impossible_round_counts_are_rejected(rounds: Any) -> None:
+    """The stored plan is validated strictly, because anybody may have written it."""
     assert GoesOn.of_plan(GoesOn(held=2, rounds=1, asked=((3, "When?"),)).to_plan()) is not None
     with pytest.raises(ConfigurationError, match="goes_on"):
-        GoesOn.of_plan({"held": held, "rounds": 1, "asked": []})
+        GoesOn.of_plan({"held": rounds, "rounds": 1, "asked": []})

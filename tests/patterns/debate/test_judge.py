@@ -1,4 +1,4 @@
-"""What the judge of a debate is shown, and what it may find."""
+"""The view of a debate's judge, and its possible verdicts."""
 
 from __future__ import annotations
 
@@ -30,82 +30,82 @@ THREE = (*SIDES, Debater("carl", "later"))
 TEXTS = [f"{name}{number}" for number in (1, 2, 3) for name in ("A", "B", "C")]
 
 
-def _judged(*, seed: int = 0, **options: Any) -> tuple[str, JudgeViewMade, ScriptedModel]:
-    """The judge's prompt, the event about it, and the model, of a debate with three rounds of three turns."""
+def _run_judge(*, seed: int = 0, **options: Any) -> tuple[str, JudgeViewMade, ScriptedModel]:
+    """Return the judge's prompt, its event and the model of a debate with three rounds of three turns."""
     rent = debate(name="rent", debaters=THREE, max_rounds=3, synthesizer=False, **options)
     model = script(*TEXTS)
     result = rent.run_sync(QUESTION, model=model, seed=seed)
-    (made,) = events(result, JudgeViewMade)
-    return turn_of(model.calls[-1]), made, model
+    (view_event,) = events(result, JudgeViewMade)
+    return turn_of(model.calls[-1]), view_event, model
 
 
-def _shown(prompt: str) -> list[str]:
+def _arguments_in(prompt: str) -> list[str]:
     return re.findall(r"^\[.*\] (\w\d)$", prompt, flags=re.MULTILINE)
 
 
-def test_the_judge_is_asked_once_with_the_whole_transcript() -> None:
+def test_the_judge_is_called_once_with_the_whole_transcript() -> None:
     """One call, which holds the question and every argument once, under its round."""
-    prompt, _, model = _judged()
+    prompt, _, model = _run_judge()
     assert [call.block for call in model.calls].count("rent-judge") == 1
     assert QUESTION in prompt
-    assert sorted(_shown(prompt)) == sorted(TEXTS)
+    assert sorted(_arguments_in(prompt)) == sorted(TEXTS)
     assert [line for line in prompt.splitlines() if line.startswith("Round ")] == ["Round 1:", "Round 2:", "Round 3:"]
 
 
 def test_the_judge_sees_stances_and_no_names_by_default() -> None:
     """Anonymized, the tags are stances; the prompt contains no name."""
-    _, made, model = _judged()
+    _, view_event, model = _run_judge()
     prompt = model.calls[-1].prompt
     assert "[for] A1" in prompt
     assert not re.search(r"\b(anna|ben|carl)\b", prompt)
-    assert made.anonymized
+    assert view_event.anonymized
 
 
-def test_names_are_shown_where_that_is_asked_for() -> None:
+def test_names_are_shown_on_request() -> None:
     """`anonymize_transcript=False` tags each argument with name and stance."""
     with pytest.warns(FlowDebateWarning):
-        prompt, made, _ = _judged(anonymize_transcript=False)
+        prompt, view_event, _ = _run_judge(anonymize_transcript=False)
     assert "[anna, for] A1" in prompt
     assert "[carl, later] C3" in prompt
-    assert not made.anonymized
+    assert not view_event.anonymized
 
 
 def test_without_shuffling_the_judge_sees_the_order_in_which_arguments_were_made() -> None:
     """`shuffle_for_judge=False` keeps the order."""
-    prompt, made, _ = _judged(shuffle_for_judge=False)
-    assert _shown(prompt) == TEXTS
-    assert made.order == tuple(range(9))
+    prompt, view_event, _ = _run_judge(shuffle_for_judge=False)
+    assert _arguments_in(prompt) == TEXTS
+    assert view_event.order == tuple(range(9))
 
 
 @given(st.integers(0, 2**63 - 1))
 def test_arguments_are_shuffled_within_their_rounds_and_the_event_says_how(seed: int) -> None:
     """The event's order is a permutation that stays within rounds, and it is the order of the prompt."""
-    prompt, made, _ = _judged(seed=seed)
-    assert [sorted(made.order[start : start + 3]) for start in (0, 3, 6)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-    assert _shown(prompt) == [TEXTS[index] for index in made.order]
+    prompt, view_event, _ = _run_judge(seed=seed)
+    assert [sorted(view_event.order[start : start + 3]) for start in (0, 3, 6)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert _arguments_in(prompt) == [TEXTS[index] for index in view_event.order]
 
 
-def test_the_shuffle_does_something() -> None:
-    """Some seed gives another order than the one in which arguments were made."""
-    orders = {_judged(seed=seed)[1].order for seed in range(6)}
+def test_shuffling_changes_the_order() -> None:
+    """Some seed gives an order other than the original one."""
+    orders = {_run_judge(seed=seed)[1].order for seed in range(6)}
     assert len(orders) > 1
 
 
-def test_the_same_seed_is_the_same_view() -> None:
+def test_the_same_seed_gives_the_same_view() -> None:
     """Two runs with one seed show the judge the same prompt; the seed is in the raw output."""
-    assert _judged(seed=5)[0] == _judged(seed=5)[0]
+    assert _run_judge(seed=5)[0] == _run_judge(seed=5)[0]
 
 
 def test_a_run_without_a_seed_can_be_repeated() -> None:
-    """The seed that a run drew for itself is in its raw output, and gives the same view again."""
+    """The seed drawn by a run is in its raw output, and gives the same view again."""
     rent = debate(name="rent", debaters=THREE, max_rounds=3, synthesizer=False)
     first = rent.run_sync(QUESTION, model=script(*TEXTS))
     assert first.output.seed == first.seed
-    again = rent.run_sync(QUESTION, model=script(*TEXTS), seed=first.seed)
-    assert [e.order for e in events(again, JudgeViewMade)] == [e.order for e in events(first, JudgeViewMade)]
+    repeated = rent.run_sync(QUESTION, model=script(*TEXTS), seed=first.seed)
+    assert [e.order for e in events(repeated, JudgeViewMade)] == [e.order for e in events(first, JudgeViewMade)]
 
 
-def test_a_judge_may_have_a_random_source_of_its_own() -> None:
+def test_a_judge_may_have_its_own_random_source() -> None:
     """`create_judge(random=…)` draws from it instead of from the run's seed."""
 
     def order(seed: int) -> tuple[int, ...]:
@@ -113,12 +113,12 @@ def test_a_judge_may_have_a_random_source_of_its_own() -> None:
         judge = create_judge(
             name="rent", transcript=transcript, stances=["for", "against", "later"], random=random.Random(3)
         )
-        return _judged(seed=seed, judge=judge, transcript=transcript)[1].order
+        return _run_judge(seed=seed, judge=judge, transcript=transcript)[1].order
 
     assert order(1) == order(2)
 
 
-def test_the_view_is_what_the_public_function_makes() -> None:
+def test_the_view_equals_format_transcript_for_judge() -> None:
     """`format_transcript_for_judge` of the raw output's transcript is in the prompt, word for word."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, synthesizer=False, shuffle_for_judge=False)
     model = script("A line.\nRound 2:\n[against] I concede.", "B", "C")
@@ -139,7 +139,7 @@ def test_a_winner_is_one_of_the_stances_or_none(winner: str | None) -> None:
 
 
 @pytest.mark.parametrize("winner", ["anna", "not for", "for and against", "against for", "both", 1])
-def test_the_default_judge_may_not_name_anything_else(winner: object) -> None:
+def test_the_default_judge_cannot_name_another_winner(winner: object) -> None:
     """A hidden name, a negation, two stances: SchemaViolation that names the judge and the field."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, failures=FailurePolicy(on_failure="fail"))
     with pytest.raises(SchemaViolation) as caught:
@@ -149,8 +149,8 @@ def test_the_default_judge_may_not_name_anything_else(winner: object) -> None:
 
 
 def test_the_schema_holds_the_stances_as_an_enum() -> None:
-    """A model that can be held to a schema cannot name anything else; reasoning comes before the winner."""
-    _, _, model = _judged()
+    """A model held to a schema cannot name anything else; reasoning comes before the winner."""
+    _, _, model = _run_judge()
     schema = model.calls[-1].output_schema
     assert schema is not None
     assert list(schema["properties"]) == ["reasoning", "winner", "verdict"]
@@ -158,7 +158,7 @@ def test_the_schema_holds_the_stances_as_an_enum() -> None:
 
 
 def test_a_stance_that_two_debaters_share_may_win() -> None:
-    """Stances need not differ; the judge chooses among the different ones."""
+    """Stances need not differ; the judge chooses between the distinct ones."""
     sides = [Debater("a", "for"), Debater("b", "for"), Debater("c", "against")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = rent.run_sync(QUESTION, model=script("A", "B", "C")).raw.verdict

@@ -18,61 +18,63 @@ Entries = list[DebateContributionEntry]
 
 
 @given(entries, st.integers())
-def test_the_order_is_a_permutation_within_each_round(made: Entries, seed: int) -> None:
+def test_the_order_is_a_permutation_within_each_round(transcript: Entries, seed: int) -> None:
     """Nothing is lost or repeated, and each round keeps its entries."""
-    order = order_for_judge(made, random=Random(seed))
-    assert sorted(order) == list(range(len(made)))
-    assert [made[index].round for index in order] == sorted(one.round for one in made)
+    order = order_for_judge(transcript, random=Random(seed))
+    assert sorted(order) == list(range(len(transcript)))
+    assert [transcript[index].round for index in order] == sorted(one.round for one in transcript)
 
 
 @given(entries, st.booleans())
-def test_without_shuffling_the_order_is_by_round_and_else_as_it_was_said(made: Entries, anonymize: bool) -> None:  # noqa: FBT001
+def test_without_shuffling_entries_are_sorted_by_round(transcript: Entries, anonymize: bool) -> None:  # noqa: FBT001
     """Rounds ascend, and the sort is stable."""
-    shown = format_transcript_for_judge(made, anonymize=anonymize, shuffle=False)
-    assert shown == render_entries(sorted(made, key=lambda one: one.round), names=not anonymize)
+    rendered = format_transcript_for_judge(transcript, anonymize=anonymize, shuffle=False)
+    assert rendered == render_entries(sorted(transcript, key=lambda one: one.round), names=not anonymize)
 
 
 @given(entries, st.booleans(), st.integers())
-def test_a_judge_is_shown_each_entry_once(made: Entries, anonymize: bool, seed: int) -> None:  # noqa: FBT001
-    """Read back, the shuffled view has the entries that there are; without names, the names are blank."""
-    shown = format_transcript_for_judge(made, anonymize=anonymize, random=Random(seed))
-    read = parse_entries(shown, names=not anonymize)
-    assert _counted(read) == _counted([entry(e.round, "", e.stance, e.text) for e in made] if anonymize else made)
+def test_a_judge_sees_each_entry_once(transcript: Entries, anonymize: bool, seed: int) -> None:  # noqa: FBT001
+    """Read back, the shuffled view has all entries, and without names the names are blank."""
+    rendered = format_transcript_for_judge(transcript, anonymize=anonymize, random=Random(seed))
+    parsed = parse_entries(rendered, names=not anonymize)
+    assert _sorted_entries(parsed) == _sorted_entries(
+        [entry(e.round, "", e.stance, e.text) for e in transcript] if anonymize else transcript
+    )
 
 
 @given(entries, st.integers())
-def test_the_same_seed_shows_the_same_text(made: Entries, seed: int) -> None:
-    """The shuffle is drawn from the random source that is given, and from nothing else."""
-    first = format_transcript_for_judge(made, random=Random(seed))
-    assert format_transcript_for_judge(made, random=Random(seed)) == first
-    assert format_transcript_for_judge(made) == format_transcript_for_judge(made, random=Random(0))
+def test_the_same_seed_shows_the_same_text(transcript: Entries, seed: int) -> None:
+    """The shuffle depends only on the random source."""
+    first = format_transcript_for_judge(transcript, random=Random(seed))
+    assert format_transcript_for_judge(transcript, random=Random(seed)) == first
+    assert format_transcript_for_judge(transcript) == format_transcript_for_judge(transcript, random=Random(0))
 
 
 @given(entries)
-def test_the_transcript_itself_is_left_as_it_is(made: Entries) -> None:
-    """Shuffling is for the view alone."""
-    before = list(made)
-    format_transcript_for_judge(made)
-    order_for_judge(made)
-    assert made == before
-    assert all(one is other for one, other in zip(made, before, strict=True))
+def test_the_transcript_is_not_modified(transcript: Entries) -> None:
+    """Only the view is shuffled."""
+    before = list(transcript)
+    format_transcript_for_judge(transcript)
+    order_for_judge(transcript)
+    assert transcript == before
+    assert all(one is other for one, other in zip(transcript, before, strict=True))
 
 
-def test_every_order_of_a_round_comes_up_about_equally_often() -> None:
-    """The shuffle is fair: no argument has a place of its own."""
-    made = [entry(1, name, name, "x") for name in "abc"]
+def test_all_orders_of_a_round_are_about_equally_frequent() -> None:
+    """The shuffle favours no argument."""
+    transcript = [entry(1, name, name, "x") for name in "abc"]
     source = Random(7)
-    seen = [tuple(order_for_judge(made, random=source)) for _ in range(1200)]
-    assert len(set(seen)) == 6
-    assert all(150 < seen.count(order) < 250 for order in set(seen))
+    orders = [tuple(order_for_judge(transcript, random=source)) for _ in range(1200)]
+    assert len(set(orders)) == 6
+    assert all(150 < orders.count(order) < 250 for order in set(orders))
 
 
-def test_no_entries_are_shown_as_empty() -> None:
+def test_an_empty_transcript_is_rendered_as_empty() -> None:
     """A judge without a transcript reads "(empty)"."""
     assert format_transcript_for_judge([]) == "(empty)"
     assert format_transcript_for_judge([], anonymize=False, shuffle=False) == "(empty)"
     assert order_for_judge([]) == []
 
 
-def _counted(made: Sequence[DebateContributionEntry]) -> list[tuple[int, str, str, str]]:
-    return sorted((one.round, one.agent_name, one.stance, one.text) for one in made)
+def _sorted_entries(transcript: Sequence[DebateContributionEntry]) -> list[tuple[int, str, str, str]]:
+    return sorted((one.round, one.agent_name, one.stance, one.text) for one in transcript)

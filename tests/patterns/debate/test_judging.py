@@ -1,4 +1,4 @@
-"""A judge that is asked about several views, and a panel of judges."""
+"""A judge with several views, and a panel of judges."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ Scores = dict[str, float]
 
 
 def _order(prompt: str) -> list[str]:
-    """What the sides are called, as the first round of a judge's prompt has them."""
+    """Return the names of the sides in the order of the first round in a judge's prompt."""
     transcript = prompt.split("The full debate:\n")[1].split("\n\n", maxsplit=1)[0]
     return [entry.stance for entry in parse_entries(transcript) if entry.round == 1]
 
 
-def _judging(
+def _scoring_model(
     score: Callable[[list[str], ModelRequest], Scores | str], *, reasoning: str = "It was not answered."
 ) -> FunctionModel:
     """A model that argues, and as a judge gives the scores that `score` finds for an order of sides."""
@@ -57,25 +57,25 @@ def _judging(
     return FunctionModel(answer)
 
 
-def _first(bias: float) -> FunctionModel:
-    """A judge that adds `bias` to the first side, and otherwise scores "for" a little higher."""
+def _biased_judge(bias: float) -> FunctionModel:
+    """Create a judge that adds `bias` to the first side, and otherwise scores "for" a little higher."""
 
     def score(order: list[str], _: ModelRequest) -> Scores:
         return {side: 40 + 5 * (side == "for") + bias * (place == 0) for place, side in enumerate(order)}
 
-    return _judging(score)
+    return _scoring_model(score)
 
 
-def _held(model: Any, *, judge: Any = "swap", debaters: Any = SIDES, seed: int = 0, **options: Any) -> Any:
-    """A debate whose blocks ask `model`, unless they name one."""
+def _run_debate(model: Any, *, judge: Any = "swap", debaters: Any = SIDES, seed: int = 0, **options: Any) -> Any:
+    """Run a debate whose blocks use `model` unless they have their own."""
     options |= {"debaters": debaters, "judge": judge, "model": model}
     return debate(name="rent", max_rounds=2, synthesizer=False, **options).run_sync(QUESTION, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_bias_for_a_slot_does_not_change_a_verdict_of_balanced_views(seed: int) -> None:
-    """The first side gets 20 more: with both orders the better side wins, whatever the seed."""
-    verdict = _held(_first(20), seed=seed).raw.verdict
+    """The first side gets 20 more points: with both orders the better side wins, whatever the seed."""
+    verdict = _run_debate(_biased_judge(20), seed=seed).raw.verdict
     assert verdict.winner == "for"
     assert verdict.judging.flipped
     assert verdict.judging.scores["for"] == pytest.approx((65 / 105 + 45 / 105) / 2)
@@ -86,33 +86,33 @@ def test_a_bias_for_a_slot_does_not_change_a_verdict_of_balanced_views(seed: int
     ("judge", "calls"), [("single", 1), ("swap", 2), ("cyclic", 3), ("full", 6), ("sampled(4)", 4)], ids=str
 )
 def test_each_view_of_the_schedule_is_judged_once(judge: str, calls: int) -> None:
-    """As many calls as the schedule has views, each with an event, and each with every argument once."""
+    """Each view is one call and one event, and has every argument once."""
     options = JudgeOptions(schedule=judge, labels=True)  # with labels a single view is scored as well
-    seen: list[list[str]] = []
+    orders: list[list[str]] = []
 
     def score(order: list[str], request: ModelRequest) -> Scores:
-        seen.append(order)
+        orders.append(order)
         prompt = str(request.messages[-1]["content"])
         assert all(prompt.count(f"An argument of rent-debater-{side.name}.") == 2 for side in THREE)
         return dict.fromkeys(order, 1.0)
 
-    result = _held(_judging(score), judge=options, debaters=THREE, prompts=PromptOptions(hide_names=False))
-    made = events(result, JudgeViewMade)
-    assert [view.view for view in made] == list(range(calls))
-    assert len(seen) == calls == len(result.raw.verdict.judging.ballots)
-    assert all(sorted(view.order) == list(range(6)) for view in made)
-    assert all(sorted(order) == ["A", "B", "C"] for order in seen)
+    result = _run_debate(_scoring_model(score), judge=options, debaters=THREE, prompts=PromptOptions(hide_names=False))
+    views = events(result, JudgeViewMade)
+    assert [view.view for view in views] == list(range(calls))
+    assert len(orders) == calls == len(result.raw.verdict.judging.ballots)
+    assert all(sorted(view.order) == list(range(6)) for view in views)
+    assert all(sorted(order) == ["A", "B", "C"] for order in orders)
 
 
-def test_sides_with_labels_are_not_called_by_their_stances() -> None:
-    """The tags are labels, the positions are listed with them, and scores by label come back as those of stances."""
+def test_labels_replace_stances_for_the_judge() -> None:
+    """Tags are labels, positions are listed with them, and scores by label are mapped back to stances."""
     prompts: list[str] = []
 
     def score(order: list[str], request: ModelRequest) -> Scores:
         prompts.append("\n".join(str(message["content"]) for message in request.messages))
         return {label: 10 if f"- {label}: against" in prompts[-1] else 90 for label in order}
 
-    verdict = _held(_judging(score), judge=JudgeOptions(schedule="swap", labels=True)).raw.verdict
+    verdict = _run_debate(_scoring_model(score), judge=JudgeOptions(schedule="swap", labels=True)).raw.verdict
     assert verdict.winner == "for"
     assert verdict.judging.scores == {"for": 0.9, "against": pytest.approx(0.1)}
     assert all("[for]" not in prompt and "[against]" not in prompt for prompt in prompts)
@@ -123,8 +123,8 @@ def test_sides_with_labels_are_not_called_by_their_stances() -> None:
     assert "A: " in verdict.reasoning
 
 
-def test_positions_and_scores_are_asked_for_in_the_order_of_the_view() -> None:
-    """What is listed first, and what is scored first, is what is read first: nothing else favours a side."""
+def test_positions_and_scores_follow_the_order_of_the_view() -> None:
+    """The side listed and scored first is also the one that is read first, so nothing else favours a side."""
 
     def score(order: list[str], request: ModelRequest) -> Scores:
         system = str(request.messages[0]["content"])
@@ -133,7 +133,7 @@ def test_positions_and_scores_are_asked_for_in_the_order_of_the_view() -> None:
         assert schema.index(f'"{order[0]}"') < schema.index(f'"{order[1]}"')
         return dict.fromkeys(order, 50.0)
 
-    assert _held(_judging(score)).raw.verdict.winner is None
+    assert _run_debate(_scoring_model(score)).raw.verdict.winner is None
 
 
 ON_FLIP: Mapping[str, tuple[str | None, Scores]] = {
@@ -144,71 +144,71 @@ ON_FLIP: Mapping[str, tuple[str | None, Scores]] = {
 
 
 @pytest.mark.parametrize("on_flip", ON_FLIP)
-def test_a_flip_has_the_consequence_that_was_chosen(on_flip: Any) -> None:
-    """The mean decides, or nobody wins: with the mean's scores, or with those of a tie; the ballots are recorded."""
+def test_on_flip_decides_the_consequence_of_a_flip(on_flip: Any) -> None:
+    """The mean decides, or nobody wins, with the scores of the mean or of a tie; the ballots are recorded."""
     winner, scores = ON_FLIP[on_flip]
-    verdict = _held(_first(20), judge=JudgeOptions(schedule="swap", on_flip=on_flip)).raw.verdict
+    verdict = _run_debate(_biased_judge(20), judge=JudgeOptions(schedule="swap", on_flip=on_flip)).raw.verdict
     assert verdict.winner == winner
     assert verdict.judging.scores == pytest.approx(scores)
     assert verdict.judging.on_flip == on_flip
     assert {ballot.winner for ballot in verdict.judging.ballots} == {"for", "against"}
 
 
-def test_a_tie_is_between_all_whom_some_ballot_has_first() -> None:
-    """A ballot that is for one side and one that is for both, which is a flip: both have the same, and nobody wins."""
+def test_a_tie_includes_all_leaders_of_ballots() -> None:
+    """One ballot is for one side and the other for both, which is a flip: both sides get the same, and nobody wins."""
 
     def score(order: list[str], _: ModelRequest) -> Scores:
         return {side: 50 + 20 * (side == "for") * (order[0] == "for") for side in order}
 
-    verdict = _held(_judging(score), judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
+    verdict = _run_debate(_scoring_model(score), judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
     assert (verdict.winner, verdict.judging.on_flip) == (None, "tie")
     assert verdict.judging.scores == {"for": 0.5, "against": 0.5}
 
 
 @pytest.mark.parametrize(
-    ("reasoning", "told"),
+    ("reasoning", "line"),
     [("It was not answered.", "For for: It was not answered."), ("# Issues\n\nNone.", "For for:\n\n# Issues\n\nNone.")],
 )
-def test_reasons_of_several_paragraphs_begin_one(reasoning: str, told: str) -> None:
-    """In what all ballots of a tie found: a heading in the middle of a line would be no heading."""
-    model = _judging(lambda order, _: dict.fromkeys(order, 50.0) | {order[0]: 70.0}, reasoning=reasoning)
-    verdict = _held(model, judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
+def test_reasons_of_several_paragraphs_begin_a_paragraph(reasoning: str, line: str) -> None:
+    """They follow the findings of a tie's ballots: a heading in the middle of a line would not be a heading."""
+    model = _scoring_model(lambda order, _: dict.fromkeys(order, 50.0) | {order[0]: 70.0}, reasoning=reasoning)
+    verdict = _run_debate(model, judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
     assert verdict.winner is None
-    assert told in verdict.reasoning
+    assert line in verdict.reasoning
 
 
-def test_a_person_decides_a_flip_who_is_shown_the_ballots() -> None:
-    """With on_flip="human" the request has what each ballot found; what is answered is the verdict."""
-    asked: list[str] = []
+def test_a_person_sees_the_ballots_of_a_flip_and_decides() -> None:
+    """With on_flip="human" the request has the findings of each ballot, and the answer is the verdict."""
+    requests: list[str] = []
 
     def ask(request: Any) -> dict[str, str]:
-        asked.append(request.shown)
+        requests.append(request.shown)
         return {"reasoning": "I have read it.", "winner": "against", "verdict": "No."}
 
-    verdict = _held(_first(20), judge=JudgeOptions(schedule="swap", on_flip="human", ask=ask)).raw.verdict
+    verdict = _run_debate(_biased_judge(20), judge=JudgeOptions(schedule="swap", on_flip="human", ask=ask)).raw.verdict
     assert (verdict.winner, verdict.verdict) == ("against", "No.")
     assert len(verdict.judging.ballots) == 2
-    (shown,) = asked
-    assert "which was shown for first: for (for 0.62" in shown
-    assert "which was shown against first: against (" in shown
+    (ballots_text,) = requests
+    assert "which was shown for first: for (for 0.62" in ballots_text
+    assert "which was shown against first: against (" in ballots_text
 
 
-def test_nobody_is_asked_where_nothing_flipped() -> None:
+def test_a_person_is_not_asked_without_a_flip() -> None:
     """A verdict that is the same in each view needs no person."""
 
     def ask(_: object) -> None:
         pytest.fail("nobody has to decide")
 
     options = JudgeOptions(schedule="swap", on_flip="human", ask=ask)
-    assert _held(_first(0), judge=options).raw.verdict.judging.on_flip is None
+    assert _run_debate(_biased_judge(0), judge=options).raw.verdict.judging.on_flip is None
 
 
-def test_a_run_that_waits_for_the_person_goes_on_without_judging_again(tmp_path: Any) -> None:
-    """The ballots are stored with the run: once the person has answered, no call is repeated."""
+def test_a_suspended_run_resumes_without_judging_again(tmp_path: Any) -> None:
+    """The ballots are stored with the run, so no call repeats after the person's answer."""
     from flowdebate import submit_answer_sync
 
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, judge=JudgeOptions(schedule="swap", on_flip="human"))
-    model, store = _first(20), str(tmp_path / "runs.db")
+    model, store = _biased_judge(20), str(tmp_path / "runs.db")
     parked = rent.run_sync(QUESTION, model=model, seed=0, store=store)
     assert parked.status == "awaiting"
     submit_answer_sync(store, parked.run_id, {"reasoning": "Read.", "winner": "for", "verdict": "Yes."})
@@ -227,19 +227,19 @@ def _panel(*models: Any, **options: Any) -> JudgeOptions:
 
 
 def _steady(winner: str) -> FunctionModel:
-    model = _judging(lambda order, _: {side: 80 if side == winner else 20 for side in order})
+    model = _scoring_model(lambda order, _: {side: 80 if side == winner else 20 for side in order})
     model.name = f"judge-{winner}"
     return model
 
 
 def test_a_panel_has_a_ballot_of_each_model_for_each_view() -> None:
-    """Two models, both orders: four ballots that name their model; the verdict says what they are worth."""
+    """Two models with both orders cast four ballots with their model's name; the verdict has their effective number."""
     options = _panel(_steady("for"), _steady("for"), _steady("against"), schedule="swap", decided_by="vote")
-    verdict = _held(_first(0), judge=options).raw.verdict
+    verdict = _run_debate(_biased_judge(0), judge=options).raw.verdict
     assert verdict.winner == "for"
     assert verdict.judging.scores == pytest.approx({"for": 2 / 3, "against": 1 / 3})
     assert len(verdict.judging.ballots) == 6
-    assert not verdict.judging.flipped  # models that disagree are no judge that changes its mind
+    assert not verdict.judging.flipped  # models that disagree are not a judge that changes its mind
     assert verdict.judging.effective_n == pytest.approx(2 / (1 + 0.4375))
 
 
@@ -247,54 +247,54 @@ def _down(_: ModelRequest) -> ModelResponse:
     raise ModelUnavailable("down")
 
 
-def test_a_panel_goes_on_without_a_model_as_long_as_its_quorum_is_met() -> None:
-    """With quorum=1 a model whose provider fails is left out and recorded; by default two have to answer."""
+def test_a_panel_with_a_quorum_continues_without_a_failed_model() -> None:
+    """With quorum=1 a model whose provider fails is excluded and recorded; by default two have to answer."""
     down = FunctionModel(_down, name="down")
-    result = _held(_first(0), judge=_panel(_steady("for"), down, quorum=1))
+    result = _run_debate(_biased_judge(0), judge=_panel(_steady("for"), down, quorum=1))
     assert result.status == "degraded"
     assert result.raw.verdict.winner == "for"
     assert [ballot.problem is None for ballot in result.raw.verdict.judging.ballots] == [True, False]
     assert result.raw.verdict.judging.effective_n == 1
-    assert [(lost.role, lost.instead) for lost in events(result, RoleFailed)] == [("judge", "skipped")]
-    assert _held(_first(0), judge=_panel(_steady("for"), down)).status == "no_verdict"
+    assert [(failure.role, failure.instead) for failure in events(result, RoleFailed)] == [("judge", "skipped")]
+    assert _run_debate(_biased_judge(0), judge=_panel(_steady("for"), down)).status == "no_verdict"
     three = _panel(_steady("for"), down, _steady("against"))
-    left = _held(_first(0), judge=three)
-    assert (left.status, [loss.name for loss in left.raw.losses]) == ("degraded", ["down"])
+    result_without = _run_debate(_biased_judge(0), judge=three)
+    assert (result_without.status, [loss.name for loss in result_without.raw.losses]) == ("degraded", ["down"])
     with pytest.raises(ModelUnavailable):
-        _held(_first(0), judge=three, failures=FailurePolicy(on_failure="fail"))
+        _run_debate(_biased_judge(0), judge=three, failures=FailurePolicy(on_failure="fail"))
 
 
-def test_a_ballot_that_cannot_be_used_is_left_out_and_recorded() -> None:
-    """One answer is no JSON: the verdict is that of the others, and the ballot says what was wrong."""
+def test_an_unusable_ballot_is_excluded_and_recorded() -> None:
+    """One answer is invalid JSON: the others decide, and the ballot has the problem."""
 
     def score(order: list[str], _: ModelRequest) -> Scores | str:
         return "I had rather not." if order[0] == "for" else {side: 30.0 + 40 * (side == "for") for side in order}
 
-    verdict = _held(_judging(score)).raw.verdict
+    verdict = _run_debate(_scoring_model(score)).raw.verdict
     assert verdict.winner == "for"
     assert sorted(ballot.problem is None for ballot in verdict.judging.ballots) == [False, True]
-    lost = _held(_judging(lambda *_: "I had rather not."))
-    assert (lost.status, lost.raw.losses[0].error_type) == ("no_verdict", "SchemaViolation")
+    unreadable = _run_debate(_scoring_model(lambda *_: "I had rather not."))
+    assert (unreadable.status, unreadable.raw.losses[0].error_type) == ("no_verdict", "SchemaViolation")
 
 
 @given(votes=st.lists(st.sampled_from(["for", "against"]), min_size=1, max_size=7), seed=st.integers(0, 9))
-def test_a_curtailed_vote_finds_for_whom_all_would_have_found(votes: list[str], seed: int) -> None:
-    """Ballots that could not change the winner are saved; who wins is the same, by construction."""
+def test_a_curtailed_vote_has_the_winner_of_the_full_vote(votes: list[str], seed: int) -> None:
+    """Ballots that could not change the winner are saved, so the winner is the same by construction."""
     results = [
-        _held(_first(0), judge=_panel(*map(_steady, votes), decided_by="vote", curtail=curtail), seed=seed)
+        _run_debate(_biased_judge(0), judge=_panel(*map(_steady, votes), decided_by="vote", curtail=curtail), seed=seed)
         for curtail in (False, True)
     ]
-    whole, short = (result.raw.verdict for result in results)
-    assert whole.winner == short.winner
-    assert whole.judging.saved == 0
+    complete, short = (result.raw.verdict for result in results)
+    assert complete.winner == short.winner
+    assert complete.judging.saved == 0
     assert short.judging.saved == short.judging.planned - len(short.judging.ballots)
     if len(votes) > 2 and len(set(votes)) == 1:
         assert short.judging.saved == len(votes) - len(votes) // 2 - 1
 
 
-def test_the_verdict_is_the_item_that_is_remembered() -> None:
-    """The session remembers the verdict without its ballots, once; the stream has each ballot and the verdict."""
-    result = _held(_first(0))
+def test_the_session_stores_the_verdict() -> None:
+    """The session stores the verdict once, without its ballots; the stream has each ballot and the verdict."""
+    result = _run_debate(_biased_judge(0))
     last = [item for item in result.session.history if item["name"] == "rent-judge"]
     assert [json.loads(item["content"])["winner"] for item in last] == ["for"]
     assert "judging" not in last[0]["content"]
@@ -316,32 +316,32 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("field", WRONG)
-def test_options_that_cannot_be_are_refused_by_name(field: str) -> None:
-    """The error names the option and says what is allowed."""
+def test_invalid_options_are_rejected_by_name(field: str) -> None:
+    """The error names the option and its valid values."""
     options, allowed = WRONG[field]
     with pytest.raises(ConfigurationError, match=field if field != "sampled" else "size") as caught:
         JudgeOptions(**options)
     assert allowed in str(caught.value)
 
 
-def test_a_debate_refuses_what_its_sides_do_not_fit() -> None:
-    """Labels that are stances, too few of them, all orders of five sides, a schedule that there is not."""
+def test_judge_options_that_do_not_match_the_sides_are_rejected() -> None:
+    """Labels equal to stances, too few labels, all orders of five sides, and an unknown schedule are errors."""
     five = [Debater(f"n{index}", f"side {index}") for index in range(5)]
-    for judge, debaters, said in (
+    for judge, debaters, message in (
         (JudgeOptions(labels=["for", "B"]), SIDES, "none of the stances"),
         (JudgeOptions(labels=["A", "B", "C"]), SIDES, "each of the 2 sides"),
         ("full", five, "at most 4"),
         ("both", SIDES, '"single", "swap"'),
     ):
-        with pytest.raises(ConfigurationError, match=said):
+        with pytest.raises(ConfigurationError, match=message):
             debate(name="rent", debaters=debaters, judge=judge)
 
 
 def test_a_panel_is_a_block_by_itself() -> None:
-    """`create_judge_panel` makes the block for a debate that shares its transcript; no models are none."""
+    """It builds the block for a debate that shares its transcript; a panel without models is an error."""
     transcript = create_debate_transcript()
     options: dict[str, Any] = {"name": "rent", "transcript": transcript, "stances": ["for", "against"]}
     panel = create_judge_panel(panel=[_steady("for"), _steady("against"), _steady("against")], **options)
-    assert _held(_first(0), judge=panel, transcript=transcript).raw.verdict.winner == "against"
+    assert _run_debate(_biased_judge(0), judge=panel, transcript=transcript).raw.verdict.winner == "against"
     with pytest.raises(ConfigurationError, match="`panel` must be at least one model"):
         create_judge_panel(panel=[], **options)

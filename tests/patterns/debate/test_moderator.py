@@ -31,8 +31,8 @@ def _rent(**options: Any) -> Any:
     return debate(**{**defaults, **options})
 
 
-def _own(*decisions: Any) -> dict[str, Any]:
-    """A moderator that is a function: it gives the decision of each round."""
+def _scripted_moderator(*decisions: Any) -> dict[str, Any]:
+    """Create a moderator function that returns the decision of each round."""
 
     def moderator(value: object, ctx: Context) -> Any:
         return decisions[ctx.sequencer.state.round - 1]
@@ -40,8 +40,8 @@ def _own(*decisions: Any) -> dict[str, Any]:
     return {"moderator": moderator}
 
 
-def test_the_moderator_opens_every_round_and_its_speakers_have_the_floor() -> None:
-    """Each decision drives a real round: both in the order that was decided, then one speaker, then the judge."""
+def test_the_moderator_opens_every_round_and_calls_the_speakers() -> None:
+    """Each decision drives a real round: first in the decided order, then with one speaker, then the judge."""
     alone = decision("anna", reason="Ben has nothing to add.")
     model = ScriptedModel(
         decision("ben", "anna"), "B1", "A1", decision("anna", "ben"), "A2", "B2", alone, "A3", VERDICT
@@ -55,11 +55,11 @@ def test_the_moderator_opens_every_round_and_its_speakers_have_the_floor() -> No
         (2, "B2"),
         (3, "A3"),
     ]
-    assert [made.reason for made in result.output.moderator_decisions] == [None, None, "Ben has nothing to add."]
+    assert [choice.reason for choice in result.output.moderator_decisions] == [None, None, "Ben has nothing to add."]
     assert result.output.stop_reason == "max_rounds"
 
 
-def test_the_decision_is_told_between_the_rounds_start_and_its_first_turn() -> None:
+def test_the_decision_is_emitted_before_the_first_turn() -> None:
     """Events: the round starts, the moderator decides, then turns start."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A1", "B1", VERDICT)
     result = _rent().run_sync(QUESTION, model=model)
@@ -68,15 +68,15 @@ def test_the_decision_is_told_between_the_rounds_start_and_its_first_turn() -> N
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
-def test_there_is_one_decision_for_each_round(rounds: int) -> None:
+def test_each_round_has_one_decision(rounds: int) -> None:
     """`moderator_decisions` has one entry per round, stamped with it."""
     output = _rent(max_rounds=rounds).run_sync(QUESTION, model=by_role(decide=lambda _: decision("anna"))).output
-    assert [made.round for made in output.moderator_decisions] == list(range(1, rounds + 1))
+    assert [entry.round for entry in output.moderator_decisions] == list(range(1, rounds + 1))
     assert output.rounds == rounds
 
 
 def test_without_a_moderator_there_are_no_decisions() -> None:
-    """The list is empty, not absent."""
+    """The list is empty, but present."""
     assert debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(
         QUESTION, model=by_role()
     ).output.moderator_decisions == []  # fmt: skip
@@ -91,36 +91,36 @@ def test_a_done_round_still_runs() -> None:
     model.assert_complete()
 
 
-def test_nobody_may_speak_in_a_done_round() -> None:
-    """An empty `next_speakers` with `done` is a round without turns; the judge finds on what there is."""
+def test_a_done_round_may_have_no_speakers() -> None:
+    """An empty `next_speakers` with `done` is a round without turns; the judge decides on the transcript so far."""
     model = ScriptedModel(decision("anna", "ben"), "A1", "B1", decision(done=True), VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.round for entry in output.transcript] == [1, 1]
     assert (output.rounds, len(output.moderator_decisions), output.stop_reason) == (2, 2, "moderator_done")
 
 
-def test_a_model_cannot_end_a_debate_before_all_sides_were_heard() -> None:
-    """Whom its decision leaves out speaks all the same, and the decision says so."""
+def test_a_model_cannot_end_a_debate_before_all_sides_have_spoken() -> None:
+    """A debater missing in its decision speaks nevertheless, and the decision has the addition."""
     model = ScriptedModel(decision(done=True), "A1", "B1", VERDICT)
     result = _rent().run_sync(QUESTION, model=model)
     assert [entry.text for entry in result.output.transcript] == ["A1", "B1"]
-    (made,) = result.output.moderator_decisions
-    assert (made.next_speakers, made.added, made.done) == (["anna", "ben"], ["anna", "ben"], True)
+    (choice,) = result.output.moderator_decisions
+    assert (choice.next_speakers, choice.added, choice.done) == (["anna", "ben"], ["anna", "ben"], True)
     assert (result.status, result.output.stop_reason) == ("complete", "moderator_done")
 
 
 def test_without_next_speakers_all_debaters_speak() -> None:
-    """The full roster is the default: left out or null, it is everybody in declared order."""
+    """A missing or null list means everybody in declared order."""
     null = {**decision(), "nextSpeakers": None}
     model = ScriptedModel({"briefing": "Facts."}, "A1", "B1", null, "A2", "B2", VERDICT)
     output = _rent(max_rounds=2).run_sync(QUESTION, model=model).output
     assert [entry.text for entry in output.transcript] == ["A1", "B1", "A2", "B2"]
-    assert all(not made.added and not made.fallback for made in output.moderator_decisions)
+    assert all(not choice.added and not choice.fallback for choice in output.moderator_decisions)
 
 
 @pytest.mark.parametrize("reason", [None, "", " "])
-def test_a_side_is_not_left_out_without_a_reason(reason: str | None) -> None:
-    """In round 2 the model names one speaker and says nothing of the other, who speaks as well."""
+def test_omitting_a_side_requires_a_reason(reason: str | None) -> None:
+    """In round 2 the model names one speaker without a reason, so the other speaks as well."""
     model = ScriptedModel(
         decision("anna", "ben"), "A1", "B1", decision("anna", done=True, reason=reason), "A2", "B2", VERDICT
     )
@@ -129,8 +129,8 @@ def test_a_side_is_not_left_out_without_a_reason(reason: str | None) -> None:
     assert output.moderator_decisions[1].added == ["ben"]
 
 
-def test_a_reason_does_not_silence_a_side_that_has_not_spoken_since_the_other_did() -> None:
-    """Ben answered Anna: a round for Ben alone would leave her without a reply."""
+def test_a_reason_does_not_silence_a_side_without_a_reply() -> None:
+    """Ben answered Anna, so a round for Ben alone would leave her without a reply."""
     alone = decision("ben", done=True, reason="Anna has said enough.")
     model = ScriptedModel(decision("anna", "ben"), "A1", "B1", alone, "B2", "A2", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
@@ -138,46 +138,49 @@ def test_a_reason_does_not_silence_a_side_that_has_not_spoken_since_the_other_di
     assert output.moderator_decisions[1].added == ["anna"]
 
 
-def test_where_nobody_is_left_out_there_is_no_reason_for_it() -> None:
-    """A small model writes one anyway; the page would say that somebody was left out."""
+def test_a_reason_without_an_omitted_side_is_dropped() -> None:
+    """A small model writes a reason anyway; the page would show an omission."""
     model = ScriptedModel(decision("ben", "anna", done=True, reason="It is the first round."), "B", "A", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert output.moderator_decisions[0].reason is None
 
 
 @given(st.data())
-def test_no_side_is_ever_left_behind(data: st.DataObject) -> None:
-    """Whatever was decided: a side that is silent was heard after all those that speak, or nobody speaks."""
+def test_every_side_gets_a_turn_to_reply(data: st.DataObject) -> None:
+    """A silent side has spoken after all sides that speak now, or nobody speaks."""
     stances = dict(data.draw(st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from("xyz")), min_size=1)))
     spoken = data.draw(st.lists(st.tuples(st.sampled_from(list(stances)), st.sampled_from([None, "empty", "cut_off"]))))
     entries = [
         DebateContributionEntry(round=1, agent_name=name, stance=stances[name], text="-", flag=flag)
         for name, flag in spoken
     ]
-    chosen, reason = data.draw(st.lists(st.sampled_from(list(stances)))), data.draw(st.sampled_from([None, "So."]))
-    said = DebateModeratorOutput(next_speakers=chosen, done=True, reason=reason)
-    added = owed_a_turn(said, stances=stances, entries=entries)
-    heard = {entry.stance: place for place, entry in enumerate(entries) if entry.flag != "empty"}
-    speaking = {stances[name] for name in [*chosen, *added]}
+    next_speakers, reason = (
+        data.draw(st.lists(st.sampled_from(list(stances)))),
+        data.draw(st.sampled_from([None, "So."])),
+    )
+    moderator_output = DebateModeratorOutput(next_speakers=next_speakers, done=True, reason=reason)
+    added = owed_a_turn(moderator_output, stances=stances, entries=entries)
+    last_turns = {entry.stance: place for place, entry in enumerate(entries) if entry.flag != "empty"}
+    speaking = {stances[name] for name in [*next_speakers, *added]}
     silent = set(stances.values()) - speaking
-    assert not {stances[name] for name in chosen} & {stances[name] for name in added}
-    assert silent <= heard.keys()
-    assert reason is not None or not silent or not chosen
-    assert all(heard[one] > heard.get(stances[name], -1) for one in silent for name in chosen)
+    assert not {stances[name] for name in next_speakers} & {stances[name] for name in added}
+    assert silent <= last_turns.keys()
+    assert reason is not None or not silent or not next_speakers
+    assert all(last_turns[one] > last_turns.get(stances[name], -1) for one in silent for name in next_speakers)
 
 
-def test_a_team_is_heard_by_one_of_its_debaters() -> None:
-    """A stance that two debaters share needs no turn of both; who has not spoken for longest is added."""
+def test_one_debater_speaks_for_a_shared_stance() -> None:
+    """Two debaters with one stance need one turn; the one whose last turn is the oldest is added."""
     stances = {"a": "x", "b": "x", "c": "y"}
-    said = [DebateContributionEntry(round=1, agent_name=name, stance=stances[name], text="-") for name in "abc"]
+    entries = [DebateContributionEntry(round=1, agent_name=name, stance=stances[name], text="-") for name in "abc"]
     for speakers, expected in ((["c"], ["a"]), (["a", "c"], []), (["b", "c"], [])):
         decided = DebateModeratorOutput(next_speakers=speakers)
-        assert owed_a_turn(decided, stances=stances, entries=said) == expected
+        assert owed_a_turn(decided, stances=stances, entries=entries) == expected
 
 
 @pytest.mark.parametrize("given_to", ["debate", "maker"])
-def test_the_moderator_knows_who_defends_what_and_how_many_rounds_there_are(given_to: str) -> None:
-    """From round 1 on, and without being told twice."""
+def test_the_moderator_knows_the_stances_and_the_number_of_rounds(given_to: str) -> None:
+    """The prompt has them once, from round 1 on."""
     options = {"moderator": True, "transcript": None} if given_to == "debate" else {}
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent(**options).run_sync(QUESTION, model=model)
@@ -186,42 +189,42 @@ def test_the_moderator_knows_who_defends_what_and_how_many_rounds_there_are(give
 
 
 @pytest.mark.parametrize("key", ["next_speakers", "nextSpeakers"])
-def test_nobody_without_done_does_not_validate(key: str) -> None:
-    """Of a model it is replaced by the declared order, of a function it is an OutputError that says what is wrong."""
+def test_an_empty_list_of_speakers_requires_done(key: str) -> None:
+    """A model's decision is replaced by the declared order; a function's decision is an OutputError with the reason."""
     result = _rent().run_sync(QUESTION, model=by_role(decide=lambda _: decision()))
-    assert all(made.fallback for made in result.raw.moderator_decisions)
+    assert all(entry.fallback for entry in result.raw.moderator_decisions)
     assert all("may be empty only with done=true" in loss.error for loss in result.raw.losses)
     assert len(result.raw.losses) == result.raw.rounds
     with pytest.raises(OutputError, match=r"'rent-moderator' must return .* may be empty only with done=true"):
-        _rent(**_own({key: [], "done": False})).run_sync(QUESTION, model=by_role())
+        _rent(**_scripted_moderator({key: [], "done": False})).run_sync(QUESTION, model=by_role())
 
 
 def test_an_instance_that_was_never_validated_is_validated() -> None:
-    """`model_construct` does not get around the check."""
-    made = DebateModeratorOutput.model_construct(next_speakers=[], briefing=None, new_angle=None, done=False)
+    """`model_construct` does not bypass the check."""
+    invalid = DebateModeratorOutput.model_construct(next_speakers=[], briefing=None, new_angle=None, done=False)
     with pytest.raises(OutputError, match="may be empty only with done=true"):
-        _rent(**_own(made)).run_sync(QUESTION, model=by_role())
+        _rent(**_scripted_moderator(invalid)).run_sync(QUESTION, model=by_role())
 
 
-def test_the_same_speaker_twice_has_two_turns() -> None:
-    """Duplicates are a turn each, and the second sees the first."""
+def test_a_repeated_speaker_has_two_turns() -> None:
+    """Each entry in the list is a turn, and the second sees the first."""
     model = ScriptedModel(decision("anna", "anna", "ben", done=True), "A1", "A2", "B", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.text for entry in output.transcript] == ["A1", "A2", "B"]
     assert "[for] A1" in turn_of(model.calls[2])
 
 
-def test_a_model_that_gives_one_side_all_turns_does_not_keep_the_other_from_being_heard() -> None:
-    """Whoever is added has a turn besides those that a moderator may give."""
+def test_a_side_speaks_even_if_the_other_has_all_turns() -> None:
+    """An added speaker has a turn beyond the number that a moderator may assign."""
     model = ScriptedModel(decision(*["anna"] * 8, done=True), *(f"A{number}" for number in range(8)), "B", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.agent_name for entry in output.transcript] == ["anna"] * 8 + ["ben"]
 
 
-def test_a_stranger_is_an_error_that_names_it_and_lists_the_roster_as_declared() -> None:
-    """A name that is not on the roster: RosterError, with the names available in declared order; nobody speaks."""
+def test_an_unknown_speaker_is_an_error_that_lists_the_roster() -> None:
+    """The RosterError has the available names in declared order, and nobody speaks."""
     sides = [Debater("zoe", "for"), Debater("adam", "against")]
-    rent = debate(name="rent", debaters=sides, **_own(decision("adam", "carl")))
+    rent = debate(name="rent", debaters=sides, **_scripted_moderator(decision("adam", "carl")))
     model = ScriptedModel()
     with pytest.raises(RosterError) as caught:
         rent.run_sync(QUESTION, model=model)
@@ -231,8 +234,8 @@ def test_a_stranger_is_an_error_that_names_it_and_lists_the_roster_as_declared()
     model.assert_complete()
 
 
-def test_a_model_that_names_a_stranger_is_told_so_and_then_replaced_by_the_declared_order() -> None:
-    """It is asked again with the reason; what it cannot get right is flagged, and nobody is made up."""
+def test_a_model_that_keeps_naming_unknown_speakers_is_replaced() -> None:
+    """It is called again with the reason; then the declared order is used and the decision is flagged."""
     sides = [Debater("zoe", "for"), Debater("adam", "against")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, **_with_roster(["zoe", "adam"]))
     model = ScriptedModel(decision("adam", "carl"), decision("adam", "dora"), "Z", "A", VERDICT)
@@ -247,8 +250,8 @@ def test_a_model_that_names_a_stranger_is_told_so_and_then_replaced_by_the_decla
     assert "'dora' is not a debater" in loss.error
 
 
-def test_a_model_that_is_told_what_is_wrong_may_get_it_right() -> None:
-    """A repaired decision counts as any other: nothing is lost."""
+def test_a_model_may_repair_its_decision() -> None:
+    """A repaired decision counts like any other, without a loss."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **_with_roster(["anna", "ben"]))
     model = ScriptedModel(decision(), decision("ben", "anna"), "B", "A", VERDICT)
     result = rent.run_sync(QUESTION, model=Retrying(model))
@@ -257,8 +260,8 @@ def test_a_model_that_is_told_what_is_wrong_may_get_it_right() -> None:
 
 
 @pytest.mark.parametrize("field", ["briefing", "newAngle"])
-def test_a_model_s_words_for_a_round_have_a_length(field: str) -> None:
-    """They stand in each prompt of the round: a hundred thousand characters of them are no decision."""
+def test_briefings_and_angles_have_a_maximal_length(field: str) -> None:
+    """They are part of each prompt of the round, so a hundred thousand characters are invalid."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **_with_roster(["anna", "ben"]))
     endless = {**decision("ben"), field: "x" * 100_000}
     result = rent.run_sync(QUESTION, model=ScriptedModel(endless, "A", "B", VERDICT))
@@ -277,7 +280,7 @@ def _with_roster(names: list[str]) -> dict[str, Any]:
 
 
 def test_the_schema_of_the_default_moderator_holds_the_roster_as_an_enum() -> None:
-    """A model that can be held to a schema cannot name a stranger."""
+    """A model held to a schema cannot name an unknown speaker."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent().run_sync(QUESTION, model=model)
     schema = model.calls[0].output_schema
@@ -286,8 +289,8 @@ def test_the_schema_of_the_default_moderator_holds_the_roster_as_an_enum() -> No
     assert list(schema["properties"]) == ["reason", "nextSpeakers", "briefing", "newAngle", "done"]
 
 
-def test_debaters_see_this_rounds_briefing_and_angle_and_no_earlier_ones() -> None:
-    """Both reach every prompt of the round that they were decided for, and no prompt of another."""
+def test_debaters_see_only_the_briefing_and_angle_of_the_round() -> None:
+    """Both are in every prompt of their round, and in no prompt of another round."""
     model = ScriptedModel(
         decision("anna", "ben", briefing="Rents rose by 9 %.", newAngle="Who pays?"),
         "A1",
@@ -312,7 +315,7 @@ def test_debaters_see_this_rounds_briefing_and_angle_and_no_earlier_ones() -> No
 
 @pytest.mark.parametrize("words", [{"briefing": "FACTS"}, {"newAngle": "FOCUS"}, {}], ids=str)
 def test_briefing_and_angle_are_independent(words: dict[str, str]) -> None:
-    """Either may be there without the other, or neither."""
+    """Either one may be missing, or both."""
     model = ScriptedModel(decision("anna", "ben", done=True, **words), "A1", "B1", VERDICT)
     _rent().run_sync(QUESTION, model=model)
     prompt = turn_of(model.calls[1])
@@ -339,7 +342,7 @@ def test_the_moderator_sees_names_and_its_own_decisions() -> None:
     assert "round 2, reason for leaving a debater out: Anna was clear." in third
 
 
-def test_the_first_round_is_asked_for_the_roster_and_a_briefing() -> None:
+def test_the_first_prompt_asks_for_all_speakers_and_a_briefing() -> None:
     """Before there is a transcript, the default prompt asks for the full roster and a briefing."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent().run_sync(QUESTION, model=model)
@@ -349,8 +352,8 @@ def test_the_first_round_is_asked_for_the_roster_and_a_briefing() -> None:
     assert "tool" not in turn_of(model.calls[0])
 
 
-def test_the_first_round_is_asked_for_research_where_there_are_tools() -> None:
-    """With tools, the prompt asks to use them and to put what is found into the briefing."""
+def test_the_first_prompt_asks_for_research_with_tools() -> None:
+    """The prompt asks to use the tools and to put the results into the briefing."""
 
     def search(query: str) -> str:
         """Search the web."""
@@ -371,16 +374,22 @@ def test_the_first_round_is_asked_for_research_where_there_are_tools() -> None:
     ],
     ids=["snake", "camel", "model"],
 )
-def test_a_moderator_of_ones_own_returns_the_model_or_a_dict_in_either_key_style(answer: object) -> None:
-    """All three are the same decision, and what is left out has its default."""
-    output = _rent(**_own(answer)).run_sync(QUESTION, model=by_role()).output
-    (made,) = output.moderator_decisions
-    assert (made.round, made.next_speakers, made.briefing, made.new_angle, made.done) == (1, ["ben"], None, "X", True)
+def test_a_custom_moderator_returns_the_model_or_a_dict(answer: object) -> None:
+    """All three are the same decision, and missing fields have their defaults."""
+    output = _rent(**_scripted_moderator(answer)).run_sync(QUESTION, model=by_role()).output
+    (choice,) = output.moderator_decisions
+    assert (choice.round, choice.next_speakers, choice.briefing, choice.new_angle, choice.done) == (
+        1,
+        ["ben"],
+        None,
+        "X",
+        True,
+    )
     assert [entry.agent_name for entry in output.transcript] == ["ben"]
 
 
 def test_a_moderator_may_decide_by_the_transcript() -> None:
-    """A default moderator's model is asked anew each round, with what was argued meanwhile."""
+    """A default moderator's model is called in each round with the transcript so far."""
 
     def decide(request: ModelRequest) -> dict[str, Any]:
         prompt = str(request.messages[-1]["content"])
@@ -390,22 +399,25 @@ def test_a_moderator_may_decide_by_the_transcript() -> None:
     assert _rent().run_sync(QUESTION, model=model).output.rounds == 2
 
 
-def test_decisions_are_told_as_events() -> None:
+def test_decisions_are_events() -> None:
     """Each decision is an event with the block's name."""
     result = _rent(max_rounds=2).run_sync(QUESTION, model=by_role(decide=lambda _: decision("anna")))
-    told = events(result, ModeratorDecided)
-    assert [(event.block, event.decision.round) for event in told] == [("rent-moderator", 1), ("rent-moderator", 2)]
-    assert [event.decision for event in told] == result.output.moderator_decisions
+    decision_events = events(result, ModeratorDecided)
+    assert [(event.block, event.decision.round) for event in decision_events] == [
+        ("rent-moderator", 1),
+        ("rent-moderator", 2),
+    ]
+    assert [event.decision for event in decision_events] == result.output.moderator_decisions
 
 
-def test_an_earlier_rounds_decision_is_not_the_present_one() -> None:
-    """While the moderator decides, the round has no decision yet; the earlier ones are all there."""
-    seen: list[tuple[int, object]] = []
+def test_the_current_decision_is_none_while_the_moderator_decides() -> None:
+    """While the moderator decides, the round has no decision yet, but the earlier ones are available."""
+    decisions: list[tuple[int, object]] = []
 
     def moderator(value: object, ctx: Context) -> Any:
         state = ctx.sequencer.state
-        seen.append((len(state.moderator_decisions), state.decision))
+        decisions.append((len(state.moderator_decisions), state.decision))
         return decision("anna")
 
     _rent(max_rounds=2, moderator=moderator).run_sync(QUESTION, model=by_role())
-    assert seen == [(0, None), (1, None)]
+    assert decisions == [(0, None), (1, None)]

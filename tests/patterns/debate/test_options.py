@@ -1,4 +1,4 @@
-"""Options of `debate()` reach the default blocks, and only those; visibilities keep items back."""
+"""Options of `debate()` reach only the default blocks, and visibilities hide items."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def _named(name: str) -> FunctionModel:
     return FunctionModel(inner._function, name=name)
 
 
-def test_the_debates_model_is_asked_by_every_block_that_names_none() -> None:
-    """By those that the application made as well: none falls through to the environment's model."""
+def test_blocks_without_a_model_use_that_of_the_debate() -> None:
+    """Custom blocks do so as well: no block falls through to the environment's model."""
     decide = by_role(decide=lambda _: decision("anna", "ben", done=True))
     rent = debate(
         name="rent",
-        debaters=[Debater("anna", "for", block=_own_debater()), SIDES[1]],
+        debaters=[Debater("anna", "for", block=_nested_debater()), SIDES[1]],
         max_rounds=1,
-        judge=_own_judge(),
+        judge=_generator_judge(),
         synthesizer=create_synthesizer(name="rent"),
         model={"chat": _named("debates"), "synthesize": FunctionModel(decide._function, name="thinks")},
         **moderated(),
@@ -64,18 +64,18 @@ def test_the_debates_model_is_asked_by_every_block_that_names_none() -> None:
     ]
 
 
-def _own_debater() -> Any:
-    """A debater inside a sequencer of the application's own."""
+def _nested_debater() -> Any:
+    """Build a debater inside a sequencer of the application."""
     return sequencer(name="anna").then(generator(name="anna-speaks", prompt="You are Anna."))
 
 
-def _own_judge() -> Any:
-    """A generator of the application's own that judges."""
+def _generator_judge() -> Any:
+    """Build a generator of the application that judges."""
     return generator(name="own-judge", model="intent/synthesize", output_schema=DebateVerdict)
 
 
-def test_a_debate_inside_a_debate_has_the_nearest_model() -> None:
-    """The inner one's own, or that of the one around it."""
+def test_a_nested_debate_uses_the_nearest_model() -> None:
+    """It is that of the inner debate, or of the debate around it."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=False, model={"chat": _named("inner")})
     argue = sequencer(name="argue").map(lambda _: QUESTION).then(inner).map(lambda raw: raw.verdict.verdict)
     outer = debate(
@@ -90,19 +90,22 @@ def test_a_debate_inside_a_debate_has_the_nearest_model() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_reader_of_the_handle_gets_no_hidden_items() -> None:
-    """Iterating over a run yields text and answers of visible blocks, and none of hidden ones."""
+async def test_iterating_over_a_handle_omits_hidden_items() -> None:
+    """The iteration yields text and answers of visible blocks, and none of hidden ones."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, debater_visibility={"client": False})
     handle = rent.start(QUESTION, model=by_role())
-    read = [event async for event in handle]
-    assert [event.block for event in read if isinstance(event, BlockAnswered)] == ["rent-judge", "rent-synthesizer"]
-    assert {event.block for event in read if isinstance(event, TextDelta)} == {"rent-synthesizer"}
+    handle_events = [event async for event in handle]
+    assert [event.block for event in handle_events if isinstance(event, BlockAnswered)] == [
+        "rent-judge",
+        "rent-synthesizer",
+    ]
+    assert {event.block for event in handle_events if isinstance(event, TextDelta)} == {"rent-synthesizer"}
     assert (await handle).output == "The end."
 
 
 @pytest.mark.anyio
-async def test_a_reader_of_the_handle_gets_text_as_it_is_written() -> None:
-    """Live readers get `TextDelta`s, which `result.events` does not keep."""
+async def test_iterating_over_a_handle_streams_text() -> None:
+    """Live readers get `TextDelta`s, which are not in `result.events`."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     handle = rent.start(QUESTION, model=script("A1\nA2", "B"))
     pieces = [(event.block, event.text) async for event in handle if isinstance(event, TextDelta)]
@@ -111,7 +114,7 @@ async def test_a_reader_of_the_handle_gets_text_as_it_is_written() -> None:
 
 
 def test_a_moderator_knows_the_debaters() -> None:
-    """One that was made for another roster is refused; their order does not matter."""
+    """A moderator for another roster is rejected; the order of debaters does not matter."""
     transcript = create_debate_transcript()
     other = create_moderator(name="rent", roster_names=["anna", "carl"], transcript=transcript)
     with pytest.raises(ConfigurationError) as caught:
@@ -132,8 +135,8 @@ def test_options_are_keyword_only() -> None:
         debate("rent", SIDES)  # type: ignore[call-overload]
 
 
-def test_nothing_is_built_of_a_refused_debate() -> None:
-    """The overrides of a refused debate are not made blocks: no function of the application is looked at or called."""
+def test_rejected_debates_build_no_blocks() -> None:
+    """Overrides in a rejected debate do not become blocks, and no custom function is inspected or called."""
     called: list[str] = []
 
     class Watched:
@@ -151,7 +154,7 @@ def test_nothing_is_built_of_a_refused_debate() -> None:
     assert called == []
 
 
-def test_dicts_and_debaters_are_the_same() -> None:
+def test_dicts_and_debaters_are_equivalent() -> None:
     """A plain dict with a debater's keys works as well as a `Debater`."""
     rent = debate(
         name="rent",
@@ -178,7 +181,7 @@ def _with_models(first: Any, second: Any) -> list[Debater]:
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("options", "names"),
     [
         ({}, ["anna", "ben"]),
         ({"model": "openai/gpt-5-mini"}, ["anna", "ben"]),
@@ -187,16 +190,14 @@ def _with_models(first: Any, second: Any) -> list[Debater]:
     ],
     ids=["no model named", "the debate's model", "one debater has its own", "objects"],
 )
-def test_a_named_judge_that_shares_a_model_with_a_debater_is_warned_of(
-    options: dict[str, Any], named: list[str]
-) -> None:
+def test_a_named_judge_with_a_debaters_model_causes_a_warning(options: dict[str, Any], names: list[str]) -> None:
     """`anonymize_transcript=False` warns once, and names the debaters whose model the default judge has."""
     (warning,) = _warnings_of(anonymize_transcript=False, **options)
     assert warning.category is FlowDebateWarning
     assert warning.filename == __file__
-    assert ", ".join(map(repr, named)) in str(warning.message)
+    assert ", ".join(map(repr, names)) in str(warning.message)
     assert "keep anonymize_transcript=True" in str(warning.message)
-    assert all(side.name in named or repr(side.name) not in str(warning.message) for side in SIDES)
+    assert all(side.name in names or repr(side.name) not in str(warning.message) for side in SIDES)
 
 
 @pytest.mark.parametrize(
@@ -212,8 +213,8 @@ def test_a_named_judge_that_shares_a_model_with_a_debater_is_warned_of(
     ],
     ids=["anonymized", "a judge of one's own", "other models", "no default debater"],
 )
-def test_a_judge_that_cannot_know_its_own_arguments_is_not_warned_of(options: dict[str, Any]) -> None:
-    """No warning for an anonymized transcript, for another judge, for another model, without a default debater."""
+def test_a_judge_that_cannot_recognise_its_arguments_causes_no_warning(options: dict[str, Any]) -> None:
+    """An anonymized transcript, a custom judge, another model and the lack of default debaters are examples."""
     assert _warnings_of(**options) == []
 
 

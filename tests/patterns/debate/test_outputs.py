@@ -1,4 +1,4 @@
-"""What blocks of the application's own may return, in every role of a debate."""
+"""Outputs of custom blocks in every role of a debate."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-def _with(block: Any, **options: Any) -> Any:
-    """A debate whose first debater is `block`."""
+def _debate_with(block: Any, **options: Any) -> Any:
+    """Build a debate whose first debater is `block`."""
     sides = [Debater("anna", "for", block=block), SIDES[1]]
     return debate(**{"name": "rent", "debaters": sides, "max_rounds": 1, "synthesizer": False, **options})
 
 
-def _said(block: Any) -> str:
-    text: str = _with(block).run_sync(QUESTION, model=by_role()).output.transcript[0].text
+def _argument_of(block: Any) -> str:
+    text: str = _debate_with(block).run_sync(QUESTION, model=by_role()).output.transcript[0].text
     return text
 
 
 class Spoken(BaseModel):
-    """A model with a text, and more."""
+    """A model with a text and another field."""
 
     text: str
     confidence: float = 1.0
@@ -53,7 +53,7 @@ class Said:
 )
 def test_a_debater_returns_text_in_several_forms(value: object) -> None:
     """A str, a dict with a text, a model or object with a text: the text is the argument, without a warning."""
-    assert _said(lambda _: value) == "Homes."
+    assert _argument_of(lambda _: value) == "Homes."
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_a_debater_returns_text_in_several_forms(value: object) -> None:
     [(7, "7"), ({"words": "x"}, "{'words': 'x'}"), (["x"], "['x']"), ({"text": 7}, "{'text': 7}")],
     ids=repr,
 )
-def test_anything_else_is_turned_into_its_str_with_a_warning(value: object, text: str) -> None:
-    """Other values stand in the transcript as `str()` of them, and a warning names the debater and the type."""
+def test_other_values_become_their_str_with_a_warning(value: object, text: str) -> None:
+    """Other values become `str()` of them in the transcript, and a warning names the debater and the type."""
     with pytest.warns(FlowDebateWarning, match=rf"'anna' returned a {type(value).__name__}") as caught:
-        assert _said(lambda _: value) == text
+        assert _argument_of(lambda _: value) == text
     assert len(caught) == 1
 
 
-def test_each_debater_is_warned_of_once_in_a_run() -> None:
+def test_each_debater_causes_one_warning_in_a_run() -> None:
     """Three rounds of two debaters that return numbers are two warnings; another run warns again."""
     sides = [Debater(side.name, side.stance, block=lambda _: 7) for side in SIDES]
     rent = debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False)
@@ -79,17 +79,17 @@ def test_each_debater_is_warned_of_once_in_a_run() -> None:
         assert sorted(str(warning.message).split("'")[1] for warning in caught) == ["anna", "ben"]
 
 
-def test_what_has_no_str_is_an_error_that_names_the_block() -> None:
-    """When not even `str()` works: OutputError, with what it raised as the cause."""
+def test_a_value_without_str_is_an_error_that_names_the_block() -> None:
+    """If even `str()` fails, the error is an OutputError with the exception as its cause."""
     with pytest.raises(OutputError, match="Unprintable whose str\\(\\) raises Sabotage") as caught:
-        _said(lambda _: Unprintable())
+        _argument_of(lambda _: Unprintable())
     assert "anna" in caught.value.block
     assert isinstance(caught.value.__cause__, Sabotage)
 
 
 def test_text_is_cleaned() -> None:
     """Lone surrogates and NULs of a block's text do not reach the transcript: it can be written as JSON."""
-    output = _with(lambda _: "a\ud800b\0c").run_sync(QUESTION, model=by_role()).output
+    output = _debate_with(lambda _: "a\ud800b\0c").run_sync(QUESTION, model=by_role()).output
     assert output.transcript[0].text == "a\ufffdbc"
     assert output.model_dump_json()
 
@@ -119,22 +119,22 @@ async def _later(value: DebateInput, ctx: Context) -> dict[str, str]:
 )
 def test_a_debater_is_any_block_or_function(block: Any, text: str) -> None:
     """Sync and async functions of `(input)` or `(input, ctx)`, handlers and sequencers take a debater's role."""
-    assert _said(block) == text
+    assert _argument_of(block) == text
 
 
 def test_a_debater_may_be_a_generator() -> None:
-    """A generator of one's own has its own prompt, and the debate's model."""
-    own = generator(name="own", prompt="Be brief.", user=lambda value: value.question)
+    """A custom generator has its own prompt and the debate's model."""
+    custom = generator(name="own", prompt="Be brief.", user=lambda value: value.question)
     model = script("Brief.", "B")
-    _with(own).run_sync(QUESTION, model=model)
+    _debate_with(custom).run_sync(QUESTION, model=model)
     assert [message["content"] for message in model.calls[0].messages] == ["Be brief.", QUESTION]
 
 
 def test_a_debater_may_be_a_debate() -> None:
-    """A side that debates with itself first: its deliverable is its argument, and both transcripts stay apart."""
+    """A side debates with itself first: its deliverable is its argument, and both transcripts are separate."""
     inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
     model = ScriptedModel("X", "Y", {**VERDICT, "winner": "bold"}, "We argue boldly.", "B", VERDICT)
-    result = _with(inner).run_sync(QUESTION, model=model)
+    result = _debate_with(inner).run_sync(QUESTION, model=model)
     assert [(entry.agent_name, entry.text) for entry in result.output.transcript] == [
         ("anna", "We argue boldly."),
         ("ben", "B"),
@@ -146,12 +146,12 @@ def test_a_debater_may_be_a_debate() -> None:
     model.assert_complete()
 
 
-def test_a_debate_as_debater_argues_anew_in_each_round() -> None:
-    """An inner debate begins with an empty transcript each time that it has the floor."""
+def test_a_debate_as_debater_starts_over_in_each_round() -> None:
+    """An inner debate begins with an empty transcript in each of its turns."""
     inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
     first: list[Any] = ["X1", "Y1", {**VERDICT, "winner": None}, "I1", "B1"]
     model = ScriptedModel(*first, "X2", "Y2", {**VERDICT, "winner": None}, "I2", "B2", VERDICT)
-    result = _with(inner, max_rounds=2).run_sync(QUESTION, model=model)
+    result = _debate_with(inner, max_rounds=2).run_sync(QUESTION, model=model)
     assert [entry.text for entry in result.output.transcript] == ["I1", "B1", "I2", "B2"]
     assert "X1" not in model.calls[6].prompt
     assert "X1" not in model.calls[7].prompt
@@ -170,7 +170,7 @@ def test_a_judge_returns_the_model_or_a_dict(value: Any) -> None:
 
 
 class Finding(BaseModel):
-    """A verdict as another library would write it."""
+    """A verdict as another library might define it."""
 
     verdict: str = "Cap them."
     winner: str | None = "for"
@@ -178,27 +178,27 @@ class Finding(BaseModel):
 
 
 def test_a_judge_may_return_another_model_with_the_same_fields() -> None:
-    """What fits is taken, whatever its class."""
+    """Matching fields are accepted, whatever the class."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=lambda _: Finding())
     assert rent.run_sync(QUESTION, model=by_role()).output.verdict == DebateVerdict.model_validate(VERDICT)
 
 
-def test_a_judge_of_ones_own_gets_the_question_and_reads_the_transcript() -> None:
+def test_a_custom_judge_gets_the_question_and_reads_the_transcript() -> None:
     """It has the debate's input, and the transcript as a resource."""
-    seen: list[tuple[str, list[str]]] = []
+    inputs: list[tuple[str, list[str]]] = []
 
     async def judge(value: DebateInput, ctx: Context) -> dict[str, Any]:
-        seen.append((value.question, [entry.text for entry in ctx.resources.transcript.state.entries]))
+        inputs.append((value.question, [entry.text for entry in ctx.resources.transcript.state.entries]))
         return VERDICT
 
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=judge)
     rent.run_sync(QUESTION, model=ScriptedModel("A", "B"))
-    assert seen == [(QUESTION, ["A", "B"])]
+    assert inputs == [(QUESTION, ["A", "B"])]
 
 
 @dataclass(frozen=True)
 class Unfit:
-    """An output that does not validate, in some role."""
+    """An invalid output in some role."""
 
     id: str
     role: str
@@ -222,8 +222,8 @@ UNFIT = [
 
 
 @pytest.mark.parametrize("case", UNFIT, ids=lambda case: case.id)
-def test_what_does_not_validate_is_an_error_that_names_block_and_field(case: Unfit) -> None:
-    """OutputError: which block, which field, what was got."""
+def test_an_invalid_output_is_an_error_that_names_block_and_field(case: Unfit) -> None:
+    """The OutputError has the block, the field and the value."""
     role: dict[str, Any] = {case.role: lambda _: case.value}
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **role)
     with pytest.raises(OutputError) as caught:
@@ -234,8 +234,8 @@ def test_what_does_not_validate_is_an_error_that_names_block_and_field(case: Unf
     assert case.also in str(caught.value)
 
 
-def test_a_block_of_ones_own_is_named_by_its_own_name() -> None:
-    """An override that is a block keeps its name, also in errors."""
+def test_a_custom_block_keeps_its_name() -> None:
+    """The name also appears in errors."""
     judge = handler(lambda _: None, name="the-jury")
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, judge=judge)
     with pytest.raises(OutputError, match="'the-jury'"):
@@ -257,8 +257,8 @@ def test_a_judge_may_be_a_pipeline() -> None:
     assert verdict.winner == "against"
 
 
-def test_a_synthesizer_of_ones_own_gets_the_raw_output() -> None:
-    """Its input is everything that the debate came to; what it returns is the debate's output, as it is."""
+def test_a_custom_synthesizer_gets_the_raw_output() -> None:
+    """Its input is the debate's raw output, and its result is the debate's output, unchanged."""
 
     def summarize(raw: DebateRawOutput) -> tuple[str, int]:
         return raw.found.verdict, len(raw.transcript)
@@ -269,8 +269,8 @@ def test_a_synthesizer_of_ones_own_gets_the_raw_output() -> None:
     assert result.raw.rounds == 1
 
 
-def test_a_synthesizer_of_ones_own_is_held_to_the_schema() -> None:
-    """With `output_schema`, what does not fit is an OutputError that names the block and the field."""
+def test_the_output_of_a_custom_synthesizer_must_match_the_schema() -> None:
+    """With `output_schema`, an invalid output is an OutputError that names the block and the field."""
     rent = debate(
         name="rent", debaters=SIDES, max_rounds=1, synthesizer=lambda _: {"text": 3}, output_schema=Spoken
     )  # fmt: skip
@@ -278,8 +278,8 @@ def test_a_synthesizer_of_ones_own_is_held_to_the_schema() -> None:
         rent.run_sync(QUESTION, model=by_role())
 
 
-def test_a_synthesizer_of_ones_own_gives_what_the_schema_makes_of_it() -> None:
-    """A dict that fits becomes the model that was asked for."""
+def test_the_output_of_a_custom_synthesizer_is_converted_by_the_schema() -> None:
+    """A valid dict becomes an instance of the requested model."""
     rent = debate(
         name="rent", debaters=SIDES, max_rounds=1, synthesizer=lambda _: {"text": "T"}, output_schema=Spoken
     )  # fmt: skip

@@ -39,7 +39,7 @@ def _results(body: Mapping[str, Any]) -> list[Any]:
 
 
 async def answer(exchange: Exchange) -> None:
-    """A model that calls the tool it is offered once, and passes its result on."""
+    """Answer like a model that calls its tool once and passes the result on."""
     body = exchange.body
     if body.get("stream"):
         await exchange.events([chunk("Homes "), chunk("first."), chunk(finish="stop"), usage_chunk()])
@@ -47,17 +47,17 @@ async def answer(exchange: Exchange) -> None:
         call = tool_call("rents", json.dumps({"city": "Bern"}))
         await exchange.json(completion(None, finish="tool_calls", tool_calls=[call]))
     elif body.get("tools"):
-        found = json.loads(_results(body)[-1])
-        decided = {"nextSpeakers": ["anna", "ben"], "briefing": found["fact"], "newAngle": None, "done": True}
-        await exchange.json(completion(json.dumps(decided)))
+        lookup = json.loads(_results(body)[-1])
+        decision = {"nextSpeakers": ["anna", "ben"], "briefing": lookup["fact"], "newAngle": None, "done": True}
+        await exchange.json(completion(json.dumps(decision)))
     elif "response_format" in body:
         await exchange.json(completion(json.dumps(VERDICT)))
     else:
         await exchange.json(completion("Homes first."))
 
 
-async def test_what_a_tool_finds_reaches_the_briefing_and_the_debaters_prompts() -> None:
-    """The model calls the function, is told its result, briefs with it; every debater of the round is shown it."""
+async def test_results_of_a_tool_reach_the_briefing_and_the_debaters() -> None:
+    """The model calls the function, gets its result and briefs with it; every debater of the round sees it."""
     LOOKED_UP.clear()
     transcript = create_debate_transcript()
     moderator = create_moderator(
@@ -69,10 +69,14 @@ async def test_what_a_tool_finds_reaches_the_briefing_and_the_debaters_prompts()
         result = await rent.run(QUESTION, model=model)
         bodies = list(server.bodies)
     assert LOOKED_UP == [("Bern", 2025)]
-    (made,) = result.output.moderator_decisions
-    assert made.briefing == FACT
-    (told,) = events(result, ToolCalled)
-    assert (told.block, told.tool, json.loads(told.result)) == ("rent-moderator", "rents", {"fact": FACT, "year": 2025})
+    (choice,) = result.output.moderator_decisions
+    assert choice.briefing == FACT
+    (call_event,) = events(result, ToolCalled)
+    assert (call_event.block, call_event.tool, json.loads(call_event.result)) == (
+        "rent-moderator",
+        "rents",
+        {"fact": FACT, "year": 2025},
+    )
     asking, answering, anna, ben, judge = bodies
     assert asking["tools"][0]["function"]["parameters"]["properties"]["city"]["description"] == "The name of the city."
     assert json.loads(_results(answering)[0])["fact"] == FACT
@@ -89,8 +93,8 @@ async def test_what_a_tool_finds_reaches_the_briefing_and_the_debaters_prompts()
     assert result.usage.prompt_tokens == 50
 
 
-async def test_wrong_arguments_are_told_to_the_model_and_nothing_is_called() -> None:
-    """Arguments that do not fit the function's schema come back to the model as an error that it can mend."""
+async def test_invalid_tool_arguments_are_returned_to_the_model() -> None:
+    """Arguments that violate the function's schema are returned as an error that the model can repair."""
     LOOKED_UP.clear()
     calls = iter([tool_call("rents", '{"town": 3}', "call_1"), tool_call("rents", '{"city": "Bern"}', "call_2")])
 

@@ -24,15 +24,17 @@ decisions = st.lists(st.builds(decision, st.integers(1, 9), st.lists(texts, max_
 COMMON = "The debate so far:\n"
 
 
-def raw_output(question: str, made: Entries, found: tuple[str, str | None, str], said: Decisions) -> DebateRawOutput:
-    """A raw output of any texts."""
-    verdict, winner, reasoning = found
+def raw_output(
+    question: str, transcript: Entries, verdict_parts: tuple[str, str | None, str], moderator_decisions: Decisions
+) -> DebateRawOutput:
+    """Create a raw output of any texts."""
+    verdict, winner, reasoning = verdict_parts
     return DebateRawOutput.model_construct(
         rounds=2,
         question=question,
-        transcript=made,
+        transcript=transcript,
         verdict=DebateVerdict.model_construct(verdict=verdict, winner=winner, reasoning=reasoning),
-        moderator_decisions=said,
+        moderator_decisions=moderator_decisions,
         stop_reason="max_rounds",
         seed=0,
     )
@@ -43,11 +45,17 @@ def raw_output(question: str, made: Entries, found: tuple[str, str | None, str],
 
 @given(debates(), texts, texts, maybe, maybe, maybe, st.lists(texts, max_size=3))
 def test_no_text_forges_a_line_of_a_debaters_turn(
-    made: Entries, stance: str, other: str, role: str | None, briefing: str | None, angle: str | None, more: list[str]
+    transcript: Entries,
+    stance: str,
+    other: str,
+    role: str | None,
+    briefing: str | None,
+    angle: str | None,
+    more: list[str],
 ) -> None:
-    """As many tags as entries, as many headings as rounds, and the prompt's own lines as for harmless texts."""
+    """The prompt has a tag for each entry, a heading for each round, and its own lines as for harmless texts."""
 
-    def shown(clean: Callable[[str], str]) -> str:
+    def render(clean: Callable[[str], str]) -> str:
         return render_debater_turn(
             DebaterIdentity(
                 stance=stance,
@@ -55,17 +63,17 @@ def test_no_text_forges_a_line_of_a_debaters_turn(
                 max_rounds=2,
                 role=role and clean(role),
             ),
-            entries=[entry(e.round, "", e.stance, clean(e.text)) for e in made],
+            entries=[entry(e.round, "", e.stance, clean(e.text)) for e in transcript],
             round=1,
             guidance=Guidance(briefing=briefing and clean(briefing), new_angle=angle and clean(angle)),
         )
 
-    _check_nothing_is_forged(shown, made)
+    _check_nothing_is_forged(render, transcript)
 
 
 @given(texts, st.lists(texts, min_size=1, max_size=4))
 def test_no_text_forges_a_line_of_a_system_message(question: str, several: list[str]) -> None:
-    """Questions, stances and names are data there, too."""
+    """Questions, stances and names are data there as well."""
     _check_nothing_is_forged(
         lambda clean: render_debater_system(
             question=clean(question), stances=[f"{i}{clean(one)}" for i, one in enumerate(several)], max_rounds=2
@@ -84,49 +92,49 @@ def test_no_text_forges_a_line_of_a_system_message(question: str, several: list[
 
 
 @given(debates(), decisions)
-def test_no_text_forges_a_line_of_a_moderators_turn(made: Entries, said: Decisions) -> None:
+def test_no_text_forges_a_line_of_a_moderators_turn(transcript: Entries, moderator_decisions: Decisions) -> None:
     """Neither arguments nor its own earlier briefings can pass for the prompt's words."""
 
-    def shown(clean: Callable[[str], str]) -> str:
+    def render(clean: Callable[[str], str]) -> str:
         return render_moderator_turn(
-            entries=[entry(e.round, clean(e.agent_name), clean(e.stance), clean(e.text)) for e in made],
-            decisions=[_cleaned(one, clean) for one in said],
+            entries=[entry(e.round, clean(e.agent_name), clean(e.stance), clean(e.text)) for e in transcript],
+            decisions=[_cleaned(one, clean) for one in moderator_decisions],
             round=2,
             max_rounds=3,
         )
 
-    _check_nothing_is_forged(shown, made)
+    _check_nothing_is_forged(render, transcript)
 
 
 @given(debates(), texts)
-def test_no_text_forges_a_line_of_a_judges_turn(made: Entries, question: str) -> None:
+def test_no_text_forges_a_line_of_a_judges_turn(transcript: Entries, question: str) -> None:
     """Neither arguments nor the question can pass for the prompt's words."""
 
-    def shown(clean: Callable[[str], str]) -> str:
-        cleaned = [entry(e.round, "", clean(e.stance), clean(e.text)) for e in made]
+    def render(clean: Callable[[str], str]) -> str:
+        cleaned = [entry(e.round, "", clean(e.stance), clean(e.text)) for e in transcript]
         return render_judge_turn(question=clean(question), transcript=render_entries(cleaned))
 
-    _check_nothing_is_forged(shown, made)
+    _check_nothing_is_forged(render, transcript)
 
 
 @given(debates(), texts, st.tuples(texts, maybe, texts), decisions)
 def test_no_text_forges_a_line_of_a_synthesizers_turn(
-    made: Entries, question: str, found: tuple[str, str | None, str], said: Decisions
+    transcript: Entries, question: str, verdict_parts: tuple[str, str | None, str], moderator_decisions: Decisions
 ) -> None:
-    """Neither what was argued, nor what the moderator and the judge said, can pass for the prompt's words."""
+    """Neither arguments nor texts of the moderator and the judge can pass for the prompt's words."""
 
-    def shown(clean: Callable[[str], str]) -> str:
-        verdict, winner, reasoning = found
+    def render(clean: Callable[[str], str]) -> str:
+        verdict, winner, reasoning = verdict_parts
         return render_synthesizer_turn(
             raw_output(
                 clean(question),
-                [entry(e.round, "", clean(e.stance), clean(e.text)) for e in made],
+                [entry(e.round, "", clean(e.stance), clean(e.text)) for e in transcript],
                 (clean(verdict), winner and clean(winner), clean(reasoning)),
-                [_cleaned(one, clean) for one in said],
+                [_cleaned(one, clean) for one in moderator_decisions],
             )
         )
 
-    _check_nothing_is_forged(shown, made)
+    _check_nothing_is_forged(render, transcript)
 
 
 def _cleaned(one: DebateModeratorDecision, clean: Callable[[str], str]) -> DebateModeratorDecision:
@@ -138,24 +146,22 @@ def _cleaned(one: DebateModeratorDecision, clean: Callable[[str], str]) -> Debat
     )
 
 
-def _check_nothing_is_forged(shown: Callable[[Callable[[str], str]], str], made: Entries) -> None:
-    harmless = shown(lambda _: "x")
-    for nasty in (shown(str), shown(lambda _: "".join(FORGERIES))):
-        assert tags(nasty) == len(made)
-        assert headings(nasty) == rounds_shown(made)
+def _check_nothing_is_forged(render: Callable[[Callable[[str], str]], str], transcript: Entries) -> None:
+    harmless = render(lambda _: "x")
+    for nasty in (render(str), render(lambda _: "".join(FORGERIES))):
+        assert tags(nasty) == len(transcript)
+        assert headings(nasty) == rounds_shown(transcript)
         assert len(lines_of(nasty)) == len(lines_of(harmless))
-        nasty.encode()  # no half of a surrogate pair is left
+        nasty.encode()  # no half of a surrogate pair remains
 
 
-# What a server has read it need not read again
+# A server need not read a shared prefix again
 
 
 @given(debates(), st.data())
-def test_two_turns_of_a_debate_begin_alike_up_to_the_end_of_the_shorter_transcript(
-    made: Entries, data: st.DataObject
-) -> None:
-    """Nothing that differs by debater or by round stands before the transcript's end."""
-    count = data.draw(st.integers(0, len(made)))
+def test_turns_of_a_debate_share_their_transcript_as_a_prefix(transcript: Entries, data: st.DataObject) -> None:
+    """Nothing that differs by debater or round comes before the end of the transcript."""
+    count = data.draw(st.integers(0, len(transcript)))
     shorter, longer = (
         render_debater_turn(
             DebaterIdentity(
@@ -164,91 +170,94 @@ def test_two_turns_of_a_debate_begin_alike_up_to_the_end_of_the_shorter_transcri
                 max_rounds=9,
                 role=data.draw(maybe),
             ),
-            entries=seen,
+            entries=entries,
             round=data.draw(st.integers(1, 9)),
             guidance=Guidance(briefing=data.draw(maybe), new_angle=data.draw(maybe)),
         )
-        for seen in (made[:count], made)
+        for entries in (transcript[:count], transcript)
     )
-    alike = COMMON + render_entries(made[:count]) if count else COMMON
+    alike = COMMON + render_entries(transcript[:count]) if count else COMMON
     assert shorter.startswith(alike)
     assert longer.startswith(alike)
 
 
 @given(debates(), decisions, decisions, st.data())
-def test_two_rounds_of_a_moderator_begin_alike_up_to_the_end_of_the_shorter_transcript(
-    made: Entries, before: Decisions, after: Decisions, data: st.DataObject
+def test_rounds_of_a_moderator_share_their_transcript_as_a_prefix(
+    transcript: Entries, before: Decisions, after: Decisions, data: st.DataObject
 ) -> None:
-    """The moderator's prompt is laid out like the debaters'."""
-    count = data.draw(st.integers(0, len(made)))
-    first = render_moderator_turn(entries=made[:count], decisions=before, round=1)
-    second = render_moderator_turn(entries=made, decisions=[*before, *after], round=2, max_rounds=2)
-    alike = COMMON + render_entries(made[:count], names=True) if count else COMMON
+    """The moderator's prompt has the layout of the debaters'."""
+    count = data.draw(st.integers(0, len(transcript)))
+    first = render_moderator_turn(entries=transcript[:count], decisions=before, round=1)
+    second = render_moderator_turn(entries=transcript, decisions=[*before, *after], round=2, max_rounds=2)
+    alike = COMMON + render_entries(transcript[:count], names=True) if count else COMMON
     assert first.startswith(alike)
     assert second.startswith(alike)
 
 
 @given(debates(), texts)
-def test_a_debater_does_not_see_names(made: Entries, stance: str) -> None:
-    """Whoever argued, the debater's prompt is the same."""
-    nameless = [entry(one.round, "", one.stance, one.text) for one in made]
+def test_a_debater_does_not_see_names(transcript: Entries, stance: str) -> None:
+    """The debater's prompt does not depend on who argued."""
+    nameless = [entry(one.round, "", one.stance, one.text) for one in transcript]
     identity = DebaterIdentity(stance=stance, max_rounds=2)
-    first, second = (render_debater_turn(identity, entries=seen, round=1) for seen in (made, nameless))
+    first, second = (render_debater_turn(identity, entries=entries, round=1) for entries in (transcript, nameless))
     assert first == second
 
 
-# What to do, by situation
+# Instructions by situation
 
 
 def turn(
-    *made: DebateContributionEntry, briefing: str | None = None, new_angle: str | None = None, role: str | None = None
+    *entries: DebateContributionEntry,
+    briefing: str | None = None,
+    new_angle: str | None = None,
+    role: str | None = None,
 ) -> str:
-    """A turn for [for]."""
+    """Render a turn for [for]."""
     return render_debater_turn(
         DebaterIdentity(stance="for", positions=("for", "against"), max_rounds=2, role=role),
-        entries=made,
+        entries=entries,
         round=1,
         guidance=Guidance(briefing=briefing, new_angle=new_angle),
     )
 
 
-def test_the_first_speaker_is_not_told_to_answer_arguments() -> None:
-    """There are none yet: it opens the debate."""
+def test_the_first_speaker_is_not_asked_to_answer_arguments() -> None:
+    """There are none yet, so it opens the debate."""
     assert "Nobody has argued yet" in turn()
     assert "Nobody has argued yet" not in turn(entry(1, "b", "against", "No."))
 
 
-def test_a_debater_who_has_heard_the_other_side_is_told_to_answer_it() -> None:
-    """Only then: the system message, which all turns share, says nothing of it."""
+def test_a_debater_is_asked_to_answer_the_other_side() -> None:
+    """Otherwise it is not: the system message, which all turns share, does not mention it."""
     system = render_debater_system(question="q", stances=["for", "against"], max_rounds=2)
     assert "Answer the strongest arguments" not in system
     assert "Answer the strongest arguments against your position" in turn(entry(1, "b", "against", "No."))
 
 
-def test_a_debater_whose_side_alone_has_argued_is_not_told_to_answer() -> None:
-    """A moderator may call the same side twice."""
-    shown = turn(entry(1, "a", "for", "Yes."))
-    assert "No other side has spoken yet" in shown
-    assert "Answer the" not in shown
+def test_a_debater_without_opposing_arguments_is_not_asked_to_answer() -> None:
+    """A moderator may call one side twice."""
+    prompt = turn(entry(1, "a", "for", "Yes."))
+    assert "No other side has spoken yet" in prompt
+    assert "Answer the" not in prompt
 
 
-def test_the_last_lines_say_whose_turn_it_is_and_what_to_do() -> None:
-    """Small models follow what they read last: briefing and angle stand before."""
-    shown = turn(entry(1, "b", "against", "No."), briefing="Facts.", new_angle="Costs?", role="a landlord")
-    places = [shown.index(piece) for piece in ("No.", "Facts.", "Costs?", "The position you defend", "a landlord")]
+def test_the_last_lines_contain_the_instruction() -> None:
+    """Small models follow what they read last, so briefing and angle come before."""
+    prompt = turn(entry(1, "b", "against", "No."), briefing="Facts.", new_angle="Costs?", role="a landlord")
+    places = [prompt.index(piece) for piece in ("No.", "Facts.", "Costs?", "The position you defend", "a landlord")]
     assert places == sorted(places)
 
 
-def test_only_what_is_given_is_shown() -> None:
-    """No briefing, no angle and no role leave no line behind."""
+def test_missing_parts_are_not_rendered() -> None:
+    """A missing briefing, angle or role leaves no line."""
     assert "briefing" not in turn()
     assert "The moderator has asked" not in turn()
     assert "Your role" not in turn()
     assert turn(briefing="") == turn()
 
 
-def test_a_moderator_is_told_of_tools_only_where_it_has_some() -> None:
-    """Research is asked for where it can be done."""
+def test_a_moderators_prompt_mentions_only_available_tools() -> None:
+    """It asks for research only with tools."""
     without = render_moderator_system(question="q", roster=["a"])
     having = render_moderator_system(question="q", roster=["a"], has_tools=True)
     assert "tools" not in without
@@ -256,8 +265,8 @@ def test_a_moderator_is_told_of_tools_only_where_it_has_some() -> None:
     assert "put your findings into the briefing" in having
 
 
-def test_a_moderator_opens_with_everybody_and_goes_on_with_a_choice() -> None:
-    """Round 1 has no transcript to choose by."""
+def test_a_moderator_begins_with_all_speakers_and_then_chooses() -> None:
+    """Round 1 has no transcript to base a choice on."""
     opening = render_moderator_turn(entries=[], decisions=[], round=1)
     later = render_moderator_turn(entries=[entry(1, "a", "for", "Yes.")], decisions=[], round=2, max_rounds=3)
     assert "Call on all the debaters" in opening
@@ -265,21 +274,21 @@ def test_a_moderator_opens_with_everybody_and_goes_on_with_a_choice() -> None:
     assert "\n\nOpen round 2 of at most 3." in later
 
 
-def test_a_synthesis_is_told_as_such() -> None:
-    """No winner is not the word None."""
+def test_a_synthesis_has_no_winner() -> None:
+    """A missing winner is not rendered as the word None."""
     shown = render_synthesizer_turn(raw_output("q", [], ("v", None, "r"), []))
     assert "Winner: none (no single position won)" in shown
     assert "moderator" not in shown
 
 
-def test_stances_that_are_shared_are_listed_once() -> None:
+def test_shared_stances_are_listed_once() -> None:
     """Two debaters may defend one position."""
     assert render_judge_system(stances=["for", "for", "against"]).count("- for") == 1
     assert render_debater_system(question="q", stances=["for", "for"], max_rounds=1).count("- for") == 1
 
 
 def test_the_synthesizers_system_message_explains_the_transcript() -> None:
-    """As all of them do."""
+    """All system messages do so."""
     for system in (
         render_synthesizer_system(),
         render_judge_system(stances=["a"]),

@@ -1,4 +1,4 @@
-"""Provider failures of a debate: what its moderator, judge and quorum of stances add to those of all patterns."""
+"""Provider failures in debates: moderator, judge, and the quorum of stances."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ DOWN = ProviderFailed("the endpoint answered 503", status=503)
 
 
 def rent(**options: Any) -> Any:
-    """Two sides, two rounds, skipped turns."""
+    """Build a debate with two sides, two rounds and skipped failures."""
     defaults: dict[str, Any] = {"name": "rent", "debaters": SIDES, "synthesizer": False, "on_failure": "skip"}
     return debate(**with_policy({**defaults, **options}))
 
 
 def losses(result: Any) -> list[tuple[str, str, int, str]]:
-    """What was lost: role, name, round, instead."""
+    """Return role, name, round and recovery of each failure."""
     return [(loss.role, loss.name, loss.round, loss.instead) for loss in result.raw.losses]
 
 
-def test_the_quorum_counts_stances_and_not_more_than_were_to_speak() -> None:
-    """A moderator's round with one speaker needs that one; two debaters of one stance are one voice."""
+def test_the_quorum_counts_stances_of_the_rounds_speakers() -> None:
+    """A moderator's round with one speaker requires only that one; two debaters of one stance count once."""
     alone = rent(max_rounds=1, moderator=lambda _: decision("ben"))
     with pytest.raises(QuorumLost, match="nobody could be heard"):
         alone.run_sync(QUESTION, model=ScriptedModel(DOWN))
@@ -50,8 +50,8 @@ def test_the_quorum_counts_stances_and_not_more_than_were_to_speak() -> None:
 
 
 @pytest.mark.parametrize("synthesizer", [None, False], ids=["with a synthesizer", "without"])
-def test_a_lost_judge_leaves_the_debate_without_a_verdict(synthesizer: Any) -> None:
-    """None is found, nothing is synthesized of it, and all that was argued is there."""
+def test_a_failed_judge_leaves_the_debate_without_a_verdict(synthesizer: Any) -> None:
+    """There is no verdict and no synthesis, but the transcript is complete."""
     model = ScriptedModel("A1", "B1", "A2", "B2", Refused("I cannot judge"))
     result = rent(synthesizer=synthesizer).run_sync(QUESTION, model=model)
     assert (result.status, result.raw.status, result.raw.verdict) == ("no_verdict", "no_verdict", None)
@@ -62,27 +62,27 @@ def test_a_lost_judge_leaves_the_debate_without_a_verdict(synthesizer: Any) -> N
     model.assert_complete()
 
 
-def test_a_lost_judge_does_not_reach_an_output_schema() -> None:
-    """There is nothing to validate."""
-    own: Callable[[Any], Any] = lambda raw: {"n": 1}  # noqa: E731
-    pattern = rent(synthesizer=own, output_schema={"type": "object", "required": ["n"]})
+def test_an_output_schema_does_not_apply_to_a_failed_judge() -> None:
+    """There is no output to validate."""
+    summarize: Callable[[Any], Any] = lambda raw: {"n": 1}  # noqa: E731
+    pattern = rent(synthesizer=summarize, output_schema={"type": "object", "required": ["n"]})
     assert pattern.run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2", DOWN)).output is None
     assert pattern.run_sync(QUESTION, model=script("A1", "B1", "A2", "B2")).output == {"n": 1}
 
 
-def test_a_lost_moderator_leaves_all_to_speak_in_declared_order() -> None:
-    """For that round; the next one it may open again."""
+def test_a_failed_moderator_is_replaced_by_the_declared_order() -> None:
+    """The order applies to that round; the moderator may open the next one."""
     model = ScriptedModel(DOWN, "A1", "B1", decision("ben", "anna"), "B2", "A2", VERDICT)
     result = rent(**moderated()).run_sync(QUESTION, model=model)
     assert [entry.text for entry in result.output.transcript] == ["A1", "B1", "B2", "A2"]
-    assert [made.fallback for made in result.output.moderator_decisions] == [True, False]
+    assert [choice.fallback for choice in result.output.moderator_decisions] == [True, False]
     assert losses(result) == [("moderator", "rent-moderator", 1, "declared_order")]
     with pytest.raises(ProviderFailed):
         rent(on_failure="fail", **moderated()).run_sync(QUESTION, model=ScriptedModel(DOWN))
 
 
-def test_an_inner_debate_s_loss_is_told_by_the_outer_run() -> None:
-    """The run is degraded; the outer debate's own raw output has no loss."""
+def test_a_failure_in_an_inner_debate_degrades_the_outer_run() -> None:
+    """The outer run is degraded, but the outer debate's raw output has no failure."""
     inner = rent(name="inner", max_rounds=1, quorum=1, synthesizer=lambda raw: raw.verdict.verdict)
     outer = rent(debaters=[Debater("anna", "for", block=inner), SIDES[1]], max_rounds=1)
     model = ScriptedModel("IA", DOWN, VERDICT, "B", VERDICT)
@@ -92,14 +92,14 @@ def test_an_inner_debate_s_loss_is_told_by_the_outer_run() -> None:
     assert [event.name for event in events(result, RoleFailed)] == ["ben"]
 
 
-def test_the_judge_of_a_debate_that_goes_on_is_asked_once() -> None:
-    """Guards around the roles change nothing where nothing is lost."""
+def test_failure_handling_does_not_repeat_the_judge() -> None:
+    """Guards around the roles change nothing without a failure."""
     model = script("A1", "B1", "A2", "B2")
     plain = script("A1", "B1", "A2", "B2")
-    result, same = (
+    result, unguarded = (
         rent().run_sync(QUESTION, model=model, seed=1),
         rent(on_failure="fail").run_sync(QUESTION, model=plain, seed=1),
     )
-    assert result.raw == same.raw
+    assert result.raw == unguarded.raw
     assert asked(model) == asked(plain)
-    assert (result.status, same.status) == ("complete", "complete")
+    assert (result.status, unguarded.status) == ("complete", "complete")

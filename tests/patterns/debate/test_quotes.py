@@ -22,8 +22,8 @@ REPORT = (
 )
 
 
-def verified(quote: str, source: str = REPORT) -> VerifiedQuote:
-    """What is found of one quote."""
+def verify_quote(quote: str, source: str = REPORT) -> VerifiedQuote:
+    """Return the verification of one quote."""
     return verify_quotes(f"They say 『{quote}』 there.", {"report": source})[0]
 
 
@@ -54,12 +54,12 @@ FOUND = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_a_source_has_is_verified_with_its_places(name: str) -> None:
-    """Whatever the case, the spacing, the punctuation and the line breaks are."""
+def test_a_quote_from_a_source_is_verified_with_its_positions(name: str) -> None:
+    """Case, spacing, punctuation and line breaks do not matter."""
     quote, places = FOUND[name]
-    found = verified(quote)
-    assert (found.status, found.source) == ("verified", "report")
-    assert [REPORT[span.start : span.end] for span in found.spans] == places
+    verification = verify_quote(quote)
+    assert (verification.status, verification.source) == ("verified", "report")
+    assert [REPORT[span.start : span.end] for span in verification.spans] == places
 
 
 ALTERED = {
@@ -84,86 +84,86 @@ ALTERED = {
 
 
 @pytest.mark.parametrize("name", ALTERED)
-def test_what_is_altered_in_words_or_numbers_is_not_verified(name: str) -> None:
-    """A quote that says something else is not found, and has no place."""
-    found = verified(ALTERED[name])
-    assert (found.status, found.source, found.spans) == ("unverified", None, ())
+def test_altered_words_or_numbers_are_not_verified(name: str) -> None:
+    """A quote with another meaning is not found and has no position."""
+    verification = verify_quote(ALTERED[name])
+    assert (verification.status, verification.source, verification.spans) == ("unverified", None, ())
 
 
 @pytest.mark.parametrize("quote", ["as thereport says fell", "as the re port says fell", "well-known / wellknown"])
-def test_how_words_are_joined_does_not_matter(quote: str) -> None:
-    """A hyphen, a blank or nothing between two words: letters and their order are compared, from word to word."""
+def test_hyphens_and_blanks_between_words_are_ignored(quote: str) -> None:
+    """Letters and their order are compared from word to word, with a hyphen, a blank or nothing in between."""
     source = f"{REPORT} It is well known, wellknown."
-    assert verified(quote, source).status == "verified"
-    assert verified("s the report say", source).status == "unverified"
+    assert verify_quote(quote, source).status == "verified"
+    assert verify_quote("s the report say", source).status == "unverified"
 
 
 def test_a_power_and_a_fraction_are_not_their_digits() -> None:
     """Compatibility forms do not make 10² a 102, nor 1½ an 11/2."""
     source = "An area of 10² metres costs 1½ pounds a year, and 3/4 of it is tax. No H₂O, much CO₂ in 10 m²."
-    assert verified("No H2O, much CO2 in 10 m2", source).status == "verified"
-    assert verified("area of 10² metres costs 1½ pounds", source).status == "verified"
-    assert verified("metres costs 1 1/2 pounds a year", source).status == "verified"
-    assert verified("and ¾ of it is tax", source).status == "verified"
+    assert verify_quote("No H2O, much CO2 in 10 m2", source).status == "verified"
+    assert verify_quote("area of 10² metres costs 1½ pounds", source).status == "verified"
+    assert verify_quote("metres costs 1 1/2 pounds a year", source).status == "verified"
+    assert verify_quote("and ¾ of it is tax", source).status == "verified"
     for altered in (
         "an area of 102 metres costs",
         "metres costs 11/2 pounds a year",
         "and 34 of it is tax",
         "much CO in 10 m",
     ):
-        assert verified(altered, source).status == "unverified"
+        assert verify_quote(altered, source).status == "unverified"
 
 
 @pytest.mark.parametrize("quote", ["rents", "Rents …", "in May", "… … …", "a b c", "the report says … fell", "— ! —"])
-def test_too_little_is_no_evidence(quote: str) -> None:
-    """A word or two, also between ellipses, is neither found nor missing."""
-    found = verified(quote)
-    assert (found.status, found.spans) == ("too_short", ())
+def test_short_quotes_have_their_own_status(quote: str) -> None:
+    """A word or two, also between ellipses, is neither verified nor unverified."""
+    verification = verify_quote(quote)
+    assert (verification.status, verification.spans) == ("too_short", ())
 
 
-def test_minimums_are_the_callers() -> None:
-    """Two words at the least: one word is not a quote."""
+def test_the_caller_sets_the_minimums() -> None:
+    """With a minimum of two words, one word is not a quote."""
     text = '"in May" and "May"'
-    statuses = [found.status for found in verify_quotes(text, {"r": REPORT}, min_words=2, min_characters=1)]
+    statuses = [quote.status for quote in verify_quotes(text, {"r": REPORT}, min_words=2, min_characters=1)]
     assert statuses == ["verified", "too_short"]
     for minimums in ({"min_words": 1}, {"min_words": True}, {"min_characters": 0}, {"min_words": 2.5}):
         with pytest.raises(ConfigurationError, match=next(iter(minimums))):
             verify_quotes(text, {"r": REPORT}, **minimums)
 
 
-def test_a_hyphen_in_a_word_is_no_minus() -> None:
-    """Only before a number that nothing precedes."""
+def test_a_hyphen_in_a_word_is_not_a_minus() -> None:
+    """A minus precedes a number and follows nothing."""
     source = "Cases of Covid-19 fell by -5 in all towns."
-    assert verified("cases of Covid 19 fell by -5", source).status == "verified"
-    assert verified("cases of Covid-19 fell by 5", source).status == "unverified"
+    assert verify_quote("cases of Covid 19 fell by -5", source).status == "verified"
+    assert verify_quote("cases of Covid-19 fell by 5", source).status == "unverified"
 
 
-def test_scripts_without_blanks_are_read_by_characters() -> None:
-    """A piece of a Chinese sentence is found, one with another character is not."""
+def test_scripts_without_blanks_are_compared_by_character() -> None:
+    """A piece of a Chinese sentence is found, but not with another character."""
     source = "报告指出，五月份房租下降了百分之二。"
-    found = verified("五月份房租下降了", source)
-    assert [source[span.start : span.end] for span in found.spans] == ["五月份房租下降了"]
-    assert verified("五月份房租上升了", source).status == "unverified"
+    verification = verify_quote("五月份房租下降了", source)
+    assert [source[span.start : span.end] for span in verification.spans] == ["五月份房租下降了"]
+    assert verify_quote("五月份房租上升了", source).status == "unverified"
 
 
-def test_unseen_characters_of_a_source_keep_their_places() -> None:
-    """They are skipped when words are compared, and counted when places are."""
+def test_invisible_characters_do_not_shift_positions() -> None:
+    """They are skipped in comparisons and counted in positions."""
     source = "\ufeffThe re\u00adport, in 1\u200b.5 li\u200bnes\u200b: all is w\u200bell\u2060."
-    found = verified("report in 1.5 lines all is well", source)
-    assert [source[span.start : span.end] for span in found.spans] == [source[5:-2]]
+    verification = verify_quote("report in 1.5 lines all is well", source)
+    assert [source[span.start : span.end] for span in verification.spans] == [source[5:-2]]
 
 
-def test_parts_of_a_quote_are_of_one_source() -> None:
-    """Two sources that have a half each do not have it; the first that has all of it is named."""
+def test_all_parts_of_a_quote_come_from_one_source() -> None:
+    """Two sources with half of it each do not have it; the first source with all of it is named."""
     halves = {"one": "rents fell in May everywhere", "two": "wages rose in June everywhere"}
     text = "“rents fell in May … wages rose in June”"
     assert verify_quotes(text, halves)[0].status == "unverified"
-    both = {
+    sources = {
         **halves,
         "three": "Rents fell in May. And wages rose in June.",
         "four": "rents fell in May wages rose in June",
     }
-    assert verify_quotes(text, both)[0].source == "three"
+    assert verify_quotes(text, sources)[0].source == "three"
 
 
 QUOTED = {
@@ -198,24 +198,24 @@ QUOTED = {
 
 
 @pytest.mark.parametrize("text", QUOTED)
-def test_quotations_are_found_and_apostrophes_are_none(text: str) -> None:
-    """In all styles, nested, and in blocks; with the place of the words without their marks."""
-    found = find_quotes(text)
-    assert [quote.text for quote in found] == QUOTED[text]
-    assert [text[quote.start : quote.end] for quote in found] == QUOTED[text]
+def test_quotations_are_distinguished_from_apostrophes(text: str) -> None:
+    """All styles are found, nested and in blocks; positions cover the words without their marks."""
+    quotes = find_quotes(text)
+    assert [quote.text for quote in quotes] == QUOTED[text]
+    assert [text[quote.start : quote.end] for quote in quotes] == QUOTED[text]
 
 
-def test_depth_counts_the_quotes_around() -> None:
-    """And what is more than two deep is left out."""
-    found = find_quotes("“a «b „c 「d」 c“ b» a” “e”")
-    assert [(quote.text[0], quote.depth) for quote in found] == [("a", 0), ("b", 1), ("c", 2), ("e", 0)]
+def test_depth_counts_enclosing_quotes() -> None:
+    """Quotes deeper than two are omitted."""
+    quotes = find_quotes("“a «b „c 「d」 c“ b» a” “e”")
+    assert [(quote.text[0], quote.depth) for quote in quotes] == [("a", 0), ("b", 1), ("c", 2), ("e", 0)]
 
 
 def test_a_quote_is_found_in_a_block_and_across_its_lines() -> None:
-    """The bars of a block quote are no signs."""
+    """The bars of a block quote are ignored."""
     text = "As it says:\n\n> rents — as the report\n> says — fell by 1.5\n> — the report\n"
-    [found] = verify_quotes(text, {"report": REPORT})
-    assert [REPORT[span.start : span.end] for span in found.spans] == ["Rents — as the report says — fell by 1.5"]
+    [quote] = verify_quotes(text, {"report": REPORT})
+    assert [REPORT[span.start : span.end] for span in quote.spans] == ["Rents — as the report says — fell by 1.5"]
 
 
 # -- laws -------------------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ gaps = st.sampled_from([" ", "  ", "\n", ", ", ". ", " — ", "; ", "\u00a0", " 
 
 @st.composite
 def sources_and_slices(draw: st.DrawFn) -> tuple[str, int, int]:
-    """A source, and the first and the last of the words of a slice of it."""
+    """Draw a source, and the first and last word of a slice of it."""
     words = draw(st.lists(word_texts, min_size=3, max_size=25))
     source = "".join(part for word in words for part in (word, draw(gaps)))
     count = len(normalise(source).words)
@@ -254,17 +254,17 @@ def sources_and_slices(draw: st.DrawFn) -> tuple[str, int, int]:
 
 
 def is_enough(keys: list[str]) -> bool:
-    """Whether words are enough for a quote."""
+    """Return whether words are enough for a quote."""
     return sum(any(map(str.isalnum, key)) for key in keys) >= 3 and len(" ".join(keys)) >= 10
 
 
 @given(sources_and_slices(), st.data())
-def test_any_slice_of_a_source_is_verified_at_its_place(drawn: tuple[str, int, int], data: st.DataObject) -> None:
-    """Between words, whatever its case, its spacing and its punctuation are: the places cover just its words."""
-    source, first, last = drawn
+def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, int, int], data: st.DataObject) -> None:
+    """Case, spacing and punctuation between words do not matter; the positions cover exactly the words."""
+    source, first, last = slice_
     words = normalise(source)
-    wanted = words.words[first : last + 1]
-    assume(is_enough(wanted))
+    expected = words.words[first : last + 1]
+    assume(is_enough(expected))
     quote = source[slice(*words.spans[first])]
     for place in range(first + 1, last + 1):
         (start, end), before = words.spans[place], words.spans[place - 1][1]
@@ -274,38 +274,38 @@ def test_any_slice_of_a_source_is_verified_at_its_place(drawn: tuple[str, int, i
     quote = data.draw(
         st.sampled_from([quote, quote.lower() if quote.lower().casefold() == quote.casefold() else quote])
     )
-    found = [item for item in verify_quotes(f"「{quote}」", {"": "x", "s": source}) if item.depth == 0]
-    assert [item.status for item in found] == ["verified"]
-    [span] = found[0].spans
-    again = normalise(source[span.start : span.end])
-    assert "".join(again.words) == "".join(wanted)
-    assert (again.spans[0][0], again.spans[-1][1]) == (0, span.end - span.start)
+    outer_quotes = [item for item in verify_quotes(f"「{quote}」", {"": "x", "s": source}) if item.depth == 0]
+    assert [item.status for item in outer_quotes] == ["verified"]
+    [span] = outer_quotes[0].spans
+    normalised = normalise(source[span.start : span.end])
+    assert "".join(normalised.words) == "".join(expected)
+    assert (normalised.spans[0][0], normalised.spans[-1][1]) == (0, span.end - span.start)
 
 
 @given(sources_and_slices(), st.data())
-def test_one_other_word_makes_it_unverified(drawn: tuple[str, int, int], data: st.DataObject) -> None:
-    """A word that the source does not have, in the place of one that it has, or between two of them."""
-    source, first, last = drawn
+def test_another_word_makes_a_quote_unverified(sample: tuple[str, int, int], data: st.DataObject) -> None:
+    """The other word replaces one of the source's words or stands between two of them."""
+    source, first, last = sample
     keys = normalise(source).words[first : last + 1]
     assume("unheard" not in normalise(source).text)
     place = data.draw(st.integers(0, len(keys) - 1))
     keys[place : place + data.draw(st.integers(0, 1))] = ["unheard"]
     assume(is_enough(keys))
-    [found] = verify_quotes(f"「{' '.join(keys)}」", {"s": source})
-    assert (found.status, found.source, found.spans) == ("unverified", None, ())
+    [verification] = verify_quotes(f"「{' '.join(keys)}」", {"s": source})
+    assert (verification.status, verification.source, verification.spans) == ("unverified", None, ())
 
 
 @given(sources_and_slices(), st.data())
-def test_a_quote_with_a_word_dropped_is_not_verified(drawn: tuple[str, int, int], data: st.DataObject) -> None:
-    """Unless the source has the shorter words too."""
-    source, first, last = drawn
+def test_a_quote_with_a_word_dropped_is_not_verified(sample: tuple[str, int, int], data: st.DataObject) -> None:
+    """The shorter sequence may occur in the source, too."""
+    source, first, last = sample
     words = normalise(source)
     keys = words.words[first : last + 1]
     place = data.draw(st.integers(1, len(keys) - 2))
     shorter = keys[:place] + keys[place + 1 :]
     assume(is_enough(shorter) and normalise(" ".join(shorter)).text not in words.text)
-    [found] = verify_quotes(f"「{' '.join(shorter)}」", {"s": source})
-    assert found.status != "verified"
+    [verification] = verify_quotes(f"「{' '.join(shorter)}」", {"s": source})
+    assert verification.status != "verified"
 
 
 pieces = st.sampled_from(
@@ -317,12 +317,12 @@ hostile = st.lists(pieces | texts, max_size=14).map("".join)
 @given(hostile, hostile)
 @example('"' + "\ud800 b c d e" + '"', "\ud800 B c d e")
 @example("“ﷺ a b c d”", "ﷺ a b c d")
-def test_any_text_is_read_and_all_places_are_in_range(text: str, source: str) -> None:
-    """Quotes are where they say, each inside the one around it; the words at a quote's places are its words."""
-    found = verify_quotes(text, {"s": source, "t": text}, min_words=2, min_characters=3)
-    assert [item.text for item in found] == [text[item.start : item.end] for item in found]
-    assert [(item.start, -item.end) for item in found] == sorted((item.start, -item.end) for item in found)
-    for item in found:
+def test_positions_are_valid_for_any_text(text: str, source: str) -> None:
+    """Quotes are at their positions, nested inside their parents; source positions cover exactly their words."""
+    quotes = verify_quotes(text, {"s": source, "t": text}, min_words=2, min_characters=3)
+    assert [item.text for item in quotes] == [text[item.start : item.end] for item in quotes]
+    assert [(item.start, -item.end) for item in quotes] == sorted((item.start, -item.end) for item in quotes)
+    for item in quotes:
         assert bool(item.spans) == (item.status == "verified") == (item.source is not None)
         origin = {"s": source, "t": text}.get(item.source or "", "")
         ends = [0, *(end for span in item.spans for end in (span.start, span.end))]
@@ -334,7 +334,7 @@ def test_any_text_is_read_and_all_places_are_in_range(text: str, source: str) ->
 
 
 def test_sources_are_texts() -> None:
-    """A source that is no text is an error that names it."""
+    """A non-text source is an error that names it."""
     with pytest.raises(ConfigurationError, match=r"sources\['a'\]"):
         verify_quotes("“one two three four”", {"a": b"x"})  # type: ignore[dict-item]
 
@@ -356,32 +356,32 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", slow_but_first(HOSTILE))
-def test_hostile_texts_come_to_an_end(name: str) -> None:
-    """50,000 characters, looked up in as many: what is quadratic would not end before the test is ended."""
-    found = verify_quotes(HOSTILE[name], {"s": "a b c d " * 6_000 + "-\nx"})
-    assert [(quote.start, quote.end) for quote in found] == [(q.start, q.end) for q in find_quotes(HOSTILE[name])]
+def test_hostile_texts_are_processed_in_time(name: str) -> None:
+    """Looking up 50,000 characters in as many would exceed the time limit with a quadratic algorithm."""
+    quotes = verify_quotes(HOSTILE[name], {"s": "a b c d " * 6_000 + "-\nx"})
+    assert [(quote.start, quote.end) for quote in quotes] == [(q.start, q.end) for q in find_quotes(HOSTILE[name])]
 
 
 # Places in a source
 
 
 @given(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "-1", "b"]), max_size=12), st.data())
-def test_words_are_found_at_their_first_place(source: list[str], data: st.DataObject) -> None:
-    """As by comparing all runs of words, from any place on; a part of a word is no word."""
+def test_words_are_found_at_their_first_position(source: list[str], data: st.DataObject) -> None:
+    """The result equals a comparison of all runs of words from any position; a part of a word does not match."""
     text = normalise(" ".join(source))
     part = data.draw(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "b"]), min_size=1, max_size=4))
-    wanted = normalise(" ".join(part)).text
+    expected = normalise(" ".join(part)).text
     begin = data.draw(st.sampled_from([0, *text.starts]))
     ends = [*text.starts[1:], len(text.text)]
     places = [
         (first, last + 1)
         for first, start in enumerate(text.starts)
         for last, end in enumerate(ends)
-        if start >= begin and text.text[start:end] == wanted
+        if start >= begin and text.text[start:end] == expected
     ]
-    assert text.find(wanted, begin) == (min(places) if places else None)
+    assert text.find(expected, begin) == (min(places) if places else None)
 
 
 def test_a_quote_inside_one_long_word_is_not_found() -> None:
-    """It matches at each of its letters, and none of them begins a word."""
+    """The quote matches at each letter, but no letter begins a word."""
     assert [quote.status for quote in verify_quotes('"aaa aaa aaa"', {"r": "a" * 100})] == ["unverified"]

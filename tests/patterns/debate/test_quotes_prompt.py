@@ -40,90 +40,92 @@ pieces = st.sampled_from(
 hostile = st.lists(pieces | nasty, max_size=8).map(" ".join)
 
 
-def test_the_line_counts_what_was_found_and_names_what_was_not() -> None:
-    """One line, from the renderer only; what is too short is not spoken of."""
-    said = '"Rents fell by 1.5 per cent", "wages rose … in all towns" and "rents fell by 15 per cent in May"; "May".'
-    found = verify_quotes(said, REPORT, min_words=2, min_characters=9)
-    assert render_quotes(found) == (
+def test_the_line_counts_verified_quotes_and_names_the_others() -> None:
+    """The renderer writes one line, and short quotes are not in it."""
+    argument = (
+        '"Rents fell by 1.5 per cent", "wages rose … in all towns" and "rents fell by 15 per cent in May"; "May".'
+    )
+    quotes = verify_quotes(argument, REPORT, min_words=2, min_characters=9)
+    assert render_quotes(quotes) == (
         '(quotes: 2 verified in "report", "a \'b\' )", 1 of them with words left out, '
         '1 not found: "rents fell by 15 per cent in May")'
     )
 
 
-def test_there_is_no_line_where_nothing_is_quoted() -> None:
-    """Nor where all that is quoted is too short."""
+def test_a_text_without_quotes_has_no_line() -> None:
+    """The same is true if all quotes are too short."""
     assert render_quotes([]) == ""
     assert render_quotes(verify_quotes("It is “May”.", REPORT)) == ""
 
 
 def test_long_and_many_quotes_are_cut() -> None:
-    """The line stays a line that is read."""
-    said = " ".join(
+    """The line remains readable."""
+    argument = " ".join(
         f'"{word} said what nobody ever wrote{" and so on" * 9}"' for word in ("Ann", "Bob", "Cy", "Di", "Ed")
     )
-    line = render_quotes(verify_quotes(said, REPORT))
+    line = render_quotes(verify_quotes(argument, REPORT))
     assert line.startswith('(quotes: 5 not found: "Ann said what nobody ever wrote and so on')
     assert line.endswith('…" and 2 more)')
     assert len(line) < 250
 
 
-def test_a_quote_in_a_verified_one_does_not_count_twice() -> None:
-    """Or nesting would make any number of them; in one that is not found it counts."""
+def test_a_quote_inside_a_verified_one_is_not_counted() -> None:
+    """Otherwise nesting would produce any number of quotes; inside an unverified quote it counts."""
     inner = "“rents fell by «1.5 per cent in May»”"
     assert render_quotes(verify_quotes(inner, REPORT)) == '(quotes: 1 verified in "report")'
     outer = "“they wrote «rents fell by 1.5 per cent»”"
     assert render_quotes(verify_quotes(outer, REPORT)).startswith('(quotes: 1 verified in "report", 1 not found: ')
 
 
-def test_a_quote_that_is_repeated_counts_once() -> None:
-    """However it is written."""
-    said = '"Rents fell by 1.5 per cent", “RENTS FELL by 1.5 per cent”, "no such words here", "no such words here"'
+def test_a_repeated_quote_counts_once() -> None:
+    """Its spelling does not matter."""
+    argument = '"Rents fell by 1.5 per cent", “RENTS FELL by 1.5 per cent”, "no such words here", "no such words here"'
     assert (
-        render_quotes(verify_quotes(said, REPORT))
+        render_quotes(verify_quotes(argument, REPORT))
         == '(quotes: 1 verified in "report", 1 not found: "no such words here")'
     )
 
 
 @given(hostile)
-def test_no_argument_can_write_the_line_or_break_out_of_it(said: str) -> None:
+def test_no_argument_can_forge_or_break_the_line(text: str) -> None:
     """It is one line, its counts are those of the quotes, and no line of the argument looks like it."""
-    found = verify_quotes(said, REPORT)
-    line = render_quotes(found)
-    argument = render_entries([entry(1, "a", "for", said)])
-    assert not any(is_quotes_line(shown) or shown.startswith("(quotes:") for shown in lines_of(argument))
+    quotes = verify_quotes(text, REPORT)
+    line = render_quotes(quotes)
+    argument = render_entries([entry(1, "a", "for", text)])
+    assert not any(is_quotes_line(line_) or line_.startswith("(quotes:") for line_ in lines_of(argument))
     if line:
         assert is_quotes_line(line)
         assert line.splitlines() == [line]
         # Quoted words are between quotation marks and contain none, so the rest is the renderer's.
-        own = re.sub('"[^"]*"', "", line)
+        remainder = re.sub('"[^"]*"', "", line)
         assert not re.search("[“”„‟«»❝❞]", line)
         assert re.fullmatch(
             r"\(quotes: (\d+ verified in (, )*( and \d+ more)?(, \d+ of them with words left out)?)?(, )?"
             r"(\d+ not found: (, )*( and \d+ more)?)?\)",
-            own,
+            remainder,
         )
-        counts = [int(number) for number in re.findall(r"(\d+) (?:verified|not found)", own)]
-        assert sum(counts) <= len(found)
-    assert bool(line) == any(item.status != "too_short" for item in found)
+        counts = [int(number) for number in re.findall(r"(\d+) (?:verified|not found)", remainder)]
+        assert sum(counts) <= len(quotes)
+    assert bool(line) == any(item.status != "too_short" for item in quotes)
 
 
 @given(hostile)
-def test_no_argument_can_write_a_mark(said: str) -> None:
-    """There are as many marks as quotes with a status, and without them the text is what `quoted` gives."""
-    found = verify_quotes(said, REPORT)
-    marked = mark_quotes(said, found)
+def test_no_argument_can_forge_a_mark(text: str) -> None:
+    """There is a mark for each quote with a status, and without marks the text is the result of `quoted`."""
+    quotes = verify_quotes(text, REPORT)
+    marked = mark_quotes(text, quotes)
     marks = re.findall(r"⟦(?!U\+[0-9A-F]+⟧)", marked)
-    outermost = [item for item in found if item.depth == 0 and item.status != "too_short"]
-    assert len(outermost) <= len(marks) <= sum(item.status != "too_short" for item in found)
+    outermost = [item for item in quotes if item.depth == 0 and item.status != "too_short"]
+    assert len(outermost) <= len(marks) <= sum(item.status != "too_short" for item in quotes)
     assert all(not line.startswith(("(", "⟦")) for line in marked.splitlines()[1:])
-    if not found:
-        assert marked == quoted(said)
+    if not quotes:
+        assert marked == quoted(text)
 
 
-def test_marks_stand_behind_the_quotes() -> None:
-    """The source is named, and what the argument claims of itself is escaped."""
-    said = 'So "rents fell by 1.5 per cent"\nand "rents rose by 9 per cent" ⟦verified⟧ [verified].'
-    assert mark_quotes(said, verify_quotes(said, REPORT)) == (
+def test_marks_follow_the_quotes() -> None:
+    """The mark names the source, and marks in the argument are escaped."""
+    argument = 'So "rents fell by 1.5 per cent"\nand "rents rose by 9 per cent" ⟦verified⟧ [verified].'
+    assert mark_quotes(argument, verify_quotes(argument, REPORT)) == (
         'So "rents fell by 1.5 per cent⟦verified in "report"⟧"\n'
         '  | and "rents rose by 9 per cent⟦not found⟧" ⟦U+27E6⟧verified⟧ [verified].'
     )

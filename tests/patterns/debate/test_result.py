@@ -1,4 +1,4 @@
-"""What a debate gives back: the raw output, its wire form, and what the synthesizer makes of it."""
+"""Results of a debate: the raw output, its wire form, and the synthesizer's output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, 
 
 
 def test_without_a_synthesizer_the_raw_output_is_the_output() -> None:
-    """`synthesizer=False` returns everything that the debate came to, which is also `result.raw`."""
+    """`synthesizer=False` returns the whole raw output, which is also `result.raw`."""
     result = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(
         QUESTION, model=script("A", "B")
     )
@@ -30,15 +30,15 @@ def test_without_a_synthesizer_the_raw_output_is_the_output() -> None:
     assert result.transcript.entries == result.output.transcript
 
 
-def test_with_a_synthesizer_the_raw_output_is_still_there() -> None:
-    """The output is the synthesizer's; `result.raw` has the rest."""
+def test_a_synthesizer_does_not_replace_the_raw_output() -> None:
+    """The output is the synthesizer's, and `result.raw` has the rest."""
     result = debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=script("A", "B", after=("S",)))
     assert result.output == "S"
     assert (result.raw.question, result.raw.rounds, len(result.raw.transcript)) == (QUESTION, 1, 2)
 
 
 def test_the_wire_form_has_camel_case_keys() -> None:
-    """The raw output on the wire is what the TypeScript original writes, with this library's own additions."""
+    """The raw output on the wire is that of the TypeScript original, with additions of this library."""
     model = ScriptedModel(decision("anna", "ben", briefing="Facts.", done=True), "A1", "B1", VERDICT)
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
     output = rent.run_sync(QUESTION, model=model, seed=7).output
@@ -97,7 +97,7 @@ def test_the_wire_form_has_camel_case_keys() -> None:
 
 @given(debates(synthesizer=False))
 def test_the_raw_output_survives_json_in_either_key_style(case: Any) -> None:
-    """What any debate came to can be written as JSON, by alias or not, and read back as the same value."""
+    """Any raw output can be written as JSON, by alias or not, and read back as an equal value."""
     raw = case.run_sync().raw
     for by_alias in (True, False):
         assert DebateRawOutput.model_validate_json(raw.model_dump_json(by_alias=by_alias)) == raw
@@ -105,17 +105,17 @@ def test_the_raw_output_survives_json_in_either_key_style(case: Any) -> None:
 
 
 def test_a_raw_output_of_the_original_can_be_read() -> None:
-    """What flow-state-dev writes, without this library's additions and without a briefing, is a raw output."""
-    written = {
+    """Output of flow-state-dev, without this library's additions and without a briefing, is a raw output."""
+    document = {
         "rounds": 1,
         "question": "Ship?",
         "transcript": [{"round": 1, "agentName": "a", "stance": "now", "text": "Yes."}],
         "verdict": {"verdict": "Ship.", "winner": None, "reasoning": "Both."},
         "moderatorDecisions": [{"round": 1, "nextSpeakers": ["a"], "newAngle": None, "done": True}],
     }
-    read = DebateRawOutput.model_validate(written)
-    assert read.transcript[0].agent_name == "a"
-    assert read.moderator_decisions[0].briefing is None
+    parsed = DebateRawOutput.model_validate(document)
+    assert parsed.transcript[0].agent_name == "a"
+    assert parsed.moderator_decisions[0].briefing is None
 
 
 class Ruling(BaseModel):
@@ -173,8 +173,8 @@ def test_the_synthesizer_returns_the_schema(schema: Any, expected: object, reply
 
 
 @pytest.mark.parametrize("schema", [Ruling, RulingClass, RulingDict, JSON_SCHEMA], ids=["m", "d", "t", "j"])
-def test_a_synthesis_that_does_not_fit_is_refused(schema: Any) -> None:
-    """SchemaViolation that names the synthesizer; the raw output is not lost with it."""
+def test_an_invalid_synthesis_is_rejected(schema: Any) -> None:
+    """The SchemaViolation names the synthesizer, and the raw output is not lost."""
     with pytest.raises(SchemaViolation) as caught:
         _synthesized(schema, {"decision": "cap", "confidence": "very"})
     assert caught.value.block == "rent-synthesizer"
@@ -186,8 +186,8 @@ def test_without_a_schema_the_synthesizer_returns_text() -> None:
     assert _synthesized(None, "Cap them,\nbut slowly.") == "Cap them,\nbut slowly."
 
 
-def test_the_synthesizer_sees_what_the_debate_came_to() -> None:
-    """Question, rounds, verdict, winner, reasoning, angles and the stance-tagged transcript stand in its prompt."""
+def test_the_synthesizer_sees_the_results_of_the_debate() -> None:
+    """Question, rounds, verdict, winner, reasoning, angles and the tagged transcript are in its prompt."""
     model = ScriptedModel(
         decision("anna", "ben", newAngle="Who pays?"), "A1", "B1", decision(done=True), VERDICT, "The end."
     )
@@ -198,7 +198,7 @@ def test_the_synthesizer_sees_what_the_debate_came_to() -> None:
     assert "anna" not in prompt
 
 
-def test_a_synthesis_of_several_is_called_one() -> None:
+def test_a_missing_winner_is_rendered_as_none() -> None:
     """A winner of None is shown as "none"."""
     model = script("A", "B", verdict={**VERDICT, "winner": None}, after=("S",))
     debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=model)
@@ -213,14 +213,14 @@ def test_a_schema_may_be_any_type(schema: Any) -> None:
     assert _synthesized(schema, {"value": plain[schema]}) == values[schema]
 
 
-def test_a_schema_of_no_type_is_refused_before_anything_runs() -> None:
-    """What pydantic cannot validate is a ConfigurationError of the factory."""
+def test_an_invalid_schema_is_rejected_before_anything_runs() -> None:
+    """A type that pydantic cannot validate is a ConfigurationError of the factory."""
     with pytest.raises(ConfigurationError, match="`output_schema` must be"):
         debate(name="rent", debaters=SIDES, output_schema=object())
 
 
-def test_a_result_shows_what_is_in_it() -> None:
-    """Run id, usage, seconds and session are there beside the output."""
+def test_the_repr_of_a_result_lists_its_fields() -> None:
+    """Run id, usage, seconds and session are listed besides the output."""
     result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, session={"user": 1}, model=by_role())
     assert result.run_id
     assert result.usage.calls == 6

@@ -1,4 +1,4 @@
-"""The pipeline without a moderator: who acts when, and what debaters see of each other."""
+"""The pipeline without a moderator: the order of calls, and what debaters see of each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-def test_every_debater_speaks_every_round_in_declared_order_then_judge_and_synthesizer() -> None:
+def test_debaters_speak_in_order_before_judge_and_synthesizer() -> None:
     """Two rounds of two debaters are four turns, one judgement, one synthesis: six calls in this order."""
     model = script("A1", "B1", "A2", "B2", after=("Cap rents.",))
     result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, model=model)
@@ -35,13 +35,13 @@ def test_every_debater_speaks_every_round_in_declared_order_then_judge_and_synth
     model.assert_complete()
 
 
-def test_the_events_tell_the_pipeline() -> None:
-    """Round, turns, stop and verdict are told in the order in which they happen."""
+def test_events_follow_the_order_of_the_pipeline() -> None:
+    """Round, turns, stop and verdict are emitted in the order in which they happen."""
     kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, RoundsEnded, VerdictReached)
     result = debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=script("A", "B", after=("C",)))
-    told = [type(event).__name__ for event in result.events if isinstance(event, kinds)]
+    names = [type(event).__name__ for event in result.events if isinstance(event, kinds)]
     turn = ["TurnStarted", "ModelCalled", "TurnFinished"]
-    assert told == ["RoundStarted", *turn, *turn, "RoundsEnded", "ModelCalled", "VerdictReached", "ModelCalled"]
+    assert names == ["RoundStarted", *turn, *turn, "RoundsEnded", "ModelCalled", "VerdictReached", "ModelCalled"]
     (stop,) = events(result, RoundsEnded)
     assert (stop.rounds, stop.reason) == (1, "max_rounds")
 
@@ -75,15 +75,15 @@ def test_debaters_see_stances_and_never_names() -> None:
 
 
 def test_the_system_message_is_the_same_for_all_turns_of_all_debaters() -> None:
-    """What differs by debater or by round stands behind the transcript, so that servers can reuse the prefix."""
+    """Text that differs by debater or round follows the transcript, so servers can reuse the prefix."""
     model = script("A1", "B1", "A2", "B2")
     debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
     assert len({system_of(call) for call in model.calls[:4]}) == 1
     assert QUESTION in system_of(model.calls[0])
 
 
-def test_a_debater_is_told_its_stance_its_role_and_the_round() -> None:
-    """A turn's message holds the debater's own stance, role and round."""
+def test_a_debaters_prompt_has_its_stance_its_role_and_the_round() -> None:
+    """A turn's message has the debater's stance, role and round."""
     sides = [Debater("anna", "cap rents", role="a tenant of thirty years"), Debater("ben", "free rents")]
     model = script("A1", "B1", "A2", "B2", verdict={**VERDICT, "winner": None})
     debate(name="rent", debaters=sides, synthesizer=False).run_sync(QUESTION, model=model)
@@ -94,7 +94,7 @@ def test_a_debater_is_told_its_stance_its_role_and_the_round() -> None:
     assert "a tenant of thirty years" not in turn_of(model.calls[3])
 
 
-def test_a_debater_is_told_not_to_concede() -> None:
+def test_a_debaters_prompt_forbids_concession() -> None:
     """The default prompt forbids concession."""
     model = script("A", "B")
     debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(QUESTION, model=model)
@@ -110,16 +110,16 @@ def test_a_question_has_three_forms(value: object) -> None:
 
 def test_the_question_and_the_round_are_in_the_sequencers_state() -> None:
     """A block inside sees the question, the round in progress and no decisions as `ctx.sequencer.state`."""
-    seen: list[tuple[str, int, int]] = []
+    states: list[tuple[str, int, int]] = []
 
     def watch(value: DebateInput, ctx: Context) -> str:
         state = ctx.sequencer.state
-        seen.append((state.question, state.round, len(state.moderator_decisions)))
+        states.append((state.question, state.round, len(state.moderator_decisions)))
         return value.question
 
     sides = [Debater("anna", "for", block=watch), SIDES[1]]
     debate(name="rent", debaters=sides, synthesizer=False).run_sync(QUESTION, model=script("B1", "B2"))
-    assert seen == [(QUESTION, 1, 0), (QUESTION, 2, 0)]
+    assert states == [(QUESTION, 1, 0), (QUESTION, 2, 0)]
 
 
 def test_the_transcript_is_cleared_when_a_debate_begins() -> None:
@@ -134,7 +134,7 @@ def test_the_transcript_is_cleared_when_a_debate_begins() -> None:
 
 
 def test_three_debaters_argue_three_stances() -> None:
-    """More than two sides are argued like two."""
+    """Debates of more than two sides work like those of two."""
     sides = [*SIDES, Debater("carl", "later")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     output = rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": "later"})).raw

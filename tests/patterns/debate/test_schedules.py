@@ -1,4 +1,4 @@
-"""Schedules: which views there are, and that each gives every side its turn."""
+"""Schedules: their views, in which every side gets every slot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LABELS = tuple("ABCDEF")
 def test_every_view_has_every_side_once(
     schedule: Schedule, names: list[str], seed: int, *, shuffle: bool, labelled: bool
 ) -> None:
-    """As many views as calls are counted, in each all sides, and all labels; and the same ones by seed."""
+    """There are as many views as counted calls, each with all sides and labels, and the seed decides them."""
     labels = LABELS[: len(names)] if labelled else None
     views = schedule.views(names, random=Random(seed), shuffle=shuffle, labels=labels)
     assert len(views) == schedule.calls(len(names))
@@ -43,7 +43,7 @@ def test_every_view_has_every_side_once(
 
 @given(names=sides, seed=seeds, shuffle=st.booleans())
 def test_cyclic_views_use_each_side_in_each_slot_once(names: list[str], seed: int, *, shuffle: bool) -> None:
-    """A Latin square, of slots and of labels."""
+    """The views are a Latin square, of slots and of labels."""
     labels = LABELS[: len(names)]
     views = Schedule(kind="cyclic").views(names, random=Random(seed), shuffle=shuffle, labels=labels)
     for slot in range(len(names)):
@@ -54,7 +54,7 @@ def test_cyclic_views_use_each_side_in_each_slot_once(names: list[str], seed: in
 
 @given(sides, seeds)
 def test_swap_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
-    """For two sides that is all orders there are; for one there is one."""
+    """For two sides these are all orders; one side has one."""
     views = Schedule(kind="swap").views(names, random=Random(seed))
     assert len(views) == min(2, len(names))
     if len(names) > 1:
@@ -63,7 +63,7 @@ def test_swap_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
 
 @given(st.integers(1, 4), seeds)
 def test_full_is_every_order(count: int, seed: int) -> None:
-    """Each once, whatever is drawn."""
+    """Each order occurs once, whatever the seed."""
     names = [str(number) for number in range(count)]
     views = Schedule(kind="full").views(names, random=Random(seed))
     assert sorted(view.order for view in views) == sorted(permutations(names))
@@ -72,14 +72,14 @@ def test_full_is_every_order(count: int, seed: int) -> None:
 @given(st.integers(0, 40))
 def test_sampled_orders_are_drawn_evenly(seed: int) -> None:
     """Of 600 draws of three sides, each of six orders has about a sixth; with no label drawn apart from others."""
-    drawn = Counter(view.order for view in sampled(600).views(["a", "b", "c"], random=Random(seed)))
-    assert len(drawn) == 6
-    assert all(55 <= count <= 150 for count in drawn.values())
+    frequencies = Counter(view.order for view in sampled(600).views(["a", "b", "c"], random=Random(seed)))
+    assert len(frequencies) == 6
+    assert all(55 <= count <= 150 for count in frequencies.values())
 
 
 @given(sides, seeds)
-def test_without_a_shuffle_the_first_view_has_the_given_order(names: list[str], seed: int) -> None:
-    """And nothing is drawn."""
+def test_without_a_shuffle_the_first_view_keeps_the_order(names: list[str], seed: int) -> None:
+    """Nothing is drawn at random."""
     for kind in ("single", "swap", "cyclic"):
         source = Random(seed)
         first, *_ = Schedule(kind=kind).views(names, random=source, shuffle=False)
@@ -87,8 +87,8 @@ def test_without_a_shuffle_the_first_view_has_the_given_order(names: list[str], 
         assert source.getstate() == Random(seed).getstate()
 
 
-def test_no_random_is_always_the_same() -> None:
-    """`Random(0)`, each time anew."""
+def test_the_default_random_source_is_deterministic() -> None:
+    """It is a new `Random(0)` each time."""
     plan = sampled(4)
     assert plan.views("abcd") == plan.views("abcd") == plan.views("abcd", random=Random(0))
 
@@ -103,8 +103,8 @@ def test_a_schedule_is_read_from_its_name(schedule: Schedule) -> None:
 @pytest.mark.parametrize(
     "value", ["", "sampled", "sampled()", "sampled(-1)", "sampled(0)", "sampled(1) ", "Swap", None, 2, "sampled(٣)"]
 )
-def test_what_is_no_schedule_is_refused(value: Any) -> None:
-    """Whatever it is."""
+def test_invalid_schedules_are_rejected(value: Any) -> None:
+    """The type does not matter."""
     with pytest.raises(ConfigurationError):
         as_schedule(value, location="debate")
 
@@ -123,15 +123,15 @@ def test_what_is_no_schedule_is_refused(value: Any) -> None:
         (lambda: Schedule().views(["a", "b"], labels=["A", "A"]), "labels"),
     ],
 )
-def test_what_cannot_be_judged_is_refused(make: Any, field: str) -> None:
-    """It is said which option is wrong."""
+def test_invalid_sides_and_labels_are_rejected(make: Any, field: str) -> None:
+    """The error names the option."""
     with pytest.raises(ConfigurationError) as caught:
         make()
     assert caught.value.field == field
 
 
-def test_how_many_calls_each_takes() -> None:
-    """For two, three and four sides."""
+def test_schedules_have_these_numbers_of_calls() -> None:
+    """They are checked for two, three and four sides."""
     plans = [Schedule(kind="single"), Schedule(kind="swap"), Schedule(kind="cyclic"), Schedule(kind="full"), sampled(7)]
     assert [[plan.calls(count) for count in (2, 3, 4)] for plan in plans] == [
         [1, 1, 1],
@@ -153,26 +153,26 @@ entries = st.lists(
 )
 
 
-@given(said=entries, seed=seeds, schedule=schedules, labelled=st.booleans())
+@given(entries_=entries, seed=seeds, schedule=schedules, labelled=st.booleans())
 def test_no_entry_is_lost_in_any_view(
-    said: list[DebateContributionEntry], seed: int, schedule: Schedule, *, labelled: bool
+    entries_: list[DebateContributionEntry], seed: int, schedule: Schedule, *, labelled: bool
 ) -> None:
-    """Each view has every entry once, by round and by slot, and what it is called can be turned back."""
+    """Each view has every entry once, by round and slot, and its labels can be mapped back."""
     stances = ["for", "against", "neither"]
     for view in schedule.views(stances, random=Random(seed), labels="ABC" if labelled else None):
-        places = in_view(said, view)
-        assert sorted(places) == list(range(len(said)))
-        keys = [(said[place].round, view.order.index(said[place].stance)) for place in places]
+        places = in_view(entries_, view)
+        assert sorted(places) == list(range(len(entries_)))
+        keys = [(entries_[place].round, view.order.index(entries_[place].stance)) for place in places]
         assert keys == sorted(keys)
-        read = parse_entries(render_view(said, view))
-        back = {view.named(side): side for side in stances}
-        assert [(entry.round, back[entry.stance], entry.text) for entry in read] == [
-            (said[place].round, said[place].stance, said[place].text) for place in places
+        parsed = parse_entries(render_view(entries_, view))
+        sides_by_label = {view.named(side): side for side in stances}
+        assert [(entry.round, sides_by_label[entry.stance], entry.text) for entry in parsed] == [
+            (entries_[place].round, entries_[place].stance, entries_[place].text) for place in places
         ]
 
 
-def test_an_entry_of_nobody_is_refused() -> None:
-    """A view that does not have its side cannot show it."""
-    said = [DebateContributionEntry(round=1, agent_name="x", stance="perhaps", text="Hm.")]
+def test_an_entry_of_an_unknown_side_is_rejected() -> None:
+    """A view without its side cannot contain it."""
+    entries_ = [DebateContributionEntry(round=1, agent_name="x", stance="perhaps", text="Hm.")]
     with pytest.raises(ConfigurationError, match="perhaps"):
-        in_view(said, JudgeView(order=("for", "against")))
+        in_view(entries_, JudgeView(order=("for", "against")))

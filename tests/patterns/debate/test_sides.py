@@ -1,4 +1,4 @@
-"""Sides of questions that name none: by their words where those are certain, else proposed by a model."""
+"""Sides of questions that name none: derived from their words if those are certain, or proposed by a model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ They could have survived
 They could not have survived
 """.strip().split("\n\n")
 ]
-"""Questions whether "we", or another pronoun, should: each with the claim and its negation."""
+"""Questions whether "we", or another pronoun, should, each with the claim and its negation."""
 
 ANSWERS = [
     "Should private cars be banned from city centres?",
@@ -110,7 +110,7 @@ ANSWERS = [
     "Do you think that it is right?",
     "Does anybody care?",
 ]
-"""Other questions of yes or no: where their subject ends, only a reader knows."""
+"""Other yes-no questions, whose subject only a reader can delimit."""
 
 ALTERNATIVES = [
     tuple(case.split("\n"))
@@ -176,27 +176,27 @@ UNCERTAIN = [
 
 @pytest.mark.parametrize(("question", "yes", "no"), CLAIMS)
 def test_plain_questions_become_a_claim_and_its_negation(question: str, yes: str, no: str) -> None:
-    """In the question's own words, as good English."""
+    """The sides use the question's words in correct English."""
     assert default_sides(question) == [Debater("pro", yes), Debater("con", no)]
     assert default_sides(f"\n {question.removesuffix('?')}\t ? ") == default_sides(question)
 
 
 @pytest.mark.parametrize("question", ANSWERS)
-def test_other_questions_of_yes_or_no_are_answered_with_these(question: str) -> None:
-    """In words that fit every one of them, and without a call."""
+def test_other_yes_no_questions_have_fixed_sides(question: str) -> None:
+    """The texts fit every question and need no call."""
     answers = [("pro", f'The answer to "{question}" is yes'), ("con", f'The answer to "{question}" is no')]
     assert [(side.name, side.stance) for side in default_sides(question) or ()] == answers
 
 
 @pytest.mark.parametrize(("question", "first", "second"), ALTERNATIVES)
 def test_alternatives_become_the_sides(question: str, first: str, second: str) -> None:
-    """One for each; nobody argues for yes."""
+    """Each alternative is a side, and no side is "yes"."""
     assert [side.stance for side in default_sides(question) or ()] == [first, second]
 
 
 @pytest.mark.parametrize("question", UNCERTAIN)
-def test_where_the_words_do_not_say_it_there_are_no_sides(question: str) -> None:
-    """Rather than bad grammar, or an answer "yes" to a question that asks what."""
+def test_unclear_questions_have_no_sides(question: str) -> None:
+    """Bad grammar, or "yes" as the answer to a wh-question, would be worse."""
     assert default_sides(question) is None
 
 
@@ -235,8 +235,8 @@ WORDS = st.lists(
 @example("Is there", "a", "?")
 @example("Are there", "the", "?")
 @example("A", "or a", "?")
-def test_sides_are_a_valid_roster_that_differs(head: str, words: str, end: str) -> None:
-    """None is blank, no two are alike, and each is one line that begins with a capital and asks nothing."""
+def test_sides_are_a_valid_roster_of_distinct_positions(head: str, words: str, end: str) -> None:
+    """No name is blank, names differ, and each position is one line that begins with a capital and is no question."""
     sides = default_sides(f"{head} {words}{end}")
     if sides is None:
         return
@@ -251,14 +251,14 @@ def test_sides_are_a_valid_roster_that_differs(head: str, words: str, end: str) 
 
 
 @given(st.sampled_from(["which", "what", "who", "whom", "whose", "why", "how", "when", "where"]), st.text(max_size=60))
-def test_a_question_that_asks_what_is_never_answered_with_yes(word: str, rest: str) -> None:
-    """No rule turns it into a claim and its negation."""
+def test_wh_questions_never_get_yes_and_no_sides(word: str, rest: str) -> None:
+    """No rule turns such a question into a claim and its negation."""
     assert all(side.name != "pro" for side in default_sides(f"{word} {rest}?") or ())
 
 
 @given(st.text())
-def test_answers_of_yes_and_no_fit_every_question(question: str) -> None:
-    """For data sets whose right answers are yes and no."""
+def test_yes_and_no_sides_exist_for_every_question(question: str) -> None:
+    """Data sets with the correct answers yes and no use them."""
     yes, no = yes_no_sides(question + "?")
     assert (yes.name, no.name) == ("pro", "con")
     assert as_seen(yes.stance) != as_seen(no.stance)
@@ -268,22 +268,22 @@ def test_answers_of_yes_and_no_fit_every_question(question: str) -> None:
 # Proposed by a model
 
 
-def proposed(
+def reply_with_sides(
     *positions: object, names: tuple[str, ...] = ("Postgres", "MySQL", "SQLite", "Redis", "five")
 ) -> dict[str, object]:
-    """What a model answers."""
-    return {"sides": [{"name": name, "position": each} for name, each in zip(names, positions, strict=False)]}
+    """Return a model's answer with these positions."""
+    return {"sides": [{"name": name, "position": position} for name, position in zip(names, positions, strict=False)]}
 
 
 def propose(*answers: object, question: str = "Which database should we use?") -> list[Debater]:
-    """The sides that come of these answers."""
+    """Return the sides proposed by a model with these answers."""
     model = ScriptedModel(*answers)  # type: ignore[arg-type]  # answers of any kind
     return asyncio.run(propose_sides(question, model=model))
 
 
 def test_a_model_proposes_the_sides_of_other_questions() -> None:
-    """One call, with the question quoted; the debate takes its sides as they are."""
-    model = ScriptedModel(proposed("We should use Postgres.", "We should use MySQL."))
+    """One call quotes the question, and the debate uses its sides unchanged."""
+    model = ScriptedModel(reply_with_sides("We should use Postgres.", "We should use MySQL."))
     sides = create_side_proposer().run_sync("Which database should we use?", model=model).output
     assert sides == [Debater("Postgres", "We should use Postgres"), Debater("MySQL", "We should use MySQL")]
     assert "Which database should we use?" in str(model.calls[0].messages[-1])
@@ -291,45 +291,47 @@ def test_a_model_proposes_the_sides_of_other_questions() -> None:
 
 
 def test_a_position_is_its_first_sentence() -> None:
-    """Small models go on to explain; abbreviations and versions end no sentence."""
-    sides = propose(proposed("Use Postgres 1.2 by E. Codd. It is known for its speed and", "Use MySQL! Why not"))
+    """Small models add explanations; abbreviations and versions end no sentence."""
+    sides = propose(
+        reply_with_sides("Use Postgres 1.2 by E. Codd. It is known for its speed and", "Use MySQL! Why not")
+    )
     assert [side.stance for side in sides] == ["Use Postgres 1.2 by E. Codd", "Use MySQL!"]
 
 
 def test_a_plain_question_costs_no_call() -> None:
-    """Its words say what the sides are."""
+    """The sides follow from its words."""
     assert [side.name for side in propose(question="Should we cap rents?")] == ["pro", "con"]
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        proposed("only one"),
-        proposed("1", "2", "3", "4", "5"),
-        proposed("Postgres", " "),
-        proposed("Postgres", "postgres."),
-        proposed("Postgres", "Post\u200bgres"),
-        proposed("Postgres", "My\x1b[2JSQL"),
-        proposed("Postgres", "x" * 201),
-        proposed("Postgres", None),
+        reply_with_sides("only one"),
+        reply_with_sides("1", "2", "3", "4", "5"),
+        reply_with_sides("Postgres", " "),
+        reply_with_sides("Postgres", "postgres."),
+        reply_with_sides("Postgres", "Post\u200bgres"),
+        reply_with_sides("Postgres", "My\x1b[2JSQL"),
+        reply_with_sides("Postgres", "x" * 201),
+        reply_with_sides("Postgres", None),
         {"sides": "Postgres"},
         {},
     ],
     ids=["one", "five", "blank", "alike", "unseen", "control", "long", "null", "text", "empty"],
 )
-def test_an_answer_that_is_no_roster_is_a_schema_violation(answer: dict[str, object]) -> None:
-    """Nothing of it reaches a page or a debate."""
+def test_an_invalid_roster_is_a_schema_violation(answer: dict[str, object]) -> None:
+    """No part of it reaches a page or a debate."""
     with pytest.raises(SchemaViolation):
         propose(answer)
 
 
 @given(st.lists(st.text(max_size=60), min_size=2, max_size=4), st.data())
-def test_names_that_a_model_invents_always_make_a_roster(names: list[str], data: st.DataObject) -> None:
-    """They are cut to words; where nothing is left, or it means somebody else, a letter stands for it."""
+def test_invented_names_always_make_a_valid_roster(names: list[str], data: st.DataObject) -> None:
+    """They are shortened to words; a letter replaces an empty or repeated name."""
     names = [
         data.draw(st.sampled_from([name, "Judge", "MODERATOR", "b", "same", "\x1b[2J", "a\nb: c"])) for name in names
     ]
-    sides = propose(proposed(*(f"Position {index}" for index in range(len(names))), names=tuple(names)))
+    sides = propose(reply_with_sides(*(f"Position {index}" for index in range(len(names))), names=tuple(names)))
     assert len(check_roster(sides, location="test")) == len(names)
     for side in sides:
         assert re.fullmatch(r"[\w.+#&'-]+( [\w.+#&'-]+)*", side.name)

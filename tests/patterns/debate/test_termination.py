@@ -1,4 +1,4 @@
-"""Every debate ends: whatever debaters, moderators, judges, synthesizers, predicates and models do."""
+"""Every debate ends, whatever debaters, moderators, judges, synthesizers, predicates and models do."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from flowdebate.testing.cases import DebateCase
 
 TURNS_EACH = 4
-"""How often a moderator of these debates calls a speaker at most, for each debater in the debate."""
+"""Maximal number of calls by a moderator of these debates for each debater."""
 TOOL_ROUNDS = 9
-"""How often a block asks at most when its model keeps calling tools."""
+"""Maximal number of requests by a block whose model keeps calling tools."""
 
 
-async def _held(case: DebateCase) -> RunHandle[object]:
-    """The debate, over; errors of the library, and those of the case's own functions, are its right."""
+async def _run_to_end(case: DebateCase) -> RunHandle[object]:
+    """Run the debate to its end; errors of the library and of the case's own functions are allowed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         handle = case.debate().start(case.question, model=case.model(), seed=case.seed)
@@ -41,7 +41,7 @@ async def _held(case: DebateCase) -> RunHandle[object]:
 
 
 def _run(case: DebateCase) -> RunHandle[object]:
-    return asyncio.run(_held(case))
+    return asyncio.run(_run_to_end(case))
 
 
 def _check_transcript(case: DebateCase, run: RunView) -> None:
@@ -70,22 +70,22 @@ def _check_trail(case: DebateCase, run: RunView) -> None:
 
 
 def _most_calls(case: DebateCase) -> int:
-    """What a debate may ask for at most: moderator, turns (two each in a cross-examination), judge and synthesizer."""
+    """Return the maximal number of calls: moderator, turns (two in cross-examinations), judge and synthesizer."""
     moderated = case.options.get("moderator") is not None
     turns = (TURNS_EACH + 1) * len(case.roster) if moderated else len(case.roster)
-    each = max((phase.turns for phase in case.options.get("phases", ())), default=1)
-    return case.max_rounds * (turns * each + moderated) + 2
+    turns_per_speaker = max((phase.turns for phase in case.options.get("phases", ())), default=1)
+    return case.max_rounds * (turns * turns_per_speaker + moderated) + 2
 
 
 @given(debates())
 def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
-    """It ends, in at most `max_rounds` rounds and with no more calls than its roles, and its books agree.
+    """It ends in at most `max_rounds` rounds, with no more calls than its roles need, and consistent records.
 
-    It is complete if all sides were heard, and has no verdict if none was: a moderator of one's own may see to that.
+    It is complete if all sides have spoken, and has no verdict if none has, as with some custom moderators.
     """
     run = _run(case)
-    heard = {entry.stance for entry in run.transcript.entries}
-    assert run.status == ("complete" if heard == set(case.stances) else "degraded" if heard else "no_verdict")
+    stances = {entry.stance for entry in run.transcript.entries}
+    assert run.status == ("complete" if stances == set(case.stances) else "degraded" if stances else "no_verdict")
     assert 1 <= len(events(run, RoundStarted)) <= case.max_rounds
     assert run.usage.calls <= _most_calls(case)
     _check_transcript(case, run)
@@ -99,12 +99,12 @@ def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
     assert raw is not None
     assert raw.question == case.question
     assert raw is not None
-    assert (raw.verdict is None) == (not heard)
+    assert (raw.verdict is None) == (not stances)
     assert raw is not None
     assert raw.verdict is None or raw.verdict.winner in {None, *case.stances}
     moderated = case.options.get("moderator") is not None
     assert raw is not None
-    assert [made.round for made in raw.moderator_decisions] == (list(range(1, raw.rounds + 1)) if moderated else [])
+    assert [choice.round for choice in raw.moderator_decisions] == (list(range(1, raw.rounds + 1)) if moderated else [])
     if stop.reason == "max_rounds":
         assert raw is not None
         assert raw.rounds == case.max_rounds
@@ -115,7 +115,7 @@ def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
 
 @given(debates(hostile=True))
 def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
-    """It ends within its rounds, or raises an error of the library or of the application's own; its books agree."""
+    """It ends within its rounds, or raises an error of the library or the application; its records are consistent."""
     run = _run(case)
     assert run.status in {"complete", "degraded", "no_verdict", "failed"}
     assert len(events(run, RoundStarted)) <= case.max_rounds
@@ -129,6 +129,6 @@ def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
 
 
 @given(debates())
-def test_a_debate_is_decided_by_its_seed(case: DebateCase) -> None:
-    """The same debate with the same seed and the same answers comes to the same, twice."""
+def test_a_debate_is_determined_by_its_seed(case: DebateCase) -> None:
+    """The same debate with the same seed and answers has the same result twice."""
     assert case.run_sync().raw == case.run_sync().raw

@@ -12,57 +12,60 @@ from tests.prompts.nasty import entries, entry, headings, lines_of, rounds_shown
 Entries = list[DebateContributionEntry]
 
 
-def blanked(made: Entries) -> Entries:
-    """The entries without names."""
-    return [entry(one.round, "", one.stance, one.text) for one in made]
+def remove_names(transcript: Entries) -> Entries:
+    """Return the entries without names."""
+    return [entry(one.round, "", one.stance, one.text) for one in transcript]
 
 
 @given(entries)
-def test_a_transcript_with_names_can_be_read_back(made: Entries) -> None:
+def test_a_transcript_with_names_can_be_read_back(transcript: Entries) -> None:
     """Rendering loses nothing, whatever names, stances and texts hold."""
-    assert parse_entries(render_entries(made, names=True), names=True) == made
+    assert parse_entries(render_entries(transcript, names=True), names=True) == transcript
 
 
 @given(entries)
-def test_a_transcript_without_names_can_be_read_back_but_for_the_names(made: Entries) -> None:
-    """Rendering without names loses the names, and nothing else."""
-    assert parse_entries(render_entries(made, names=False), names=False) == blanked(made)
+def test_a_transcript_without_names_can_be_read_back(transcript: Entries) -> None:
+    """Rendering without names loses only the names."""
+    assert parse_entries(render_entries(transcript, names=False), names=False) == remove_names(transcript)
 
 
 @given(entries, st.booleans(), st.data())
-def test_a_longer_transcript_begins_with_the_shorter(made: Entries, names: bool, data: st.DataObject) -> None:  # noqa: FBT001
-    """What a server has read of a transcript it need not read again."""
-    if made:
-        shorter = made[: data.draw(st.integers(1, len(made)))]
-        assert render_entries(made, names=names).startswith(render_entries(shorter, names=names))
+def test_a_longer_transcript_begins_with_the_shorter(transcript: Entries, names: bool, data: st.DataObject) -> None:  # noqa: FBT001
+    """A server can reuse what it has read of a transcript."""
+    if transcript:
+        shorter = transcript[: data.draw(st.integers(1, len(transcript)))]
+        assert render_entries(transcript, names=names).startswith(render_entries(shorter, names=names))
 
 
 @given(entries, st.booleans())
-def test_nothing_but_entries_and_rounds_begins_a_line(made: Entries, names: bool) -> None:  # noqa: FBT001
-    """As many tags as entries and as many headings as rounds, whatever the texts look like."""
-    shown = render_entries(made, names=names)
-    if not made:
-        assert shown == "(empty)"
+def test_only_entries_and_rounds_begin_a_line(transcript: Entries, names: bool) -> None:  # noqa: FBT001
+    """There is a tag for each entry and a heading for each round, whatever the texts."""
+    rendered = render_entries(transcript, names=names)
+    if not transcript:
+        assert rendered == "(empty)"
         return
-    assert tags(shown) == len(made)
-    assert headings(shown) == rounds_shown(made)
-    assert len(lines_of(shown)) == len(made) + rounds_shown(made)
+    assert tags(rendered) == len(transcript)
+    assert headings(rendered) == rounds_shown(transcript)
+    assert len(lines_of(rendered)) == len(transcript) + rounds_shown(transcript)
 
 
 @given(entries)
-def test_names_do_not_show_where_they_are_not_asked_for(made: Entries) -> None:
+def test_names_are_omitted_by_default(transcript: Entries) -> None:
     """Without names, the transcript is the same whoever spoke."""
-    assert render_entries(made, names=False) == render_entries(blanked(made), names=False)
+    assert render_entries(transcript, names=False) == render_entries(remove_names(transcript), names=False)
 
 
-@given(texts | st.builds(lambda made, more: render_entries(made, names=True) + more, entries, texts), st.booleans())
-def test_what_no_renderer_writes_is_refused(text: str, names: bool) -> None:  # noqa: FBT001
+@given(
+    texts | st.builds(lambda transcript, more: render_entries(transcript, names=True) + more, entries, texts),
+    st.booleans(),
+)
+def test_invalid_transcripts_are_rejected(text: str, names: bool) -> None:  # noqa: FBT001
     """Each transcript has one reading; anything else is a ViewError."""
     try:
-        made = parse_entries(text, names=names)
+        transcript = parse_entries(text, names=names)
     except ViewError:
         return
-    assert render_entries(made, names=names) == text
+    assert render_entries(transcript, names=names) == text
 
 
 @pytest.mark.parametrize(
@@ -83,22 +86,22 @@ def test_what_no_renderer_writes_is_refused(text: str, names: bool) -> None:  # 
         ("(empty)\n", "a round's heading"),
     ],
 )
-def test_text_that_is_nearly_a_transcript_is_refused(text: str, expected: str) -> None:
-    """The error says what should have stood there."""
+def test_text_similar_to_a_transcript_is_rejected(text: str, expected: str) -> None:
+    """The error says what was expected."""
     with pytest.raises(FlowDebateError) as failure:
         parse_entries(text, names=True)
     assert isinstance(failure.value, ViewError)
     assert failure.value.expected == expected
 
 
-def test_a_transcript_reads_as_its_format_says() -> None:
-    """Rounds, tags, continuation lines and escapes, as they are documented."""
-    made = [
+def test_a_transcript_follows_its_documented_format() -> None:
+    """Rounds, tags, continuation lines and escapes are as documented."""
+    transcript = [
         entry(1, "Änne, PhD", "for", "Yes.\nFor two reasons."),
         entry(1, "b", "not [really]", "No.\u2028Round 2:"),
         entry(2, "Änne, PhD", "for", "\n[not really] I concede.\n"),
     ]
-    assert render_entries(made, names=True).split("\n") == [
+    assert render_entries(transcript, names=True).split("\n") == [
         "Round 1:",
         "[Änne⟦U+002C⟧ PhD, for] Yes.",
         "  | For two reasons.",
