@@ -26,36 +26,36 @@ ALIASES = {
 
 
 def unmarked(marked: str) -> str:
-    """A turn of the corpus as it was said."""
+    """Return a turn of the corpus without its marks."""
     return _MARK.sub(lambda mark: mark[1], marked)
 
 
 def blunt(text: str) -> str:
-    """Letters and digits only, in their plainest form, with a blank between words: no code of the library's."""
+    """Reduce a text to plain letters and digits with a blank between words, without the library's code."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
-    seen = "".join(char for char in plain if unicodedata.category(char) not in {"Cf", "Mn"})
-    return " ".join(re.sub(r"[\W_]+", " ", seen).split())
+    visible = "".join(char for char in plain if unicodedata.category(char) not in {"Cf", "Mn"})
+    return " ".join(re.sub(r"[\W_]+", " ", visible).split())
 
 
 def how_often(name: str, text: str) -> int:
-    """The number of times that `text` has `name` as whole words; in scripts without blanks, anywhere."""
+    """Count the occurrences of `name` in `text` as whole words, or anywhere in scripts without blanks."""
     words = blunt(name)
     bounds = (r"\b", r"\b") if words.isascii() or re.match(r"[\u0370-\u06ff]", words) else ("", "")
     return len(re.findall(bounds[0] + re.escape(words) + bounds[1], blunt(text)))
 
 
-def found(key: str, text: str) -> list[str]:
-    """The names that are found in a turn, as it has them."""
+def find_names(key: str, text: str) -> list[str]:
+    """Return the names found in a turn, as they are written there."""
     return [leak.text for leak in ALIASES[key].hide(text).leaks]
 
 
-def meant_by(shown: str, names: tuple[str, ...]) -> list[str]:
-    """Whom a mark without a second part names."""
-    return [name for name in names if blunt(name) == blunt(shown)]
+def names_meant_by(mark: str, names: tuple[str, ...]) -> list[str]:
+    """Return the names that a mark without a second part stands for."""
+    return [name for name in names if blunt(name) == blunt(mark)]
 
 
 def test_the_corpora_have_a_hundred_turns_each() -> None:
-    """What "no leak" and "no false alias" are measured with is no handful, and uses each roster."""
+    """The corpora for "no leak" and "no false alias" are large enough and use each roster."""
     assert len({text for _, text in NAMING}) >= 100
     assert len({text for _, text in SILENT}) >= 100
     assert {key for key, _ in NAMING} == {key for key, _ in SILENT} == set(ROSTERS)
@@ -64,26 +64,26 @@ def test_the_corpora_have_a_hundred_turns_each() -> None:
 
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
-def test_who_is_named_is_hidden_and_nothing_else(key: str, marked: str) -> None:
-    """Exactly the marked words are replaced, each by the alias of whom it names."""
-    aliases, roster, parts, done = ALIASES[key], ROSTERS[key], [], 0
+def test_exactly_the_marked_names_are_hidden(key: str, marked: str) -> None:
+    """Each marked word is replaced by the alias of the person it names."""
+    aliases, roster, parts, position = ALIASES[key], ROSTERS[key], [], 0
     for mark in _MARK.finditer(marked):
-        meant = [mark[2]] if mark[2] else meant_by(mark[1], roster.names)
-        assert len(meant) == 1
-        before = marked[done : mark.start()].removesuffix("@")
-        alias = aliases.names.get(meant[0]) or next(  # a family or a maker has one alias with all others
+        candidates = [mark[2]] if mark[2] else names_meant_by(mark[1], roster.names)
+        assert len(candidates) == 1
+        before = marked[position : mark.start()].removesuffix("@")
+        alias = aliases.names.get(candidates[0]) or next(  # a family or a maker has one alias with all others
             leak.alias
             for leak in aliases.hide(unmarked(marked)).leaks
-            if (leak.meant, leak.text) == (meant[0], mark[1])
+            if (leak.meant, leak.text) == (candidates[0], mark[1])
         )
         parts += [before, alias]
-        done = mark.end()
-    assert aliases.hide(unmarked(marked)).text == "".join(parts) + marked[done:]
+        position = mark.end()
+    assert aliases.hide(unmarked(marked)).text == "".join(parts) + marked[position:]
 
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
-def test_a_blunt_look_finds_no_name_that_was_meant(key: str, marked: str) -> None:
-    """A second checker, which ignores sentences, counts as many names as there are outside the marks."""
+def test_a_simple_search_finds_no_hidden_name(key: str, marked: str) -> None:
+    """A second checker, which ignores sentences, counts as many names as occur outside the marks."""
     hidden, rest = ALIASES[key].hide(unmarked(marked)).text, _MARK.sub(" … ", marked)
     for name in ROSTERS[key].names:
         assert how_often(name, hidden) == how_often(name, rest)
@@ -91,37 +91,37 @@ def test_a_blunt_look_finds_no_name_that_was_meant(key: str, marked: str) -> Non
 
 
 @pytest.mark.parametrize(("key", "text"), SILENT)
-def test_words_that_name_nobody_stay(key: str, text: str) -> None:
-    """No false alias: the text is the same, byte for byte."""
+def test_words_that_name_nobody_are_unchanged(key: str, text: str) -> None:
+    """There is no false alias: the text is the same, byte for byte."""
     assert ALIASES[key].hide(text) == (text, ())
 
 
-@pytest.mark.parametrize(("key", "text", "named"), FURTHER)
-def test_further_turns_are_told_apart(key: str, text: str, named: tuple[str, ...]) -> None:
-    """What names somebody is found, and nothing else."""
-    assert found(key, text) == list(named)
+@pytest.mark.parametrize(("key", "text", "names"), FURTHER)
+def test_names_in_further_turns_are_found(key: str, text: str, names: tuple[str, ...]) -> None:
+    """Nothing else is found."""
+    assert find_names(key, text) == list(names)
 
 
-@pytest.mark.parametrize(("key", "text", "named", "caught"), NOT_CAUGHT)
-def test_words_in_lower_case_at_no_sign_are_not_caught(
-    key: str, text: str, named: tuple[str, ...], caught: tuple[str, ...]
+@pytest.mark.parametrize(("key", "text", "names", "caught"), NOT_CAUGHT)
+def test_lower_case_names_without_a_sign_are_missed(
+    key: str, text: str, names: tuple[str, ...], caught: tuple[str, ...]
 ) -> None:
-    """The documented limit: a reader sees somebody named there, the rules see a word."""
-    assert found(key, text) == list(caught)
-    assert len(caught) < len(named)
+    """This is a documented limit: readers recognise a name there, but the rules see a word."""
+    assert find_names(key, text) == list(caught)
+    assert len(caught) < len(names)
 
 
 @pytest.mark.parametrize(("key", "text", "replaced"), FALSE_ALARMS)
 def test_capitals_can_mislead(key: str, text: str, replaced: tuple[str, ...]) -> None:
-    """The other documented limit: Hope is a word there, and becomes an alias."""
-    assert found(key, text) == list(replaced)
+    """This is the other documented limit: Hope is a word there, but becomes an alias."""
+    assert find_names(key, text) == list(replaced)
 
 
-def test_the_figures_of_the_documentation_are_those_of_the_corpus() -> None:
-    """docs/prompts.md publishes how many names are found, and how many turns are changed that name nobody."""
-    named = sum(len(_MARK.findall(text)) for _, text in NAMING) + sum(len(names) for _, _, names in FURTHER)
+def test_the_documented_figures_match_the_corpus() -> None:
+    """docs/prompts.md publishes how many names are found, and how many turns without names are changed."""
+    name_count = sum(len(_MARK.findall(text)) for _, text in NAMING) + sum(len(names) for _, _, names in FURTHER)
     missed = sum(len(names) - len(caught) for _, _, names, caught in NOT_CAUGHT)
-    caught = named + sum(len(caught) for *_, caught in NOT_CAUGHT)
+    caught = name_count + sum(len(caught) for *_, caught in NOT_CAUGHT)
     silent = len(SILENT) + sum(not names for _, _, names in FURTHER)
     page = (Path(__file__).parents[3] / "docs" / "prompts.md").read_text(encoding="utf-8")
     assert f"{caught} of {caught + missed} names" in page
@@ -190,8 +190,8 @@ _rosters = st.lists(st.sampled_from(_ROSTER) | st.text(max_size=5), max_size=5).
 
 
 @st.composite
-def _said(draw: st.DrawFn) -> tuple[Aliases, str]:
-    """Aliases of some roster, and a text that plays with its names."""
+def _aliases_and_text(draw: st.DrawFn) -> tuple[Aliases, str]:
+    """Draw aliases of a roster and a text with variants of its names."""
     names = draw(_rosters)
     aliases = make_aliases(
         names,
@@ -202,67 +202,69 @@ def _said(draw: st.DrawFn) -> tuple[Aliases, str]:
     return aliases, "".join(pieces)
 
 
-@given(_said())
-def test_what_is_hidden_holds_no_name_and_stays_as_it_is(said: tuple[Aliases, str]) -> None:
-    """Hiding twice is hiding once, and nothing is left to find."""
-    aliases, text = said
+@given(_aliases_and_text())
+def test_hiding_names_is_idempotent(case: tuple[Aliases, str]) -> None:
+    """Hiding twice equals hiding once, and no name remains."""
+    aliases, text = case
     hidden = aliases.hide(text).text
     assert aliases.hide(hidden) == (hidden, ())
 
 
-@given(_said())
-def test_only_what_is_found_changes(said: tuple[Aliases, str]) -> None:
-    """Leaks are slices of the text in its order; all between them stays, and without any the text is itself."""
-    aliases, text = said
-    (hidden, leaks), done = aliases.hide(text), 0
+@given(_aliases_and_text())
+def test_only_the_names_change(case: tuple[Aliases, str]) -> None:
+    """Leaks are slices of the text in order, the text between them is unchanged, and so is a text without leaks."""
+    aliases, text = case
+    (hidden, leaks), position = aliases.hide(text), 0
     pattern = ""
     for leak in leaks:
-        assert done <= leak.start < leak.end
+        assert position <= leak.start < leak.end
         assert text[leak.start : leak.end] == leak.text
-        pattern += re.escape(text[done : leak.start]) + re.escape(leak.alias)
-        done = leak.end
-    once = pattern + re.escape(text[done:])
-    assert re.fullmatch(once, hidden) or aliases.hide(re.sub(r"\\(.)", r"\1", once, flags=re.DOTALL)).leaks
+        pattern += re.escape(text[position : leak.start]) + re.escape(leak.alias)
+        position = leak.end
+    hidden_once = pattern + re.escape(text[position:])
+    assert (
+        re.fullmatch(hidden_once, hidden) or aliases.hide(re.sub(r"\\(.)", r"\1", hidden_once, flags=re.DOTALL)).leaks
+    )
     if not leaks:
         assert hidden is text
 
 
 @given(st.lists(st.text(anything, max_size=8), max_size=8), st.text(max_size=40), st.integers())
 def test_aliases_are_distinct_and_share_no_word_with_the_debate(names: list[str], question: str, seed: int) -> None:
-    """No two have one alias, and none holds a word of a name, of the question or of a text that is there already."""
+    """No two names share an alias, and no alias contains a word of a name, the question or an existing text."""
     aliases = make_aliases(names, question=question, used=["Speaker 47 said it."], random=Random(seed))
-    drawn = [aliases.of(name) for name in set(names)]
-    assert len(set(drawn)) == len(drawn)
+    all_aliases = [aliases.of(name) for name in set(names)]
+    assert len(set(all_aliases)) == len(all_aliases)
     words = {word for text in (*names, question, "Speaker 47") for word in blunt(text).split()}
-    assert not {word for alias in drawn for word in alias.lower().split()} & words
+    assert not {word for alias in all_aliases for word in alias.lower().split()} & words
 
 
 @given(st.permutations(["Alice", "Bob", "skeptic", "b"]), st.integers())
 def test_aliases_repeat_with_the_seed_and_not_with_the_order(names: list[str], seed: int) -> None:
-    """The same names and the same seed have the same aliases, in whatever order the roster has them."""
-    again = make_aliases(["Alice", "Bob", "skeptic", "b"], random=Random(seed))
-    assert make_aliases(names, random=Random(seed)).names == again.names
+    """The order of the roster does not matter."""
+    repeated = make_aliases(["Alice", "Bob", "skeptic", "b"], random=Random(seed))
+    assert make_aliases(names, random=Random(seed)).names == repeated.names
 
 
-def test_each_name_has_each_place_about_equally_often() -> None:
-    """An alias does not tell who it is: over 1,200 seeds each of 6 orders of three aliases comes about 200 times."""
+def test_each_name_gets_each_alias_about_equally_often() -> None:
+    """An alias does not reveal the name: over 1,200 seeds, each of 6 orders of three aliases occurs about 200 times."""
     names = ("Ann", "Ben", "Cleo")
     orders = Counter(tuple(sorted(names, key=make_aliases(names, random=Random(seed)).of)) for seed in range(1_200))
     assert len(orders) == 6
     assert all(140 < count < 260 for count in orders.values())
 
 
-def test_there_are_aliases_for_many_and_where_all_words_are_taken() -> None:
-    """More names than numbers of two digits; a roster that is called like aliases are."""
+def test_aliases_exist_for_large_and_hostile_rosters() -> None:
+    """One roster has more names than there are numbers of two digits, another one uses the words of aliases."""
     many = make_aliases([f"n{number}" for number in range(120)], random=Random(1))
     assert len(set(many.names.values())) == 120
-    taken = "Speaker Participant Discussant Voice Contributor Panelist"
-    strange = make_aliases(["Ann"], question=taken, random=Random(1)).of("Ann")
-    assert strange.split()[0] not in taken.split()
+    words = "Speaker Participant Discussant Voice Contributor Panelist"
+    strange = make_aliases(["Ann"], question=words, random=Random(1)).of("Ann")
+    assert strange.split()[0] not in words.split()
 
 
 def test_an_unknown_name_has_no_alias() -> None:
-    """Asking for a stranger's alias is an error that lists who has one."""
+    """Asking for an unknown name's alias is an error that lists the known names."""
     with pytest.raises(LookupError, match=r"'Bob'.*'Alice'"):
         make_aliases(["Alice"], random=Random(1)).of("Bob")
 
@@ -296,7 +298,7 @@ _SCRIPTS = {
     after=st.sampled_from(["", " said so", ",", "। ", "؟ ", "。", ")", "”", "'s point", " 🙂", "\n"]),
 )
 def test_names_of_every_script_are_hidden(name: str, before: str, after: str) -> None:
-    """Vowel signs and emoji at the end of a name are part of it, whatever stands around it."""
+    """Vowel signs and emoji at the end of a name belong to it, whatever the context."""
     aliases = make_aliases([name, "Somebody Else"], models=[], question="Q?", stances=[], random=Random(1))
     hidden = aliases.hide(f"{before}{name}{after}; {name}")
     assert name not in hidden.text
@@ -313,8 +315,8 @@ def test_names_of_every_script_are_hidden(name: str, before: str, after: str) ->
         ("דנה", "\u05d5דנה", "\u05d5X"),
     ],
 )
-def test_a_name_is_hidden_as_it_is_written_with_what_surrounds_it(name: str, text: str, hidden: str) -> None:
-    """An emoji may be left out, and words of one letter are written together with an Arabic or Hebrew name."""
+def test_names_with_emoji_or_attached_letters_are_hidden(name: str, text: str, hidden: str) -> None:
+    """An emoji may be missing, and one-letter words are attached to Arabic and Hebrew names."""
     aliases = make_aliases([name], models=[], question="Q?", stances=[], random=Random(1))
     assert aliases.hide(text).text == hidden.replace("X", aliases.names[name])
 
@@ -322,29 +324,29 @@ def test_a_name_is_hidden_as_it_is_written_with_what_surrounds_it(name: str, tex
 @pytest.mark.parametrize(
     ("name", "text"), [("राम", "रामायण"), ("राम", "रामा"), ("Rocket🚀", "Rocketry"), ("علي", "فعلي"), ("امل", "كامل")]
 )
-def test_a_longer_word_that_begins_or_ends_like_a_name_stays(name: str, text: str) -> None:
-    """A vowel sign after a name makes another word of it, and so do letters before it that begin many words."""
+def test_longer_words_that_contain_a_name_are_unchanged(name: str, text: str) -> None:
+    """A vowel sign after a name makes another word, and so do common letters before it."""
     assert make_aliases([name], models=[], question="Q?", stances=[], random=Random(1)).hide(text).text == text
 
 
-def test_a_name_that_is_a_stance_stays() -> None:
-    """Tags show stances: a name that is one tells nothing more."""
+def test_a_name_that_is_a_stance_is_not_hidden() -> None:
+    """Tags show stances, so such a name reveals nothing more."""
     aliases = make_aliases(["for", "Against"], stances=["For", "against"], random=Random(1))
     text = "As For, I disagree with Against.\nAgainst: no."
     assert aliases.hide(text).text == text
 
 
 def test_models_are_hidden_anywhere_unless_models_are_debated() -> None:
-    """A model of the roster is a name; where the question is about models, only its author's own is."""
+    """A model of the roster is a name; if the question is about models, only the author's own one is."""
     model, text = "openai/gpt-5-mini", "GPT-5 mini wrote it. As GPT-5, I agree."
     aliases = make_aliases(["a", "b"], models=[model], random=Random(1))
     assert aliases.hide(text).text == f"{aliases.of(model)} wrote it. As {aliases.of(model)}, I agree."
     for question in ("Are language models useful?", "Should AI be taxed?", "Is Claude better?"):
-        asked = make_aliases(["a", "b"], models=[model], question=question, random=Random(1))
-        assert asked.hide(text).text == f"GPT-5 mini wrote it. As {asked.of(model)}, I agree."
+        hidden_names = make_aliases(["a", "b"], models=[model], question=question, random=Random(1))
+        assert hidden_names.hide(text).text == f"GPT-5 mini wrote it. As {hidden_names.of(model)}, I agree."
 
 
-def test_models_that_say_nothing_are_no_names() -> None:
+def test_model_settings_are_not_names() -> None:
     """`local` and intents are settings; the word "local" stays."""
     aliases = make_aliases(["Ann"], models=["local", "intent/chat"], random=Random(1))
     assert aliases.hide("As local councils chat, I wait.").text == "As local councils chat, I wait."
@@ -355,15 +357,15 @@ def test_models_that_say_nothing_are_no_names() -> None:
     slow_but_first(["Alice ", "@Hope", "the skeptic's ", "A ", "growth\n", " ", "\n", "\u200b", "é", "[a,", "— ",
      "I am a model by openai ", "as gpt-5 ", "Hope and ", "dr. ", "Mark has just ", "agree with ", "小明", "Will, "]),
 )  # fmt: skip
-def test_hostile_text_takes_time_in_proportion(unit: str) -> None:
-    """A hundred thousand characters of what patterns begin with; one that backtracked would never end."""
+def test_hostile_text_takes_linear_time(unit: str) -> None:
+    """A text has a hundred thousand characters of beginnings of patterns; backtracking would not end in time."""
     names = ("Alice", "Hope", "skeptic", "a", "growth_analyst", "Dr. Okafor", "Mark", "小明", "Will")
     aliases = make_aliases(names, models=["openai/gpt-5-mini"], random=Random(1))
     text = unit * (100_000 // len(unit)) + "Analyst"
     assert aliases.hide(aliases.hide(text).text).leaks == ()
 
 
-def test_a_report_says_who_named_whom_and_where() -> None:
+def test_a_report_lists_the_leaks() -> None:
     """Each leak has its entry, round, author, whose name it is, and a few words around it."""
     aliases = make_aliases(["Alice", "Bob"], models=["openai/gpt-5-mini"], random=Random(1))
     entries = [
@@ -384,14 +386,14 @@ def test_a_report_says_who_named_whom_and_where() -> None:
     assert LeakReport.model_validate_json(report.model_dump_json(by_alias=True)) == report
 
 
-def test_a_report_of_nothing_is_empty() -> None:
-    """No entries, no leaks."""
+def test_a_report_without_leaks_is_empty() -> None:
+    """There are no entries."""
     report = leak_report([], make_aliases([], random=Random(1)))
     assert (report.entries, report.count, report.share) == (0, 0, 0.0)
 
 
-def test_accents_that_follow_a_name_go_with_it() -> None:
-    """No combining mark is left on the alias, and offsets refer to the original text."""
+def test_combining_accents_are_hidden_with_the_name() -> None:
+    """No combining mark remains on the alias, and offsets refer to the original text."""
     aliases = make_aliases(["José", "مريم"], random=Random(1))
     text = "— \uff2aose\u0301!\nAs Jos\u00e9, I… ask مَرْيَم."
     assert [leak.text for leak in aliases.hide(text).leaks] == ["\uff2aose\u0301", "Jos\u00e9", "مَرْيَم"]

@@ -1,4 +1,4 @@
-"""Names that are common words are hidden where they name somebody, and left alone where they are words."""
+"""Names that are common words: hidden as names, unchanged as words."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ALIASES = make_aliases(["Bull", "Bear", "Advocate"], random=Random(1))
         "According to bull market theory, prices rise.",
     ],
 )
-def test_a_term_is_no_name(text: str) -> None:
-    """In lower case, or as one of many, the word keeps its meaning."""
+def test_a_common_word_is_not_a_name(text: str) -> None:
+    """The word keeps its meaning in lower case and in series of words."""
     assert ALIASES.hide(text).text == text
 
 
@@ -39,6 +39,6 @@ def test_a_term_is_no_name(text: str) -> None:
     ],
 )
 def test_a_name_is_still_hidden(text: str, name: str) -> None:
-    """Capitalised inside a sentence, addressed, or quoted as a speaker."""
+    """It is capitalised inside a sentence, addressed, or quoted as a speaker."""
     (leak,) = ALIASES.hide(text).leaks
     assert leak.meant == name

@@ -1,4 +1,4 @@
-"""Authors who introduce themselves as a model: the family and its maker are hidden, in the languages of the docs."""
+"""Authors who introduce themselves as a model: family and maker are hidden, in the languages of the docs."""
 
 from __future__ import annotations
 
@@ -102,11 +102,11 @@ _NAMED = re.compile("|".join(map(re.escape, ("anthropic", "claude", "openai", *_
 
 
 @pytest.mark.parametrize("text", INTRODUCTIONS)
-def test_an_introduction_is_hidden_whole(text: str) -> None:
-    """A label with the maker's name behind it would be worse than none."""
+def test_an_introduction_is_hidden_completely(text: str) -> None:
+    """A remaining maker's name after the label would be worse than nothing."""
     hidden = ALIASES.hide(f"{text} Rents rise with demand.").text
-    named = {match[0] for match in _NAMED.finditer(hidden.lower())}
-    assert named <= {"language model", "chatbot", "artificial intelligence"}
+    terms = {match[0] for match in _NAMED.finditer(hidden.lower())}
+    assert terms <= {"language model", "chatbot", "artificial intelligence"}
     assert hidden.endswith("Rents rise with demand.")
 
 
@@ -118,13 +118,11 @@ def test_an_introduction_is_hidden_whole(text: str) -> None:
         ("My name is Zeta, an AI model.", ["Zeta"]),
     ],
 )
-def test_a_family_that_nobody_has_listed_is_hidden_where_its_author_says_what_it_is(
-    text: str, hidden: list[str]
-) -> None:
-    """New vendors need no new list."""
-    again = ALIASES.hide(text)
-    assert [leak.text for leak in again.leaks] == hidden
-    assert ALIASES.hide(again.text).leaks == ()
+def test_unlisted_model_families_are_hidden_in_introductions(text: str, hidden: list[str]) -> None:
+    """New vendors do not have to be listed."""
+    result = ALIASES.hide(text)
+    assert [leak.text for leak in result.leaks] == hidden
+    assert ALIASES.hide(result.text).leaks == ()
 
 
 @pytest.mark.parametrize(
@@ -144,15 +142,15 @@ def test_a_family_that_nobody_has_listed_is_hidden_where_its_author_says_what_it
         "我认为谷歌付的租金太高。",
     ],
 )
-def test_companies_that_are_talked_about_stay(text: str) -> None:
-    """Also beside a first person."""
+def test_companies_as_a_subject_are_unchanged(text: str) -> None:
+    """This includes sentences in the first person."""
     assert ALIASES.hide(text).text == text
 
 
 def test_an_introduction_ends_where_another_clause_begins() -> None:
-    """What follows is an argument."""
-    said = "I am Claude, made by Anthropic, and Google should pay more. OpenAI pays less."
-    assert [leak.text for leak in ALIASES.hide(said).leaks] == ["Claude", "Anthropic"]
+    """The next clause is an argument."""
+    introduction = "I am Claude, made by Anthropic, and Google should pay more. OpenAI pays less."
+    assert [leak.text for leak in ALIASES.hide(introduction).leaks] == ["Claude", "Anthropic"]
 
 
 @pytest.mark.parametrize(
@@ -170,31 +168,33 @@ def test_an_introduction_ends_where_another_clause_begins() -> None:
         ]
     ),
 )
-def test_hostile_introductions_take_time_in_proportion(unit: str) -> None:
+def test_hostile_introductions_take_linear_time(unit: str) -> None:
     """A hundred thousand characters of what introductions begin with."""
     text = unit * (100_000 // len(unit)) + "Anthropic"
     assert ALIASES.hide(ALIASES.hide(text).text).leaks == ()
 
 
-def test_reviewers_of_a_council_read_no_introduction() -> None:
-    """Whoever is behind an answer, and in whatever language it says so."""
-    said = {"Ada": INTRODUCTIONS[0], "Ben": OTHERS["German"][0], "Cem": OTHERS["Chinese"][0]}
+def test_reviewers_of_a_council_see_no_introduction() -> None:
+    """The author and the language do not matter."""
+    opinions = {"Ada": INTRODUCTIONS[0], "Ben": OTHERS["German"][0], "Cem": OTHERS["Chinese"][0]}
     reviews: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
         if request.output is None:
-            return next((text for name, text in said.items() if name.lower() in request.block.lower()), "Summed up.")
+            return next(
+                (text for name, text in opinions.items() if name.lower() in request.block.lower()), "Summed up."
+            )
         reviews.append("\n".join(str(message["content"]) for message in request.messages))
         letters = sorted(set(re.findall(r"\b[A-C]\b", str(request.output.json_schema))))
         return {"ranking": [{"answer": letter, "reason": "r"} for letter in letters]}
 
-    block = council(name="c", members=[Persona(name) for name in said])
+    block = council(name="c", members=[Persona(name) for name in opinions])
     block.run_sync("Should cities cap rents?", model=FunctionModel(answer))
-    assert len(reviews) >= len(said)
+    assert len(reviews) >= len(opinions)
     assert not any(re.search("claude|anthropic", text, re.IGNORECASE) for text in reviews)
 
 
 def test_the_docs_list_the_languages() -> None:
-    """For which introductions are hidden."""
+    """The docs name every language in which introductions are hidden."""
     page = (Path(__file__).parents[3] / "docs" / "prompts.md").read_text()
     assert f"English, {', '.join(OTHERS)}" in " ".join(page.split())
