@@ -18,12 +18,12 @@ QUESTION = "Should we ship today?"
 
 
 def letters_in(request: ModelRequest) -> list[str]:
-    """The letters of the answers that a reviewer or a chair is shown, in order."""
+    """Return the letters of the answers in the prompt of a reviewer or chair, in order."""
     return re.findall(r"^\[Answer ([A-Z]+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
 
 
 def reply(request: ModelRequest) -> Any:
-    """An opinion, a ranking in the order that is shown, or the chair's answer."""
+    """Return an opinion, a ranking in the order of the prompt, or the chair's answer."""
     if "-reviewer-" in request.block:
         return {"ranking": [{"answer": letter, "reason": f"{letter} is sound."} for letter in letters_in(request)]}
     if request.block.endswith("-chair"):
@@ -35,17 +35,17 @@ _TEXTS = {"Ann": "Boldly.", "Bea": "At once.", "Cid": "Carefully."}
 
 
 def by_text(request: ModelRequest) -> Any:
-    """As `reply`, but reviewers rank by the texts themselves: the order that is shown changes nothing."""
+    """Answer as `reply`, but rank by the texts themselves: the order in the prompt does not matter."""
     if "-member-" in request.block:
         return _TEXTS[request.block.rpartition("-")[2]]
     if "-reviewer-" not in request.block:
         return reply(request)
-    shown = re.findall(r"^\[Answer ([A-Z]+)\] (.*)$", str(request.messages[-1]["content"]), re.MULTILINE)
-    ranked = sorted(shown, key=lambda pair: pair[1])
+    answers_ = re.findall(r"^\[Answer ([A-Z]+)\] (.*)$", str(request.messages[-1]["content"]), re.MULTILINE)
+    ranked = sorted(answers_, key=lambda pair: pair[1])
     return {"ranking": [{"answer": letter, "reason": "-"} for letter, _ in ranked]}
 
 
-def held(names: Sequence[str] = NAMES[:3], *, model: Any = None, seed: int = 7, **options: Any) -> Any:
-    """The result of a council of `names` on `QUESTION`."""
+def run_council(names: Sequence[str] = NAMES[:3], *, model: Any = None, seed: int = 7, **options: Any) -> Any:
+    """Run a council of `names` on `QUESTION`."""
     pattern = council(name="ship", members=[{"name": name} for name in names], **options)
     return pattern.run_sync(QUESTION, model=FunctionModel(reply) if model is None else model, seed=seed)

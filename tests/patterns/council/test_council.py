@@ -1,4 +1,4 @@
-"""The phases of a council: who sees what, how many calls it takes, and its output."""
+"""The phases of a council: what each role sees, the number of calls, and the output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flowdebate.patterns.council.page import CouncilDocument
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.ui.sections import Group
 
-from .councils import NAMES, QUESTION, by_text, held, letters_in, reply
+from .councils import NAMES, QUESTION, by_text, letters_in, reply, run_council
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class Plan(BaseModel):
-    """What the chair is asked for."""
+    """The schema of the chair's answer."""
 
     ship: bool
     why: str
 
 
 class Listening:
-    """A model that answers as `reply` or `other` does, and records the requests."""
+    """A model that answers like `reply` or another function, and records the requests."""
 
     def __init__(self, other: Callable[[ModelRequest], Any] = reply) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -53,13 +53,13 @@ class Listening:
         return self._other(request)
 
     def of(self, part: str) -> list[str]:
-        """What blocks whose names hold `part` were shown."""
-        return [shown for block, shown in self.asked if part in block]
+        """Return the prompts of blocks whose names contain `part`."""
+        return [prompt for block, prompt in self.asked if part in block]
 
 
 def test_a_council_takes_two_calls_a_member_and_one_for_the_chair() -> None:
-    """And returns the raw output."""
-    result = held()
+    """It returns the raw output."""
+    result = run_council()
     raw = result.output
     assert isinstance(raw, CouncilOutput)
     assert result.usage.calls == 7
@@ -80,17 +80,17 @@ def test_a_council_takes_two_calls_a_member_and_one_for_the_chair() -> None:
 
 
 def test_members_see_nothing_of_each_other_before_they_answer() -> None:
-    """An opinion's prompt holds the question and no answer."""
+    """An opinion's prompt contains the question and no answer."""
     model = Listening()
-    held(model=model.model)
-    for shown in model.of("-member-"):
-        assert QUESTION in shown
-        assert "says the block" not in shown
+    run_council(model=model.model)
+    for prompt in model.of("-member-"):
+        assert QUESTION in prompt
+        assert "says the block" not in prompt
 
 
 @given(st.integers(2, 5), st.integers(0, 2**32), st.sampled_from(["others", "all"]))
-def test_no_reviewer_and_no_chair_ever_sees_a_name(count: int, seed: int, scope: str) -> None:
-    """Also where members write their names, and those of others, into their answers."""
+def test_reviewers_and_chair_see_no_names(count: int, seed: int, scope: str) -> None:
+    """This holds even if members write their own and others' names into their answers."""
     names = NAMES[:count]
 
     def boastful(request: ModelRequest) -> Any:
@@ -99,39 +99,40 @@ def test_no_reviewer_and_no_chair_ever_sees_a_name(count: int, seed: int, scope:
         return reply(request)
 
     model = Listening(boastful)
-    held(names, model=model.model, seed=seed, review=scope)
-    shown = [*model.of("-reviewer-"), *model.of("-chair")]
-    assert len(shown) == (count if scope == "all" or count > 1 else 0) + 1
-    for text in shown:
+    run_council(names, model=model.model, seed=seed, review=scope)
+    prompts = [*model.of("-reviewer-"), *model.of("-chair")]
+    assert len(prompts) == (count if scope == "all" or count > 1 else 0) + 1
+    for text in prompts:
         assert not [name for name in names if name in text]
 
 
-def test_names_stay_where_they_are_not_to_be_hidden() -> None:
-    """With `PromptOptions(hide_names=False)`."""
+def test_hiding_names_can_be_switched_off() -> None:
+    """`PromptOptions(hide_names=False)` does so."""
     model = Listening(lambda request: "I am Ann." if "-member-" in request.block else reply(request))
-    held(model=model.model, prompts=PromptOptions(hide_names=False))
+    run_council(model=model.model, prompts=PromptOptions(hide_names=False))
     assert "I am Ann." in model.of("-chair")[0]
 
 
 @given(st.integers(2, 5), st.integers(0, 2**32))
 def test_every_answer_is_shown_first_equally_often(count: int, seed: int) -> None:
-    """So a judge that prefers what it reads first leaves the ranking a tie."""
-    raw = held(NAMES[:count], seed=seed).output
+    """A judge that prefers the first answer leaves the ranking tied."""
+    raw = run_council(NAMES[:count], seed=seed).output
     assert {rank.rank for rank in raw.ranking} == {1}
     assert all(rank.tied for rank in raw.ranking)
 
 
-def test_the_ranking_is_what_reviewers_say_whatever_the_order() -> None:
-    """Reviewers that rank by the texts give the same ranking under every seed."""
+def test_the_ranking_does_not_depend_on_the_order_of_answers() -> None:
+    """Reviewers that rank by the texts produce the same ranking under every seed."""
     rankings = [
-        [rank.agent_name for rank in held(model=FunctionModel(by_text), seed=seed).output.ranking] for seed in range(5)
+        [rank.agent_name for rank in run_council(model=FunctionModel(by_text), seed=seed).output.ranking]
+        for seed in range(5)
     ]
     assert all(ranking == rankings[0] for ranking in rankings)
 
 
-def test_a_council_may_do_without_reviews() -> None:
+def test_reviews_are_optional() -> None:
     """`review="none"` takes N + 1 calls and gives no ranking."""
-    result = held(review="none")
+    result = run_council(review="none")
     raw = result.output
     assert (result.usage.calls, raw.reviews, raw.ranking, raw.agreement) == (4, [], [], None)
     assert (raw.answer, raw.stop_reason) == ("Wait a week.", "not_reviewed")
@@ -139,42 +140,42 @@ def test_a_council_may_do_without_reviews() -> None:
 
 def test_reviewing_all_answers_measures_self_preference() -> None:
     """Each member ranks its own answer as well."""
-    raw = held(review="all").output
+    raw = run_council(review="all").output
     assert {rank.reviews for rank in raw.ranking} == {3}
     assert all(rank.self_preference is not None for rank in raw.ranking)
 
 
-def test_an_output_schema_is_what_the_chair_returns() -> None:
+def test_the_chair_returns_the_output_schema() -> None:
     """The run's output is its data; the raw output has it as the answer."""
     model = FunctionModel(
         lambda request: {"ship": False, "why": "Tests fail."} if "chair" in request.block else reply(request)
     )
-    result = held(model=model, output_schema=Plan)
+    result = run_council(model=model, output_schema=Plan)
     assert result.output == Plan(ship=False, why="Tests fail.")
     assert result.raw.answer == result.output
     assert result.raw.to_wire()["answer"] == {"ship": False, "why": "Tests fail."}
 
 
 @pytest.mark.parametrize("ranking", [[], [("A", "B")], "twice", "stranger"], ids=str)
-def test_a_ranking_that_is_none_is_asked_for_again_and_then_an_error(ranking: Any) -> None:
-    """It has to name each letter that was shown once."""
+def test_an_invalid_ranking_is_retried_and_then_an_error(ranking: Any) -> None:
+    """It has to contain each letter of the prompt once."""
 
     def broken(request: ModelRequest) -> Any:
         if "-reviewer-" not in request.block:
             return reply(request)
         letters = letters_in(request)
-        given = {"twice": [letters[0]] * len(letters), "stranger": ["Z", *letters[1:]]}.get(str(ranking), [])
-        return {"ranking": [{"answer": letter, "reason": "-"} for letter in given]}
+        letters_ = {"twice": [letters[0]] * len(letters), "stranger": ["Z", *letters[1:]]}.get(str(ranking), [])
+        return {"ranking": [{"answer": letter, "reason": "-"} for letter in letters_]}
 
     with pytest.raises(FlowDebateError):
-        held(model=FunctionModel(broken), failures=FailurePolicy(on_failure="fail"))
-    result = held(model=FunctionModel(broken))
+        run_council(model=FunctionModel(broken), failures=FailurePolicy(on_failure="fail"))
+    result = run_council(model=FunctionModel(broken))
     assert {loss.role for loss in result.output.losses} == {"reviewer"}
     assert (result.status, result.output.reviews, result.output.ranking) == ("degraded", [], [])
 
 
-def test_a_lost_member_is_left_out_and_said() -> None:
-    """With "skip": it does not review, and nobody reviews it."""
+def test_a_failed_member_is_excluded_and_reported() -> None:
+    """With "skip" it does not review, and nobody reviews it."""
 
     def flaky(request: ModelRequest) -> Any:
         return ProviderFailed("down", status=503) if request.block.endswith("-member-Bea") else reply(request)
@@ -185,15 +186,15 @@ def test_a_lost_member_is_left_out_and_said() -> None:
             raise answer
         return answer
 
-    result = held(NAMES[:3], model=FunctionModel(model), failures=FailurePolicy(on_failure="skip"))
+    result = run_council(NAMES[:3], model=FunctionModel(model), failures=FailurePolicy(on_failure="skip"))
     raw = result.output
     assert (raw.status, [loss.name for loss in raw.losses]) == ("degraded", ["Bea"])
     assert [opinion.agent_name for opinion in raw.opinions] == ["Ann", "Cid"]
     assert {rank.agent_name for rank in raw.ranking} == {"Ann", "Cid"}
 
 
-def test_a_lost_review_is_said_beside_the_ranking() -> None:
-    """Without it the square has a gap: some answers were read first more often than others."""
+def test_a_missing_review_is_reported_with_the_ranking() -> None:
+    """Without it the design is unbalanced: some answers were read first more often than others."""
 
     def model(request: ModelRequest) -> Any:
         if request.block.endswith("-reviewer-Bea"):
@@ -204,41 +205,41 @@ def test_a_lost_review_is_said_beside_the_ranking() -> None:
         groups = [part for part in CouncilDocument.of_raw(raw).sections() if isinstance(part, Group)]
         return groups[-1].text
 
-    lost = held(model=FunctionModel(model), failures=FailurePolicy(on_failure="skip")).output
-    assert "1 of 3 reviews missing, so not every answer was read in every place equally often" in ranking(lost)
-    assert "missing" not in ranking(held().output)
+    incomplete = run_council(model=FunctionModel(model), failures=FailurePolicy(on_failure="skip")).output
+    assert "1 of 3 reviews missing, so not every answer was read in every place equally often" in ranking(incomplete)
+    assert "missing" not in ranking(run_council().output)
 
 
-def test_blocks_of_ones_own_take_any_role() -> None:
-    """A member gets the question, then the answers; a chair gets everything."""
+def test_custom_blocks_take_any_role() -> None:
+    """A member gets the question and then the answers, and a chair gets everything."""
 
     def member(value: Any) -> Any:
         if isinstance(value, ReviewAsked):
             return {"ranking": [{"answer": letter, "reason": "-"} for letter, _ in value.answers]}
         return f"On {value.question}: no."
 
-    seen: list[Any] = []
+    inputs: list[Any] = []
 
     def chair(value: Any) -> str:
-        seen.append(value)
+        inputs.append(value)
         return "No."
 
     pattern = council(name="ship", members=[Persona("Ann", block=member), Persona("Bea", block=member)], chair=chair)
     raw = pattern.run_sync(QUESTION, model=ScriptedModel()).output
     assert (raw.answer, raw.dissent) == ("No.", None)
-    assert [letter for letter, _ in seen[0].answers] == ["A", "B"]
-    assert len(seen[0].ranking) == 2
+    assert [letter for letter, _ in inputs[0].answers] == ["A", "B"]
+    assert len(inputs[0].ranking) == 2
 
 
-def test_a_block_whose_ranking_is_none_is_named() -> None:
-    """An OutputError says which block, and what is wrong."""
+def test_a_block_with_an_invalid_ranking_is_named() -> None:
+    """The OutputError has the block and the problem."""
     members = [Persona("Ann", block=lambda _: "Yes."), Persona("Bea")]
     with pytest.raises(OutputError, match="ship-member-Ann"):
         council(name="ship", members=members).run_sync(QUESTION, model=FunctionModel(reply))
 
 
-def test_people_may_sit_in_a_council(tmp_path: Path) -> None:
-    """A run waits for an opinion, a review and a chair, and shows no names."""
+def test_people_can_take_all_roles(tmp_path: Path) -> None:
+    """The run waits for an opinion, a review and a chair, and shows no names."""
     from flowdebate import submit_answer_sync
 
     pattern = council(
@@ -263,7 +264,7 @@ def test_people_may_sit_in_a_council(tmp_path: Path) -> None:
 
 
 def test_a_stored_council_is_resumed_without_paying_twice(tmp_path: Path) -> None:
-    """Killed before the chair: one call is left."""
+    """It was interrupted before the chair, so one call remains."""
     pattern = council(name="ship", members=[{"name": name} for name in NAMES[:3]])
     store = tmp_path / "runs.sqlite3"
 
@@ -272,24 +273,28 @@ def test_a_stored_council_is_resumed_without_paying_twice(tmp_path: Path) -> Non
             raise ProviderFailed("down", status=503)
         return reply(request)
 
-    lost = pattern.run_sync(QUESTION, model=FunctionModel(until_the_chair), store=store, run_id="c", seed=1)
-    assert (lost.status, lost.output.answer) == ("degraded", None)
+    interrupted = pattern.run_sync(QUESTION, model=FunctionModel(until_the_chair), store=store, run_id="c", seed=1)
+    assert (interrupted.status, interrupted.output.answer) == ("degraded", None)
     model = Listening()
     result = pattern.resume_sync("c", model=model.model, store=store)
     assert [block for block, _ in model.asked] == ["ship-chair"]
-    assert result.output == held(seed=1).output
+    assert result.output == run_council(seed=1).output
 
 
-def test_a_batch_holds_councils() -> None:
-    """One for each question."""
+def test_a_batch_runs_councils() -> None:
+    """There is one for each question."""
     pattern = council(name="ship", members=[{"name": name} for name in NAMES[:2]])
-    done = pattern.batch_sync(["Ship?", "Wait?"], model=FunctionModel(reply))
-    assert [item.result and item.result.output.question for item in done] == ["Ship?", "Wait?"]
+    batch = pattern.batch_sync(["Ship?", "Wait?"], model=FunctionModel(reply))
+    assert [item.result and item.result.output.question for item in batch] == ["Ship?", "Wait?"]
 
 
-def test_events_tell_of_every_phase() -> None:
-    """Two rounds; a turn for each opinion and each review; a review's ranking; the end."""
-    kinds = [event.kind for event in held(NAMES[:2]).events if not event.kind.startswith(("model_", "task_", "block_"))]
+def test_every_phase_has_events() -> None:
+    """Two rounds have a turn for each opinion and each review, a review's ranking, and the end."""
+    kinds = [
+        event.kind
+        for event in run_council(NAMES[:2]).events
+        if not event.kind.startswith(("model_", "task_", "block_"))
+    ]
     assert kinds.count("round_started") == 2
     assert kinds.count("turn_started") == kinds.count("turn_finished") == 4
     assert kinds.count("review_finished") == 2
@@ -310,14 +315,14 @@ def test_events_tell_of_every_phase() -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_a_council_is_refused(options: dict[str, Any], field: str) -> None:
-    """Before anything is built."""
+def test_invalid_councils_are_rejected(options: dict[str, Any], field: str) -> None:
+    """The error comes before anything is built."""
     with pytest.raises(ConfigurationError, match=field):
         council(**{"name": "ship", "members": [{"name": "Ann"}, {"name": "Bea"}], **options})
 
 
 def test_the_outline_shows_the_phases() -> None:
-    """From top to bottom."""
+    """They are in order."""
     text = str(outline(council(name="ship", members=[{"name": "Ann"}, {"name": "Bea"}])))
     places = [
         text.index(part)

@@ -18,19 +18,19 @@ SCOPES = st.sampled_from(["others", "all"])
 
 
 def review(name: str, *ranking: str) -> CouncilReview:
-    """The review of `name`, from the best to the worst."""
-    ranked = [CouncilRanked(agent_name=each, rank=place, reason="-") for place, each in enumerate(ranking, start=1)]
+    """Create the review of `name`, from best to worst."""
+    ranked = [CouncilRanked(agent_name=author, rank=place, reason="-") for place, author in enumerate(ranking, start=1)]
     return CouncilReview(agent_name=name, order=list(ranking), ranking=ranked)
 
 
-def reviews(*made: CouncilReview) -> dict[str, CouncilReview]:
-    """Reviews by reviewer."""
-    return {each.agent_name: each for each in made}
+def reviews(*all_reviews: CouncilReview) -> dict[str, CouncilReview]:
+    """Return the reviews by reviewer."""
+    return {review_.agent_name: review_ for review_ in all_reviews}
 
 
 @given(NAMES, SCOPES, st.integers())
 def test_each_answer_is_in_each_slot_equally_often(names: list[str], scope: str, seed: int) -> None:
-    """A preference for a slot favours nobody."""
+    """A preference for a slot favours no answer."""
     orders = review_orders(names, scope=scope, random=Random(seed))  # type: ignore[arg-type] # drawn from its values
     for slot in range(len(names) - (scope == "others")):
         assert sorted(order[slot] for order in orders.values()) == sorted(names)
@@ -38,60 +38,62 @@ def test_each_answer_is_in_each_slot_equally_often(names: list[str], scope: str,
 
 @given(NAMES, SCOPES, st.integers())
 def test_each_answer_is_reviewed_equally_often(names: list[str], scope: str, seed: int) -> None:
-    """By all other members, and with "all" by its author as well."""
+    """All other members review it, and with "all" its author as well."""
     orders = review_orders(names, scope=scope, random=Random(seed))  # type: ignore[arg-type] # drawn from its values
-    seen = Counter(name for order in orders.values() for name in order)
-    assert set(seen.values()) == {len(names) - (scope == "others")}
+    frequencies = Counter(name for order in orders.values() for name in order)
+    assert set(frequencies.values()) == {len(names) - (scope == "others")}
     for name, order in orders.items():
         assert (name in order) == (scope == "all")
 
 
 def pairs_of_neighbours(count: int, scope: str) -> Counter[tuple[str, str]]:
-    """How often an answer is shown right after another one, over all reviews of `count` members."""
-    orders = review_orders([str(each) for each in range(count)], scope=scope, random=Random(count))  # type: ignore[arg-type]
+    """Count how often an answer directly follows another one, over all reviews of `count` members."""
+    orders = review_orders([str(number) for number in range(count)], scope=scope, random=Random(count))  # type: ignore[arg-type]
     return Counter(pair for order in orders.values() for pair in pairwise(order))
 
 
 @pytest.mark.parametrize("count", range(2, 41))
-def test_no_two_answers_are_neighbours_more_than_once_without_ones_own(count: int) -> None:
-    """So a good answer makes nobody's answer in particular look poor: of N (N - 1) pairs, N (N - 2) are shown."""
-    shown = pairs_of_neighbours(count, "others")
-    assert len(shown) == count * (count - 2)
-    assert set(shown.values()) <= {1}
+def test_answers_are_neighbours_at_most_once_without_self_review(count: int) -> None:
+    """A good answer then does not lower one particular other one: of N (N - 1) pairs, N (N - 2) occur."""
+    pairs = pairs_of_neighbours(count, "others")
+    assert len(pairs) == count * (count - 2)
+    assert set(pairs.values()) <= {1}
 
 
 @pytest.mark.parametrize("count", range(2, 41, 2))
 def test_all_pairs_are_neighbours_once_in_an_even_council(count: int) -> None:
-    """Williams' square: with each answer in each review, each follows each other one exactly once."""
-    shown = pairs_of_neighbours(count, "all")
-    assert len(shown) == count * (count - 1)
-    assert set(shown.values()) == {1}
+    """It is a Williams square: with all answers in each review, each follows each other one exactly once."""
+    pairs = pairs_of_neighbours(count, "all")
+    assert len(pairs) == count * (count - 1)
+    assert set(pairs.values()) == {1}
 
 
 @pytest.mark.parametrize("count", range(3, 41, 2))
 def test_nearly_all_pairs_are_neighbours_once_in_an_odd_council(count: int) -> None:
     """Such a square does not exist for a cycle of odd length: of its N - 1 steps, one occurs twice and one never."""
-    shown = pairs_of_neighbours(count, "all")
-    assert len(shown) == count * (count - 2)
-    assert Counter(shown.values()) == Counter({1: count * (count - 3), 2: count})
+    pairs = pairs_of_neighbours(count, "all")
+    assert len(pairs) == count * (count - 2)
+    assert Counter(pairs.values()) == Counter({1: count * (count - 3), 2: count})
 
 
 @given(NAMES, st.randoms(use_true_random=False))
 def test_the_ranking_does_not_depend_on_the_order_of_arrival(names: list[str], random: Random) -> None:
-    """Neither does the agreement."""
-    made = [review(name, *random.sample([other for other in names if other != name], len(names) - 1)) for name in names]
-    there = reviews(*made)
-    random.shuffle(made)
-    back = reviews(*made)
-    assert rank_answers(there, names) == rank_answers(back, names)
-    assert agreement(there) == agreement(back)
+    """The same is true of the agreement."""
+    drawn_reviews = [
+        review(name, *random.sample([other for other in names if other != name], len(names) - 1)) for name in names
+    ]
+    original = reviews(*drawn_reviews)
+    random.shuffle(drawn_reviews)
+    shuffled = reviews(*drawn_reviews)
+    assert rank_answers(original, names) == rank_answers(shuffled, names)
+    assert agreement(original) == agreement(shuffled)
 
 
 @given(NAMES, st.randoms(use_true_random=False))
 def test_borda_counts_and_ranks_add_up(names: list[str], random: Random) -> None:
     """Each review gives as many points as it has pairs of answers."""
-    there = reviews(*[review(name, *random.sample(names, len(names))) for name in names])
-    ranked = rank_answers(there, names)
+    by_reviewer = reviews(*[review(name, *random.sample(names, len(names))) for name in names])
+    ranked = rank_answers(by_reviewer, names)
     pairs = len(names) * (len(names) - 1) // 2
     assert sum(rank.borda for rank in ranked) == pairs * len(names)
     assert [rank.mean_rank for rank in ranked] == sorted(rank.mean_rank for rank in ranked)
@@ -101,47 +103,49 @@ def test_borda_counts_and_ranks_add_up(names: list[str], random: Random) -> None
 
 @given(NAMES, SCOPES, st.integers())
 def test_reviewers_who_agree_have_a_concordance_of_one(names: list[str], scope: str, seed: int) -> None:
-    """Also if each leaves out its own answer."""
+    """The reviewers may exclude their own answers."""
     orders = review_orders(names, scope=scope, random=Random(seed))  # type: ignore[arg-type] # drawn from its values
-    there = reviews(*[review(name, *sorted(order)) for name, order in orders.items()])
-    found = agreement(there)
+    by_reviewer = reviews(*[review(name, *sorted(order)) for name, order in orders.items()])
+    concordance = agreement(by_reviewer)
     if len(names) - (scope == "others") < 2:
-        assert found is None
+        assert concordance is None
     else:
-        assert found is not None
-        assert (found.w, found.reviews) == (1, len(names))
+        assert concordance is not None
+        assert (concordance.w, concordance.reviews) == (1, len(names))
 
 
 @given(NAMES, st.randoms(use_true_random=False))
-def test_concordance_stays_between_nothing_and_all(names: list[str], random: Random) -> None:
-    """Whatever they rank."""
-    found = agreement(reviews(*[review(name, *random.sample(names, len(names))) for name in names]))
-    assert found is not None
-    assert 0 <= found.w <= 1
+def test_concordance_is_between_zero_and_one(names: list[str], random: Random) -> None:
+    """The rankings do not matter."""
+    concordance = agreement(reviews(*[review(name, *random.sample(names, len(names))) for name in names]))
+    assert concordance is not None
+    assert 0 <= concordance.w <= 1
 
 
 def test_concordance_of_complete_rankings_is_kendalls() -> None:
     """The textbook formula: 12 S / (m² (n³ - n)) with three reviewers and four answers."""
-    there = reviews(review("x", "a", "b", "c", "d"), review("y", "a", "c", "b", "d"), review("z", "b", "a", "c", "d"))
+    by_reviewer = reviews(
+        review("x", "a", "b", "c", "d"), review("y", "a", "c", "b", "d"), review("z", "b", "a", "c", "d")
+    )
     sums = {"a": 4, "b": 6, "c": 8, "d": 12}
     spread = sum((value - 7.5) ** 2 for value in sums.values())
-    found = agreement(there)
-    assert found is not None
-    assert found.w == pytest.approx(12 * spread / (3**2 * (4**3 - 4)))
+    concordance = agreement(by_reviewer)
+    assert concordance is not None
+    assert concordance.w == pytest.approx(12 * spread / (3**2 * (4**3 - 4)))
 
 
-def test_an_agreement_claims_no_interval() -> None:
-    """From three to nine reviewers the former 95% interval held the truth in .55 to .92 of councils."""
-    found = agreement(reviews(review("x", "a", "b", "c"), review("y", "a", "c", "b"), review("z", "b", "a", "c")))
-    assert found is not None
-    assert set(found.model_dump()) == {"w", "reviews"}
+def test_an_agreement_has_no_interval() -> None:
+    """From three to nine reviewers, the former 95 % interval contained the true value in .55 to .92 of councils."""
+    concordance = agreement(reviews(review("x", "a", "b", "c"), review("y", "a", "c", "b"), review("z", "b", "a", "c")))
+    assert concordance is not None
+    assert set(concordance.model_dump()) == {"w", "reviews"}
 
 
 def test_opposite_rankings_have_no_concordance() -> None:
-    """Two reviewers, each the reverse of the other."""
-    found = agreement(reviews(review("x", "a", "b", "c"), review("y", "c", "b", "a")))
-    assert found is not None
-    assert found.w == 0
+    """Each of the two reviewers reverses the other's order."""
+    concordance = agreement(reviews(review("x", "a", "b", "c"), review("y", "c", "b", "a")))
+    assert concordance is not None
+    assert concordance.w == 0
 
 
 def test_ties_share_a_place() -> None:
@@ -155,8 +159,8 @@ def test_ties_share_a_place() -> None:
 
 
 def test_self_preference_compares_a_members_own_rank_with_the_others() -> None:
-    """Above 0: it prefers its own answer."""
-    there = reviews(review("a", "a", "b"), review("b", "b", "a"))
-    assert [rank.self_preference for rank in rank_answers(there, ["a", "b"])] == [1.0, 1.0]
+    """A value above 0 means that a member prefers its own answer."""
+    by_reviewer = reviews(review("a", "a", "b"), review("b", "b", "a"))
+    assert [rank.self_preference for rank in rank_answers(by_reviewer, ["a", "b"])] == [1.0, 1.0]
     alone = reviews(review("a", "b"), review("b", "a"))
     assert [rank.self_preference for rank in rank_answers(alone, ["a", "b"])] == [None, None]
