@@ -1,4 +1,4 @@
-"""The answer, its claims, the rulings on them and the decision: who is asked what, and what comes out."""
+"""The answer, its claims, the rulings and the decision: the calls of each role, and the output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flowdebate.errors import ConfigurationError, ProviderFailed, QuorumLost
 from flowdebate.patterns.critique import ClaimsAsked, CritiqueInput, RevisionAsked, RulingsAsked
 from flowdebate.testing import FunctionModel, check_pattern
 
-from .critiques import ANSWER, APART, CLAIM, LEASE, QUESTION, QUOTE, REVISED, held, ids_in, model_of
+from .critiques import ANSWER, APART, CLAIM, LEASE, QUESTION, QUOTE, REVISED, ids_in, model_of, run_critique
 
 if TYPE_CHECKING:
     from flowdebate.models import ModelRequest
@@ -30,7 +30,7 @@ ABSENT = {"claim": "It says 60 days.", "kind": "false", "place": "within 60 days
 
 
 def failing(part: str, **options: Any) -> FunctionModel:
-    """Return the model of the tests, which fails for blocks whose names hold `part`."""
+    """Return the model of the tests, which fails for blocks whose names contain `part`."""
     inner = model_of(**options)
 
     async def reply(request: ModelRequest) -> Any:
@@ -42,20 +42,24 @@ def failing(part: str, **options: Any) -> FunctionModel:
 
 
 def test_a_critique_takes_three_calls_and_a_fourth_for_a_revision() -> None:
-    """One less with a given answer, and none for the judge without a claim."""
-    revised, standing, silent = held(), held(model_of(ruling="does_not_hold")), held(model_of(claims=[]))
+    """An existing answer saves one call, and without a claim the judge is not called."""
+    revised, standing, silent = (
+        run_critique(),
+        run_critique(model_of(ruling="does_not_hold")),
+        run_critique(model_of(claims=[])),
+    )
     assert (revised.usage.calls, standing.usage.calls, silent.usage.calls) == (4, 3, 2)
-    assert held(answer=ANSWER).usage.calls == 3
-    assert held(model_of(claims=[]), answer=ANSWER).usage.calls == 1
-    assert [each.output.outcome for each in (revised, standing, silent)] == ["revised", "stands", "stands"]
-    assert [each.output.stop_reason for each in (revised, standing, silent)] == ["revised", "ruled", "no_claims"]
-    assert [each.output.answer for each in (revised, standing, silent)] == [REVISED, ANSWER, ANSWER]
-    assert {each.output.status for each in (revised, standing, silent)} == {"complete"}
+    assert run_critique(answer=ANSWER).usage.calls == 3
+    assert run_critique(model_of(claims=[]), answer=ANSWER).usage.calls == 1
+    assert [result_.output.outcome for result_ in (revised, standing, silent)] == ["revised", "stands", "stands"]
+    assert [result_.output.stop_reason for result_ in (revised, standing, silent)] == ["revised", "ruled", "no_claims"]
+    assert [result_.output.answer for result_ in (revised, standing, silent)] == [REVISED, ANSWER, ANSWER]
+    assert {result_.output.status for result_ in (revised, standing, silent)} == {"complete"}
 
 
 def test_the_output_has_claims_with_their_rulings_and_evidence() -> None:
-    """And is read back from its wire form."""
-    raw = held().output
+    """The output can be read back from its wire form."""
+    raw = run_critique().output
     assert isinstance(raw, CritiqueOutput)
     [claim] = raw.claims
     assert (claim.id, claim.agent_names, claim.place_found, claim.ruling, claim.judged) == (
@@ -68,17 +72,17 @@ def test_the_output_has_claims_with_their_rulings_and_evidence() -> None:
 
 
 def test_two_passages_of_the_answer_that_contradict_each_other_are_evidence() -> None:
-    """One passage, or the same one twice, is not."""
-    assert held(model_of(quotes=APART)).output.outcome == "revised"
+    """One passage, or the same one twice, is not evidence."""
+    assert run_critique(model_of(quotes=APART)).output.outcome == "revised"
     for quotes in (APART[:1], APART[:1] * 2, [APART[0], "paid back within 14 days"]):
-        raw = held(model_of(quotes=quotes), sources=None).output
+        raw = run_critique(model_of(quotes=quotes), sources=None).output
         assert (raw.outcome, raw.claims[0].ruling, raw.claims[0].judged) == ("stands", "cannot_tell", "holds")
         assert "one passage of the answer" in raw.claims[0].why
 
 
-def test_the_question_is_material_too() -> None:
-    """So an answer that ignores it can be shown to."""
-    raw = held(model_of(quotes=["the deposit be paid back"]), sources=None).output
+def test_the_question_counts_as_a_source() -> None:
+    """An answer that ignores the question can be refuted by it."""
+    raw = run_critique(model_of(quotes=["the deposit be paid back"]), sources=None).output
     assert [item.source for item in raw.claims[0].evidence] == ["question"]
     assert raw.outcome == "revised"
 
@@ -87,98 +91,98 @@ def test_the_question_is_material_too() -> None:
     ("quotes", "why"),
     [([], "quotes nothing"), (["the moon is full today"], "do not exist"), (["30 days"], "too short")],
 )
-def test_a_claim_without_a_quote_that_exists_changes_nothing(quotes: list[str], why: str) -> None:
-    """Whatever the judge says."""
-    raw = held(model_of(quotes=quotes)).output
+def test_a_claim_with_invented_quotes_changes_nothing(quotes: list[str], why: str) -> None:
+    """The judge's ruling does not matter."""
+    raw = run_critique(model_of(quotes=quotes)).output
     assert (raw.outcome, raw.answer, raw.claims[0].ruling) == ("stands", ANSWER, "cannot_tell")
     assert why in raw.claims[0].why
 
 
-def test_a_quote_may_have_the_label_of_its_line_in_the_prompt() -> None:
-    """The local model copies it, with words that are in the lease."""
-    raw = held(model_of(quotes=[f"Settled by: {QUOTE}"])).output
+def test_a_quote_may_begin_with_the_label_of_its_line() -> None:
+    """The local model copies the label together with words of the lease."""
+    raw = run_critique(model_of(quotes=[f"Settled by: {QUOTE}"])).output
     assert (raw.outcome, raw.claims[0].evidence[0].quote) == ("revised", QUOTE)
 
 
-def test_a_claim_about_words_that_are_not_in_the_answer_is_not_judged() -> None:
-    """The judge is asked about the others, and about nothing if there are none."""
-    asked: list[list[str]] = []
+def test_a_claim_about_absent_words_is_not_judged() -> None:
+    """The judge rules on the others, and is not called without any."""
+    rulings_asked: list[list[str]] = []
     inner = model_of(claims=[ABSENT, CLAIM])
 
     async def reply(request: ModelRequest) -> Any:
         if request.block.endswith("-judge"):
-            asked.append(ids_in(request))
+            rulings_asked.append(ids_in(request))
             properties = str(request.output_schema)
             assert "'const': 'C2'" in properties or "'enum': ['C2']" in properties
         return await inner.request(request)
 
-    raw = held(FunctionModel(reply)).output
-    assert asked == [["C2"]]
+    raw = run_critique(FunctionModel(reply)).output
+    assert rulings_asked == [["C2"]]
     assert [claim.ruling for claim in raw.claims] == ["cannot_tell", "holds"]
-    alone = held(model_of(claims=[ABSENT]))
+    alone = run_critique(model_of(claims=[ABSENT]))
     assert (alone.usage.calls, alone.output.outcome, alone.output.stop_reason) == (2, "stands", "ruled")
     assert [event.claims for event in alone.events if event.kind == "claims_ruled"] == [alone.output.claims]
 
 
-def test_several_critics_work_apart_and_equal_claims_are_one() -> None:
-    """In declared order; no critic sees another's claims, and the judge sees no names."""
-    shown: dict[str, str] = {}
+def test_critics_work_separately_and_equal_claims_are_merged() -> None:
+    """Claims are in declared order; no critic sees another's claims, and the judge sees no names."""
+    prompts: dict[str, str] = {}
     other = {**CLAIM, "claim": "Nothing is said about interest.", "kind": "missing", "place": None}
 
     def reply(request: ModelRequest) -> Any:
-        shown[request.block] = str(request.messages[-1]["content"])
+        prompts[request.block] = str(request.messages[-1]["content"])
         if request.block == "rent-critic-bea":
             return {"claims": [other, CLAIM]}
         if "-critic-" in request.block:
             return {"claims": [CLAIM]}
         return {"rulings": [{"claim": name, "reason": "-", "ruling": "cannot_tell"} for name in ids_in(request)]}
 
-    result = held(FunctionModel(reply), answer=ANSWER, critics=[{"name": "ann"}, {"name": "bea"}])
+    result = run_critique(FunctionModel(reply), answer=ANSWER, critics=[{"name": "ann"}, {"name": "bea"}])
     raw = result.output
     assert [(claim.id, claim.agent_names) for claim in raw.claims] == [("C1", ["ann", "bea"]), ("C2", ["bea"])]
-    assert "interest" not in shown["rent-critic-ann"]
-    assert "interest" in shown["rent-judge"]
-    assert not [name for name in ("ann", "bea") if f"[{name}" in shown["rent-judge"]]
+    assert "interest" not in prompts["rent-critic-ann"]
+    assert "interest" in prompts["rent-judge"]
+    assert not [name for name in ("ann", "bea") if f"[{name}" in prompts["rent-judge"]]
     assert result.usage.calls == 3
 
 
 def test_without_a_revision_the_answer_is_rejected() -> None:
-    """So it is if the author returns the same answer again, or nothing."""
-    raw = held(revise=False).output
+    """The same is true if the author returns the same answer again, or nothing."""
+    raw = run_critique(revise=False).output
     assert (raw.outcome, raw.answer, raw.original, raw.stop_reason) == ("rejected", None, ANSWER, "ruled")
     for revised in (ANSWER, f" {ANSWER.upper()} ", ""):
-        raw = held(model_of(revised=revised)).output
+        raw = run_critique(model_of(revised=revised)).output
         assert (raw.outcome, raw.answer) == ("rejected", None)
 
 
-def test_an_answer_of_the_input_goes_before_that_of_the_options() -> None:
+def test_an_answer_in_the_input_overrides_the_option() -> None:
     """An escalation runs one critique on many answers."""
-    given = {"question": QUESTION, "answer": "Within 14 days, on a Monday."}
-    raw = held(model_of(claims=[]), question=given, answer=ANSWER).output
-    assert (raw.answer, raw.is_given) == (given["answer"], True)
-    assert held(model_of(claims=[]), question=CritiqueInput(**given)).output.answer == given["answer"]
+    question = {"question": QUESTION, "answer": "Within 14 days, on a Monday."}
+    raw = run_critique(model_of(claims=[]), question=question, answer=ANSWER).output
+    assert (raw.answer, raw.is_given) == (question["answer"], True)
+    assert run_critique(model_of(claims=[]), question=CritiqueInput(**question)).output.answer == question["answer"]
     with pytest.raises(ConfigurationError, match='"answer": str'):
-        held(question={"question": QUESTION, "answer": 3})
+        run_critique(question={"question": QUESTION, "answer": 3})
     with pytest.raises(ConfigurationError, match="`answer` must not be blank"):
-        held(question={"question": QUESTION, "answer": " "})
+        run_critique(question={"question": QUESTION, "answer": " "})
 
 
-def test_a_lone_critic_that_fails_ends_the_run_and_one_of_two_does_not() -> None:
-    """An answer that nobody has checked is never passed off as checked."""
+def test_a_run_needs_one_working_critic() -> None:
+    """An unchecked answer is never presented as checked."""
     with pytest.raises(QuorumLost):
-        held(failing("-critic-"), answer=ANSWER)
-    raw = held(failing("-critic-ann"), answer=ANSWER, critics=[{"name": "ann"}, {"name": "bea"}]).output
+        run_critique(failing("-critic-"), answer=ANSWER)
+    raw = run_critique(failing("-critic-ann"), answer=ANSWER, critics=[{"name": "ann"}, {"name": "bea"}]).output
     assert (raw.status, raw.outcome, [loss.name for loss in raw.losses]) == ("degraded", "revised", ["ann"])
     assert raw.answer.startswith("Incomplete: ann did not answer")
 
 
 @pytest.mark.parametrize("calls", range(1, 5))
-def test_a_run_that_reaches_a_limit_has_all_that_was_said(calls: int) -> None:
-    """The answer, the claims of each critic who was heard, and no decision without rulings."""
-    result = held(critics=[{"name": "ann"}, {"name": "bea"}], max_concurrency=1, limits=Limits(calls=calls))
+def test_a_run_that_reaches_a_limit_keeps_its_entries(calls: int) -> None:
+    """It has the answer, the claims of each critic that answered, and no decision without rulings."""
+    result = run_critique(critics=[{"name": "ann"}, {"name": "bea"}], max_concurrency=1, limits=Limits(calls=calls))
     raw = result.raw
-    said = [(entry.round, entry.speaker) for entry in raw.entries]
-    assert said == [(1, "author"), (2, "ann"), (2, "bea")][:calls]
+    speakers = [(entry.round, entry.speaker) for entry in raw.entries]
+    assert speakers == [(1, "author"), (2, "ann"), (2, "bea")][:calls]
     assert len(raw.claims) == (calls > 1)
     assert raw.original == ANSWER
     assert (raw.outcome, raw.stop_reason, result.status) == (None, None, "limit")
@@ -186,46 +190,46 @@ def test_a_run_that_reaches_a_limit_has_all_that_was_said(calls: int) -> None:
 
 
 def test_without_the_judge_the_answer_is_marked_as_unchecked() -> None:
-    """The claims stay, without rulings."""
-    result = held(failing("-judge"), answer=ANSWER)
+    """The claims have no rulings."""
+    result = run_critique(failing("-judge"), answer=ANSWER)
     raw = result.output
     assert (raw.status, raw.outcome, raw.stop_reason, result.status) == ("no_verdict", None, "not_ruled", "no_verdict")
     assert raw.answer.startswith("Incomplete: the judge did not answer")
     assert [claim.ruling for claim in raw.claims] == ["cannot_tell"]
 
 
-def test_an_author_that_fails_costs_the_run_its_answer_or_its_revision() -> None:
-    """Without an answer there is nothing to check; without a revision the answer is rejected."""
+def test_a_failing_author_leaves_no_answer_or_no_revision() -> None:
+    """Without an answer there is nothing to check, and without a revision the answer is rejected."""
     with pytest.raises(QuorumLost):
-        held(failing("-author"))
-    raw = held(failing("-author"), answer=ANSWER).output
+        run_critique(failing("-author"))
+    raw = run_critique(failing("-author"), answer=ANSWER).output
     assert (raw.outcome, raw.status, raw.answer) == ("rejected", "degraded", None)
     with pytest.raises(ProviderFailed):
-        held(failing("-author"), answer=ANSWER, failures=FailurePolicy(on_failure="fail"))
+        run_critique(failing("-author"), answer=ANSWER, failures=FailurePolicy(on_failure="fail"))
 
 
 def test_an_empty_answer_is_not_criticized() -> None:
     """The run ends without a decision."""
     with pytest.warns(FlowDebateWarning, match="returned no text"):
-        result = held(author=lambda _: " ")
+        result = run_critique(author=lambda _: " ")
     assert (result.usage.calls, result.output.outcome, result.output.stop_reason) == (0, None, "no_answer")
     assert result.output.status == "no_verdict"
 
 
 def test_functions_fill_every_role() -> None:
-    """Each is given what it needs, as data."""
-    asked: list[object] = []
+    """Each function gets its input as data."""
+    inputs: list[object] = []
 
     def author(value: Any) -> str:
-        asked.append(value)
+        inputs.append(value)
         return REVISED if isinstance(value, RevisionAsked) else ANSWER
 
     def critic(value: Any) -> object:
-        asked.append(value)
+        inputs.append(value)
         return [CLAIM]
 
     def judge(value: Any) -> object:
-        asked.append(value)
+        inputs.append(value)
         return [{"claim": claim.id, "reason": "-", "quotes": [QUOTE], "ruling": "holds"} for claim in value.claims]
 
     pattern = critique(
@@ -233,12 +237,12 @@ def test_functions_fill_every_role() -> None:
     )
     result = pattern.run_sync(QUESTION)
     assert result.output.answer == REVISED
-    assert [type(value) for value in asked] == [CritiqueInput, ClaimsAsked, RulingsAsked, RevisionAsked]
+    assert [type(value) for value in inputs] == [CritiqueInput, ClaimsAsked, RulingsAsked, RevisionAsked]
     assert result.usage.calls == 0
 
 
 def test_people_fill_every_role() -> None:
-    """They are shown the answer and the claims, and asked for what a model would be asked for."""
+    """They see the answer and the claims, and give the answers of a model."""
     texts: list[str] = []
 
     def ask(request: Any) -> object:
@@ -262,14 +266,14 @@ def test_people_fill_every_role() -> None:
     assert ["It is 30 days" in text for text in texts] == [False, False, True, True]
 
 
-def test_a_fallback_model_criticizes_and_writes_in_place_of_one_that_fails() -> None:
-    """As in all patterns, with `StandIn`."""
+def test_a_fallback_model_replaces_a_failed_critic_or_author() -> None:
+    """This works with `StandIn`, as in all patterns."""
     from flowdebate import StandIn
 
     policy = FailurePolicy(on_failure=StandIn(model_of()))
-    raw = held(failing("rent-critic-Ada"), failures=policy, answer=ANSWER).output
+    raw = run_critique(failing("rent-critic-Ada"), failures=policy, answer=ANSWER).output
     assert (raw.outcome, [loss.instead for loss in raw.losses]) == ("revised", ["stand_in"])
-    raw = held(failing("rent-author"), failures=policy).output
+    raw = run_critique(failing("rent-author"), failures=policy).output
     assert (raw.outcome, [loss.instead for loss in raw.losses]) == ("revised", ["stand_in", "stand_in"])
 
 
@@ -287,17 +291,17 @@ def test_a_fallback_model_criticizes_and_writes_in_place_of_one_that_fails() -> 
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """Before anything is built."""
+    """The error comes before anything is built."""
     with pytest.raises(ConfigurationError) as error:
         critique(name="x", **{"critics": [{"name": "Ada"}], **options})
     assert error.value.field == field
 
 
 def test_the_outline_shows_all_steps() -> None:
-    """The judge and both turns of the author included."""
-    shown = str(outline(critique(name="x", critics=[{"name": "Ada"}])))
+    """The judge and both turns of the author are included."""
+    text = str(outline(critique(name="x", critics=[{"name": "Ada"}])))
     for name in ("x-author", "x-critic-Ada", "x-judge", "x-decide"):
-        assert name in shown
+        assert name in text
 
 
 @pytest.mark.parametrize(
@@ -308,6 +312,6 @@ def test_the_outline_shows_all_steps() -> None:
     ],
     ids=["written", "given"],
 )
-def test_the_promises_of_the_library_hold(options: dict[str, Any]) -> None:
-    """`check_pattern` drives it with drawn answers and failures."""
+def test_check_pattern_passes(options: dict[str, Any]) -> None:
+    """`check_pattern` tests it with drawn answers and failures."""
     check_pattern(critique(name="x", **options), max_examples=5)

@@ -17,7 +17,7 @@ from .critiques import QUESTION, ids_in
 
 WORDS = ("rent", "roof", "cat", "thirty", "days", "paid", "never", "snow")
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join)
-"""Of few words, so that drawn quotes are often in a drawn text."""
+"""A few words, so that drawn quotes often occur in a drawn text."""
 quotes = st.lists(sentences, max_size=MOST_QUOTES)
 rulings = st.sampled_from(["holds", "does_not_hold", "cannot_tell"])
 drafts = st.lists(
@@ -32,12 +32,12 @@ drafts = st.lists(
 
 
 def plain_words(text: str) -> list[str]:
-    """Return the words of a drawn text, without the library's own lookup."""
+    """Return the words of a drawn text without the library's own lookup."""
     return re.findall(r"\w+", text.casefold())
 
 
 def contains(text: str, quote: str) -> bool:
-    """Return whether `quote` is in `text`, word for word, and is long enough to show anything."""
+    """Return whether `quote` occurs in `text`, word for word, and is long enough as evidence."""
     words, parts = plain_words(text), plain_words(quote)
     starts = range(len(words) - len(parts) + 1)
     return len(parts) >= 3 and any(words[at : at + len(parts)] == parts for at in starts)
@@ -50,17 +50,19 @@ def contains(text: str, quote: str) -> bool:
     ruled=st.lists(st.tuples(rulings, quotes), max_size=4),
     critics=st.integers(1, 2),
 )
-def test_a_claim_whose_quotes_do_not_exist_never_changes_an_answer(
+def test_a_claim_with_invented_quotes_never_changes_an_answer(
     answer: str, source: str, claims: list[ClaimDraft], ruled: list[tuple[str, list[str]]], critics: int
 ) -> None:
-    """Nor does one about words that the answer does not have, nor one without a ruling."""
+    """Claims about absent words and claims without a ruling do not change it either."""
 
     def reply(request: Any) -> Any:
         if "-critic-" in request.block:
             return {"claims": [claim.to_wire() for claim in claims]}
         if request.block.endswith("-judge"):
             pairs = zip(ids_in(request), ruled, strict=False)
-            answers = [{"claim": name, "reason": "-", "ruling": word, "quotes": said} for name, (word, said) in pairs]
+            answers = [
+                {"claim": name, "reason": "-", "ruling": word, "quotes": quoted} for name, (word, quoted) in pairs
+            ]
             return {"rulings": answers}
         return "Another answer altogether."
 
@@ -71,11 +73,11 @@ def test_a_claim_whose_quotes_do_not_exist_never_changes_an_answer(
     for claim in raw.claims:
         if claim.ruling != "holds":
             continue
-        said = [item.quote for item in claim.evidence]
+        evidence_quotes = [item.quote for item in claim.evidence]
         assert claim.judged == "holds"
         assert claim.place is None or claim.place.casefold() in answer.casefold() or contains(answer, claim.place)
-        assert any(contains(f"{source}", quote) or contains(QUESTION, quote) for quote in said) or (
-            len({quote for quote in said if contains(answer, quote)}) >= 2
+        assert any(contains(f"{source}", quote) or contains(QUESTION, quote) for quote in evidence_quotes) or (
+            len({quote for quote in evidence_quotes if contains(answer, quote)}) >= 2
         )
     assert (raw.answer != answer) == any(claim.ruling == "holds" for claim in raw.claims)
     assert critics <= result.usage.calls <= critics + 2
@@ -92,7 +94,7 @@ def test_a_claim_whose_quotes_do_not_exist_never_changes_an_answer(
 def test_a_critique_takes_no_more_calls_than_its_roles(
     answers: int, critics: int, claims: list[ClaimDraft], word: str, revisions: int
 ) -> None:
-    """It always ends: one answer, one report of each critic, one judge, one revision."""
+    """It always ends with one answer, one report of each critic, one judgement and one revision."""
     called: list[str] = []
 
     def reply(request: Any) -> Any:
@@ -100,8 +102,10 @@ def test_a_critique_takes_no_more_calls_than_its_roles(
         if "-critic-" in request.block:
             return {"claims": [claim.to_wire() for claim in claims]}
         if request.block.endswith("-judge"):
-            said = [{"claim": name, "reason": "-", "ruling": word, "quotes": [QUESTION]} for name in ids_in(request)]
-            return {"rulings": said}
+            ruling_list = [
+                {"claim": name, "reason": "-", "ruling": word, "quotes": [QUESTION]} for name in ids_in(request)
+            ]
+            return {"rulings": ruling_list}
         return f"Rent roof cat {len(called)}."
 
     names = [{"name": f"critic {number}"} for number in range(critics)]
@@ -119,7 +123,7 @@ def test_a_critique_takes_no_more_calls_than_its_roles(
 def test_claims_are_numbered_once_and_keep_their_critics(
     answer: str, claims: list[ClaimDraft], other: list[ClaimDraft]
 ) -> None:
-    """Equal ones are one claim, and their places are looked up in the answer alone."""
+    """Equal claims are merged, and their places are looked up only in the answer."""
     collected = collect_claims({"ann": claims, "bea": other}, answer)
     assert [claim.id for claim in collected] == [f"C{number + 1}" for number in range(len(collected))]
     assert {claim.claim for claim in collected} == {draft.claim for draft in [*claims, *other]}
@@ -131,32 +135,32 @@ def test_claims_are_numbered_once_and_keep_their_critics(
 
 
 @given(quote=sentences, answer=sentences, source=sentences)
-def test_evidence_is_what_a_plain_search_finds(quote: str, answer: str, source: str) -> None:
-    """In the sources and in the answer; of fewer than three words nothing is."""
+def test_evidence_equals_the_result_of_a_plain_search(quote: str, answer: str, source: str) -> None:
+    """It is looked up in the sources and the answer; quotes of fewer than three words are never found."""
     from flowdebate.sources.source import Source
 
-    found = find_evidence(quote, question="What?", answer=answer, sources=(Source.of("a.md", source),))
+    evidence = find_evidence(quote, question="What?", answer=answer, sources=(Source.of("a.md", source),))
     long = len(" ".join(plain_words(quote))) >= 10
-    assert (found.source == "a.md") == (long and contains(source, quote))
-    assert (found.start is not None) == (long and contains(answer, quote))
+    assert (evidence.source == "a.md") == (long and contains(source, quote))
+    assert (evidence.start is not None) == (long and contains(answer, quote))
 
 
 @given(st.lists(st.tuples(rulings, quotes), min_size=1, max_size=3))
 def test_the_first_ruling_on_a_claim_counts(ruled: list[tuple[str, list[str]]]) -> None:
-    """A judge that rules twice has not ruled otherwise."""
+    """A judge's second ruling on a claim is ignored."""
     [claim] = collect_claims({"ann": [ClaimDraft(claim="cat", kind="false")]}, "snow")
     form: Any = rulings_on(("C1",))
     given_rulings = [
-        form(rulings=[{"claim": "C1", "reason": "-", "quotes": said, "ruling": word}]).rulings[0]
-        for word, said in ruled
+        form(rulings=[{"claim": "C1", "reason": "-", "quotes": quoted, "ruling": word}]).rulings[0]
+        for word, quoted in ruled
     ]
     [result] = apply_rulings([claim], given_rulings, question="rent roof cat", answer="snow")
     assert result.judged == ruled[0][0]
 
 
-@given(judged=st.none() | rulings, found=st.lists(st.sampled_from(["source", "answer", "nowhere"]), max_size=3))
-def test_only_evidence_makes_a_claim_hold(judged: Any, found: list[str]) -> None:
-    """And evidence alone does not."""
+@given(judged=st.none() | rulings, places=st.lists(st.sampled_from(["source", "answer", "nowhere"]), max_size=3))
+def test_only_evidence_makes_a_claim_hold(judged: Any, places: list[str]) -> None:
+    """Evidence alone is not enough."""
     evidence = [
         Evidence(
             quote="-",
@@ -164,19 +168,19 @@ def test_only_evidence_makes_a_claim_hold(judged: Any, found: list[str]) -> None
             start=10 * index if place == "answer" else None,
             end=10 * index + 5 if place == "answer" else None,
         )
-        for index, place in enumerate(found)
+        for index, place in enumerate(places)
     ]
     claim = Claim(id="C1", agent_names=["ann"], claim="-", kind="false")
     ruling, why = rule_on(claim, judged, evidence)
-    shown = "source" in found or found.count("answer") >= 2
-    assert (ruling == "holds") == (judged == "holds" and shown)
+    proven = "source" in places or places.count("answer") >= 2
+    assert (ruling == "holds") == (judged == "holds" and proven)
     assert ruling in (judged, "cannot_tell")
     assert bool(why) == (judged in (None, "holds"))
 
 
 @given(ruling=rulings, revision=st.none() | sentences)
 def test_the_decision_is_a_rule_on_data(ruling: Any, revision: str | None) -> None:
-    """No model has a say in it."""
+    """No model takes part in it."""
     claim = Claim(id="C1", agent_names=["ann"], claim="-", kind="false", ruling=ruling)
     outcome = decide([claim], original="rent", revision=revision)
     assert outcome == ("stands" if ruling != "holds" else "rejected" if revision in (None, "rent") else "revised")
