@@ -1,4 +1,4 @@
-"""Deliberations in larger pipelines, many at once; their records, and the transcript that others share."""
+"""Deliberations in larger pipelines and in parallel, their records, and shared transcripts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flowdebate.resources.tasks import TaskChanged
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import VERDICT, events
 
-from .deliberations import PERSONAS, SETTLED, TOPIC, deal, report, said
+from .deliberations import PERSONAS, SETTLED, TOPIC, deal, entries_of, report
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-def test_it_may_sit_in_a_debate_and_a_debate_in_it() -> None:
-    """Each keeps its own transcript; the run shows the outer one's."""
+def test_deliberations_and_debates_can_be_nested() -> None:
+    """Each keeps its own transcript, and the run shows the outer one's."""
     inner = sequencer(name="team").then(deal(name="inner")).map(lambda output: output.final_decision)
     outer = debate(
         name="outer",
@@ -41,14 +41,14 @@ def test_it_may_sit_in_a_debate_and_a_debate_in_it() -> None:
         return SETTLED if request.block == "deal-moderator" else "said"
 
     result = deal(debaters=[Persona("team", block=torn), PERSONAS[0]]).run_sync(TOPIC, model=FunctionModel(answer))
-    assert said(result.output) == [(1, "team", "Cap them."), (1, "bull", "said")]
+    assert entries_of(result.output) == [(1, "team", "Cap them."), (1, "bull", "said")]
     assert result.raw == result.output
     assert [entry.name for entry in result.transcript.entries] == ["team", "bull"]
     assert [trail.collection_id for trail in result.task_collections] == ["deal", "torn"]
 
 
-def test_a_shared_transcript_is_read_by_blocks_around_it() -> None:
-    """Given the same object, a step behind the deliberation reads what was said."""
+def test_other_blocks_can_read_a_shared_transcript() -> None:
+    """A step after the deliberation reads the entries from the same object."""
     transcript = create_deliberation_transcript()
 
     @handler(name="count", resources={"transcript": transcript})
@@ -60,7 +60,7 @@ def test_a_shared_transcript_is_read_by_blocks_around_it() -> None:
 
 
 def test_the_audit_trail_has_one_task_for_each_turn() -> None:
-    """Goal, assignee, round and text; each change is an event."""
+    """A task has goal, assignee, round and text; each change is an event."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", SETTLED)
     result = deal(collection_id="audit-7").run_sync(TOPIC, model=model)
     assert result.tasks.collection_id == "audit-7"
@@ -74,7 +74,7 @@ def test_the_audit_trail_has_one_task_for_each_turn() -> None:
 
 
 def test_the_output_on_the_wire_has_camel_case_keys() -> None:
-    """As all that travels."""
+    """All wire forms have them."""
     output = deal().run_sync(TOPIC, model=ScriptedModel("A", "B", SETTLED), seed=1).output
     wire = output.to_wire()
     assert {"finalDecision", "isSettled", "stopReason"} <= set(wire)

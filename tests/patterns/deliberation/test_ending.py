@@ -1,4 +1,4 @@
-"""When a deliberation ends, and with which decision."""
+"""The end of a deliberation and its decision."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import hostile_replies, hostile_values
 from tests.patterns.debates import events
 
-from .deliberations import SETTLED, TOPIC, by_role, deal, report, said
+from .deliberations import SETTLED, TOPIC, by_role, deal, entries_of, report
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-def test_the_moderator_settles_it() -> None:
+def test_the_moderator_settles_a_deliberation() -> None:
     """SETTLED ends it at once, with the decision."""
     result = deal().run_sync(TOPIC, model=by_role(reports=SETTLED))
     output = result.output
@@ -33,20 +33,20 @@ def test_the_moderator_settles_it() -> None:
 
 
 def test_a_settlement_without_a_decision_is_the_summary() -> None:
-    """The matter is settled by what the moderator summed up; also where that is empty."""
+    """The moderator's summary is the decision, also if it is empty."""
     for summary in ("They agree.", ""):
         output = deal().run_sync(TOPIC, model=by_role(reports=report("SETTLED", None, summary))).output
         assert (output.is_settled, output.final_decision) == (True, summary)
 
 
 @pytest.mark.parametrize("decision", [None, "Invest a quarter."])
-def test_the_cap_settles_nothing(decision: str | None) -> None:
-    """The last report's decision is there, if it made one; an earlier one's is not."""
+def test_a_deliberation_at_its_cap_is_not_settled(decision: str | None) -> None:
+    """The decision of the last report counts, if there is one; an earlier one does not."""
     reports = iter([report(decision="Invest all."), report(decision=decision)])
     output = deal(max_rounds=2).run_sync(TOPIC, model=by_role(reports=lambda _: next(reports))).output
     assert (output.rounds, output.is_settled, output.stop_reason) == (2, False, "max_rounds")
     assert output.final_decision == decision
-    assert [made.status for made in output.reports] == ["CONTINUE", "CONTINUE"]
+    assert [report_.status for report_ in output.reports] == ["CONTINUE", "CONTINUE"]
 
 
 def test_a_settlement_in_the_last_round_is_a_settlement() -> None:
@@ -55,21 +55,21 @@ def test_a_settlement_in_the_last_round_is_a_settlement() -> None:
     assert (output.is_settled, output.stop_reason) == (True, "settled")
 
 
-def test_a_predicate_ends_it_after_a_round() -> None:
-    """It reads the reports, and is not asked when it has ended otherwise."""
-    asked: list[int] = []
+def test_a_predicate_ends_a_deliberation_after_a_round() -> None:
+    """It reads the reports, and is not called after another end."""
+    rounds: list[int] = []
 
     async def stop(ctx: Context) -> bool:
         state = ctx.sequencer.state
-        asked.append(state.round)
+        rounds.append(state.round)
         return bool(state.report.decision == "Enough.")
 
     reports = iter([report(), report(decision="Enough.")])
     output = deal(terminate_when=stop).run_sync(TOPIC, model=by_role(reports=lambda _: next(reports))).output
     assert (output.stop_reason, output.is_settled, output.final_decision) == ("predicate", False, "Enough.")
-    assert asked == [1, 2]
+    assert rounds == [1, 2]
     deal(terminate_when=stop).run_sync(TOPIC, model=by_role())
-    assert asked == [1, 2]
+    assert rounds == [1, 2]
 
 
 FORMS: list[Any] = [
@@ -81,8 +81,8 @@ FORMS: list[Any] = [
 
 
 @pytest.mark.parametrize("value", FORMS, ids=["the model", "a dict", "lines", "markdown"])
-def test_a_moderator_of_ones_own_reports_in_any_form(value: Any) -> None:
-    """A `ModeratorReport`, a dict, or text."""
+def test_a_custom_moderator_reports_in_any_form(value: Any) -> None:
+    """The report is a `ModeratorReport`, a dict, or text."""
 
     def moderate(topic: Any, ctx: Context) -> Any:
         assert topic.topic == TOPIC
@@ -94,8 +94,8 @@ def test_a_moderator_of_ones_own_reports_in_any_form(value: Any) -> None:
     assert output.final_decision == "Invest half."
 
 
-def test_text_of_a_moderator_that_says_nothing_of_a_status_is_a_summary() -> None:
-    """It goes on, with what was said as the summary, cleaned of what no text may hold."""
+def test_moderator_text_without_a_status_is_a_summary() -> None:
+    """The deliberation continues with the cleaned text as its summary."""
     output = deal(moderator=lambda _: "Go \ud800on.\0", max_rounds=1).run_sync(TOPIC, model=by_role()).output
     assert (output.summaries, output.is_settled) == (["Go \ufffdon."], False)
 
@@ -103,8 +103,8 @@ def test_text_of_a_moderator_that_says_nothing_of_a_status_is_a_summary() -> Non
 @pytest.mark.parametrize(
     "value", [None, 3, {}, {"summary": "x"}, {**SETTLED, "status": "settled"}, {**SETTLED, "mood": 1}, ["SETTLED"]]
 )
-def test_what_is_no_report_is_an_error_that_names_the_block_and_the_field(value: Any) -> None:
-    """Of the application's own moderator."""
+def test_an_invalid_report_is_an_error_that_names_block_and_field(value: Any) -> None:
+    """This applies to custom moderators."""
     with pytest.raises(OutputError) as caught:
         deal(moderator=lambda _: value).run_sync(TOPIC, model=by_role())
     assert caught.value.block == "deal-moderator"
@@ -121,20 +121,24 @@ reports = st.builds(
 
 
 @given(st.lists(reports, min_size=4, max_size=4), st.integers(1, 4), st.booleans())
-def test_the_output_follows_from_the_reports(made: list[dict[str, Any]], max_rounds: int, own: bool) -> None:  # noqa: FBT001
-    """Rounds, settlement, decision and summaries are what the reports say, whoever makes them."""
-    given_out = iter(made)
-    options: dict[str, Any] = {"moderator": lambda _: next(given_out)} if own else {}
+def test_the_output_follows_from_the_reports(
+    report_values: list[dict[str, Any]],
+    max_rounds: int,
+    custom: bool,  # noqa: FBT001
+) -> None:
+    """Rounds, settlement, decision and summaries equal the reports of any moderator."""
+    given_out = iter(report_values)
+    options: dict[str, Any] = {"moderator": lambda _: next(given_out)} if custom else {}
     model = by_role(reports=lambda _: next(given_out))
     output = deal(max_rounds=max_rounds, **options).run_sync(TOPIC, model=model).output
-    wanted = [ModeratorReport(**values) for values in made[:max_rounds]]
-    settled = [number for number, one in enumerate(wanted, 1) if one.settled]
+    expected = [ModeratorReport(**values) for values in report_values[:max_rounds]]
+    settled = [number for number, one in enumerate(expected, 1) if one.settled]
     rounds = settled[0] if settled else max_rounds
-    last = wanted[rounds - 1]
+    last = expected[rounds - 1]
     assert (output.rounds, output.is_settled) == (rounds, bool(settled))
     assert output.stop_reason == ("settled" if settled else "max_rounds")
-    assert output.reports == wanted[:rounds]
-    assert output.summaries == [one.summary for one in wanted[:rounds]]
+    assert output.reports == expected[:rounds]
+    assert output.summaries == [one.summary for one in expected[:rounds]]
     assert output.final_decision == (last.summary if settled and last.decision is None else last.decision)
     assert len(output.history) == 2 * rounds
     for by_alias in (True, False):
@@ -145,10 +149,10 @@ def test_the_output_follows_from_the_reports(made: list[dict[str, Any]], max_rou
 @given(
     st.lists(hostile_replies(), min_size=1, max_size=4), st.integers(1, 3), st.sampled_from(["fail", "skip"]), st.data()
 )
-def test_it_ends_whatever_models_and_blocks_return(
+def test_a_deliberation_ends_for_any_answers(
     replies: list[Any], max_rounds: int, on_failure: str, data: st.DataObject
 ) -> None:
-    """After at most `max_rounds` rounds, or with an error of the library or of the application's own."""
+    """It ends after at most `max_rounds` rounds, or with an error of the library or the application."""
     calls: list[str] = []
 
     def answer(request: Any) -> Any:
@@ -176,11 +180,11 @@ def test_it_ends_whatever_models_and_blocks_return(
     assert len(calls) <= 3 * 9 * max_rounds  # each role may have tools called in eight rounds
     if raw is not None:
         assert raw.rounds <= max_rounds
-        assert [number for number, _, _ in said(raw)] == sorted(number for number, _, _ in said(raw))
+        assert [number for number, _, _ in entries_of(raw)] == sorted(number for number, _, _ in entries_of(raw))
         assert isinstance(raw.to_wire(), dict)
 
 
 def test_the_seed_of_the_run_is_in_the_output() -> None:
-    """With which a recorded run can be repeated."""
+    """A recorded run can be repeated with it."""
     model = ScriptedModel("A", "B", SETTLED)
     assert deal().run_sync(TOPIC, model=model, seed=11).output.seed == 11

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def small() -> Iterator[LocalModel]:
-    """A very small model: its text is nonsense, all else is real."""
+    """Load a very small model, whose text is nonsense."""
     yield LocalModel(small_test_model(), settings=ModelSettings(max_tokens=40))
     stop_local_servers()
 
 
 @pytest.mark.slow_model
-def test_what_a_small_model_writes_is_a_report(small: LocalModel) -> None:
-    """Personas speak, the report is one whatever the model makes of it, and the page shows all of it."""
+def test_a_small_model_produces_a_valid_report(small: LocalModel) -> None:
+    """Personas speak, the report is valid for any answer, and the page shows everything."""
     output = deal(max_rounds=1, report="text").run_sync(TOPIC, model=small).output
     assert [entry.name for entry in output.history] == ["bull", "bear"]
     assert all(entry.text.strip() for entry in output.history)
@@ -38,7 +38,7 @@ def test_what_a_small_model_writes_is_a_report(small: LocalModel) -> None:
 
 @pytest.fixture
 def large() -> Iterator[LocalModel]:
-    """The model "local"."""
+    """Load the model "local"."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     yield LocalModel()
@@ -47,8 +47,8 @@ def large() -> Iterator[LocalModel]:
 
 @pytest.mark.slow_model
 @pytest.mark.timeout(600)
-def test_the_investment_is_deliberated_on(large: LocalModel, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both speak for themselves in each round, differently, and each round has a summary."""
+def test_the_large_model_deliberates_on_the_investment(large: LocalModel, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both personas speak differently in each round, and each round has a summary."""
     output = load("investment").main(large)
     assert 1 <= output.rounds <= 3
     assert len(output.history) == 2 * output.rounds

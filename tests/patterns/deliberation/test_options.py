@@ -1,4 +1,4 @@
-"""Options of `deliberation()` reach the default blocks, and only those; visibilities keep items back."""
+"""Options of `deliberation()` reach only the default blocks, and visibilities hide items."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ ROLES = ["deal-debater-bull", "deal-debater-bear", "deal-moderator"]
 
 
 def calls(**options: Any) -> list[Any]:
-    """What the models were asked."""
+    """Return the requests to the models."""
     model = ScriptedModel("A", "B", SETTLED)
     deal(**options).run_sync(TOPIC, model=model)
     assert [call.block for call in model.calls] == ROLES
     return model.calls
 
 
-def test_instructions_stand_behind_the_persona_in_the_system_message() -> None:
-    """They are the application's own text, as the system prompt is, and take precedence over all rules."""
+def test_instructions_follow_the_persona_in_the_system_message() -> None:
+    """Like the system prompt, they are the application's text, and they override all rules."""
     assert system_of(calls(instructions="Be polite.")[0]).endswith(f"others see risk.\n\n{INSTRUCTIONS}\nBe polite.")
 
 
-def test_default_blocks_can_be_made_by_hand() -> None:
-    """With names, models and templates of their own, around the same transcript."""
+def test_default_blocks_can_be_created_separately() -> None:
+    """They have their own names, models and templates, and share one transcript."""
     transcript = create_deliberation_transcript()
     participants = {"bull": "investor", "owl": None}
     owl = create_persona_debater(
@@ -47,8 +47,8 @@ def test_default_blocks_can_be_made_by_hand() -> None:
     assert system_of(model.calls[1]).endswith("You are owl.\nYou are wise.")
 
 
-def test_default_blocks_work_by_themselves() -> None:
-    """Without a deliberation around them, on what they are given."""
+def test_default_blocks_work_without_a_deliberation() -> None:
+    """They need only their input."""
     transcript = create_deliberation_transcript()
     owl = create_persona_debater(name="x", agent_name="owl", transcript=transcript)
     model = ScriptedModel("Hoot.")
@@ -58,20 +58,20 @@ def test_default_blocks_work_by_themselves() -> None:
     assert reporter.run_sync(TOPIC, model=ScriptedModel(SETTLED)).output.settled
 
 
-def test_a_form_of_the_report_that_is_none_is_refused() -> None:
-    """With the pattern, the field and what is allowed."""
+def test_an_invalid_report_form_is_rejected() -> None:
+    """The error has the pattern, the field and the valid values."""
     with pytest.raises(ConfigurationError, match="deliberation 'deal': `report` must be 'structured' or 'text'"):
         deal(report="json")
 
 
-def test_a_reporter_is_told_how_to_ask() -> None:
-    """By a schema or for text."""
+def test_the_report_form_of_a_reporter_can_be_set() -> None:
+    """The report is requested by a schema or as text."""
     with pytest.raises(ConfigurationError, match="moderator 'x': `report` must be 'structured' or 'text'"):
         create_moderator(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")
 
 
-def test_another_transcript_in_a_role_is_refused() -> None:
-    """Two of them in one deliberation: the error says to share the reference."""
-    own = create_moderator(name="own", transcript=create_deliberation_transcript(), participants={})
+def test_another_transcript_in_a_role_is_rejected() -> None:
+    """The error says to share the reference between roles."""
+    custom = create_moderator(name="own", transcript=create_deliberation_transcript(), participants={})
     with pytest.raises(ResourceConflict, match="same reference"):
-        deal(moderator=own)
+        deal(moderator=custom)

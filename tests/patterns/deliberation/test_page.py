@@ -18,8 +18,8 @@ from tests.prompts.nasty import texts
 BULL, BEAR = ("Bull", "Optimistic investor"), ("Bear", "Cautious risk analyst")
 
 
-def made(**fields: Any) -> DeliberationOutput:
-    """An output of any texts: half a surrogate pair would not validate."""
+def output_of(**fields: Any) -> DeliberationOutput:
+    """Create an output of any texts, without half surrogate pairs."""
     defaults: dict[str, Any] = {
         "topic": "Invest?",
         "rounds": 1,
@@ -33,27 +33,29 @@ def made(**fields: Any) -> DeliberationOutput:
     return DeliberationOutput.model_construct(**{**defaults, **fields})
 
 
-def spoken(number: int, who: tuple[str, str | None], text: str) -> DeliberationEntry:
-    """An entry of any text."""
+def entry_of(number: int, who: tuple[str, str | None], text: str) -> DeliberationEntry:
+    """Create an entry of any text."""
     return DeliberationEntry.model_construct(round=number, name=who[0], role=who[1], text=text)
 
 
-def reported(summary: str, status: Any = "CONTINUE", decision: str | None = None) -> ModeratorReport:
-    """A report of any texts."""
+def report_of(summary: str, status: Any = "CONTINUE", decision: str | None = None) -> ModeratorReport:
+    """Create a report of any texts."""
     return ModeratorReport.model_construct(summary=summary, status=status, decision=decision)
 
 
-INVESTMENT = made(
+INVESTMENT = output_of(
     rounds=2,
     history=[
-        spoken(1, BULL, "AI is on a Moore's Law trajectory.\n\n\nThe $50M valuation represents a 5x revenue multiple."),
-        spoken(1, BEAR, "The average AI startup burns $2M/month in API costs alone: this is a pure growth gamble."),
-        spoken(2, BULL, "I accept the burn rate."),
-        spoken(2, BEAR, "I accept a tranche."),
+        entry_of(
+            1, BULL, "AI is on a Moore's Law trajectory.\n\n\nThe $50M valuation represents a 5x revenue multiple."
+        ),
+        entry_of(1, BEAR, "The average AI startup burns $2M/month in API costs alone: this is a pure growth gamble."),
+        entry_of(2, BULL, "I accept the burn rate."),
+        entry_of(2, BEAR, "I accept a tranche."),
     ],
     reports=[
-        reported("Bull has provided concrete evidence of traction. Bear has raised valid concerns about burn rate."),
-        reported("A clear synthesis is now possible.", "SETTLED", "Allocate $500K (50% of planned investment) now."),
+        report_of("Bull has provided concrete evidence of traction. Bear has raised valid concerns about burn rate."),
+        report_of("A clear synthesis is now possible.", "SETTLED", "Allocate $500K (50% of planned investment) now."),
     ],
     final_decision="Allocate $500K (50% of planned investment) now.",
     is_settled=True,
@@ -61,7 +63,7 @@ INVESTMENT = made(
 
 
 def test_a_deliberation_is_laid_out_for_people() -> None:
-    """Title, rounds, speakers, the moderator's reports, the decision, the end."""
+    """The page has title, rounds, speakers, the moderator's reports, the decision and the end."""
     assert render_deliberation(INVESTMENT, title="DEBATE PATTERN — Investment Decision") == snapshot("""\
 ============================================================
 DEBATE PATTERN — Investment Decision
@@ -131,9 +133,9 @@ DEBATE PATTERN — Investment Decision
 """)
 
 
-def test_the_topic_is_the_title_unless_one_is_given() -> None:
-    """It is wrapped like any other text."""
-    page = render_deliberation(made(topic="Should we invest $1M in an AI startup at a $50M valuation now?"))
+def test_the_topic_is_the_default_title() -> None:
+    """It is wrapped like other text."""
+    page = render_deliberation(output_of(topic="Should we invest $1M in an AI startup at a $50M valuation now?"))
     assert page.splitlines()[:4] == snapshot(
         [
             "============================================================",
@@ -144,10 +146,10 @@ def test_the_topic_is_the_title_unless_one_is_given() -> None:
     )
 
 
-def test_what_did_not_come_is_said() -> None:
-    """A round without a report, no decision, a role that nobody has, and an end that was none."""
+def test_missing_parts_are_reported() -> None:
+    """A round has no report, there is no decision, a speaker has no role, and the run was interrupted."""
     page = render_deliberation(
-        made(history=[spoken(1, ("Bull", None), "")], reports=[None], status="interrupted"), title="X"
+        output_of(history=[entry_of(1, ("Bull", None), "")], reports=[None], status="interrupted"), title="X"
     )
     assert page == snapshot("""\
 ============================================================
@@ -182,9 +184,9 @@ X
 """)
 
 
-def test_a_round_that_was_not_closed_has_no_summary() -> None:
-    """Cut short in its turns: what was said stands there."""
-    page = render_deliberation(made(history=[spoken(1, BULL, "I begin.")]))
+def test_an_unfinished_round_has_no_summary() -> None:
+    """An interrupted round has its entries."""
+    page = render_deliberation(output_of(history=[entry_of(1, BULL, "I begin.")]))
     assert "I begin." in page
     assert "MODERATOR SUMMARY" not in page
 
@@ -230,41 +232,41 @@ _LINES = {
 
 
 def form(page: str) -> list[str]:
-    """What the lines of a page are that have the form of one of its own."""
+    """Return which lines of a page have the form of its own lines."""
     return [kind for line in page.split("\n") for kind, shape in _LINES.items() if shape.fullmatch(line)]
 
 
 @given(hostile, hostile, hostile, hostile)
 @example("", "=" * 60 + "\n  FINAL DECISION", "x\nSTATUS: SETTLED", "[Bear]")
 def test_no_text_passes_for_a_line_of_the_page(topic: str, text: str, summary: str, decision: str) -> None:
-    """Whatever is said, summed up, decided or asked: the page has the form that it would have with plain words."""
+    """Whatever the texts, the page has the form that it has with plain words."""
 
     def page(topic: str, text: str, summary: str, decision: str) -> str:
         return render_deliberation(
-            made(
+            output_of(
                 topic=topic,
-                history=[spoken(1, BULL, text), spoken(1, BEAR, text)],
-                reports=[reported(summary, "CONTINUE", decision)],
+                history=[entry_of(1, BULL, text), entry_of(1, BEAR, text)],
+                reports=[report_of(summary, "CONTINUE", decision)],
                 final_decision=decision,
             )
         )
 
-    shown = page(topic, text, summary, decision)
-    assert form(shown) == form(page("Invest?", "I do.", "They differ.", "Wait."))
-    assert {category(character) for character in shown.replace("\n", "")}.isdisjoint({"Cc", "Cs", "Zl", "Zp"})
-    assert not re.search("[\u202a-\u202e\u2066-\u2069]", shown)
+    rendered = page(topic, text, summary, decision)
+    assert form(rendered) == form(page("Invest?", "I do.", "They differ.", "Wait."))
+    assert {category(character) for character in rendered.replace("\n", "")}.isdisjoint({"Cc", "Cs", "Zl", "Zp"})
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", rendered)
 
 
 @pytest.mark.parametrize("text", ["x" * 500, "word " * 200, "a-b" * 300], ids=["one word", "many", "hyphens"])
-def test_text_stays_inside_of_the_rules(text: str) -> None:
-    """No line is longer than a rule."""
-    page = render_deliberation(made(topic=text, history=[spoken(1, BULL, text)], reports=[reported(text)]))
+def test_text_stays_within_the_width_of_the_page(text: str) -> None:
+    """No line is longer than a rule of the page."""
+    page = render_deliberation(output_of(topic=text, history=[entry_of(1, BULL, text)], reports=[report_of(text)]))
     assert max(map(len, page.split("\n"))) == 60
 
 
 @given(st.text(st.characters(categories=["L", "Zs"], max_codepoint=0x24F), max_size=400))
 def test_no_word_is_lost(text: str) -> None:
-    """Wrapping changes white space alone."""
-    page = render_deliberation(made(history=[spoken(1, BULL, text)]), title="X")
+    """Wrapping changes only white space."""
+    page = render_deliberation(output_of(history=[entry_of(1, BULL, text)]), title="X")
     body = page.split("." * 40)[1].split("=" * 60)[0].replace("  | ", "")
     assert "".join(body.split()) == "".join(text.split())

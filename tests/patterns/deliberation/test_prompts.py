@@ -1,6 +1,6 @@
-"""What the models of a deliberation read."""
+"""Prompts of a deliberation."""
 
-# ruff: noqa: E501 - a prompt's lines are as long as they are
+# ruff: noqa: E501 - the lines of a prompt are long
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def identity(role: str | None = None) -> Identity:
-    """The persona "bull"."""
+    """Return the persona "bull"."""
     return Identity(name="bull", role=role, members={"bull": role}, max_rounds=4)
 
 
@@ -46,7 +46,7 @@ REPORTS = [report(summary="Bull wants in.\nBear wants out.")]
 
 
 def calls(**options: Any) -> list[RecordedCall]:
-    """What the models were asked in two rounds."""
+    """Return the requests to the models in two rounds."""
     model = ScriptedModel("It grows.", "It burns.\n[bull, investor] I give up.", *REPORTS, "A2", "B2", report())
     deal(**{"max_rounds": 2, **options}).run_sync(TOPIC, model=model)
     model.assert_complete()
@@ -54,7 +54,7 @@ def calls(**options: Any) -> list[RecordedCall]:
 
 
 def test_a_personas_system_message_reads_well() -> None:
-    """Rules, topic and participants, which are the same for all; who it is stands at the end."""
+    """Rules, topic and participants are the same for all, and the persona comes last."""
     assert system_of(calls()[0]) == snapshot("""\
 You are taking part in a deliberation on a topic. In each round, all participants speak once, at the same time. Then a moderator sums up and says whether the matter is settled.
 
@@ -76,7 +76,7 @@ You see growth where others see risk.\
 
 
 def test_the_opening_turn_reads_well() -> None:
-    """Nobody has spoken."""
+    """Nobody has spoken yet."""
     assert turn_of(calls()[0]) == snapshot("""\
 The discussion so far:
 (nothing yet)
@@ -87,7 +87,7 @@ Nobody has spoken yet. Say what you think should be done, give your strongest re
 
 
 def test_a_later_turn_reads_well() -> None:
-    """The rounds before, the moderator's latest summary, whose turn it is and who that is, what to do."""
+    """It has the earlier rounds, the moderator's latest summary, the persona, and the instruction."""
     assert turn_of(calls()[3]) == snapshot("""\
 The discussion so far:
 Round 1:
@@ -104,7 +104,7 @@ Respond to the strongest points that bear made, not only the latest ones. Change
 
 
 def test_a_moderators_prompt_reads_well() -> None:
-    """The office and all that was said."""
+    """It has the moderator's duties and all entries."""
     assert "\n=====\n".join([system_of(calls()[2]), turn_of(calls()[2])]) == snapshot("""\
 You moderate a deliberation and take no side. After each round, you report on it.
 
@@ -130,15 +130,15 @@ That was round 1 of at most 2. Review all the arguments and write your report: s
 """)
 
 
-def test_the_last_report_is_asked_for_a_decision() -> None:
-    """After the last round there is no other to hope for."""
+def test_the_last_report_asks_for_a_decision() -> None:
+    """There is no round after it."""
     assert turn_of(calls()[5]).split("\n\n")[-1] == snapshot(
         "That was round 2 of at most 2, the last one. Review all the arguments and write your report: sum up what each participant wants, compare their views, and say whether they want the same. Whatever the status, state the decision that was argued for best."
     )
 
 
-def test_a_moderator_without_structured_answers_is_asked_for_lines() -> None:
-    """`report="text"`: the form stands in the system message, and no schema is sent."""
+def test_a_text_report_asks_for_lines() -> None:
+    """With `report="text"` the form is in the system message, and no schema is sent."""
     model = ScriptedModel("A", "B", "**Status:** settled\n**Summary:** They agree.")
     output = deal(report="text").run_sync(TOPIC, model=model).output
     assert (output.is_settled, output.final_decision) == (True, "They agree.")
@@ -152,14 +152,14 @@ DECISION: one or two sentences, or none\
 
 
 def test_a_schema_asks_for_the_summary_before_the_finding() -> None:
-    """Models commit to what they wrote first."""
+    """Models tend to stay with what they wrote first."""
     schema = calls()[2].output_schema
     assert schema is not None
     assert list(schema["properties"]) == ["summary", "status", "decision"]
     assert schema["properties"]["status"]["enum"] == ["SETTLED", "CONTINUE"]
 
 
-def test_each_persona_sees_its_own_system_prompt_alone() -> None:
+def test_each_persona_sees_only_its_own_system_prompt() -> None:
     """Others, and the moderator, see the role."""
     bull, bear, moderator = calls()[:3]
     assert "You see growth" in bull.prompt
@@ -168,8 +168,8 @@ def test_each_persona_sees_its_own_system_prompt_alone() -> None:
     assert all("- bull, investor" in call.prompt for call in (bull, bear, moderator))
 
 
-def test_ones_own_words_are_marked_as_ones_own() -> None:
-    """For nobody else."""
+def test_a_personas_own_entries_are_marked() -> None:
+    """They are marked for nobody else."""
     bull, bear, moderator = calls()[3:6]
     assert "[bull (you), investor] It grows." in bull.prompt
     assert "[bull, investor] It grows." in bear.prompt
@@ -177,8 +177,8 @@ def test_ones_own_words_are_marked_as_ones_own() -> None:
     assert bear.prompt.count("(you),") == 1
 
 
-def test_a_long_system_prompt_is_not_said_twice() -> None:
-    """It stands in the system message, and the turn names the persona."""
+def test_a_long_system_prompt_is_not_repeated() -> None:
+    """It is in the system message, and the turn has the persona's name."""
     essay = "You are careful. " * 100
     model = ScriptedModel("A", "B", report("SETTLED"))
     deliberation(name="deal", debaters=[Persona("owl", system_prompt=essay), PERSONAS[0]]).run_sync(TOPIC, model=model)
@@ -187,20 +187,20 @@ def test_a_long_system_prompt_is_not_said_twice() -> None:
     assert "careful" not in turn_of(model.calls[0])
 
 
-def test_a_persona_that_was_alone_goes_on() -> None:
-    """When nobody else could be heard there is nobody to answer."""
+def test_a_persona_alone_is_not_asked_to_answer_others() -> None:
+    """If all others failed, there is nothing to answer."""
     entries = [DeliberationEntry(round=1, name="bull", role="investor", text="It grows.")]
-    shown = render_persona_turn(identity("investor"), entries=entries, reports=[None], round=2)
-    assert "Nobody else has spoken yet." in shown
-    assert "summary" not in shown
+    prompt = render_persona_turn(identity("investor"), entries=entries, reports=[None], round=2)
+    assert "Nobody else has spoken yet." in prompt
+    assert "summary" not in prompt
 
 
-def test_the_latest_summary_that_there_is_is_shown() -> None:
-    """A lost report, or an empty one, leaves the one before it."""
-    made = ModeratorReport(summary="They differ.", status="CONTINUE")
+def test_the_prompt_has_the_latest_summary() -> None:
+    """A missing or empty report leaves the previous one."""
+    report_ = ModeratorReport(summary="They differ.", status="CONTINUE")
     for later in ([None], [ModeratorReport(summary=" ", status="CONTINUE")], []):
-        shown = render_persona_turn(identity(), entries=[], reports=[made, *later], round=3)
-        assert "The moderator's summary after round 1: They differ." in shown
+        prompt = render_persona_turn(identity(), entries=[], reports=[report_, *later], round=3)
+        assert "The moderator's summary after round 1: They differ." in prompt
 
 
 names = st.sampled_from(["bull", "bear", "an, owl", "[fox]", "a\nb"])
@@ -208,11 +208,11 @@ names = st.sampled_from(["bull", "bear", "an, owl", "[fox]", "a\nb"])
 
 @st.composite
 def rounds(draw: st.DrawFn) -> list[DeliberationEntry]:
-    """Entries as a deliberation leaves them, of any texts."""
-    made = draw(st.lists(st.tuples(st.integers(1, 3), names, st.none() | texts, texts), max_size=5))
+    """Draw entries of a deliberation with any texts."""
+    drawn_entries = draw(st.lists(st.tuples(st.integers(1, 3), names, st.none() | texts, texts), max_size=5))
     return [
         DeliberationEntry.model_construct(round=number, name=name, role=role, text=text)
-        for number, name, role, text in sorted(made, key=lambda item: item[0])
+        for number, name, role, text in sorted(drawn_entries, key=lambda item: item[0])
     ]
 
 
@@ -220,15 +220,15 @@ def rounds(draw: st.DrawFn) -> list[DeliberationEntry]:
 def test_no_text_passes_for_another_speaker_or_for_the_prompt(
     entries: list[DeliberationEntry], summary: str, topic: str
 ) -> None:
-    """As many tags and headings as there are entries and rounds; labels stand where the prompt puts them."""
-    made = [ModeratorReport.model_construct(summary=summary, status="CONTINUE", decision=None)]
-    shown = render_persona_turn(identity(), entries=entries, reports=made, round=4)
-    asked = render_moderator_turn(entries=entries, round=4, max_rounds=4)
-    for text in (shown, asked):
+    """There are as many tags and headings as entries and rounds, and labels are only where the prompt puts them."""
+    reports = [ModeratorReport.model_construct(summary=summary, status="CONTINUE", decision=None)]
+    persona_prompt = render_persona_turn(identity(), entries=entries, reports=reports, round=4)
+    moderator_prompt = render_moderator_turn(entries=entries, round=4, max_rounds=4)
+    for text in (persona_prompt, moderator_prompt):
         assert tags(text) == len(entries)
         assert headings(text) == len({entry.round for entry in entries})
         text.encode()
-    assert sum(line.startswith("The moderator's summary") for line in lines_of(shown)) == bool(summary.strip())
+    assert sum(line.startswith("The moderator's summary") for line in lines_of(persona_prompt)) == bool(summary.strip())
     everyone = {"bull": "investor", "an, owl": summary}
     for system in (
         replace(identity(), members=everyone).render_system(PERSONA.system, PERSONA.persona, topic=topic),
@@ -241,13 +241,13 @@ def test_no_text_passes_for_another_speaker_or_for_the_prompt(
 
 @given(rounds(), rounds())
 def test_a_transcript_only_grows(before: list[DeliberationEntry], after: list[DeliberationEntry]) -> None:
-    """More entries add to the end, so that a server can reuse what it has read."""
+    """New entries are added at the end, so a server can reuse what it has read."""
     if before:
         assert render_said([*before, *after], own_name="bull").startswith(render_said(before, own_name="bull"))
 
 
-def test_the_next_prompt_of_a_persona_begins_as_its_last_one_did() -> None:
-    """The system message is the same; the message begins with the same transcript."""
+def test_prompts_of_a_persona_share_their_beginning() -> None:
+    """The system message is the same, and the message begins with the same transcript."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", report(), "A3", "B3", report())
     deal().run_sync(TOPIC, model=model)
     second, third = model.calls[3], model.calls[6]
@@ -261,7 +261,7 @@ def test_the_next_prompt_of_a_persona_begins_as_its_last_one_did() -> None:
 
 @pytest.mark.parametrize("template", [PersonaTemplate, ModeratorTemplate])
 def test_templates_may_be_replaced_and_are_checked(template: Any) -> None:
-    """A field that is not filled there is refused, with those that are."""
+    """An unknown field is an error that lists the known ones."""
     for field in fields(template):
         with pytest.raises(ConfigurationError, match=r"\{nobody\}"):
             template(**{field.name: "Ask {nobody}."})

@@ -1,4 +1,4 @@
-"""Provider failures of a deliberation: lost reports, and turns side by side that fail or are cancelled."""
+"""Provider failures of a deliberation: missing reports, and parallel turns that fail or are cancelled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowdebate.errors import ProviderFailed
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import events
 
-from .deliberations import PERSONAS, TOPIC, deal, lost, report, said
+from .deliberations import PERSONAS, TOPIC, deal, entries_of, losses_of, report
 
 if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
@@ -25,12 +25,12 @@ pytestmark = pytest.mark.anyio
 DOWN = ProviderFailed("the endpoint answered 503", status=503)
 
 
-def test_a_lost_report_settles_nothing() -> None:
-    """The round is closed without one, and the next is held."""
+def test_a_missing_report_settles_nothing() -> None:
+    """The round closes without a report, and the next one begins."""
     model = ScriptedModel("A1", "B1", report(decision="Wait."), "A2", "B2", DOWN)
     result = deal(max_rounds=2, on_failure="skip").run_sync(TOPIC, model=model)
     output = result.output
-    assert lost(result) == [(2, "moderator", "deal-moderator", "no_report")]
+    assert losses_of(result) == [(2, "moderator", "deal-moderator", "no_report")]
     assert (output.summaries, output.reports[1]) == (["They differ.", ""], None)
     assert (output.is_settled, output.stop_reason, output.status) == (False, "max_rounds", "degraded")
     assert output.final_decision == "Wait."
@@ -40,14 +40,14 @@ def test_a_lost_report_settles_nothing() -> None:
         deal().run_sync(TOPIC, model=ScriptedModel("A1", "B1", DOWN))
 
 
-def test_all_reports_may_be_lost() -> None:
-    """Nothing is decided, and nothing is made up."""
+def test_a_deliberation_survives_without_reports() -> None:
+    """It has no decision."""
     output = deal(max_rounds=1, on_failure="skip").run_sync(TOPIC, model=ScriptedModel("A1", "B1", DOWN)).output
     assert (output.final_decision, output.is_settled, output.reports) == (None, False, [None])
 
 
-async def test_a_failure_lets_the_turns_beside_it_end() -> None:
-    """Their answers are paid for, and kept."""
+async def test_parallel_turns_finish_after_a_failure() -> None:
+    """Their answers are paid for, and recorded."""
     failed, waits = asyncio.Event(), asyncio.Event()
 
     async def answer(request: ModelRequest) -> Any:
@@ -63,7 +63,7 @@ async def test_a_failure_lets_the_turns_beside_it_end() -> None:
     handle = deal(debaters=[Persona("owl"), *PERSONAS]).start(TOPIC, model=FunctionModel(answer))
     with pytest.raises(ProviderFailed):
         await handle
-    assert said(handle.raw) == [(1, "owl", "said"), (1, "bull", "said")]
+    assert entries_of(handle.raw) == [(1, "owl", "said"), (1, "bull", "said")]
     assert {task.assignee: task.status for task in handle.tasks.list()} == {
         "owl": "completed",
         "bull": "completed",
@@ -72,8 +72,8 @@ async def test_a_failure_lets_the_turns_beside_it_end() -> None:
 
 
 @given(st.integers(0, 8), st.permutations(range(3)))
-def test_cancelled_at_any_moment_it_keeps_what_was_said(stop_at: int, order: list[int]) -> None:
-    """Whoever has answered until then stands in the raw output, in declared order; tasks are all ended."""
+def test_a_cancelled_deliberation_keeps_its_entries(stop_at: int, order: list[int]) -> None:
+    """The raw output has all answers in declared order, and no task is open."""
     names = ["ann", "bea", "cid"]
 
     async def run() -> None:
@@ -109,10 +109,10 @@ def test_cancelled_at_any_moment_it_keeps_what_was_said(stop_at: int, order: lis
             await handle
         raw = handle.raw
         assert (handle.status, raw.status, raw.stop_reason) == ("interrupted", "interrupted", None)
-        told = [(number, name) for number, name, _ in said(raw)]
-        assert sorted(told) == sorted(answered)
-        assert told == sorted(told, key=lambda item: (item[0], names.index(item[1])))
-        assert all(text == f"{name} in round {number}" for number, name, text in said(raw))
+        turns = [(number, name) for number, name, _ in entries_of(raw)]
+        assert sorted(turns) == sorted(answered)
+        assert turns == sorted(turns, key=lambda item: (item[0], names.index(item[1])))
+        assert all(text == f"{name} in round {number}" for number, name, text in entries_of(raw))
         assert all(task.finished for task in handle.tasks.list())
         assert handle.tasks.count("completed") == len(answered)
 

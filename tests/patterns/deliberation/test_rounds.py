@@ -1,4 +1,4 @@
-"""A round: all at once, nobody sees the others' words of the same round, and it is recorded in declared order."""
+"""Rounds: all personas speak at once without seeing each other, and are recorded in declared order."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from flowdebate import Persona
 from flowdebate.chassis.state import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.deliberation import create_deliberation_transcript
 from flowdebate.testing import FunctionModel, ScriptedModel
-from tests.patterns.debates import asked, events
+from tests.patterns.debates import blocks_asked, events
 
-from .deliberations import PERSONAS, SETTLED, TOPIC, by_role, deal, report, said
+from .deliberations import PERSONAS, SETTLED, TOPIC, by_role, deal, entries_of, report
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -25,19 +25,19 @@ pytestmark = pytest.mark.anyio
 
 
 def test_a_round_is_one_call_for_each_and_one_for_the_moderator() -> None:
-    """N + 1 calls a round, the moderator's the last."""
+    """A round takes N + 1 calls, and the moderator's is the last."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", SETTLED)
     result = deal().run_sync(TOPIC, model=model)
     model.assert_complete()
-    assert asked(model) == ["deal-debater-bull", "deal-debater-bear", "deal-moderator"] * 2
-    assert said(result.output) == [(1, "bull", "A1"), (1, "bear", "B1"), (2, "bull", "A2"), (2, "bear", "B2")]
+    assert blocks_asked(model) == ["deal-debater-bull", "deal-debater-bear", "deal-moderator"] * 2
+    assert entries_of(result.output) == [(1, "bull", "A1"), (1, "bear", "B1"), (2, "bull", "A2"), (2, "bear", "B2")]
     assert [entry.role for entry in result.output.history[:2]] == ["investor", "risk analyst"]
     assert result.output.rounds == 2
     assert result.usage.calls == 6
 
 
 async def test_all_speak_at_the_same_time() -> None:
-    """Ten personas are all under way before the first of them has answered; the moderator waits for the last."""
+    """Ten personas are all called before the first has answered, and the moderator waits for the last."""
     count = 10
     under_way: list[str] = []
     all_are = asyncio.Event()
@@ -58,11 +58,11 @@ async def test_all_speak_at_the_same_time() -> None:
 
 
 @given(st.permutations(["ann", "bea", "cid"]))
-def test_whoever_is_the_fastest_what_was_said_stands_in_declared_order(order: list[str]) -> None:
-    """Answers arrive in any order; transcript, output and later prompts are the same."""
+def test_entries_are_in_declared_order_whoever_is_fastest(order: list[str]) -> None:
+    """Answers arrive in any order, but transcript, output and later prompts are the same."""
 
     async def run() -> tuple[Any, list[str]]:
-        done = {name: asyncio.Event() for name in order}
+        answered_events = {name: asyncio.Event() for name in order}
         prompts: list[str] = []
 
         async def answer(request: ModelRequest) -> Any:
@@ -72,8 +72,8 @@ def test_whoever_is_the_fastest_what_was_said_stands_in_declared_order(order: li
             name = request.block.removeprefix("deal-debater-")
             place = order.index(name)
             if place:
-                await done[order[place - 1]].wait()
-            done[name].set()
+                await answered_events[order[place - 1]].wait()
+            answered_events[name].set()
             return f"I am {name}"
 
         personas = [Persona(name) for name in ("ann", "bea", "cid")]
@@ -87,15 +87,15 @@ def test_whoever_is_the_fastest_what_was_said_stands_in_declared_order(order: li
     assert "[ann] I am ann\n[bea] I am bea\n[cid] I am cid" in prompt
 
 
-async def test_nobody_sees_what_others_say_in_the_same_round() -> None:
-    """Neither in a prompt, nor does a late block of one's own find it in the transcript; the next round has it."""
+async def test_personas_do_not_see_entries_of_the_same_round() -> None:
+    """Neither prompts nor a late custom block's transcript have them; those of the next round do."""
     spoke = asyncio.Event()
-    seen: list[list[str]] = []
+    transcripts: list[list[str]] = []
     transcript = create_deliberation_transcript()
 
     async def late(topic: object, ctx: Context) -> str:
         await spoke.wait()
-        seen.append([entry.text for entry in ctx.resources.transcript.state.entries])
+        transcripts.append([entry.text for entry in ctx.resources.transcript.state.entries])
         return "late"
 
     async def answer(request: ModelRequest) -> Any:
@@ -109,15 +109,15 @@ async def test_nobody_sees_what_others_say_in_the_same_round() -> None:
     personas = [Persona("owl", block=late), PERSONAS[0]]
     pattern = deal(debaters=personas, max_rounds=2, transcript=transcript)
     await pattern.run(TOPIC, model=FunctionModel(answer))
-    assert seen == [[], ["late", "said by bull"]]
+    assert transcripts == [[], ["late", "said by bull"]]
 
 
-async def test_what_was_said_so_far_can_be_followed() -> None:
-    """The state of the round in progress has it as soon as it was said, and nothing between rounds."""
-    seen: list[dict[str, str]] = []
+async def test_the_state_shows_the_answers_of_the_current_round() -> None:
+    """The state of the current round has each answer at once, and is empty between rounds."""
+    states: list[dict[str, str]] = []
 
     def close(topic: object, ctx: Context) -> dict[str, Any]:
-        seen.append(ctx.sequencer.state.spoken)
+        states.append(ctx.sequencer.state.spoken)
         return report()
 
     first = asyncio.Event()
@@ -128,31 +128,31 @@ async def test_what_was_said_so_far_can_be_followed() -> None:
 
     async def slow(topic: object, ctx: Context) -> str:
         await first.wait()
-        seen.append(ctx.sequencer.state.spoken)
+        states.append(ctx.sequencer.state.spoken)
         return "slow"
 
     personas = [Persona("owl", block=quick), Persona("fox", block=slow)]
     await deal(debaters=personas, moderator=close, max_rounds=1).run(TOPIC)
-    assert seen == [{"owl": "quick"}, {}]
+    assert states == [{"owl": "quick"}, {}]
 
 
-def test_rounds_and_turns_are_told_in_order() -> None:
+def test_rounds_and_turns_are_emitted_in_order() -> None:
     """A round starts, turns start and finish, and the report closes it."""
     result = deal(max_rounds=2).run_sync(TOPIC, model=by_role(reports=report()))
     kinds = (RoundStarted, TurnStarted, TurnFinished)
-    told = [
+    emitted = [
         (event.kind, event.round)
         for event in result.events
         if isinstance(event, kinds) or getattr(event, "kind", "") in {"moderator_reported", "rounds_ended"}
         if hasattr(event, "round")
     ]
     turns = ["turn_started", "turn_finished"] * 2
-    assert told == [(kind, number) for number in (1, 2) for kind in ["round_started", *turns, "moderator_reported"]]
+    assert emitted == [(kind, number) for number in (1, 2) for kind in ["round_started", *turns, "moderator_reported"]]
     assert {event.stance for event in events(result, TurnStarted)} == {None}
 
 
-def test_what_personas_return_is_text() -> None:
-    """A dict or an object with a text counts as its text; other values as their str, with a warning."""
+def test_outputs_of_personas_become_text() -> None:
+    """A dict or object with a text counts as its text; other values as their str, with a warning."""
     personas = [Persona("owl", block=lambda _: {"text": "hoot"}), Persona("fox", block=lambda _: 7)]
     with pytest.warns(UserWarning, match="'fox' returned a int"):
         output = deal(debaters=personas).run_sync(TOPIC, model=ScriptedModel(SETTLED)).output
