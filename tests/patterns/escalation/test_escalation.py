@@ -1,4 +1,4 @@
-"""Escalations: where they stop, what each step costs, and what limits, failures and stores make of them."""
+"""Escalations: where they stop, the cost of each step, and the effects of limits, failures and stores."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AGREE, DISAGREE = ({"reasoning": "-", "agree": agree} for agree in (True, False)
 
 
 def scores(pro: int) -> dict[str, Any]:
-    """The ballot of a judge that gives trams these points."""
+    """Return the ballot of a judge that gives trams these points."""
     return {"reasoning": "-", "scores": {"we should": pro, "we should not": 100 - pro}, "verdict": f"{pro} for trams."}
 
 
@@ -49,7 +49,7 @@ class Sure(BaseModel):
     confidence: float
 
 
-def test_two_answers_of_the_same_words_end_it_without_a_judge() -> None:
+def test_equal_answers_end_an_escalation_without_a_judge() -> None:
     """Case and spaces do not matter."""
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD])
     result = block.run_sync(QUESTION, model=ScriptedModel("Yes, build.", " yes,  BUILD."))
@@ -59,7 +59,7 @@ def test_two_answers_of_the_same_words_end_it_without_a_judge() -> None:
 
 
 def test_the_judge_of_agreement_reads_both_orders() -> None:
-    """The second time the answers have changed places."""
+    """The answers change places in the second order."""
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:
@@ -76,7 +76,7 @@ def test_the_judge_of_agreement_reads_both_orders() -> None:
 
 @pytest.mark.parametrize("orders", [(AGREE, DISAGREE), (DISAGREE,)])
 def test_answers_agree_only_if_the_judge_says_so_in_both_orders(orders: tuple[Any, ...]) -> None:
-    """After a first no the second order is not asked."""
+    """After a "no" in the first order, the second one is not requested."""
     model = ScriptedModel("Yes.", "No.", *orders, "Perhaps.")
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(QUESTION, model=model)
     assert (result.output.decided_by, result.output.answer, result.output.stop_reason) == (
@@ -88,24 +88,24 @@ def test_answers_agree_only_if_the_judge_says_so_in_both_orders(orders: tuple[An
 
 
 def test_an_answer_may_agree_with_any_earlier_one() -> None:
-    """It is compared with the latest first."""
+    """The latest one is compared first."""
     last = generator(name="last", prompt="Answer.")
     model = ScriptedModel("Yes.", "No.", DISAGREE, "Yes, of course.", DISAGREE, AGREE, AGREE)
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD, last]).run_sync(QUESTION, model=model)
     assert (result.output.decided_by, result.output.stop_reason) == ("third", "agrees with first")
 
 
-def test_a_function_of_two_answers_decides_in_the_place_of_the_judge() -> None:
-    """It gets the pair with its question, and no call is made."""
-    asked: list[tuple[str, str, str]] = []
+def test_a_function_of_two_answers_can_replace_the_judge() -> None:
+    """It gets the question and both answers, and no call is made."""
+    pairs: list[tuple[str, str, str]] = []
 
     def same_start(pair: Any) -> bool:
-        asked.append((pair.question, pair.first, pair.second))
+        pairs.append((pair.question, pair.first, pair.second))
         return bool(pair.first[0] == pair.second[0])
 
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until=Agreement(agree=same_start))
     result = block.run_sync(QUESTION, model=ScriptedModel("Yes.", "Yes, soon."))
-    assert asked == [(QUESTION, "Yes.", "Yes, soon.")]
+    assert pairs == [(QUESTION, "Yes.", "Yes, soon.")]
     assert (result.output.decided_by, result.usage.calls) == ("second", 2)
 
 
@@ -118,7 +118,7 @@ def test_the_model_of_the_judge_can_be_another_one() -> None:
 
 
 def test_a_step_decides_by_its_confidence() -> None:
-    """The first whose number is high enough."""
+    """The first step with enough confidence decides."""
     steps = [generator(name=name, prompt="Answer.", output_schema=Sure) for name in ("small", "large", "largest")]
     model = ScriptedModel({"answer": "Yes.", "confidence": 0.6}, {"answer": "No.", "confidence": 0.95})
     result = escalate(name="answer", steps=steps, until=Confidence(0.9)).run_sync(QUESTION, model=model)
@@ -127,8 +127,8 @@ def test_a_step_decides_by_its_confidence() -> None:
 
 
 @pytest.mark.parametrize("confidence", [7, True, "high", None, float("nan")])
-def test_a_confidence_that_is_no_share_decides_nothing(confidence: object) -> None:
-    """Whatever a model writes there."""
+def test_an_invalid_confidence_decides_nothing(confidence: object) -> None:
+    """The model's text does not matter."""
     steps: list[Any] = [lambda _: {"answer": "Yes.", "confidence": confidence}, handler(lambda _: "No.", name="last")]
     result = escalate(name="answer", steps=steps, until=Confidence(0.5)).run_sync(QUESTION)
     assert result.output.decided_by == "last"
@@ -139,12 +139,16 @@ def test_a_debate_decides_if_all_its_ballots_name_the_winner() -> None:
     until: Mapping[str, Any] = {"second": "agreement", "duel": "undisputed"}
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until=until)
     answers: list[Any] = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!"]
-    same = block.run_sync(QUESTION, model=ScriptedModel(*answers, scores(80), scores(80)))
+    agreed = block.run_sync(QUESTION, model=ScriptedModel(*answers, scores(80), scores(80)))
     other = block.run_sync(QUESTION, model=ScriptedModel(*answers, scores(80), scores(20), "Ask again."))
-    assert (same.output.decided_by, same.output.stop_reason, same.output.skipped) == ("duel", "undisputed", ["third"])
-    assert same.output.output.verdict.winner == "we should"
-    assert same.output.answer == same.output.output.answer == "80 for trams."
-    assert [step.calls for step in same.output.steps] == [1, 1, 4]
+    assert (agreed.output.decided_by, agreed.output.stop_reason, agreed.output.skipped) == (
+        "duel",
+        "undisputed",
+        ["third"],
+    )
+    assert agreed.output.output.verdict.winner == "we should"
+    assert agreed.output.answer == agreed.output.output.answer == "80 for trams."
+    assert [step.calls for step in agreed.output.steps] == [1, 1, 4]
     assert (other.output.decided_by, other.output.answer) == ("third", "Ask again.")
 
 
@@ -154,26 +158,28 @@ def test_a_council_decides_if_its_chair_names_no_dissent() -> None:
     block = escalate(name="careful", steps=[panel, THIRD], until="undisputed")
     opinions = ["Yes.", "Yes."]
     agreed = block.run_sync(QUESTION, model=ScriptedModel(*opinions, {"answer": "Yes.", "dissent": None}))
-    left = block.run_sync(QUESTION, model=ScriptedModel(*opinions, {"answer": "Yes.", "dissent": "When?"}, "In May."))
-    assert (agreed.output.decided_by, left.output.decided_by) == ("panel", "third")
+    disputed = block.run_sync(
+        QUESTION, model=ScriptedModel(*opinions, {"answer": "Yes.", "dissent": "When?"}, "In May.")
+    )
+    assert (agreed.output.decided_by, disputed.output.decided_by) == ("panel", "third")
 
 
-def test_a_function_of_the_output_is_a_rule_and_sees_the_steps_so_far() -> None:
+def test_a_function_of_the_output_is_a_rule_that_sees_earlier_steps() -> None:
     """Its name is the reason."""
-    seen: list[object] = []
+    calls: list[object] = []
 
     def enough(output: object, ctx: Any) -> bool:
-        seen.append((output, [step.answer for step in ctx.sequencer.state.steps]))
+        calls.append((output, [step.answer for step in ctx.sequencer.state.steps]))
         return output == "No."
 
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until=enough)
     result = block.run_sync(QUESTION, model=ScriptedModel("Yes.", "No."))
-    assert seen == [("Yes.", ["Yes."]), ("No.", ["Yes.", "No."])]
+    assert calls == [("Yes.", ["Yes."]), ("No.", ["Yes.", "No."])]
     assert result.output.stop_reason == "enough"
 
 
-def test_later_steps_see_the_answers_before() -> None:
-    """So that a step may check what was answered."""
+def test_later_steps_see_earlier_answers() -> None:
+    """A step may check an earlier answer."""
 
     def review(question: str, ctx: Any) -> str:
         return f"{question} {ctx.sequencer.state.steps[-1].answer}"
@@ -182,8 +188,8 @@ def test_later_steps_see_the_answers_before() -> None:
     assert result.output.answer == f"{QUESTION} Yes."
 
 
-def test_each_step_is_told_as_it_ends_and_its_tokens_are_counted() -> None:
-    """Those of checks apart; together they are those of the run."""
+def test_each_step_has_an_event_and_its_own_token_count() -> None:
+    """Tokens of checks are counted separately; together they are the run's."""
 
     def reply(request: ModelRequest) -> ModelResponse:
         usage = Usage(calls=1, prompt_tokens=90, cached_tokens=0, completion_tokens=10)
@@ -199,8 +205,8 @@ def test_each_step_is_told_as_it_ends_and_its_tokens_are_counted() -> None:
 
 
 @pytest.mark.parametrize("calls", range(1, 8))
-def test_limits_hold_across_steps_and_the_answer_so_far_is_kept(calls: int) -> None:
-    """Also in the middle of a debate, whose arguments so far are the output."""
+def test_limits_apply_across_steps_and_keep_the_answer(calls: int) -> None:
+    """The limit may be reached inside a debate, whose arguments so far are the output."""
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until={"second": "agreement"})
     model = ScriptedModel("Yes.", "No.", DISAGREE, "Trams!", "Buses!", scores(80), scores(80), "Last.")
     result = block.run_sync(QUESTION, model=model, limits=Limits(calls=calls))
@@ -213,37 +219,37 @@ def test_limits_hold_across_steps_and_the_answer_so_far_is_kept(calls: int) -> N
 
 @pytest.mark.parametrize("calls", range(1, 8))
 def test_a_stopped_run_is_resumed_to_the_same_result(calls: int) -> None:
-    """Wherever it stopped, and no call is repeated."""
+    """It may stop anywhere, and no call repeats."""
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until={"second": "agreement"})
     answers: list[Any] = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!", scores(80), scores(80), "Last."]
-    whole = block.run_sync(QUESTION, model=ScriptedModel(*answers), seed=1)
+    uninterrupted = block.run_sync(QUESTION, model=ScriptedModel(*answers), seed=1)
     store = MemoryStore()
     options: dict[str, Any] = {"store": store, "run_id": "one", "seed": 1}
     block.run_sync(QUESTION, model=ScriptedModel(*answers), limits=Limits(calls=calls), **options)
     rest = ScriptedModel(*answers[calls:])
     resumed = block.resume_sync("one", store=store, model=rest, limits=Limits(calls=100))
-    assert resumed.output == whole.output
+    assert resumed.output == uninterrupted.output
     assert resumed.usage.calls == 8
 
 
-def test_a_rule_of_the_application_is_asked_once_also_if_the_run_is_resumed() -> None:
+def test_a_custom_rule_is_not_repeated_in_a_resumed_run() -> None:
     """Its decision is part of the journal."""
-    asked: list[object] = []
+    outputs: list[object] = []
 
     def never(output: object) -> bool:
-        asked.append(output)
+        outputs.append(output)
         return False
 
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until=never)
     store = MemoryStore()
     block.run_sync(QUESTION, model=ScriptedModel("a", "b"), limits=Limits(calls=2), store=store, run_id="one")
     resumed = block.resume_sync("one", store=store, model=ScriptedModel("c"), limits=Limits(calls=9))
-    assert asked == ["a", "b"]
+    assert outputs == ["a", "b"]
     assert resumed.output.answer == "c"
 
 
-def down(*names: str, answers: Mapping[str, object] = {}) -> FunctionModel:
-    """A model whose provider fails for these blocks."""
+def failing_model(*names: str, answers: Mapping[str, object] = {}) -> FunctionModel:
+    """Create a model whose provider fails for these blocks."""
 
     def reply(request: ModelRequest) -> Any:
         if request.block in names:
@@ -253,20 +259,20 @@ def down(*names: str, answers: Mapping[str, object] = {}) -> FunctionModel:
     return FunctionModel(reply)
 
 
-def test_a_step_whose_provider_fails_is_left_out_and_named() -> None:
-    """In the first line of the answer."""
+def test_a_failed_step_is_skipped_and_named() -> None:
+    """The first line of the answer has its name."""
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD])
-    result = block.run_sync(QUESTION, model=down("second"))
+    result = block.run_sync(QUESTION, model=failing_model("second"))
     assert (result.status, result.output.status, result.output.decided_by) == ("degraded", "degraded", "third")
     assert [step.name for step in result.output.steps] == ["first", "third"]
     assert result.output.answer.startswith("Incomplete: second did not answer (ProviderFailed")
     assert [(loss.name, loss.instead) for loss in result.output.losses] == [("second", "next_step")]
 
 
-def test_the_answer_before_stands_if_the_last_step_fails() -> None:
-    """With its output, and marked."""
+def test_the_previous_answer_counts_if_the_last_step_fails() -> None:
+    """The answer has its output, and is marked."""
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until={})
-    result = block.run_sync(QUESTION, model=down("third"))
+    result = block.run_sync(QUESTION, model=failing_model("third"))
     assert (result.output.decided_by, result.output.stop_reason) == ("second", "last answer")
     assert result.output.answer.endswith("The answer of second.")
     assert result.output.output == "The answer of second."
@@ -274,35 +280,37 @@ def test_the_answer_before_stands_if_the_last_step_fails() -> None:
 
 
 def test_answers_without_a_judge_do_not_agree() -> None:
-    """The escalation goes on where nobody can tell."""
-    result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(QUESTION, model=down("agreement-judge"))
+    """Without a judgement, the escalation continues."""
+    result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(
+        QUESTION, model=failing_model("agreement-judge")
+    )
     assert (result.output.decided_by, result.output.stop_reason) == ("third", "last step")
     assert [loss.role for loss in result.output.losses] == ["judge"]
 
 
-def test_a_failure_is_raised_if_nobody_answers_or_the_policy_says_so() -> None:
-    """There is no answer that could stand."""
+def test_a_failure_is_raised_without_any_answer_or_by_policy() -> None:
+    """There is no answer to fall back on."""
     steps = [FIRST, SECOND, THIRD]
     with pytest.raises(ProviderFailed):
-        escalate(name="answer", steps=steps).run_sync(QUESTION, model=down("first", "second", "third"))
+        escalate(name="answer", steps=steps).run_sync(QUESTION, model=failing_model("first", "second", "third"))
     strict = escalate(name="answer", steps=steps, failures=FailurePolicy(on_failure="fail"))
     with pytest.raises(ProviderFailed):
-        strict.run_sync(QUESTION, model=down("second"))
+        strict.run_sync(QUESTION, model=failing_model("second"))
 
 
-def test_a_failed_step_stays_left_out_when_the_run_is_resumed() -> None:
-    """Also if its provider is up again."""
+def test_a_resumed_run_does_not_repeat_a_failed_step() -> None:
+    """The provider works again by then."""
     block, store = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until={}), MemoryStore()
     options: dict[str, Any] = {"store": store, "run_id": "one"}
-    first = block.run_sync(QUESTION, model=down("second"), limits=Limits(calls=2), **options)
+    first = block.run_sync(QUESTION, model=failing_model("second"), limits=Limits(calls=2), **options)
     assert first.status == "limit"
-    resumed = block.resume_sync("one", store=store, model=down(), limits=Limits(calls=9))
+    resumed = block.resume_sync("one", store=store, model=failing_model(), limits=Limits(calls=9))
     assert [step.name for step in resumed.output.steps] == ["first", "third"]
 
 
 @pytest.mark.anyio
 async def test_escalations_of_one_run_do_not_mix() -> None:
-    """Neither their raw outputs nor their costs, also if they take their turns at the same time."""
+    """Raw outputs and costs are separate, even if the escalations run at the same time."""
 
     async def reply(request: ModelRequest) -> Any:
         await asyncio.sleep(0)
@@ -318,8 +326,8 @@ async def test_escalations_of_one_run_do_not_mix() -> None:
     assert [[step.calls for step in output.steps] for output in result.output] == [[4]] * 5
 
 
-def test_an_escalation_is_a_step_of_another() -> None:
-    """Its answer and its cost are those of the step."""
+def test_an_escalation_may_be_a_step_of_another() -> None:
+    """The step has the answer and the cost of the inner escalation."""
     inner = escalate(name="inner", steps=[FIRST, SECOND])
     outer = escalate(name="outer", steps=[inner, THIRD, generator(name="last", prompt="Answer.")])
     result = outer.run_sync(QUESTION, model=ScriptedModel("a", "b", "B"))
@@ -347,14 +355,14 @@ def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> 
 
 
 def test_invalid_rules_are_rejected() -> None:
-    """When the rule is made."""
+    """The error comes when the rule is made."""
     with pytest.raises(ConfigurationError, match="`minimum` must be from 0 to 1"):
         Confidence(90)
     with pytest.raises(ConfigurationError, match="`model` cannot be set: the function decides"):
         Agreement(model="local", agree=lambda pair: True)
 
 
-def test_its_outline_shows_steps_and_rules() -> None:
+def test_the_outline_shows_steps_and_rules() -> None:
     """A first answer has nothing to agree with, and the last one always decides."""
     until: Mapping[str, Any] = {"second": "agreement", "third": Confidence(0.8)}
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD, str.upper], until=until)

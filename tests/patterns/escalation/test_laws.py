@@ -1,4 +1,4 @@
-"""Laws of escalations: they end, cost no more than they may, and without a rule that holds the last step decides."""
+"""Laws of escalations: they end, they respect their budget, and without a matching rule the last step decides."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowdebate import Agreement, Confidence, Debater, JudgeOptions, Limits, debate, escalate, generator, handler
+from flowdebate._text import is_blank
 from flowdebate.errors import BadAnswer, FlowDebateError, ModelError
 from flowdebate.events import ModelCalled
 from flowdebate.testing import FunctionModel, ModelRequest
@@ -26,7 +27,7 @@ SURE = {"type": "object", "properties": {"answer": {"type": "string"}, "confiden
 
 
 def make_step(kind: str, name: str) -> Block[Any, Any]:
-    """A step of one kind."""
+    """Create a step of one kind."""
     match kind:
         case "answer":
             return generator(name=name, prompt="Answer.")
@@ -47,7 +48,7 @@ class Plan:
     rules: dict[str, Any]
 
     def build(self) -> Block[Any, Any]:
-        """The escalation."""
+        """Build the escalation."""
         steps = [make_step(kind, f"step-{number}") for number, kind in enumerate(self.kinds)]
         return escalate(name="answer", steps=steps, until=self.rules)
 
@@ -62,18 +63,18 @@ RULES: st.SearchStrategy[Rule] = st.one_of(
 
 @st.composite
 def plans(draw: st.DrawFn, rules: st.SearchStrategy[Any] = RULES) -> Plan:
-    """Escalations of one to five steps, with and without rules."""
+    """Draw escalations of one to five steps, with and without rules."""
     kinds = draw(st.lists(st.sampled_from([*STEP_CALLS]), min_size=1, max_size=5))
     names = [f"step-{number}" for number in range(len(kinds) - 1)]
     return Plan(kinds, draw(st.dictionaries(st.sampled_from(names), rules)) if names else {})
 
 
-WORDS = st.text(min_size=1, max_size=12).filter(str.strip)
-"""Texts of models; a blank one is a failure, and has tests of its own."""
+WORDS = st.text(min_size=1, max_size=12).filter(lambda text: not is_blank(text))
+"""Texts of models; blank ones are failures, and have tests of their own."""
 
 
 def fitting(data: st.DataObject) -> FunctionModel:
-    """A model whose answers fit what is asked, and say anything."""
+    """Create a model whose answers match the requested form and have any content."""
 
     def reply(request: ModelRequest) -> Any:
         if request.output_schema is None:
@@ -90,9 +91,7 @@ def fitting(data: st.DataObject) -> FunctionModel:
 
 @settings(max_examples=example_count(60))
 @given(plans(), st.data())
-def test_an_escalation_costs_its_steps_up_to_the_last_one_and_the_checks_between_them(
-    plan: Plan, data: st.DataObject
-) -> None:
+def test_an_escalation_costs_its_steps_and_the_checks_between_them(plan: Plan, data: st.DataObject) -> None:
     """Each step is asked once, and each pair of answers is compared at most once in each order."""
     result = plan.build().run_sync(QUESTION, model=fitting(data), seed=1)
     output, last = result.output, len(result.output.steps)
@@ -108,8 +107,8 @@ def test_an_escalation_costs_its_steps_up_to_the_last_one_and_the_checks_between
 
 @settings(max_examples=example_count(40))
 @given(plans(rules=st.just(lambda output: False)), st.data())
-def test_with_rules_that_never_hold_the_result_is_that_of_the_last_step(plan: Plan, data: st.DataObject) -> None:
-    """Whether a step has a rule or none."""
+def test_without_a_matching_rule_the_last_step_decides(plan: Plan, data: st.DataObject) -> None:
+    """A step may have a rule or none."""
     output = plan.build().run_sync(QUESTION, model=fitting(data), seed=1).output
     assert (output.decided_by, output.stop_reason) == (f"step-{len(plan.kinds) - 1}", "last step")
     assert output.answer == output.steps[-1].answer
@@ -118,8 +117,8 @@ def test_with_rules_that_never_hold_the_result_is_that_of_the_last_step(plan: Pl
 
 @settings(max_examples=example_count(40))
 @given(plans(), st.data())
-def test_the_first_step_whose_rule_holds_is_the_last_one(plan: Plan, data: st.DataObject) -> None:
-    """All before it have no reason."""
+def test_the_first_matching_rule_ends_the_escalation(plan: Plan, data: st.DataObject) -> None:
+    """All steps before it have no reason."""
     output = plan.build().run_sync(QUESTION, model=fitting(data), seed=1).output
     *before, last = output.steps
     assert [step.reason for step in before] == [None] * len(before)
@@ -144,8 +143,8 @@ HOSTILE = st.one_of(
 
 @settings(max_examples=example_count(60))
 @given(plans(), st.data())
-def test_an_escalation_ends_whatever_models_answer(plan: Plan, data: st.DataObject) -> None:
-    """With an output, or an error of the library that names what was wrong."""
+def test_an_escalation_ends_for_any_answers(plan: Plan, data: st.DataObject) -> None:
+    """It has an output, or an error of the library with the reason."""
 
     def reply(request: ModelRequest) -> Any:
         answer = data.draw(HOSTILE)
@@ -168,7 +167,7 @@ def test_an_escalation_ends_whatever_models_answer(plan: Plan, data: st.DataObje
 
 @settings(max_examples=example_count(40))
 @given(plans(), st.data(), st.integers(1, 12))
-def test_no_call_is_made_beyond_the_limit_of_all_steps_together(plan: Plan, data: st.DataObject, calls: int) -> None:
+def test_no_call_exceeds_the_common_limit_of_all_steps(plan: Plan, data: st.DataObject, calls: int) -> None:
     """A run that reaches it has the steps so far."""
     result = plan.build().run_sync(QUESTION, model=fitting(data), seed=1, limits=Limits(calls=calls))
     assert result.usage.calls <= calls
