@@ -1,4 +1,4 @@
-"""What the tests of `handoff()` share: three speakers, and models that hand over well or badly in every form."""
+"""Shared parts of the tests of `handoff()`: three speakers, and models that hand over well or badly in every form."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ PROPOSITION = "AI may decide."
 
 
 def morals(**options: Any) -> Sequencer[Any, Any]:
-    """A handoff of three turns between the three, unless `options` say otherwise."""
+    """Build a handoff of three turns between the three speakers by default."""
     return handoff(**with_policy({"name": "morals", "debaters": SPEAKERS, "max_turns": 3, **options}))
 
 
 def over(text: str, to: Any, form: TransitionForm = "structured") -> Any:
-    """What a model replies that says `text` and hands over to `to`, in one of the forms."""
+    """Create a reply that says `text` and hands over to `to`, in one of the forms."""
     if form == "text":
         return f"{text}\nTransition to {to}"
     fields = {"response": text, "next_agent_name": to}
@@ -40,18 +40,18 @@ def over(text: str, to: Any, form: TransitionForm = "structured") -> Any:
 
 
 def call(arguments: object, *, id: str = "1") -> ToolCall:  # noqa: A002 - the field's name
-    """A call of `handoff`; `arguments` as JSON, a string as it is."""
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return ToolCall(id=id, name="handoff", arguments=written)
+    """Create a call of `handoff`; `arguments` become JSON unless they are a string."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return ToolCall(id=id, name="handoff", arguments=text)
 
 
 def script(*turns: tuple[str, str], form: TransitionForm = "structured") -> ScriptedModel:
-    """A model that says so, turn by turn: `(text, who is next)`."""
+    """Create a model that replies turn by turn with `(text, next speaker)`."""
     return ScriptedModel(*(over(text, to, form) for text, to in turns))
 
 
 def in_turn(form: TransitionForm = "structured") -> FunctionModel:
-    """A model that always says who it is, and hands over to the next in declared order."""
+    """Create a model that states its name and hands over to the next speaker in declared order."""
 
     def answer(request: ModelRequest) -> Any:
         name = request.block.rsplit("-", 1)[1]
@@ -61,10 +61,10 @@ def in_turn(form: TransitionForm = "structured") -> FunctionModel:
 
 
 def turns(output: HandoffOutput) -> list[tuple[str, str, str | None, str | None]]:
-    """Who said what, who was next, and who chose that."""
+    """Return speaker, text, next speaker and chooser of each turn."""
     return [(entry.agent_name, entry.text, entry.next_agent_name, entry.chosen_by) for entry in output.transcript]
 
 
-def calls(*wanted: ToolCall, text: str = "") -> ModelResponse:
-    """A response with several calls, and maybe text beside them."""
-    return ModelResponse(text=text, tool_calls=wanted, finish="tool_calls")
+def calls(*tool_calls: ToolCall, text: str = "") -> ModelResponse:
+    """Create a response with several calls, and optionally text."""
+    return ModelResponse(text=text, tool_calls=tool_calls, finish="tool_calls")

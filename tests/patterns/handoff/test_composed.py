@@ -1,4 +1,4 @@
-"""A handoff as a part of something larger: of a pipeline, of another pattern, of many runs at once."""
+"""Handoffs as a part of a pipeline, of another pattern, and of many runs at once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ pytestmark = pytest.mark.anyio
 
 
 def last_word(output: HandoffOutput) -> str:
-    """Who had it."""
+    """Return the last speaker."""
     return output.transcript[-1].agent_name
 
 
-def test_it_is_a_step_of_a_pipeline() -> None:
-    """Twice in one, with the output of the first as the proposition of the second."""
+def test_a_handoff_is_a_step_of_a_pipeline() -> None:
+    """The second handoff has the output of the first as its proposition."""
     pipeline = (
         sequencer(name="both")
         .then(morals(name="first"))
@@ -34,12 +34,12 @@ def test_it_is_a_step_of_a_pipeline() -> None:
     assert [trail.list()[0].id for trail in result.task_collections] == ["first-1", "second-1"]
 
 
-def test_it_may_sit_in_a_role_of_another_pattern_and_the_other_way_round() -> None:
+def test_handoffs_and_other_patterns_can_be_nested() -> None:
     """A debate's debater can be a whole handoff, and a handoff's speaker a whole debate."""
     panel: Any = sequencer(name="panel").then(morals(name="inner", max_turns=2)).map(lambda o: o.transcript[-1].text)
     sides = [Debater("a", "for", block=panel), Debater("b", "against", block=lambda _: "No.")]
-    found = {"verdict": "Yes.", "winner": "for", "reasoning": "-"}
-    outer = debate(name="outer", debaters=sides, max_rounds=1, judge=lambda _: found, synthesizer=False)
+    verdict = {"verdict": "Yes.", "winner": "for", "reasoning": "-"}
+    outer = debate(name="outer", debaters=sides, max_rounds=1, judge=lambda _: verdict, synthesizer=False)
     assert [entry.text for entry in outer.run_sync("?", model=in_turn()).output.transcript] == ["I am Con.", "No."]
     inner: Any = sequencer(name="case").then(outer).map(lambda raw: f"{raw.verdict.verdict} Transition to Con")
     debaters = [Persona("Pro", block=inner), Persona("Con", block=lambda _: "So? Transition to Pro")]
@@ -47,8 +47,8 @@ def test_it_may_sit_in_a_role_of_another_pattern_and_the_other_way_round() -> No
     assert [entry.text for entry in output.transcript] == ["Yes.", "So?", "Yes."]
 
 
-def test_two_transcripts_in_one_pipeline_are_refused() -> None:
-    """Their blocks could not tell which one they read."""
-    mine, other = create_handoff_transcript(), create_handoff_transcript()
+def test_two_transcripts_in_one_pipeline_are_rejected() -> None:
+    """Their blocks could not tell which of them to read."""
+    first, second = create_handoff_transcript(), create_handoff_transcript()
     with pytest.raises(ResourceConflict, match="transcript"):
-        sequencer(name="both").then(morals(transcript=mine)).then(morals(name="m2", transcript=other))
+        sequencer(name="both").then(morals(transcript=first)).then(morals(name="m2", transcript=second))

@@ -26,7 +26,7 @@ PROPOSITION = "Our town should close its centre to cars."
 
 @pytest.fixture(scope="module")
 def engines() -> Iterator[None]:
-    """Engines end with the tests that share them."""
+    """Stop engines after the tests that share them."""
     yield
     stop_local_servers()
 
@@ -34,8 +34,8 @@ def engines() -> Iterator[None]:
 @pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
 @pytest.mark.parametrize("form", FORMS)
-async def test_the_small_model_comes_to_a_legal_end_in_every_form(form: TransitionForm) -> None:
-    """Whatever it writes, there are as many turns as there were to be, and each is handed over to another one."""
+async def test_the_small_model_completes_a_handoff_in_every_form(form: TransitionForm) -> None:
+    """Whatever its text, all turns take place, and each hands over to another speaker."""
     pattern = morals(
         debaters=SPEAKERS,
         transition=form,
@@ -45,10 +45,10 @@ async def test_the_small_model_comes_to_a_legal_end_in_every_form(form: Transiti
         max_turns=2,
     )
     result = await pattern.run(PROPOSITION, seed=3)
-    told = events(result, HandoffMade)
-    assert (result.output.turns, result.output.stop_reason, len(told)) == (2, "max_turns", 2)
-    assert [event.agent_name for event in told] == ["Pro", *(event.next_agent_name for event in told[:-1])]
-    assert all(event.next_agent_name in NAMES and event.next_agent_name != event.agent_name for event in told)
+    handovers = events(result, HandoffMade)
+    assert (result.output.turns, result.output.stop_reason, len(handovers)) == (2, "max_turns", 2)
+    assert [event.agent_name for event in handovers] == ["Pro", *(event.next_agent_name for event in handovers[:-1])]
+    assert all(event.next_agent_name in NAMES and event.next_agent_name != event.agent_name for event in handovers)
     assert len(result.output.transcript) + len([x for x in result.output.losses if x.instead == "skipped"]) == 2
 
 
@@ -56,7 +56,7 @@ async def test_the_small_model_comes_to_a_legal_end_in_every_form(form: Transiti
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_the_large_model_always_hands_over_in_json() -> None:
-    """Its grammar leaves nothing else; each turn is of a few sentences, and no lot is drawn."""
+    """Its grammar allows nothing else; each turn has a few sentences, and no lot is drawn."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     result = await morals(model=LocalModel(), settings=ModelSettings(timeout=600)).run(PROPOSITION, seed=3)

@@ -1,4 +1,4 @@
-"""Options of `handoff()` reach the default speakers, and only those; custom blocks take any role."""
+"""Options of `handoff()` reach only the default speakers, and custom blocks take any role."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def search(query: str) -> str:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_instructions_tools_uses_and_context_reach_the_default_speakers(form: TransitionForm) -> None:
-    """In every form; the tool that hands over is offered beside the application's."""
+    """This holds in every form; the tool that hands over is offered besides the application's."""
 
     def instruct(_: object, ctx: Context) -> str:
         return f"You are {ctx.block}."
@@ -42,41 +42,41 @@ def test_instructions_tools_uses_and_context_reach_the_default_speakers(form: Tr
     model = script(("Yes.", "Con"), ("No.", "Pro"), form=form)
     options: dict[str, Any] = {"instructions": instruct, "uses": [research], "context": ["It rains."]}
     morals(max_turns=2, transition=form, **options).run_sync(PROPOSITION, model=model)
-    for made in model.calls:
-        assert f"You are {made.block}." in system_of(made)
-        assert "Look it up." in system_of(made)
-        assert [message["content"] for message in made.messages[1:3]] == ["It rains.", "Today is Monday."]
-        assert set(made.tools) == {"search", *(["handoff"] if form == "tool" else [])}
+    for recorded in model.calls:
+        assert f"You are {recorded.block}." in system_of(recorded)
+        assert "Look it up." in system_of(recorded)
+        assert [message["content"] for message in recorded.messages[1:3]] == ["It rains.", "Today is Monday."]
+        assert set(recorded.tools) == {"search", *(["handoff"] if form == "tool" else [])}
 
 
 @pytest.mark.parametrize(
-    ("visibility", "shown_", "kept"),
+    ("visibility", "shown_count", "stored_count"),
     [({}, 3, 0), ({"client": False}, 0, 0), (Visibility(), 3, 2), ({"history": True, "client": False}, 0, 2)],
     ids=shown,
 )
-def test_items_are_shown_and_kept_as_the_visibility_says(visibility: Any, shown_: int, kept: int) -> None:
-    """In the history stands what was said, once for each turn, though a speaker may be asked twice."""
+def test_visibility_controls_shown_and_stored_items(visibility: Any, shown_count: int, stored_count: int) -> None:
+    """The history has each turn once, though a speaker may be called twice."""
     model = ScriptedModel(over("Yes.", "Bob"), over("Yes, yes.", "Con"), over("No.", "Pro"))
     session = Session()
     result = morals(max_turns=2, debater_visibility=visibility).run_sync(PROPOSITION, model=model, session=session)
-    assert len(events(result, BlockAnswered)) == shown_
-    assert [item["content"] for item in session.history] == ["Yes.", "No."][:kept]
+    assert len(events(result, BlockAnswered)) == shown_count
+    assert [item["content"] for item in session.history] == ["Yes.", "No."][:stored_count]
 
 
 def test_a_transcript_is_shared_with_blocks_that_read_it() -> None:
-    """They see the turns so far, each with who was next."""
+    """They see the turns so far with the next speakers."""
     transcript = create_handoff_transcript()
-    seen: list[list[str | None]] = []
+    next_speakers: list[list[str | None]] = []
 
     def read(_: object, ctx: Context) -> str:
-        seen.append([entry.next_agent_name for entry in ctx.resources.transcript.state.entries])
+        next_speakers.append([entry.next_agent_name for entry in ctx.resources.transcript.state.entries])
         return "Read. Transition to Con"
 
     reader = generator(name="reader", resources={"transcript": transcript}, user="?")
     debaters = [Persona("Pro", block=read), Persona("Con", block=reader)]
     model = ScriptedModel("Well. Transition to Pro", "Well. Transition to Pro")
     morals(debaters=debaters, transcript=transcript, max_turns=4).run_sync(PROPOSITION, model=model)
-    assert seen == [[], ["Con", "Pro"]]
+    assert next_speakers == [[], ["Con", "Pro"]]
 
 
 class Who(enum.Enum):
@@ -87,7 +87,7 @@ class Who(enum.Enum):
 
 @dataclass
 class Answer:
-    """An answer of the application's own."""
+    """An answer type of the application."""
 
     text: str
     next_agent_name: Any
@@ -108,19 +108,19 @@ GOOD = [
 
 
 @pytest.mark.parametrize("value", GOOD, ids=shown)
-def test_a_block_of_one_s_own_says_it_in_text_or_in_fields(value: Any) -> None:
-    """Of either key style; a name may be an enum's member."""
-    asked: list[Any] = []
+def test_a_custom_block_hands_over_in_text_or_fields(value: Any) -> None:
+    """Fields have either key style, and a name may be an enum member."""
+    inputs: list[Any] = []
 
     async def own(input: Any, ctx: Context) -> Any:  # noqa: A002 - what blocks call it
-        asked.append((input.proposition, ctx.sequencer.state.speaker, ctx.block))
+        inputs.append((input.proposition, ctx.sequencer.state.speaker, ctx.block))
         return value
 
     result = morals(debaters=[Persona("Pro", block=own), Persona("Con")], max_turns=1).run_sync(
         PROPOSITION, model=ScriptedModel()
     )
     assert turns(result.output) == [("Pro", "Well.", "Con", "speaker")]
-    assert asked == [(PROPOSITION, "Pro", "morals-debater-Pro")]
+    assert inputs == [(PROPOSITION, "Pro", "morals-debater-Pro")]
 
 
 BAD = [
@@ -136,8 +136,8 @@ BAD = [
 
 @pytest.mark.parametrize(("value", "problem"), BAD, ids=shown)
 @pytest.mark.parametrize("policy", ["retry", "random", "error"])
-def test_a_block_of_one_s_own_is_not_asked_again(policy: Any, value: Any, problem: str) -> None:
-    """The lot decides, or it is an error that names the block's hand-over; what was said stands in any case."""
+def test_a_custom_block_is_not_retried(policy: Any, value: Any, problem: str) -> None:
+    """The lot decides, or the error names the block's handover; the text is recorded in any case."""
     called: list[int] = []
 
     def own(_: object) -> Any:
@@ -160,8 +160,8 @@ def test_a_block_of_one_s_own_is_not_asked_again(policy: Any, value: Any, proble
     assert called == [1]
 
 
-def test_what_is_not_text_is_turned_into_it_with_one_warning() -> None:
-    """As in a debate; what cannot be is an error that names the block."""
+def test_other_values_become_text_with_one_warning() -> None:
+    """Values that cannot become text are an error that names the block."""
     debaters = [Persona("Pro", block=lambda _: 42), Persona("Con", block=lambda _: "x")]
     with pytest.warns(FlowDebateWarning, match="'Pro' returned a int") as caught:
         result = morals(debaters=debaters, max_turns=3).run_sync(PROPOSITION)
@@ -173,10 +173,10 @@ def test_what_is_not_text_is_turned_into_it_with_one_warning() -> None:
         )
 
 
-def test_a_speaker_of_one_s_own_making_is_asked_again_as_a_default_one() -> None:
-    """With its own options."""
+def test_a_created_speaker_is_retried_like_a_default_one() -> None:
+    """It keeps its own options."""
     transcript = create_handoff_transcript()
-    own = create_speaker(
+    custom = create_speaker(
         name="mine",
         agent_name="Pro",
         speakers=dict.fromkeys(NAMES),
@@ -185,15 +185,15 @@ def test_a_speaker_of_one_s_own_making_is_asked_again_as_a_default_one() -> None
         instructions="Be brief.",
     )
     model = ScriptedModel("Yes.", "Transition to Con", over("No.", "Pro"))
-    pattern = morals(debaters=[Persona("Pro", block=own), *SPEAKERS[1:]], transcript=transcript, max_turns=2)
+    pattern = morals(debaters=[Persona("Pro", block=custom), *SPEAKERS[1:]], transcript=transcript, max_turns=2)
     result = pattern.run_sync(PROPOSITION, model=model)
     assert turns(result.output)[0] == ("Pro", "Yes.", "Con", "retry")
-    assert [made.block for made in model.calls] == ["mine-debater-Pro"] * 2 + ["morals-debater-Con"]
+    assert [recorded.block for recorded in model.calls] == ["mine-debater-Pro"] * 2 + ["morals-debater-Con"]
     assert "Be brief." in system_of(model.calls[1])
 
 
-def test_a_speaker_can_be_used_by_itself() -> None:
-    """Outside of a handoff it is a block as any other."""
+def test_a_speaker_works_without_a_handoff() -> None:
+    """It is a block like any other."""
     from flowdebate import sequencer
 
     transcript = create_handoff_transcript()
@@ -205,8 +205,8 @@ def test_a_speaker_can_be_used_by_itself() -> None:
     assert result.output == HandoffDecision(text="So.", next_agent_name="Con", chosen_by="speaker", written_name="Con")
 
 
-def test_no_model_is_needed_where_all_blocks_are_one_s_own() -> None:
-    """And none is called."""
+def test_custom_blocks_need_no_model() -> None:
+    """No model is called."""
 
     def say(name: str) -> Any:
         return lambda _: f"I hand over. Transition to {name}"
@@ -231,8 +231,8 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("options", "field", "allowed"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_what_cannot_be_a_handoff_is_refused(options: dict[str, Any], field: str, allowed: str) -> None:
-    """A ConfigurationError, which is a ValueError, names the pattern, the field, what was given and what is allowed."""
+def test_invalid_handoffs_are_rejected(options: dict[str, Any], field: str, allowed: str) -> None:
+    """The ConfigurationError, a ValueError, has the pattern, the field, the value and the valid values."""
     with pytest.raises(ConfigurationError) as caught:
         morals(**options)
     assert isinstance(caught.value, ValueError)
@@ -240,8 +240,8 @@ def test_what_cannot_be_a_handoff_is_refused(options: dict[str, Any], field: str
     assert allowed in str(caught.value)
 
 
-def test_a_tool_of_the_application_may_not_be_called_handoff() -> None:
-    """With "tool" that name is taken; in the other forms it is free."""
+def test_a_tool_cannot_be_named_handoff() -> None:
+    """The form "tool" reserves that name; the other forms do not."""
 
     def handoff(x: str) -> str:
         """Another one."""
@@ -261,9 +261,9 @@ def test_a_tool_of_the_application_may_not_be_called_handoff() -> None:
     ],
     ids=shown,
 )
-def test_a_speaker_needs_itself_and_another(options: dict[str, Any], field: str) -> None:
-    """Made by itself, it is checked too."""
-    about: dict[str, Any] = {"name": "m", "agent_name": "Pro", "speakers": {"Pro": None, "Con": None}}
+def test_a_speaker_requires_its_own_and_another_name(options: dict[str, Any], field: str) -> None:
+    """A separately created speaker is validated, too."""
+    options_: dict[str, Any] = {"name": "m", "agent_name": "Pro", "speakers": {"Pro": None, "Con": None}}
     with pytest.raises(ConfigurationError) as caught:
-        create_speaker(**{**about, "transcript": create_handoff_transcript(), **options})
+        create_speaker(**{**options_, "transcript": create_handoff_transcript(), **options})
     assert caught.value.field == field

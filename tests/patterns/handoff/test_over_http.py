@@ -1,4 +1,4 @@
-"""Models that hand over badly, on a real server: what each way of doing so costs, and that no word of it is lost."""
+"""Models that hand over badly, on a real server: the cost of each case, without loss of text."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SAID = "It depends."
 
 
 def called(*arguments: str, content: str | None = None) -> dict[str, Any]:
-    """A completion that calls `handoff` once for each of `arguments`."""
-    made = [tool_call("handoff", text, f"call_{number}") for number, text in enumerate(arguments)]
-    return completion(content, finish="tool_calls", tool_calls=made)
+    """Create a completion that calls `handoff` once for each of `arguments`."""
+    tool_calls = [tool_call("handoff", text, f"call_{number}") for number, text in enumerate(arguments)]
+    return completion(content, finish="tool_calls", tool_calls=tool_calls)
 
 
 def fields(response: object, name: object) -> str:
-    """The two fields as JSON."""
+    """Return the two fields as JSON."""
     return json.dumps({"response": response, "next_agent_name": name})
 
 
@@ -47,17 +47,17 @@ GOOD: dict[TransitionForm, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """An answer of the first speaker, Pro, that does not hand over as it should."""
+    """An answer of the first speaker, Pro, that does not hand over correctly."""
 
     id: str
     form: TransitionForm
     reply: dict[str, Any]
     problem: str
-    """Begins like this."""
+    """Beginning of the problem."""
     text: str = SAID
-    """What was said."""
-    named: str | None = None
-    """Who can speak next all the same."""
+    """Text of the turn."""
+    next_name: str | None = None
+    """Next speaker in spite of the problem."""
 
 
 STRANGER = "'Bob' is nobody in this debate"
@@ -76,7 +76,7 @@ CASES = [
         reply=completion("Transition to Con"),
         problem="nothing was said",
         text="",
-        named="Con",
+        next_name="Con",
     ),
     Case(id="cut off", form="text", reply=completion(f"{SAID} But no", finish="length"), problem=NOBODY),
     Case(id="no call", form="tool", reply=completion(SAID), problem=NOBODY),
@@ -90,7 +90,7 @@ CASES = [
         reply=called(fields(" ", "Con")),
         problem="nothing was said",
         text="",
-        named="Con",
+        next_name="Con",
     ),
     Case(
         id="arguments cut off",
@@ -133,7 +133,7 @@ CASES = [
         reply=completion(fields("", "Con")),
         problem="nothing was said",
         text="",
-        named="Con",
+        next_name="Con",
     ),
     Case(id="other fields", form="structured", reply=completion('{"answer": "x"}'), problem=NEITHER, text=""),
     Case(id="prose", form="structured", reply=completion(SAID), problem=UNREAD),
@@ -142,73 +142,73 @@ CASES = [
 
 @pytest.fixture(params=CASES, ids=lambda case: f"{case.form}: {case.id}")
 def case(request: pytest.FixtureRequest) -> Case:
-    """Each of the cases."""
-    found: Case = request.param
-    return found
+    """Return one of the cases."""
+    parameter: Case = request.param
+    return parameter
 
 
-def playing(*replies: dict[str, Any]) -> Any:
-    """A server's handler that gives `replies` one after the other."""
-    left: Iterator[dict[str, Any]] = iter(replies)
+def replying(*replies: dict[str, Any]) -> Any:
+    """Create a handler of a server that returns `replies` in turn."""
+    remaining: Iterator[dict[str, Any]] = iter(replies)
 
     async def answer(exchange: Exchange) -> None:
-        await exchange.json(next(left))
+        await exchange.json(next(remaining))
 
     return answer
 
 
-async def held(*replies: dict[str, Any], **options: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """The result of a handoff of one turn with a server that gives `replies`, and the bodies of its requests."""
-    async with ChatServer({"served": playing(*replies)}) as server:
+async def run_handoff(*replies: dict[str, Any], **options: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """Run a handoff of one turn with a server that returns `replies`, and return its result and request bodies."""
+    async with ChatServer({"served": replying(*replies)}) as server:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none", retry=None)
         pattern = morals(**{"max_turns": 1, **options})
         return await pattern.run(PROPOSITION, model=model, seed=options.get("seed", 4)), server.bodies
 
 
-async def test_the_speaker_is_asked_once_more_and_its_first_words_stand(case: Case) -> None:
-    """One more call, with the reason; the second answer's name counts, and its words where the first had none."""
-    result, bodies = await held(case.reply, GOOD[case.form], transition=case.form)
+async def test_the_speaker_is_retried_and_its_first_text_counts(case: Case) -> None:
+    """One more call has the reason; its name counts, and its text if the first answer had none."""
+    result, bodies = await run_handoff(case.reply, GOOD[case.form], transition=case.form)
     assert turns(result.output) == [("Pro", case.text or "Second words.", "Neutral", "retry")]
     assert len(bodies) == 2
     (event,) = events(result, HandoffMade)
     assert event.problem is not None
     assert event.problem.startswith(case.problem)
-    asked = bodies[1]["messages"][-1]["content"]
-    assert event.problem in asked
+    retry_prompt = bodies[1]["messages"][-1]["content"]
+    assert event.problem in retry_prompt
     if case.text:
-        assert f"\n[Pro] {case.text}\n" in asked
+        assert f"\n[Pro] {case.text}\n" in retry_prompt
     cut_off = "cut off" in case.id and bool(case.text)
     assert result.status == ("degraded" if cut_off else "complete")
 
 
 async def test_after_a_second_bad_answer_the_lot_decides(case: Case) -> None:
-    """There is no third call; who was named well the first time still is."""
-    result, bodies = await held(case.reply, case.reply, transition=case.form)
+    """There is no third call; a valid name in the first answer still counts."""
+    result, bodies = await run_handoff(case.reply, case.reply, transition=case.form)
     ((_, text, name, by),) = turns(result.output)
-    assert (text, by) == (case.text, "retry" if case.named else "random")
-    assert name == case.named if case.named else name in {"Con", "Neutral"}
+    assert (text, by) == (case.text, "retry" if case.next_name else "random")
+    assert name == case.next_name if case.next_name else name in {"Con", "Neutral"}
     assert len(bodies) == 2
     assert result.output.transcript[0].problem.startswith(case.problem)
 
 
 async def test_the_lot_can_decide_at_once(case: Case) -> None:
-    """One call; of the same seed comes the same lot."""
+    """It takes one call, and the same seed draws the same lot."""
     outcomes = []
     for _ in range(2):
-        result, bodies = await held(case.reply, transition=case.form, on_invalid="random")
+        result, bodies = await run_handoff(case.reply, transition=case.form, on_invalid="random")
         assert len(bodies) == 1
         outcomes.append(turns(result.output))
     assert outcomes[0] == outcomes[1]
     ((_, text, name, _),) = outcomes[0]
     assert text == case.text
-    assert name == case.named if case.named else name in {"Con", "Neutral"}
+    assert name == case.next_name if case.next_name else name in {"Con", "Neutral"}
 
 
-async def test_it_can_be_an_error_and_what_was_said_is_kept(case: Case) -> None:
-    """RosterError says who was named and who there is; OutputError where a good name came without a word."""
-    kind = OutputError if case.named else RosterError
+async def test_an_invalid_handover_can_be_an_error_that_keeps_the_text(case: Case) -> None:
+    """A RosterError has the name and the roster; an OutputError follows a valid name without text."""
+    kind = OutputError if case.next_name else RosterError
     with pytest.raises(kind) as caught:
-        await held(case.reply, transition=case.form, on_invalid="error")
+        await run_handoff(case.reply, transition=case.form, on_invalid="error")
     assert caught.value.block == "morals-debater-Pro"
     if isinstance(caught.value, RosterError):
         assert caught.value.available == ("Con", "Neutral")
@@ -218,40 +218,42 @@ async def test_it_can_be_an_error_and_what_was_said_is_kept(case: Case) -> None:
     assert raw.status == "failed"
 
 
-async def test_of_two_markers_the_last_counts() -> None:
-    """It is taken off; the one before it stays where it was said."""
-    result, bodies = await held(completion(f"{SAID}\nTransition to Con\nTransition to Neutral"), transition="text")
+async def test_the_last_of_two_markers_counts() -> None:
+    """It is removed, and the earlier one remains in the text."""
+    result, bodies = await run_handoff(
+        completion(f"{SAID}\nTransition to Con\nTransition to Neutral"), transition="text"
+    )
     assert turns(result.output) == [("Pro", f"{SAID}\nTransition to Con", "Neutral", "speaker")]
     assert len(bodies) == 1
 
 
-async def test_of_two_calls_the_first_counts() -> None:
+async def test_the_first_of_two_calls_counts() -> None:
     """One answer is one turn."""
     reply = called(fields(SAID, "Con"), fields("Or not.", "Neutral"))
-    result, bodies = await held(reply, transition="tool")
+    result, bodies = await run_handoff(reply, transition="tool")
     assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
     assert len(bodies) == 1
 
 
-async def test_two_objects_are_no_answer_and_the_speaker_is_asked_again() -> None:
-    """Two answers at once do not fit the schema; the words of the first stand, and neither name is taken."""
+async def test_two_objects_are_an_invalid_answer_and_are_retried() -> None:
+    """They do not match the schema; the text of the first counts, and neither name does."""
     reply = completion(fields(SAID, "Con") + fields("Or not.", "Con"))
-    result, bodies = await held(reply, GOOD["structured"], transition="structured")
+    result, bodies = await run_handoff(reply, GOOD["structured"], transition="structured")
     assert turns(result.output) == [("Pro", SAID, "Neutral", "retry")]
     assert len(bodies) == 2
 
 
-async def test_an_answer_without_a_word_that_can_be_read_is_the_provider_s_failure() -> None:
-    """The model's layer has asked again for it already, as its `retry` says."""
+async def test_an_unreadable_answer_is_a_provider_failure() -> None:
+    """The model's layer has already retried it, as its `retry` says."""
     with pytest.raises(SchemaViolation):
-        await held(completion('{"response": 3 4}'), transition="structured")
+        await run_handoff(completion('{"response": 3 4}'), transition="structured")
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("policy", get_args(OnInvalid))
 async def test_a_good_handover_costs_one_call_whatever_the_policy(form: TransitionForm, policy: OnInvalid) -> None:
-    """And is asked for in the form that was wanted, with the others as an enum, the words first."""
-    result, (body,) = await held(GOOD[form], transition=form, on_invalid=policy)
+    """The request has the configured form, the other names as an enum, and the text first."""
+    result, (body,) = await run_handoff(GOOD[form], transition=form, on_invalid=policy)
     assert turns(result.output) == [("Pro", "Second words.", "Neutral", "speaker")]
     assert ("tools" in body, "response_format" in body) == (form == "tool", form == "structured")
     if form == "text":
@@ -266,9 +268,9 @@ async def test_a_good_handover_costs_one_call_whatever_the_policy(form: Transiti
     assert schema["required"] == ["response", "next_agent_name"]
 
 
-async def test_the_tool_is_told_as_providers_want_it() -> None:
-    """Name, description, parameters."""
-    _, (body,) = await held(GOOD["tool"], transition="tool")
+async def test_the_tool_is_sent_in_the_format_of_providers() -> None:
+    """It has a name, a description and parameters."""
+    _, (body,) = await run_handoff(GOOD["tool"], transition="tool")
     assert body["tools"] == snapshot(
         [
             {
@@ -298,68 +300,68 @@ async def test_the_tool_is_told_as_providers_want_it() -> None:
     )
 
 
-async def test_words_beside_a_call_count_where_its_arguments_have_none() -> None:
-    """Some models speak first, and call then."""
+async def test_text_besides_a_call_replaces_missing_arguments() -> None:
+    """Some models write text first and then call."""
     reply = called(json.dumps({"next_agent_name": "Con"}), content=SAID)
-    result, _ = await held(reply, transition="tool")
+    result, _ = await run_handoff(reply, transition="tool")
     assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
 
 
 @pytest.mark.parametrize("form", ["tool", "structured"])
-async def test_json_or_a_marker_in_text_hands_over_too(form: TransitionForm) -> None:
-    """A model that answers in text where it should not is not asked again if its text says it all."""
+async def test_json_or_a_marker_in_text_also_hands_over(form: TransitionForm) -> None:
+    """A text answer is not retried if it has everything, even if another form was requested."""
     call = json.dumps({"name": "handoff", "arguments": json.loads(fields(SAID, "Con"))})
     written = [fields(SAID, "Con"), *([call] if form == "tool" else [])]
     for text in (f"{SAID}\n\nTransition to Con", *(f"```json\n{json_}\n```\nI call it." for json_ in written)):
-        result, bodies = await held(completion(text), transition=form)
-        assert [(said, name) for _, said, name, _ in turns(result.output)] == [(SAID, "Con")]
+        result, bodies = await run_handoff(completion(text), transition=form)
+        assert [(text_, name) for _, text_, name, _ in turns(result.output)] == [(SAID, "Con")]
         assert len(bodies) == 1
 
 
-async def test_of_several_objects_in_text_the_first_with_words_counts() -> None:
-    """As of several calls; braces in prose, other objects, and any number of broken ones do no harm."""
+async def test_the_first_object_with_text_counts() -> None:
+    """The same is true of several calls; braces in prose, other objects and broken ones are ignored."""
     first, second = fields(SAID, "Con"), fields("Or not.", "Neutral")
     for text in (f'{{so}} {{"a": 1}} {first} or {second}', f"<tools></tools>{first}{second}"):
-        result, _ = await held(completion(text), transition="tool")
+        result, _ = await run_handoff(completion(text), transition="tool")
         assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
     broken = '{"response" ' * 5_000
-    result, _ = await held(completion(f"{broken}{first}"), transition="tool", on_invalid="random")
+    result, _ = await run_handoff(completion(f"{broken}{first}"), transition="tool", on_invalid="random")
     assert result.output.transcript[0].text == f"{broken}{first}"
 
 
 async def test_other_tools_are_called_before_the_answer() -> None:
-    """Those that the application offers; the call of `handoff` then ends the turn."""
-    asked: list[str] = []
+    """They are the application's tools; the call of `handoff` then ends the turn."""
+    topics: list[str] = []
 
     def look_up(topic: str) -> str:
         """Look it up."""
-        asked.append(topic)
+        topics.append(topic)
         return "7 of 10"
 
     look = tool_call("look_up", '{"topic": "trust"}', "call_x")
-    both = completion(None, finish="tool_calls", tool_calls=[look, tool_call("handoff", fields("7 of 10.", "Con"))])
+    combined = completion(None, finish="tool_calls", tool_calls=[look, tool_call("handoff", fields("7 of 10.", "Con"))])
     late = completion(None, finish="tool_calls", tool_calls=[tool_call("handoff", fields("So.", "Pro")), look])
     first = completion(None, finish="tool_calls", tool_calls=[look])
     options = {"transition": "tool", "tools": [look_up], "max_turns": 2}
-    result, bodies = await held(first, both, late, **options)
+    result, bodies = await run_handoff(first, combined, late, **options)
     assert turns(result.output) == [("Pro", "7 of 10.", "Con", "speaker"), ("Con", "So.", "Pro", "speaker")]
-    assert asked == ["trust", "trust"]
+    assert topics == ["trust", "trust"]
     assert [event.tool for event in events(result, ToolCalled)] == ["look_up", "look_up"]
     assert [tool["function"]["name"] for tool in bodies[0]["tools"]] == ["look_up", "handoff"]
     assert [message["role"] for message in bodies[1]["messages"]] == ["system", "user", "assistant", "tool"]
 
 
-async def test_the_model_s_own_retry_has_to_do_with_what_is_no_object_only() -> None:
-    """A wrong name costs the one call of the pattern, though the model could be asked three times."""
-    async with ChatServer({"served": playing(completion(fields(SAID, "Bob")), GOOD["structured"])}) as server:
+async def test_the_retry_of_a_model_applies_only_to_non_objects() -> None:
+    """A wrong name costs only the pattern's one call, though the model allows three attempts."""
+    async with ChatServer({"served": replying(completion(fields(SAID, "Bob")), GOOD["structured"])}) as server:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
         result = await morals(max_turns=1).run(PROPOSITION, model=model)
         assert server.posts == 2
     assert turns(result.output) == [("Pro", SAID, "Neutral", "retry")]
 
 
-async def test_text_is_streamed_as_it_is_written() -> None:
-    """With its marker, which is taken off the recorded text."""
+async def test_text_is_streamed() -> None:
+    """The stream has the marker, and the recorded text does not."""
 
     async def streaming(exchange: Exchange) -> None:
         assert exchange.body["stream"]
@@ -369,12 +371,14 @@ async def test_text_is_streamed_as_it_is_written() -> None:
     async with ChatServer({"served": streaming}) as server:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
         handle = morals(max_turns=1, transition="text").start(PROPOSITION, model=model)
-        told = [event async for event in handle]
+        handle_events = [event async for event in handle]
         result = await handle
-    assert "".join(event.text for event in told if isinstance(event, TextDelta)) == f"{SAID}\nTransition to Con"
+    assert (
+        "".join(event.text for event in handle_events if isinstance(event, TextDelta)) == f"{SAID}\nTransition to Con"
+    )
     assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
 
 
-async def test_no_name_is_on_the_roster_by_accident() -> None:
-    """The cases above are about these three."""
+async def test_the_roster_has_the_names_of_the_cases() -> None:
+    """The cases above use these three."""
     assert NAMES == ["Pro", "Con", "Neutral"]

@@ -1,6 +1,6 @@
-"""What the speakers of a handoff are shown."""
+"""Prompts of the speakers of a handoff."""
 
-# ruff: noqa: E501 - a prompt's lines are as long as they are
+# ruff: noqa: E501 - the lines of a prompt are long
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 CON = Identity(name="Con", members={speaker.name: speaker.role for speaker in SPEAKERS}, max_rounds=9)
 
 
-def test_the_system_message_ends_in_who_the_speaker_is() -> None:
-    """Rules and proposition first, the same for all; its own prompt last, with the proposition where it asks for it."""
+def test_the_system_message_ends_with_the_speaker() -> None:
+    """Rules and proposition come first; the speaker's own prompt is last, with the proposition if it has the field."""
     model = script(("Yes.", "Con"), ("No.", "Pro"))
     morals(max_turns=2).run_sync(PROPOSITION, model=model)
     pro, con = (system_of(call) for call in model.calls)
@@ -67,8 +67,8 @@ You agree: AI may decide.\
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_turn_says_what_to_do_and_whom_to_hand_over_to_last(form: TransitionForm) -> None:
-    """First the transcript, whose turn it is, what to say; then how to hand over in this form."""
+def test_a_turn_ends_with_the_instruction_to_hand_over(form: TransitionForm) -> None:
+    """The transcript, the speaker and the task come first, and the way to hand over in this form follows."""
     model = script(("Yes.", "Neutral"), ("Well:\n[Con] No.", "Pro"), form=form)
     morals(max_turns=2, transition=form).run_sync(PROPOSITION, model=model)
     assert {form: turn_of(model.calls[1])} == {
@@ -104,8 +104,8 @@ Answer with a JSON object. Its "response" is what you say: your answer to the st
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_being_asked_again_shows_what_was_said_and_why_it_does_not_do(form: TransitionForm) -> None:
-    """The message begins as the turn's own did, up to the transcript's end."""
+def test_a_retry_shows_the_text_and_the_problem(form: TransitionForm) -> None:
+    """The message begins like the turn's, up to the transcript's end."""
     first = {"text": "Yes.", "tool": over("Yes.", "Pro", "tool"), "structured": over("Yes.", "Bob")}[form]
     model = ScriptedModel(first, over("x", "Con", form))
     morals(max_turns=1, transition=form).run_sync(PROPOSITION, model=model)
@@ -138,8 +138,8 @@ What you said has been recorded, but the next speaker is not clear: 'Bob' is nob
     }[form]
 
 
-def test_who_said_nothing_is_told_so_and_asked_for_the_whole_turn() -> None:
-    """With its reason, and how to hand over."""
+def test_a_retry_without_text_asks_for_the_complete_turn() -> None:
+    """It has the reason, and the way to hand over."""
     model = script(("", "Con"), ("Yes.", "Con"))
     morals(max_turns=1).run_sync(PROPOSITION, model=model)
     assert turn_of(model.calls[1]).startswith(
@@ -148,7 +148,7 @@ def test_who_said_nothing_is_told_so_and_asked_for_the_whole_turn() -> None:
 
 
 def test_a_long_system_prompt_is_not_repeated_in_the_turn() -> None:
-    """The name stands in its place."""
+    """The turn has the name instead."""
     long = {"name": "Pro", "system_prompt": "You agree. " * 60}
     model = script(("Yes.", "Con"))
     morals(debaters=[long, SPEAKERS[1]], max_turns=1).run_sync(PROPOSITION, model=model)
@@ -156,7 +156,7 @@ def test_a_long_system_prompt_is_not_repeated_in_the_turn() -> None:
     assert "number 1 of 1. You are Pro.\n" in turn_of(model.calls[0])
 
 
-def test_other_braces_of_a_system_prompt_stay() -> None:
+def test_other_braces_of_a_system_prompt_are_unchanged() -> None:
     """It is the application's own text."""
     prompt = "Say {name} in {proposition}: {{x}} %s"
     system = _system("a\nb", replace(CON, system_prompt=prompt))
@@ -164,28 +164,30 @@ def test_other_braces_of_a_system_prompt_stay() -> None:
 
 
 @given(questions(), st.lists(st.tuples(names(), arguments() | st.just("")), max_size=6), st.sampled_from(FORMS))
-def test_no_text_begins_a_line_of_a_prompt(proposition: str, said: list[tuple[str, str]], form: TransitionForm) -> None:
-    """For all propositions, names and texts: a line is the view's own, a bar's, or an entry's with its tag."""
-    entries = [HandoffEntry(round=n, agent_name=name, text=text) for n, (name, text) in enumerate(said, start=1)]
+def test_no_text_begins_a_line_of_a_prompt(
+    proposition: str, turns: list[tuple[str, str]], form: TransitionForm
+) -> None:
+    """For all propositions, names and texts, a line is the view's, a bar's, or an entry's with its tag."""
+    entries = [HandoffEntry(round=n, agent_name=name, text=text) for n, (name, text) in enumerate(turns, start=1)]
     lines = render_turns(entries).split("\n") if entries else []
     heads = [line for line in lines if not line.startswith("  | ")]
-    assert [head.split("] ")[0] for head in heads] == [f"[{tag_name(name)}".split("] ")[0] for name, _ in said]
-    about: dict[str, Any] = {"transition": form}
-    own = set(_turn(form).split("\n"))
-    for line in render_speaker_turn(CON, entries=entries, round=1, **about).split("\n"):
-        assert line.startswith(("[", "  | ", "(nothing yet)")) or line in own or line in _reply(form)
-    again = render_again(CON, entries=entries, problem=proposition, **about).split(
+    assert [head.split("] ")[0] for head in heads] == [f"[{tag_name(name)}".split("] ")[0] for name, _ in turns]
+    options: dict[str, Any] = {"transition": form}
+    turn_lines = set(_turn(form).split("\n"))
+    for line in render_speaker_turn(CON, entries=entries, round=1, **options).split("\n"):
+        assert line.startswith(("[", "  | ", "(nothing yet)")) or line in turn_lines or line in _reply(form)
+    retry_prompt = render_again(CON, entries=entries, problem=proposition, **options).split(
         "\n\nWhat you said has been recorded"
     )[1]
-    assert all(line.startswith("  | ") for line in again.split("\n")[1:])
+    assert all(line.startswith("  | ") for line in retry_prompt.split("\n")[1:])
     system = _system(proposition)
     plain = _system("x").split("\n")
     assert all(line in plain or line.startswith(("  | ", "Proposition: ")) for line in system.split("\n"))
 
 
 def _system(proposition: str, speaker: Identity = CON) -> str:
-    told = tell_proposition(speaker, proposition)
-    return told.render_system(SPEAKER.system, SPEAKER.speaker, proposition=proposition)
+    informed = tell_proposition(speaker, proposition)
+    return informed.render_system(SPEAKER.system, SPEAKER.speaker, proposition=proposition)
 
 
 def _turn(form: TransitionForm) -> str:
@@ -198,20 +200,20 @@ def _reply(form: TransitionForm) -> list[str]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_prompts_grow_at_their_end_only(form: TransitionForm) -> None:
-    """The transcript of a turn begins the next one's, so that a server can reuse what it has read."""
+def test_prompts_grow_only_at_their_end(form: TransitionForm) -> None:
+    """A transcript begins the next one, so a server can reuse what it has read."""
     model = ScriptedModel(*[over(f"I am {NAMES[n % 3]}.", NAMES[(n + 1) % 3], form) for n in range(6)])
     morals(max_turns=6, transition=form).run_sync(PROPOSITION, model=model)
-    seen = [turn_of(call).split("\n\nIt is your turn")[0] for call in model.calls]
-    assert all(later.startswith(earlier) for earlier, later in pairwise(seen[1:]))
+    prompts = [turn_of(call).split("\n\nIt is your turn")[0] for call in model.calls]
+    assert all(later.startswith(earlier) for earlier, later in pairwise(prompts[1:]))
 
 
-def test_a_template_is_checked_and_may_be_changed() -> None:
-    """Fields that are not filled, and those that would begin a line, are refused."""
+def test_a_template_is_validated_and_can_be_changed() -> None:
+    """Unknown fields, and fields that would begin a line, are rejected."""
     with pytest.raises(ConfigurationError, match="reply"):
         SpeakerTemplate(reply="Answer {question}.")
     with pytest.raises(ConfigurationError, match="again_text"):
         SpeakerTemplate(again_text="{problem}")
     german = SpeakerTemplate(turn="Du bist dran, {round} von {max_rounds}.")
-    said = render_speaker_turn(replace(CON, max_rounds=2), entries=[], round=1, transition="text", template=german)
-    assert "Du bist dran, 1 von 2. You are Con." in said
+    prompt = render_speaker_turn(replace(CON, max_rounds=2), entries=[], round=1, transition="text", template=german)
+    assert "Du bist dran, 1 von 2. You are Con." in prompt

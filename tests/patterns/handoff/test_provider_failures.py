@@ -1,4 +1,4 @@
-"""Provider failures of a handoff: who is next after a lost turn, and failures while a speaker is asked again."""
+"""Provider failures of a handoff: the next speaker after a failed turn, and failures of retries."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ DOWN = ProviderFailed("the endpoint answered 503", status=503)
 
 
 def losses(result: Any) -> list[tuple[str, int, str]]:
-    """What was lost: name, turn, instead."""
+    """Return name, turn and recovery of each failure."""
     return [(loss.name, loss.round, loss.instead) for loss in result.raw.losses]
 
 
-def test_a_skipped_turn_counts_and_the_lot_decides_who_is_next() -> None:
-    """Its loss is told, and that the lot decided; the rest goes on."""
+def test_a_skipped_turn_counts_and_a_lot_chooses_the_next_speaker() -> None:
+    """The event has the failure and the lot, and the handoff continues."""
     model = ScriptedModel(over("Yes.", "Con"), DOWN, over("Third.", "Con"))
     result = morals(debaters=SPEAKERS[:2], on_failure="skip").run_sync(PROPOSITION, model=model)
     model.assert_complete()
     assert losses(result) == [("Con", 2, "skipped")]
     assert [entry.round for entry in result.output.transcript] == [1, 3]
-    lost = events(result, HandoffMade)[1]
-    assert (lost.agent_name, lost.next_agent_name, lost.chosen_by) == ("Con", "Pro", "random")
-    assert lost.problem == "the turn was lost"
+    skipped = events(result, HandoffMade)[1]
+    assert (skipped.agent_name, skipped.next_agent_name, skipped.chosen_by) == ("Con", "Pro", "random")
+    assert skipped.problem == "the turn was lost"
     assert (result.status, result.output.status, result.output.turns) == ("degraded", "degraded", 3)
     assert [task.status for task in result.tasks.list()] == ["completed", "errored", "completed"]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_all_turns_lost_end_too(form: Any) -> None:
-    """After as many turns as there were to be, with nothing said."""
+def test_a_handoff_ends_even_if_all_turns_fail(form: Any) -> None:
+    """It has all of its turns, without text."""
     pattern = morals(on_failure="skip", transition=form, max_turns=5)
     result = pattern.run_sync(PROPOSITION, model=ScriptedModel(*[DOWN] * 5))
     assert (result.output.turns, result.output.transcript, result.output.stop_reason) == (5, [], "max_turns")
     assert [instead for *_, instead in losses(result)] == ["skipped"] * 5
-    named = [event.next_agent_name for event in events(result, HandoffMade)]
-    assert [name for name, _, _ in losses(result)] == ["Pro", *named[:-1]]
+    next_names = [event.next_agent_name for event in events(result, HandoffMade)]
+    assert [name for name, _, _ in losses(result)] == ["Pro", *next_names[:-1]]
 
 
-def test_a_stand_in_speaks_for_one_whose_model_failed_and_is_asked_again_itself() -> None:
-    """With its prompt, under its name; if it fails as well, the turn is skipped."""
+def test_a_fallback_model_replaces_a_speaker_and_is_retried() -> None:
+    """It gets the speaker's prompt and name; if it fails as well, the turn is skipped."""
     stand_in = ScriptedModel(over("For Pro.", "Bob"), over("x", "Neutral"), DOWN, name="stand-in")
     model = ScriptedModel(DOWN, DOWN, name="own")
     result = morals(on_failure=StandIn(stand_in), max_turns=2).run_sync(PROPOSITION, model=model)
@@ -72,8 +72,8 @@ def test_a_stand_in_speaks_for_one_whose_model_failed_and_is_asked_again_itself(
 
 
 @pytest.mark.parametrize("on_failure", ["skip", StandIn(ScriptedModel())], ids=["skip", "stand-in"])
-def test_a_failure_while_being_asked_again_loses_nothing_that_was_said(on_failure: Any) -> None:
-    """The lot decides instead, and the loss says so."""
+def test_a_failed_retry_keeps_the_text(on_failure: Any) -> None:
+    """The lot decides instead, and the failure says so."""
     model = ScriptedModel(over("Yes.", "Bob"), Refused("not that again"))
     result = morals(on_failure=on_failure, max_turns=1).run_sync(PROPOSITION, model=model)
     ((_, text, name, by),) = turns(result.output)
@@ -83,8 +83,8 @@ def test_a_failure_while_being_asked_again_loses_nothing_that_was_said(on_failur
     assert [event.instead for event in events(result, RoleFailed)] == ["drawn"]
 
 
-def test_with_fail_it_fails_and_what_was_said_is_kept() -> None:
-    """In the error's run, without who was next."""
+def test_the_policy_fail_keeps_the_text() -> None:
+    """The error's run has the turn without a next speaker."""
     with pytest.raises(Refused) as caught:
         morals().run_sync(PROPOSITION, model=ScriptedModel(over("Yes.", "Bob"), Refused("no")))
     assert caught.value.run is not None
@@ -92,14 +92,14 @@ def test_with_fail_it_fails_and_what_was_said_is_kept() -> None:
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["the turn", "asked again"])
-async def test_a_turn_has_a_time_and_being_asked_again_has_it_anew(again: bool) -> None:  # noqa: FBT001
-    """What is late is lost as if its provider had failed; words that were said in time are kept."""
+async def test_a_turn_and_its_retry_have_separate_timeouts(again: bool) -> None:  # noqa: FBT001
+    """A late answer is a provider failure; text that arrived in time is recorded."""
     never = asyncio.Event()
-    asked: list[int] = []
+    calls: list[int] = []
 
     async def answer(_: ModelRequest) -> Any:
-        asked.append(1)
-        if len(asked) > again:
+        calls.append(1)
+        if len(calls) > again:
             await never.wait()
         return over("In time.", "Bob")
 
@@ -111,8 +111,8 @@ async def test_a_turn_has_a_time_and_being_asked_again_has_it_anew(again: bool) 
 
 @pytest.mark.parametrize("calls", range(1, 7))
 @pytest.mark.parametrize("form", FORMS)
-async def test_cancelled_at_any_call_what_was_said_is_kept(form: Any, calls: int) -> None:
-    """Turns are whole, but for one that was asked again: that has its words."""
+async def test_a_cancelled_handoff_keeps_its_turns(form: Any, calls: int) -> None:
+    """Turns are complete, except for one in a retry, which has its text."""
     reached = asyncio.Event()
     count = 0
 
@@ -134,11 +134,11 @@ async def test_cancelled_at_any_call_what_was_said_is_kept(form: Any, calls: int
     assert handle.raw is not None
     assert (handle.status, handle.raw.status) == ("interrupted", "interrupted")
     assert handle.raw is not None
-    said = handle.raw.transcript
-    assert len(said) == calls // 2
-    undecided = [entry for entry in said if entry.next_agent_name is None]
-    assert undecided == (said[-1:] if calls % 2 == 0 else [])
-    assert handle.transcript.entries == said
+    entries = handle.raw.transcript
+    assert len(entries) == calls // 2
+    undecided = [entry for entry in entries if entry.next_agent_name is None]
+    assert undecided == (entries[-1:] if calls % 2 == 0 else [])
+    assert handle.transcript.entries == entries
 
 
 REPLIES = (
@@ -149,8 +149,8 @@ REPLIES = (
 )
 
 
-def ended(pattern: Sequencer[Any, Any], model: FunctionModel, *, may_fail: bool) -> HandoffOutput | None:
-    """What a handoff came to, checked; None where the application itself has failed."""
+def run_to_end(pattern: Sequencer[Any, Any], model: FunctionModel, *, may_fail: bool) -> HandoffOutput | None:
+    """Run a handoff, check it and return its output; None if the application itself failed."""
     try:
         result = pattern.run_sync(PROPOSITION, model=model)
     except FlowDebateError as failure:
@@ -167,12 +167,12 @@ def ended(pattern: Sequencer[Any, Any], model: FunctionModel, *, may_fail: bool)
     return raw
 
 
-def check_whole(output: HandoffOutput, told: list[HandoffMade]) -> None:
-    """Each turn is handed over by whoever was named before, to another one."""
+def check_whole(output: HandoffOutput, handovers: list[HandoffMade]) -> None:
+    """Check that each turn is handed over by the speaker chosen before, to another one."""
     assert output.stop_reason in {"max_turns", "predicate"}
-    assert [event.round for event in told] == list(range(1, output.turns + 1))
-    assert [event.agent_name for event in told] == ["Pro", *(event.next_agent_name for event in told[:-1])]
-    assert all(event.next_agent_name != event.agent_name for event in told)
+    assert [event.round for event in handovers] == list(range(1, output.turns + 1))
+    assert [event.agent_name for event in handovers] == ["Pro", *(event.next_agent_name for event in handovers[:-1])]
+    assert all(event.next_agent_name != event.agent_name for event in handovers)
     assert all(entry.next_agent_name in NAMES for entry in output.transcript)
 
 
@@ -184,15 +184,15 @@ def check_whole(output: HandoffOutput, told: list[HandoffMade]) -> None:
     st.integers(1, 4),
     st.none() | termination_predicates(),
 )
-def test_it_ends_whatever_models_answer(
+def test_a_handoff_ends_for_any_answers(
     replies: list[Any], form: Any, policy: Any, on_failure: Any, max_turns: int, stop: Any
 ) -> None:
-    """Within two calls a turn, in a legal state: speakers are named by the one before them, lots fall on others."""
-    asked: list[int] = []
+    """It takes at most two calls a turn: speakers are chosen by the one before, and lots fall on others."""
+    calls: list[int] = []
 
     def answer(_: ModelRequest) -> Any:
-        asked.append(1)
-        reply = replies[len(asked) % len(replies)]
+        calls.append(1)
+        reply = replies[len(calls) % len(replies)]
         if isinstance(reply, BaseException):
             raise reply
         return reply
@@ -200,9 +200,9 @@ def test_it_ends_whatever_models_answer(
     pattern = morals(
         transition=form, on_invalid=policy, on_failure=on_failure, max_turns=max_turns, terminate_when=stop
     )
-    raw = ended(pattern, FunctionModel(answer), may_fail=on_failure == "fail" or policy == "error")
+    raw = run_to_end(pattern, FunctionModel(answer), may_fail=on_failure == "fail" or policy == "error")
     if raw is None:
         return
     assert raw.turns <= max_turns
-    rounds_of_tools = 9  # some of these answers call tools, again and again
-    assert len(asked) <= 2 * max_turns * rounds_of_tools
+    rounds_of_tools = 9  # some of these answers call tools repeatedly
+    assert len(calls) <= 2 * max_turns * rounds_of_tools

@@ -1,4 +1,4 @@
-"""`read_transition`: who is handed over to in text, and that no other word of the text is touched."""
+"""`read_transition`: the next speaker named in a text, without changes to other words."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ SAID = "Machines err."
     ids=shown,
 )
 @pytest.mark.parametrize("gap", ["\n", "\n\n", " ", "\r\n"], ids=repr)
-def test_a_marker_may_be_dressed_up(gap: str, marker: str) -> None:
-    """Any case, quotes, brackets, markdown, the end of a sentence: all of it goes, and nothing else."""
+def test_a_marker_may_have_decorations(gap: str, marker: str) -> None:
+    """Case, quotes, brackets, Markdown and the end of a sentence are removed, and nothing else."""
     if gap == " " and marker[0] in "-#>3":
         return  # bullets and numbers stand at the beginning of a line
     assert read_transition(f"{SAID}{gap}{marker}", ROSTER) == Transition(text=SAID, name=CON)
@@ -70,7 +70,7 @@ def test_a_marker_may_be_dressed_up(gap: str, marker: str) -> None:
 @pytest.mark.parametrize("name", AWKWARD)
 @pytest.mark.parametrize("written", [str, str.upper, str.lower, tag_name], ids=["as is", "upper", "lower", "as shown"])
 def test_a_name_may_be_any(name: str, written: object) -> None:
-    """With spaces and commas, other scripts, characters of regular expressions, or the beginning of another name."""
+    """It may have spaces, commas, other scripts, special characters, or the beginning of another name."""
     assert callable(written)
     assert read_transition(f"{SAID}\nTransition to {written(name)}.", AWKWARD) == Transition(text=SAID, name=name)
 
@@ -90,7 +90,7 @@ def test_a_name_may_be_any(name: str, written: object) -> None:
     ids=shown,
 )
 def test_the_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: str) -> None:
-    """At the end of the text, or on a line of its own."""
+    """It is at the end of the text, or on a line of its own."""
     assert read_transition(text, ROSTER) == Transition(text=rest, name=name)
 
 
@@ -116,14 +116,14 @@ def test_the_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: s
     ],
     ids=shown,
 )
-def test_words_about_a_transition_are_words(text: str) -> None:
-    """Nothing of them is taken away, and nobody is named."""
-    found = read_transition(text, ROSTER)
-    assert found == Transition(text=text, name=None) or text == "Transition to Opponents"
+def test_text_about_a_transition_is_not_a_marker(text: str) -> None:
+    """The text is unchanged, and nobody is named."""
+    transition = read_transition(text, ROSTER)
+    assert transition == Transition(text=text, name=None) or text == "Transition to Opponents"
 
 
-def test_a_longer_name_is_meant_where_it_fits() -> None:
-    """And what is no name at all is a stranger, not somebody whose name it begins with."""
+def test_the_longest_matching_name_counts() -> None:
+    """A text that is no name is unknown, not the name that it begins with."""
     for written, name in [("Anna", "Anna"), ("Anna Maria", "Anna Maria"), ("Annabel", "Annabel"), ("C+", "C+")]:
         assert read_transition(f"{SAID}\nTransition to {written}", AWKWARD).name == name
 
@@ -132,8 +132,8 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=60).map(str.rstrip)
 
 
 @given(TEXTS, st.lists(names(), min_size=1, max_size=4, unique_by=as_seen), st.data())
-def test_what_is_put_behind_any_text_is_read_and_taken_off(text: str, roster: list[str], data: st.DataObject) -> None:
-    """The law: for all texts and names, a marker on the last line is found, and the text comes back as it was."""
+def test_a_marker_after_any_text_is_read_and_removed(text: str, roster: list[str], data: st.DataObject) -> None:
+    """For all texts and names, a marker on the last line is found, and the text is unchanged."""
     assume("transition" not in text.lower())
     name = data.draw(st.sampled_from(roster))
     assume(as_seen(name) and "\n" not in name)
@@ -147,19 +147,19 @@ def test_what_is_put_behind_any_text_is_read_and_taken_off(text: str, roster: li
     # where signs of a name could be those around it, the marker is plain
     is_plain = as_seen(name).strip(AROUND + " ") == as_seen(name)
     marker = data.draw(st.sampled_from(markers if is_plain else markers[:1]))
-    found = read_transition(f"{text}\n{marker.replace('{}', name)}", roster)
-    assert found == Transition(text=text, name=name)
+    transition = read_transition(f"{text}\n{marker.replace('{}', name)}", roster)
+    assert transition == Transition(text=text, name=name)
 
 
 @given(TEXTS, st.lists(names(), min_size=1, max_size=4, unique_by=as_seen))
-def test_nobody_outside_the_roster_is_handed_over_to(text: str, roster: list[str]) -> None:
-    """Whatever is written behind a marker, unless a name is part of it."""
+def test_a_transition_never_leaves_the_roster(text: str, roster: list[str]) -> None:
+    """Any text may follow a marker, unless it contains a name."""
     assume(all(as_seen(name) not in as_seen(text) for name in roster))
     assert read_transition(f"Yes.\nTransition to {text}", roster).name not in roster
 
 
-def test_what_a_name_ends_in_is_its_own() -> None:
-    """It closes nothing of the text before it, whatever that is."""
+def test_the_end_of_a_name_belongs_to_the_name() -> None:
+    """It closes nothing in the text before it."""
     assert read_transition("*\nTransition to 0*", ["0*"]) == Transition(text="*", name="0*")
 
 
@@ -167,13 +167,13 @@ PIECES = st.sampled_from([*"abT \n.*_()[]\"'-", "Transition to ", "Opponent", "B
 
 
 @given(st.lists(PIECES, max_size=30).map("".join))
-def test_what_is_left_is_made_of_what_was_there(text: str) -> None:
-    """Whatever a model writes, reading ends, adds no character, and keeps the text's beginning in its order."""
-    found = read_transition(text, ROSTER)
-    left = iter(text)
-    assert all(character in left for character in found.text)
-    if found.name is None:
-        assert found.text == text
+def test_the_remaining_text_is_part_of_the_original(text: str) -> None:
+    """For any text, parsing ends, adds no character, and preserves the order."""
+    transition = read_transition(text, ROSTER)
+    remaining = iter(text)
+    assert all(character in remaining for character in transition.text)
+    if transition.name is None:
+        assert transition.text == text
 
 
 @pytest.mark.parametrize(
@@ -189,13 +189,13 @@ def test_what_is_left_is_made_of_what_was_there(text: str) -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_a_long_answer_is_read_in_no_time(text: str) -> None:
-    """Patterns do not try again what cannot fit: each of these would otherwise take minutes."""
+def test_a_long_answer_is_parsed_in_linear_time(text: str) -> None:
+    """With backtracking, each of these would take minutes."""
     assert len(read_transition(text, ROSTER).text) <= len(text)
 
 
 def test_names_are_found_as_models_write_them() -> None:
-    """Exactly, by case, as the prompt shows them, in quotes; never by a part."""
+    """Names match exactly, in any case, as in the prompt, and in quotes; a part never matches."""
     assert name_among("Bo⟦U+002C⟧ PhD", AWKWARD) == "Bo, PhD"
     assert name_among(" 'anna maria' ", AWKWARD) == "Anna Maria"
     assert name_among("dr. no.", AWKWARD) == "Dr. No"

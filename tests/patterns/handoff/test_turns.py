@@ -1,4 +1,4 @@
-"""Who speaks when: the first, then whoever was named, for exactly as many turns as there are to be."""
+"""The order of speakers: the first one, then the named ones, for the given number of turns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def test_the_pipeline_is_a_loop_around_a_router() -> None:
-    """Opening, then for each turn: whose turn it is, being asked again, handing over; then the output."""
+    """It has the opening, for each turn the speaker, its retry and the handover, and then the output."""
     assert str(outline(morals())) == snapshot("""\
 morals
   → tap morals-init-transcript
@@ -58,16 +58,16 @@ morals
 """)
 
 
-def test_without_default_speakers_or_without_asking_again_there_is_no_such_step() -> None:
-    """What cannot happen is not drawn."""
-    own = [Persona(name, block=lambda _: "x") for name in NAMES]
-    for options in ({"on_invalid": "random"}, {"on_invalid": "error"}, {"debaters": own}):
+def test_the_outline_has_no_step_without_retries() -> None:
+    """Impossible steps are not drawn."""
+    custom_speakers = [Persona(name, block=lambda _: "x") for name in NAMES]
+    for options in ({"on_invalid": "random"}, {"on_invalid": "error"}, {"debaters": custom_speakers}):
         assert "ask-again" not in str(outline(morals(**options)))
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_whoever_is_named_speaks_next(form: TransitionForm) -> None:
-    """In every form; the same one may be named again and again, and nobody has to be."""
+def test_the_named_speaker_is_next(form: TransitionForm) -> None:
+    """This holds in every form; a speaker may be named repeatedly, and nobody has to be named."""
     model = script(("1", "Neutral"), ("2", "Pro"), ("3", "Neutral"), ("4", "Pro"), form=form)
     output = morals(max_turns=4, transition=form).run_sync(PROPOSITION, model=model).output
     model.assert_complete()
@@ -88,8 +88,8 @@ class Who(enum.Enum):
 
 
 @pytest.mark.parametrize("first", [None, "Pro", "Con", Who.CON])
-def test_the_first_is_the_first_declared_or_who_is_said_to_be(first: Any) -> None:
-    """By name, or by the enum's member that is the name."""
+def test_the_first_speaker_is_the_first_declared_or_configured(first: Any) -> None:
+    """It is set by name or by the enum member of the name."""
     debaters: Any = [Persona(Who.PRO), {"name": Who.CON}]  # type: ignore[arg-type]
     name = "Con" if first in ("Con", Who.CON) else "Pro"
     other = "Pro" if name == "Con" else "Con"
@@ -100,29 +100,27 @@ def test_the_first_is_the_first_declared_or_who_is_said_to_be(first: Any) -> Non
 
 
 @given(st.integers(1, 12), st.integers(0, 14), st.sampled_from(FORMS))
-def test_there_are_exactly_so_many_turns_or_fewer_if_the_application_says_so(
-    max_turns: int, enough: int, form: TransitionForm
-) -> None:
-    """One call each; `terminate_when` is asked after a turn, and not after the last."""
-    asked: list[int] = []
+def test_max_turns_or_the_predicate_ends_a_handoff(max_turns: int, enough: int, form: TransitionForm) -> None:
+    """Each turn is one call; `terminate_when` is called after each turn but the last."""
+    rounds: list[int] = []
 
     async def stop(ctx: Context) -> bool:
-        asked.append(ctx.sequencer.state.round)
+        rounds.append(ctx.sequencer.state.round)
         assert ctx.sequencer.state.speaker == ctx.resources.transcript.state.entries[-1].next_agent_name
         return bool(ctx.sequencer.state.round >= enough)
 
     pattern = morals(max_turns=max_turns, terminate_when=stop, transition=form)
     result = pattern.run_sync(PROPOSITION, model=in_turn(form))
-    held = max(min(max_turns, enough), 1)
+    expected = max(min(max_turns, enough), 1)
     output = result.output
-    assert (output.turns, len(output.transcript), result.usage.calls) == (held, held, held)
-    assert output.stop_reason == ("max_turns" if held == max_turns else "predicate")
-    assert asked == list(range(1, min(held, max_turns - 1) + 1))
-    assert [entry.agent_name for entry in output.transcript] == [NAMES[n % 3] for n in range(held)]
+    assert (output.turns, len(output.transcript), result.usage.calls) == (expected, expected, expected)
+    assert output.stop_reason == ("max_turns" if expected == max_turns else "predicate")
+    assert rounds == list(range(1, min(expected, max_turns - 1) + 1))
+    assert [entry.agent_name for entry in output.transcript] == [NAMES[n % 3] for n in range(expected)]
 
 
-def test_the_output_is_the_raw_output_and_says_how_it_came_about() -> None:
-    """Also on the wire, with camelCase keys, and back."""
+def test_the_output_is_the_raw_output_with_its_history() -> None:
+    """It has camelCase keys on the wire, and can be read back."""
     model = ScriptedModel(over("Yes.", "Bob"), over("Yes.", "Neutral"), over("Hm.", "Con"))
     result = morals(max_turns=2).run_sync(PROPOSITION, model=model, seed=7)
     output = result.output
@@ -144,8 +142,8 @@ def test_the_output_is_the_raw_output_and_says_how_it_came_about() -> None:
     assert HandoffEntry.model_validate(wire["transcript"][0]) == output.transcript[0]
 
 
-def test_every_turn_is_told_with_its_handover() -> None:
-    """Each has a start and an end, then who was named, by whom, and why not the first choice."""
+def test_every_turn_has_events_with_its_handover() -> None:
+    """Each has a start and an end, the next speaker, its chooser, and the problem of the first choice."""
     model = ScriptedModel(over("Yes.", "Con"), over("No.", "Con"), over("No.", "Con"))
     result = morals(max_turns=2).run_sync(PROPOSITION, model=model, seed=1)
     kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, HandoffMade, RoundsEnded)
@@ -167,7 +165,7 @@ def test_every_turn_is_told_with_its_handover() -> None:
 
 
 def test_the_audit_trail_has_a_task_for_each_turn() -> None:
-    """Assigned to the speaker, completed with what it said."""
+    """The task is assigned to the speaker and completed with its text."""
     pattern = morals(collection_id="floor")
     result = pattern.run_sync(PROPOSITION, model=in_turn())
     tasks = result.tasks.list()
@@ -181,29 +179,29 @@ LOTTERY = morals(transition="text", on_invalid="random", max_turns=6)
 
 
 @given(st.integers(0, 2**53))
-def test_lots_repeat_with_the_seed_and_fall_on_others_only(seed: int) -> None:
-    """Each turn has a lot of its own."""
-    drawn = []
+def test_lots_repeat_with_the_seed_and_fall_only_on_others(seed: int) -> None:
+    """Each turn draws separately."""
+    sequences = []
     for _ in range(2):
         result = LOTTERY.run_sync(PROPOSITION, model=ScriptedModel(*["I say nothing of that."] * 6), seed=seed)
-        drawn.append([(entry.agent_name, entry.next_agent_name) for entry in result.output.transcript])
-    assert drawn[0] == drawn[1]
-    assert all(before != after for before, after in drawn[0])
+        sequences.append([(entry.agent_name, entry.next_agent_name) for entry in result.output.transcript])
+    assert sequences[0] == sequences[1]
+    assert all(before != after for before, after in sequences[0])
 
 
-def test_lots_fall_on_everybody() -> None:
-    """Over many seeds, each of the others about as often."""
+def test_lots_fall_on_everybody_else() -> None:
+    """Over many seeds, each of the others is about equally frequent."""
     pattern = morals(transition="text", on_invalid="random", max_turns=1)
-    drawn = [
+    next_names = [
         pattern.run_sync(PROPOSITION, model=ScriptedModel("x"), seed=seed).output.transcript[0].next_agent_name
         for seed in range(200)
     ]
-    assert min(drawn.count(name) for name in ("Con", "Neutral")) > 70
-    assert len(set(drawn)) == 2
+    assert min(next_names.count(name) for name in ("Con", "Neutral")) > 70
+    assert len(set(next_names)) == 2
 
 
-def test_the_second_answer_may_bring_the_words_or_the_name_that_were_missing() -> None:
-    """Of the first, what was good stands."""
+def test_a_retry_may_add_the_missing_text_or_name() -> None:
+    """The valid part of the first answer is preserved."""
     silent = script(("", "Con"), ("Late words.", "Pro"), ("x", "Con"))
     assert turns(morals(max_turns=1).run_sync(PROPOSITION, model=silent).output) == [
         ("Pro", "Late words.", "Con", "speaker")
