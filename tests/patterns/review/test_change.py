@@ -83,11 +83,11 @@ TRUE = (INJECTION["title"], EMPTY["title"], ALL["title"])
 
 
 def git(folder: Path, *arguments: str) -> None:
-    """Run git, with nobody's configuration."""
-    about = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    """Run git without any user's configuration."""
+    git_config = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     who = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
     command = ["git", *who, *arguments]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60, env={**os.environ, **about})  # noqa: S603 - of this test
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60, env={**os.environ, **git_config})  # noqa: S603 - of this test
 
 
 def with_the_command(folder: Path) -> str:
@@ -99,7 +99,7 @@ def with_the_command(folder: Path) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository whose last commit has the bugs, a decoy, a secret, a picture, and what is ignored."""
+    """Create a repository whose last commit has the bugs, a decoy, a secret, a picture, and ignored files."""
     (tmp_path / "app").mkdir()
     store = tmp_path / "app" / "store.py"
     store.write_text(BEFORE)
@@ -119,24 +119,26 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def say(asked: Asked) -> Any:
-    """What each vendor answers: its findings; then it confirms what is true, and refutes the rest."""
-    vendor: VendorName = "openai" if "gpt" in asked.model else "anthropic" if "claude" in asked.model else "gemini"
-    fields = (asked.schema or {})["properties"]
+def say(exchange: Asked) -> Any:
+    """Return each vendor's findings, and then verdicts that confirm true findings and refute the rest."""
+    vendor: VendorName = (
+        "openai" if "gpt" in exchange.model else "anthropic" if "claude" in exchange.model else "gemini"
+    )
+    fields = (exchange.schema or {})["properties"]
     if "findings" in fields:
         return {"findings": FOUND[vendor]}
     if "pairs" in fields:
         return {"pairs": []}
-    shown = re.findall(r"\[(F\d+)\] Severity[^\n]*\n  \| ([^\n]*)", asked.prompt)
+    findings = re.findall(r"\[(F\d+)\] Severity[^\n]*\n  \| ([^\n]*)", exchange.prompt)
     if "answers" in fields:
-        return {"answers": [{"finding": at, "stands": True, "reason": "I looked."} for at, _ in shown]}
-    words = [(at, "confirm" if title in TRUE else "refute") for at, title in shown]
+        return {"answers": [{"finding": at, "stands": True, "reason": "I looked."} for at, _ in findings]}
+    words = [(at, "confirm" if title in TRUE else "refute") for at, title in findings]
     return {"verdicts": [{"finding": at, "verdict": word, "reason": "The code says so."} for at, word in words]}
 
 
 @pytest.fixture
-def found() -> Iterator[dict[VendorName, Vendor]]:
-    """Three vendors on the loopback, with keys in the environment."""
+def vendor_stubs() -> Iterator[dict[VendorName, Vendor]]:
+    """Start three vendors on the loopback, with keys in the environment."""
     with vendors() as every:
         for vendor in every.values():
             vendor.say = say
@@ -148,22 +150,22 @@ SEATS = ("--reviewer", "Ada=openai/gpt-5-mini", "--reviewer", "Ben=anthropic/cla
 
 
 def review(*arguments: str) -> Any:
-    """The command, on the change of the last commit."""
+    """Run the command on the change of the last commit."""
     return CliRunner().invoke(app, ["review", *arguments, *SEATS], catch_exceptions=False)
 
 
 def keep(name: str, text: str) -> None:
-    """Keep what was printed where an environment variable asks for it."""
+    """Save output if an environment variable names a folder."""
     if folder := os.environ.get("FLOWDEBATE_KEEP"):
         (Path(folder) / name).write_text(text)
 
 
-def test_the_true_bugs_are_confirmed_and_nothing_else(repository: Path, found: dict[VendorName, Vendor]) -> None:
-    """Repeated findings are one; an invented place is marked; a secret is neither sent nor printed, and said."""
-    shown = review("--diff", "HEAD~1..HEAD", "--markdown", "report.md")
-    keep("terminal.txt", shown.stdout)
-    assert shown.exit_code == 0, shown.output
-    words = " ".join(shown.stdout.split())
+def test_only_true_bugs_are_confirmed(repository: Path, vendor_stubs: dict[VendorName, Vendor]) -> None:
+    """Repeated findings are merged, one invented place is marked, and a secret is reported, but not sent or printed."""
+    result = review("--diff", "HEAD~1..HEAD", "--markdown", "report.md")
+    keep("terminal.txt", result.stdout)
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.stdout.split())
     head = words.partition("Findings")[0]
     assert "openai/gpt-5-mini" in head
     assert "anthropic/claude-haiku-5-5" in head
@@ -174,32 +176,32 @@ def test_the_true_bugs_are_confirmed_and_nothing_else(repository: Path, found: d
     assert "Question: What is wrong with this change?" in words
     assert "Confirmed: 3" in words
     assert "Refuted: 2" in words
-    sent = json.dumps([asked.body for vendor in found.values() for asked in vendor.asked])
-    for text in (sent, shown.output, (repository / "report.md").read_text()):
+    sent = json.dumps([exchange.body for vendor in vendor_stubs.values() for exchange in vendor.asked])
+    for text in (sent, result.output, (repository / "report.md").read_text()):
         assert SECRET not in text
-    assert "  |     5 +    return db.execute(f" in found["openai"].asked[0].prompt
+    assert "  |     5 +    return db.execute(f" in vendor_stubs["openai"].asked[0].prompt
 
 
 @pytest.mark.usefixtures("repository")
-def test_the_gate_decides_the_exit_code_by_data(found: dict[VendorName, Vendor]) -> None:
-    """4 where it does not hold, 0 where it does, 3 where somebody was not heard, 2 for a rule that is none."""
+def test_the_gate_decides_the_exit_code_by_data(vendor_stubs: dict[VendorName, Vendor]) -> None:
+    """It is 4 for a broken gate, 0 for a passed one, 3 if a reviewer is missing, and 2 for an invalid rule."""
     change = ("--diff", "HEAD~1..HEAD", "--format", "json")
-    held = review(*change, "--gate", "no confirmed blocker")
-    *lines, last = [json.loads(line) for line in held.stdout.splitlines()]
+    result = review(*change, "--gate", "no confirmed blocker")
+    *lines, last = [json.loads(line) for line in result.stdout.splitlines()]
     assert last["gate"]["holds"] is False
     assert {file["file"]: file["leftOut"] for file in last["coverage"] if "leftOut" in file} == {
         ".env": "may hold secrets, and is never read",
         "picture.png": "is binary",
     }
-    by_title = {each["title"]: each for each in lines}
-    assert held.exit_code == 4
-    assert {title for title, each in by_title.items() if each["state"] == "confirmed"} == {*TRUE}
-    assert [each["agentName"] for each in by_title["SQL injection"]["raised"]] == ["Ada", "Cleo"]
+    by_title = {finding["title"]: finding for finding in lines}
+    assert result.exit_code == 4
+    assert {title for title, finding in by_title.items() if finding["state"] == "confirmed"} == {*TRUE}
+    assert [finding["agentName"] for finding in by_title["SQL injection"]["raised"]] == ["Ada", "Cleo"]
     assert by_title["Race on the cache"]["place"]["problem"]
     assert by_title["Division by zero"]["place"]["line"] == 9  # by its quote
     assert by_title["last(items, 0) returns everything"]["place"]["file"] == "app/store.py"
-    assert "Sources: app/store.py" in held.stderr  # also where nobody looks on
-    assert "anthropic/claude-haiku-5-5" in held.stderr
+    assert "Sources: app/store.py" in result.stderr  # also where nobody looks on
+    assert "anthropic/claude-haiku-5-5" in result.stderr
     unread = review(*change, "--gate", "at most 1 confirmed blocker", "--format", "markdown")
     assert unread.exit_code == 3
     assert (
@@ -210,12 +212,12 @@ def test_the_gate_decides_the_exit_code_by_data(found: dict[VendorName, Vendor])
     wrong = review(*change, "--gate", "be nice")
     assert wrong.exit_code == 2
     assert "--gate must be" in wrong.stderr
-    found["gemini"].models = ("another",)
-    lost = review(*change, "--gate", "no confirmed nit", "--on-failure", "skip", "--attempts", "1")
-    assert lost.exit_code == 3, lost.output
+    vendor_stubs["gemini"].models = ("another",)
+    incomplete = review(*change, "--gate", "no confirmed nit", "--on-failure", "skip", "--attempts", "1")
+    assert incomplete.exit_code == 3, incomplete.output
 
 
-@pytest.mark.usefixtures("repository", "found")
+@pytest.mark.usefixtures("repository", "vendor_stubs")
 def test_sarif_is_valid_and_markdown_has_the_findings() -> None:
     """By the schema of the standard; refuted findings are suppressed with the reason, disputed ones have no level."""
     printed = review("--diff", "HEAD~1..HEAD", "--format", "sarif").stdout
@@ -223,12 +225,12 @@ def test_sarif_is_valid_and_markdown_has_the_findings() -> None:
     sarif = json.loads(printed)
     schema = json.loads((Path(__file__).parent / "sarif-2.1.0.json").read_text())
     assert [error.message for error in Draft7Validator(schema).iter_errors(sarif)] == []
-    results = {each["properties"]["id"]: each for each in sarif["runs"][0]["results"]}
-    first = next(each for each in results.values() if "SQL injection" in each["message"]["text"])
+    results = {entry["properties"]["id"]: entry for entry in sarif["runs"][0]["results"]}
+    first = next(entry for entry in results.values() if "SQL injection" in entry["message"]["text"])
     assert (first["level"], first["kind"]) == ("error", "fail")
     place = first["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "app/store.py"}, "region": {"startLine": 5, "endLine": 5}}
-    invented = next(each for each in results.values() if "Race" in each["message"]["text"])
+    invented = next(entry for entry in results.values() if "Race" in entry["message"]["text"])
     assert invented["locations"][0]["physicalLocation"]["region"]["startLine"] == 5  # the first changed line
     assert "Shown at the nearest line: " in invented["message"]["text"]
     assert invented["suppressions"][0]["justification"]
@@ -242,23 +244,23 @@ def test_sarif_is_valid_and_markdown_has_the_findings() -> None:
 
 
 @pytest.mark.usefixtures("repository")
-def test_an_empty_finding_is_left_out_and_said_in_every_form(found: dict[VendorName, Vendor]) -> None:
-    """It is no finding, and no reason to ask again; the reviewer's others stay, and a reader is told whose it was."""
+def test_an_empty_finding_is_excluded_and_reported_in_every_format(vendor_stubs: dict[VendorName, Vendor]) -> None:
+    """It is not retried; the reviewer's other findings remain, and the report names the reviewer."""
     nothing = {"title": "Bug", "claim": " ", "severity": "blocker"}
 
-    def answer(asked: Asked) -> Any:
-        said = say(asked)
-        if "findings" in said and "claude" in asked.model:
-            said = {"findings": [*said["findings"], nothing, {**nothing, "title": "", "claim": "It fails."}]}
-        return said
+    def answer(exchange: Asked) -> Any:
+        reply = say(exchange)
+        if "findings" in reply and "claude" in exchange.model:
+            reply = {"findings": [*reply["findings"], nothing, {**nothing, "title": "", "claim": "It fails."}]}
+        return reply
 
-    for vendor in found.values():
+    for vendor in vendor_stubs.values():
         vendor.say = answer
     note = "Findings left out, without a title or a claim: 2 of Ben"
     change = ("--diff", "HEAD~1..HEAD")
     printed = review(*change, "--markdown", "report.md")
     report = Path("report.md").read_text()
-    comment, sarif, lines, whole = (
+    comment, sarif, lines, full_output = (
         review(*change, *form).stdout
         for form in (("--format", "markdown"), ("--format", "sarif"), ("--format", "json"), ("--json",))
     )
@@ -266,25 +268,29 @@ def test_an_empty_finding_is_left_out_and_said_in_every_form(found: dict[VendorN
         assert note in " ".join(text.split())
         assert "Bug" not in text
     run = json.loads(sarif)["runs"][0]
-    assert note in [each["message"]["text"] for each in run["invocations"][0]["toolExecutionNotifications"]]
+    assert note in [
+        notification["message"]["text"] for notification in run["invocations"][0]["toolExecutionNotifications"]
+    ]
     assert len(run["results"]) == 5
     schema = json.loads((Path(__file__).parent / "sarif-2.1.0.json").read_text())
     assert [error.message for error in Draft7Validator(schema).iter_errors(json.loads(sarif))] == []
     *findings, last = map(json.loads, lines.splitlines())
     assert (len(findings), last["empty"]) == (5, {"Ben": 2})
-    assert json.loads(whole)["raw"]["empty"] == {"Ben": 2}
-    asked = [each for each in found["anthropic"].asked if "findings" in (each.schema or {})["properties"]]
-    assert len(asked) == 5  # once a review
+    assert json.loads(full_output)["raw"]["empty"] == {"Ben": 2}
+    exchanges = [
+        exchange for exchange in vendor_stubs["anthropic"].asked if "findings" in (exchange.schema or {})["properties"]
+    ]
+    assert len(exchanges) == 5  # once a review
 
 
 def test_uncommitted_changes_are_the_default_and_no_change_is_an_error(
-    repository: Path, found: dict[VendorName, Vendor]
+    repository: Path, vendor_stubs: dict[VendorName, Vendor]
 ) -> None:
-    """`--diff` alone; before a model is asked."""
+    """`--diff` alone selects them; the error comes before any call."""
     nothing = review("--diff")
     assert nothing.exit_code == 5
     assert "has no changes" in nothing.stderr
-    assert not any(vendor.asked for vendor in found.values())
+    assert not any(vendor.asked for vendor in vendor_stubs.values())
     (repository / "app" / "store.py").write_text(AFTER.replace("10)", "11)"))
     assert review("--diff", "--format", "json").exit_code == 0
     for wrong in ("--output=x", "nowhere..HEAD", "a b"):
@@ -294,7 +300,7 @@ def test_uncommitted_changes_are_the_default_and_no_change_is_an_error(
     assert not (repository / "x").exists()
 
 
-def test_the_hook_stops_no_push_without_changes(
+def test_the_hook_allows_pushes_without_changes(
     repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line of the example, as git runs it before a push; a mistake still stops one."""
@@ -320,19 +326,19 @@ def test_the_hook_stops_no_push_without_changes(
 
 
 @pytest.mark.usefixtures("repository")
-def test_a_review_is_recorded_and_replayed(found: dict[VendorName, Vendor]) -> None:
-    """The same findings come from the file alone: nobody is asked."""
+def test_a_review_is_recorded_and_replayed(vendor_stubs: dict[VendorName, Vendor]) -> None:
+    """The file alone has the same findings, and no model is called."""
     change = ("--diff", "HEAD~1..HEAD", "--format", "json", "--seed", "7")
     first = review(*change, "--record", ".git/review.jsonl")
-    asked = [len(vendor.asked) for vendor in found.values()]
-    assert (first.exit_code, sum(asked)) == (0, 13)
-    again = review(*change, "--replay", ".git/review.jsonl")
-    assert (again.exit_code, again.stdout) == (0, first.stdout)
-    assert [len(vendor.asked) for vendor in found.values()] == asked
+    request_counts = [len(vendor.asked) for vendor in vendor_stubs.values()]
+    assert (first.exit_code, sum(request_counts)) == (0, 13)
+    replayed = review(*change, "--replay", ".git/review.jsonl")
+    assert (replayed.exit_code, replayed.stdout) == (0, first.stdout)
+    assert [len(vendor.asked) for vendor in vendor_stubs.values()] == request_counts
 
 
-def test_a_plan_file_of_the_change_has_no_say_in_its_gate(repository: Path) -> None:
-    """Its globs and its reviewers would be the author's; one that the change leaves alone counts."""
+def test_a_plan_file_in_the_change_is_ignored(repository: Path) -> None:
+    """Its globs and reviewers would be the author's; an unchanged file counts."""
     (repository / "plans").mkdir()
     (repository / "plans" / "review.toml").write_text('exclude = ["*.py"]\n')
     refused = review("--diff", "HEAD", "--file", "plans/review.toml")
@@ -346,15 +352,15 @@ def test_a_plan_file_of_the_change_has_no_say_in_its_gate(repository: Path) -> N
 
 
 def test_a_diff_may_be_a_source_of_every_pattern(repository: Path) -> None:
-    """Each changed file under its name, what was left out with the reason; a string is never taken for a revision."""
-    sources = {each.name: each for each in check_sources(Diff("HEAD~1", folder=repository), location="here")}
+    """Each changed file has its name, and omitted ones have a reason; a string is never read as a revision."""
+    sources = {source.name: source for source in check_sources(Diff("HEAD~1", folder=repository), location="here")}
     assert sources["app/store.py"].text.startswith("diff --git a/app/store.py b/app/store.py")
     assert sources[".env"].text == ""
     assert sources[".env"].left_out == "may hold secrets, and is never read"
     with pytest.raises(BadFile, match="No such file"):
         check_sources(["git:HEAD~1"], location="here")
     (repository / "git:main..HEAD").write_text("a file of the author's")
-    names = {each.name for each in read_diff(Diff("HEAD", folder=repository))}
+    names = {source.name for source in read_diff(Diff("HEAD", folder=repository))}
     assert names == {"git:main..HEAD"}
 
 
@@ -371,8 +377,8 @@ ODD = [
 ]
 
 
-def test_a_diff_is_read_whatever_git_calls_its_files(repository: Path) -> None:
-    """A place is found under each name; a file that has become a link and a moved submodule are told as such."""
+def test_a_diff_is_parsed_for_any_file_names(repository: Path) -> None:
+    """A place is found under each name; a file that became a link and a moved submodule are reported as such."""
     for name in (*ODD, "link.py"):
         (repository / name).write_text("one = 1\n")
     git(repository, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repository), "sub")
@@ -385,11 +391,11 @@ def test_a_diff_is_read_whatever_git_calls_its_files(repository: Path) -> None:
         (repository / name).write_text(f"two = {name!r}\n")
     (repository / "link.py").unlink()
     (repository / "link.py").symlink_to("app/store.py")
-    found = read_diff(Diff("fix#1", folder=repository))
-    left_out = {each.name: each.left_out for each in found}
+    sources = read_diff(Diff("fix#1", folder=repository))
+    left_out = {source.name: source.left_out for source in sources}
     assert left_out == {**dict.fromkeys(ODD), "link.py": "is a link", "sub": "is a submodule"}
     for name in ODD:
-        place = locate(tuple(found), file=None, line=None, end_line=None, quote=f"two = {name!r}")
+        place = locate(tuple(sources), file=None, line=None, end_line=None, quote=f"two = {name!r}")
         assert (place.file, place.line) == (name, 1)
     with pytest.raises(BadFile, match="names no commits"):
         read_diff(Diff("HEAD\0", folder=repository))
@@ -398,8 +404,8 @@ def test_a_diff_is_read_whatever_git_calls_its_files(repository: Path) -> None:
 
 
 @pytest.mark.usefixtures("repository")
-def test_no_request_and_no_stranger_can_have_a_repository_read() -> None:
-    """Neither over HTTP nor by the plan of an imported run, also where the folder around is allowed."""
+def test_requests_and_imports_cannot_read_a_repository() -> None:
+    """This holds over HTTP and in the plan of an imported run, even if the surrounding folder is allowed."""
     with staged(lambda: Service(store="memory:")) as stage:
         for pattern in ("review", "debate"):
             refused = stage.post("/runs", {"pattern": pattern, "question": "Q?", "options": {"diff": "HEAD~1"}})

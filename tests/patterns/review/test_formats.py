@@ -1,4 +1,4 @@
-"""Reviews of changes that do not fit into a prompt; forms that GitHub accepts whatever reviewers write."""
+"""Reviews of changes too large for a prompt, and report formats that GitHub accepts for any texts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PEOPLE = [{"name": "ann"}, {"name": "bea"}, {"name": "cid"}]
 
 
 def diff_of(name: str, lines: int, *, bad: str | None = None) -> str:
-    """A diff that adds lines to a file, one of them bad."""
+    """Create a diff that adds lines to a file, one of them bad."""
     added = [f"+value_{number} = {number}  # what is wrong with this change" for number in range(1, lines + 1)]
     if bad is not None:
         added[lines // 2] = f"+{bad}"
@@ -46,21 +46,21 @@ def diff_of(name: str, lines: int, *, bad: str | None = None) -> str:
 # Division
 
 
-def test_a_change_that_does_not_fit_is_shown_in_full_over_several_calls() -> None:
-    """Every line is in a prompt of every reviewer, and who examines a finding is shown its lines."""
+def test_a_large_change_is_reviewed_in_several_calls() -> None:
+    """Every line is in a prompt of every reviewer, and examiners of a finding see its lines."""
     bad = "os.system(name)"
     sources = {"padding.py": diff_of("padding.py", 600), "evil.py": diff_of("evil.py", 40, bad=bad)}
-    seen: dict[str, list[str]] = {}
+    prompts_by_block: dict[str, list[str]] = {}
 
     def reply(request: ModelRequest) -> Any:
-        shown = "\n".join(str(message["content"]) for message in request.messages)
-        seen.setdefault(request.block, []).append(shown)
+        prompt = "\n".join(str(message["content"]) for message in request.messages)
+        prompts_by_block.setdefault(request.block, []).append(prompt)
         if "-examiner-" in request.block:
-            assert bad in shown
+            assert bad in prompt
             return {"verdicts": [{"finding": "F1", "verdict": "confirm", "reason": "It does."}]}
-        found = {"title": "Runs a command", "claim": "Anybody can.", "severity": "blocker", "file": "evil.py"}
-        is_shown = bad in shown and request.block.endswith("-ann")
-        return {"findings": [{**found, "quote": bad}] if is_shown else []}
+        finding = {"title": "Runs a command", "claim": "Anybody can.", "severity": "blocker", "file": "evil.py"}
+        is_shown = bad in prompt and request.block.endswith("-ann")
+        return {"findings": [{**finding, "quote": bad}] if is_shown else []}
 
     pattern = review(
         name="x", reviewers=PEOPLE, sources=Sources(sources, tokens=4_000), merger=False, gate="no confirmed blocker"
@@ -70,7 +70,7 @@ def test_a_change_that_does_not_fit_is_shown_in_full_over_several_calls() -> Non
     assert raw.gate.holds is False
     assert [finding.place.text for finding in raw.findings] == ["evil.py:21"]
     for name in ("ann", "bea", "cid"):
-        prompts = seen[f"x-reviewer-{name}"]
+        prompts = prompts_by_block[f"x-reviewer-{name}"]
         assert len(prompts) > 2
         assert all(len(prompt) < 25_000 for prompt in prompts)
         together = "\n".join(prompts)
@@ -88,8 +88,8 @@ texts = st.text(st.sampled_from("abc \n+-"), max_size=3_000)
 
 @given(st.lists(texts, min_size=1, max_size=6), st.integers(200, 4_000))
 @settings(max_examples=60)
-def test_parts_have_every_line_once_and_keep_to_their_room(contents: list[str], room: int) -> None:
-    """In order; a file that fits into a part is in one."""
+def test_parts_have_every_line_once_within_their_size(contents: list[str], room: int) -> None:
+    """Lines are in order, and a file that fits into a part is in one."""
     sources = tuple(Source.of(f"f{number}", text) for number, text in enumerate(contents))
     parts = divide(sources, room)
     for part in parts:
@@ -105,8 +105,8 @@ def test_parts_have_every_line_once_and_keep_to_their_room(contents: list[str], 
     }
 
 
-def test_lines_that_nobody_was_shown_leave_a_gate_undecided() -> None:
-    """Whoever read the rest; an excluded file does not."""
+def test_unreviewed_lines_leave_a_gate_undecided() -> None:
+    """Other readers do not matter; an excluded file does not count."""
     sources = (
         Source.of("a.py", diff_of("a.py", 4)),
         Source(name="b.png", left_out="is binary"),
@@ -128,28 +128,28 @@ def test_lines_that_nobody_was_shown_leave_a_gate_undecided() -> None:
 # Forms
 
 
-def document_of(*findings: Finding, **about: Any) -> ReviewDocument:
-    """A finished review with these findings."""
-    raw = ReviewRawOutput(question="Q?", findings=[*findings], reviewers={"Ada": "m"}, stop_reason="examined", **about)
+def document_of(*findings: Finding, **fields: Any) -> ReviewDocument:
+    """Create a finished review with these findings."""
+    raw = ReviewRawOutput(question="Q?", findings=[*findings], reviewers={"Ada": "m"}, stop_reason="examined", **fields)
     return ReviewDocument(status="complete", raw=raw)
 
 
-def finding_of(number: int, *, text: str = "It fails.", place: Place | None = None, **about: Any) -> Finding:
-    """A finding that Ada raised."""
-    fields: Any = {"title": text[:300], "claim": text[:4_000], "severity": "major", "place": place or Place()} | about
+def finding_of(number: int, *, text: str = "It fails.", place: Place | None = None, **changes: Any) -> Finding:
+    """Create a finding raised by Ada."""
+    fields: Any = {"title": text[:300], "claim": text[:4_000], "severity": "major", "place": place or Place()} | changes
     raised = Raised(agent_name="Ada", **fields)
     return Finding(id=f"F{number}", raised=[raised], state="confirmed", why="a majority supports it", **fields)
 
 
-def test_a_long_comment_is_cut_after_the_gravest_findings() -> None:
-    """GitHub rejects one that is too long as a whole; how many are missing is said."""
+def test_a_long_comment_has_the_gravest_findings() -> None:
+    """GitHub rejects longer comments; the comment has the number of missing findings."""
     findings = [finding_of(number, text="word " * 700) for number in range(1, 61)]
     gate = GateResult(rule="no finding", holds=False, against=["F1"], why="see F1")
     comment = findings_markdown(document_of(*findings, gate=gate))
     assert len(comment) <= 65_000
-    shown = len(re.findall(r"^- \*\*major\*\*", comment, re.MULTILINE))
-    assert 5 < shown < 60
-    assert f"Too long for one comment: {60 - shown} more findings not shown" in comment
+    shown_count = len(re.findall(r"^- \*\*major\*\*", comment, re.MULTILINE))
+    assert 5 < shown_count < 60
+    assert f"Too long for one comment: {60 - shown_count} more findings not shown" in comment
     assert "**does not hold**" in comment
     assert comment.count("<details>") == comment.count("</details>")
 
@@ -175,7 +175,7 @@ def test_a_comment_mentions_nobody_and_refers_to_nothing(text: str) -> None:
     ],
 )
 def test_every_result_has_a_location_that_github_accepts(place: Place, uri: str, start: int, end: int) -> None:
-    """Relative, encoded, from line 1 on."""
+    """The location is relative, encoded, and begins at line 1."""
     coverage = [FileCoverage(file="b.png", left_out="is binary"), FileCoverage(file="app.py", lines=2, first_line=7)]
     [run] = json.loads(findings_sarif(document_of(finding_of(1, place=place), coverage=coverage)))["runs"]
     [result] = run["results"]
@@ -186,7 +186,7 @@ def test_every_result_has_a_location_that_github_accepts(place: Place, uri: str,
     assert location["physicalLocation"]["region"] == {"startLine": start, "endLine": end}
 
 
-def test_what_has_no_file_at_all_is_a_notification() -> None:
+def test_a_finding_without_a_file_is_a_notification() -> None:
     """A review without material has no lines to show a finding at."""
     [run] = json.loads(findings_sarif(document_of(finding_of(1))))["runs"]
     assert run["results"] == []
@@ -194,7 +194,7 @@ def test_what_has_no_file_at_all_is_a_notification() -> None:
 
 
 def test_sarif_has_no_more_results_than_github_shows() -> None:
-    """The gravest; a sentence counts the rest."""
+    """A sentence counts the less severe rest."""
     coverage = [FileCoverage(file="app.py", lines=2, first_line=7)]
     findings = [finding_of(number) for number in range(1, 5_003)]
     [run] = json.loads(findings_sarif(document_of(*findings, coverage=coverage)))["runs"]

@@ -57,38 +57,46 @@ models_of = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["one", "two
 
 
 def asked_ids(request: ModelRequest) -> list[str]:
-    """The findings that a block is shown, in order."""
+    """Return the findings in a block's prompt, in order."""
     return re.findall(r"^\[(F\d+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
 
 
 class Reviewers:
-    """Models that answer as it is drawn; `merge` says which pairs are the same."""
+    """Models that give drawn answers; `merge` says which pairs are equal."""
 
-    def __init__(self, found: Mapping[str, Sequence[Any]], said: Mapping[Any, str], *, merge: bool = False) -> None:
-        self.found, self.said, self.merge = found, said, merge
+    def __init__(
+        self, findings: Mapping[str, Sequence[Any]], verdicts: Mapping[Any, str], *, merge: bool = False
+    ) -> None:
+        self.found, self.said, self.merge = findings, verdicts, merge
         self.silent: frozenset[tuple[str, int]] = frozenset()
         self.asked: list[tuple[str, str]] = []
 
     def __call__(self, request: ModelRequest) -> Any:
-        """The answer to a request."""
-        shown, name = str(request.messages[-1]["content"]), request.block.rpartition("-")[2]
-        self.asked.append((request.block, shown))
+        """Answer a request."""
+        prompt, name = str(request.messages[-1]["content"]), request.block.rpartition("-")[2]
+        self.asked.append((request.block, prompt))
         if request.block.endswith("-merger"):
-            pairs = {int(line[6:].partition(",")[0]) for line in shown.splitlines() if line.startswith("[Pair ")}
+            pairs = {int(line[6:].partition(",")[0]) for line in prompt.splitlines() if line.startswith("[Pair ")}
             return {"pairs": [{"pair": number, "same": self.merge} for number in pairs]}
         if "-reviewer-" in request.block:
             return {"findings": list(self.found[name])}
-        ids = [each for each in asked_ids(request) if (name, int(each[1:])) not in self.silent]
+        ids = [finding_id for finding_id in asked_ids(request) if (name, int(finding_id[1:])) not in self.silent]
         if "answers" in (request.output_schema or {})["properties"]:
-            stand = [(each, self.said.get((name, 1, True)) != "refute") for each in ids]
-            return {"answers": [{"finding": each, "stands": stands, "reason": "-"} for each, stands in stand]}
-        turned = "refute or confirm" in shown
-        say = [(each, self.said.get((name, int(each[1:]), turned), "confirm")) for each in ids]
-        return {"verdicts": [{"finding": each, "verdict": word, "reason": "See there."} for each, word in say]}
+            stand = [(finding_id, self.said.get((name, 1, True)) != "refute") for finding_id in ids]
+            return {
+                "answers": [{"finding": finding_id, "stands": stands, "reason": "-"} for finding_id, stands in stand]
+            }
+        turned = "refute or confirm" in prompt
+        say = [(finding_id, self.said.get((name, int(finding_id[1:]), turned), "confirm")) for finding_id in ids]
+        return {
+            "verdicts": [{"finding": finding_id, "verdict": word, "reason": "See there."} for finding_id, word in say]
+        }
 
 
-def held(reviewers: Reviewers, *, names: Sequence[str], models: Mapping[str, str] | None = None, **options: Any) -> Any:
-    """The result of a review of `CODE`."""
+def run_review(
+    reviewers: Reviewers, *, names: Sequence[str], models: Mapping[str, str] | None = None, **options: Any
+) -> Any:
+    """Run a review of `CODE`."""
     people = [
         {"name": name, "model": FunctionModel(reviewers, name=(models or {}).get(name, "same"))} for name in names
     ]
@@ -97,33 +105,34 @@ def held(reviewers: Reviewers, *, names: Sequence[str], models: Mapping[str, str
 
 
 @given(found_by, verdicts_of, models_of)
-def test_no_finding_that_says_something_vanishes_and_none_is_confirmed_by_its_author_alone(
-    found: dict[str, list[Any]], said: dict[Any, str], models: dict[str, str]
+def test_no_finding_is_lost_or_confirmed_by_its_author_alone(
+    findings: dict[str, list[Any]], verdicts: dict[Any, str], models: dict[str, str]
 ) -> None:
-    """Whatever reviewers find, say of each other and merge; empty ones and calls are counted."""
-    result = held(Reviewers(found, said, merge=len(said) % 2 == 0), names=[*found], models=models)
+    """This holds for any findings, verdicts and merges; empty findings and calls are counted."""
+    result = run_review(Reviewers(findings, verdicts, merge=len(verdicts) % 2 == 0), names=[*findings], models=models)
     raw = result.output
     assert isinstance(raw, ReviewRawOutput)
     assert ReviewRawOutput.model_validate(raw.to_wire()) == raw
-    kept = Counter(
-        (each.agent_name, each.title, each.claim, each.severity, each.suggestion)
+    reported = Counter(
+        (draft.agent_name, draft.title, draft.claim, draft.severity, draft.suggestion)
         for one in raw.findings
-        for each in one.raised
+        for draft in one.raised
     )
-    raised = [(name, each) for name, all_ in found.items() for each in all_]
+    raised = [(name, draft) for name, all_ in findings.items() for draft in all_]
     said_something = [
-        (name, each) for name, each in raised if not is_blank(each["title"]) and not is_blank(each["claim"])
+        (name, draft) for name, draft in raised if not is_blank(draft["title"]) and not is_blank(draft["claim"])
     ]
-    assert kept == Counter(
-        (name, each["title"], each["claim"], each["severity"], each.get("suggestion")) for name, each in said_something
+    assert reported == Counter(
+        (name, draft["title"], draft["claim"], draft["severity"], draft.get("suggestion"))
+        for name, draft in said_something
     )
     assert Counter(raw.empty) + Counter(name for name, _ in said_something) == Counter(name for name, _ in raised)
-    assert result.usage.calls <= 4 * len(found) + 2
+    assert result.usage.calls <= 4 * len(findings) + 2
     for finding in raw.findings:
-        confirming = {each.agent_name for each in finding.verdicts if each.verdict == "confirm"}
-        assert not set(finding.raisers) & {each.agent_name for each in finding.verdicts}
+        confirming = {verdict.agent_name for verdict in finding.verdicts if verdict.verdict == "confirm"}
+        assert not set(finding.raisers) & {verdict.agent_name for verdict in finding.verdicts}
         if finding.state == "confirmed":
-            assert len(confirming | set(finding.raisers)) > max(1, len(found) / 2)
+            assert len(confirming | set(finding.raisers)) > max(1, len(findings) / 2)
             assert finding.place.found is not False
         assert finding.place.found is not None or not (finding.place.file or finding.place.line or finding.place.quote)
         assert (finding.place.problem is None) == (finding.place.found is not False)
@@ -131,28 +140,32 @@ def test_no_finding_that_says_something_vanishes_and_none_is_confirmed_by_its_au
 
 @given(found_by, verdicts_of, models_of, st.randoms())
 def test_the_order_of_the_reviewers_changes_nothing(
-    found: dict[str, list[Any]], said: dict[Any, str], models: dict[str, str], random: Any
+    findings: dict[str, list[Any]], verdicts: dict[Any, str], models: dict[str, str], random: Any
 ) -> None:
-    """Not one word of any finding."""
-    names = [*found]
+    """No word of any finding changes."""
+    names = [*findings]
     random.shuffle(names)
-    one = held(Reviewers(found, said, merge=len(said) % 2 == 0), names=[*found], models=models).output
-    other = held(Reviewers(found, said, merge=len(said) % 2 == 0), names=names, models=models).output
+    one = run_review(
+        Reviewers(findings, verdicts, merge=len(verdicts) % 2 == 0), names=[*findings], models=models
+    ).output
+    other = run_review(Reviewers(findings, verdicts, merge=len(verdicts) % 2 == 0), names=names, models=models).output
     assert one.findings == other.findings
 
 
 @given(drafts, st.integers(1, 4), st.sampled_from(["one", "two"]), found_by)
-def test_what_all_of_them_find_is_one_finding(
+def test_a_finding_of_all_reviewers_is_merged(
     draft: dict[str, Any], count: int, other: str, further: dict[str, list[Any]]
 ) -> None:
-    """Whatever else each finds, and whatever their models: confirmed, and examined by nobody."""
-    names, ours = NAMES[:count], {**draft, "suggestion": "As all of them say."}
-    reviewers = Reviewers({name: [*further.get(name, ()), ours] for name in names}, {})
-    raw = held(reviewers, names=names, models={"ann": "one", **dict.fromkeys(names[1:], other)}).output
-    found = [one for one in raw.findings for each in one.raised if each.suggestion == ours["suggestion"]]
-    assert len(found) == count
-    finding = found[0]
-    assert all(each is finding for each in found)
+    """It is confirmed without examination, whatever else is raised and whichever models are used."""
+    names, common = NAMES[:count], {**draft, "suggestion": "As all of them say."}
+    reviewers = Reviewers({name: [*further.get(name, ()), common] for name in names}, {})
+    raw = run_review(reviewers, names=names, models={"ann": "one", **dict.fromkeys(names[1:], other)}).output
+    common_findings = [
+        one for one in raw.findings for raised_by in one.raised if raised_by.suggestion == common["suggestion"]
+    ]
+    assert len(common_findings) == count
+    finding = common_findings[0]
+    assert all(other_finding is finding for other_finding in common_findings)
     assert finding.raisers == sorted(names)
     assert not finding.verdicts
     assert (finding.state == "confirmed") == (count > 1 and finding.place.found is not False)
@@ -164,19 +177,19 @@ STANDINGS = ("raised", "withdrawn", "confirm", "neither", "silent", "refute")
 standings_of = st.lists(st.sampled_from(STANDINGS), min_size=1, max_size=9)
 
 
-def decided(
+def decide_one(
     standings: Sequence[str], *, models: Sequence[str] = (), place: Place | None = None, earlier: bool = False
 ) -> Finding:
-    """Decide one finding by how each reviewer stands to it."""
+    """Decide one finding from each reviewer's vote."""
     names = [f"r{number}" for number in range(len(standings))]
-    about = {"title": "T", "claim": "C", "severity": "major", "place": place or Place()}
+    finding_fields = {"title": "T", "claim": "C", "severity": "major", "place": place or Place()}
     raised = [
-        Raised(agent_name=name, **about)
+        Raised(agent_name=name, **finding_fields)
         for name, word in zip(names, standings, strict=True)
         if word in ("raised", "withdrawn")
     ]
-    raised += [Raised(agent_name="the earlier review", **about)] if earlier else []
-    finding = Finding(id="F1", raised=raised, **about)
+    raised += [Raised(agent_name="the earlier review", **finding_fields)] if earlier else []
+    finding = Finding(id="F1", raised=raised, **finding_fields)
     verdicts = [
         Verdict.model_validate({"finding": "F1", "agent_name": name, "verdict": word, "reason": "-"})
         for name, word in zip(names, standings, strict=True)
@@ -199,28 +212,26 @@ def test_more_support_never_weakens_a_finding(standings: list[str], data: st.Dat
     at = data.draw(st.integers(0, len(standings) - 1))
     better = data.draw(st.sampled_from(["raised", "confirm"] if "raised" in standings[:at] else ["raised"]))
     changed = [*standings[:at], better, *standings[at + 1 :]]
-    assert STRENGTH.index(decided(changed).state) >= STRENGTH.index(decided(standings).state)
+    assert STRENGTH.index(decide_one(changed).state) >= STRENGTH.index(decide_one(standings).state)
 
 
 @given(standings_of, st.randoms(), st.data())
-def test_order_and_models_change_only_what_is_said_of_independence(
-    standings: list[str], random: Any, data: st.DataObject
-) -> None:
-    """The state is the same whoever uses which model."""
+def test_order_and_models_affect_only_independence(standings: list[str], random: Any, data: st.DataObject) -> None:
+    """The state is the same for any assignment of models."""
     standings = ["raised", *standings]
     models = data.draw(st.lists(st.sampled_from(["one", "two"]), min_size=len(standings), max_size=len(standings)))
-    finding, other = decided(standings), decided(standings, models=models)
+    finding, other = decide_one(standings), decide_one(standings, models=models)
     assert other.state == finding.state
     assert other.why.removesuffix("; all supporters use the same model") == finding.why
     random.shuffle(standings)
-    assert (decided(standings).state, decided(standings).why) == (finding.state, finding.why)
+    assert (decide_one(standings).state, decide_one(standings).why) == (finding.state, finding.why)
 
 
 @given(standings_of)
-def test_a_finding_in_a_place_that_does_not_exist_is_never_confirmed(standings: list[str]) -> None:
+def test_a_finding_at_an_unknown_place_is_never_confirmed(standings: list[str]) -> None:
     """It is disputed instead, and no other state changes."""
-    nowhere = decided(["raised", *standings], place=Place(file="a.py", line=9, found=False, problem="no line 9"))
-    somewhere = decided(["raised", *standings])
+    nowhere = decide_one(["raised", *standings], place=Place(file="a.py", line=9, found=False, problem="no line 9"))
+    somewhere = decide_one(["raised", *standings])
     assert nowhere.state == ("disputed" if somewhere.state == "confirmed" else somewhere.state)
 
 
@@ -229,10 +240,10 @@ GONE = Place(file="app.py", quote="one / 0", found=False, problem="the material 
 
 @given(standings_of, st.booleans())
 def test_a_finding_of_an_earlier_review_counts_until_it_is_resolved(standings: list[str], gone: bool) -> None:  # noqa: FBT001 - drawn
-    """It is never weaker than without the earlier review, and only a majority or a place that is gone resolves it."""
+    """It is never weaker than without the earlier review, and only a majority or a missing place resolves it."""
     place = GONE if gone else Place()
-    finding = decided(["raised", *standings], place=place, earlier=True)
-    without = decided(["raised", *standings], place=place)
+    finding = decide_one(["raised", *standings], place=place, earlier=True)
+    without = decide_one(["raised", *standings], place=place)
     against = standings.count("refute") + standings.count("withdrawn")
     has_support = without.state == "confirmed" or (gone and without.state == "disputed" and "place" in without.why)
     resolved = 2 * against > len(standings) + 1 or (gone and not has_support)
@@ -254,12 +265,12 @@ EARLIER_DRAFT = {"title": "Divides by zero", "claim": "It fails.", "severity": "
     ],
 )
 def test_reviewers_examine_what_an_earlier_review_confirmed(quote: str | None, word: str, state: str) -> None:
-    """All of them, and the gate follows; the line is the one of today."""
-    said = {(name, 1, turned): word for name in NAMES[:3] for turned in (False, True)}
+    """All reviewers do, and the gate follows; the line is the current one."""
+    verdicts = {(name, 1, turned): word for name in NAMES[:3] for turned in (False, True)}
     draft = {**EARLIER_DRAFT, "file": None if quote is None else "app.py", "line": None if quote is None else 9}
-    reviewers = Reviewers(dict.fromkeys(NAMES[:3], ()), said)
+    reviewers = Reviewers(dict.fromkeys(NAMES[:3], ()), verdicts)
     earlier = [FindingDraft.model_validate({**draft, "quote": quote})]
-    raw = held(reviewers, names=NAMES[:3], gate="no confirmed blocker", earlier=earlier).output
+    raw = run_review(reviewers, names=NAMES[:3], gate="no confirmed blocker", earlier=earlier).output
     [finding] = raw.findings
     assert (finding.state, len(finding.verdicts), finding.raisers) == (state, 3, ["the earlier review"])
     assert raw.gate.holds is (state == "resolved")
@@ -268,11 +279,11 @@ def test_reviewers_examine_what_an_earlier_review_confirmed(quote: str | None, w
     assert raw.answer == f"1 {state} (1 blocker)"
 
 
-def test_what_is_raised_again_is_one_finding_and_only_drafts_are_taken() -> None:
-    """It is examined by those who did not raise it again, and stays confirmed."""
+def test_a_repeated_finding_is_merged_with_the_earlier_one() -> None:
+    """Reviewers that did not raise it again examine it, and it remains confirmed."""
     draft = {**EARLIER_DRAFT, "line": 4, "quote": "four = one / 0"}
     reviewers = Reviewers({"ann": [draft], "bea": [], "cid": []}, {(n, 1, t): "unsure" for n in NAMES for t in (0, 1)})
-    [finding] = held(reviewers, names=NAMES[:3], earlier=[FindingDraft.model_validate(draft)]).output.findings
+    [finding] = run_review(reviewers, names=NAMES[:3], earlier=[FindingDraft.model_validate(draft)]).output.findings
     assert (finding.state, finding.raisers) == ("confirmed", ["ann", "the earlier review"])
     assert {verdict.agent_name for verdict in finding.verdicts} == {"bea", "cid"}
     with pytest.raises(ConfigurationError, match="`earlier` must be a list of FindingDraft"):
@@ -297,12 +308,12 @@ def test_what_is_raised_again_is_one_finding_and_only_drafts_are_taken() -> None
     ],
 )
 def test_a_majority_of_the_reviewers_decides(standings: list[str], state: str) -> None:
-    """Support is raising a finding and standing by it, or confirming it."""
-    assert decided(standings).state == state
+    """Support means raising a finding and defending it, or confirming it."""
+    assert decide_one(standings).state == state
 
 
 def test_the_documentation_has_the_rules_of_the_code() -> None:
-    """The table of states is written from them."""
+    """The table of states is generated from them."""
     table = "\n".join(f"| `{rule.state}` | {rule.condition} |" for rule in STATE_RULES)
     assert table in (Path(__file__).parents[3] / "docs" / "review.md").read_text()
 
@@ -318,9 +329,9 @@ def test_the_documentation_has_the_rules_of_the_code() -> None:
     ],
 )
 def test_a_finding_in_an_unknown_place_leaves_a_gate_undecided(quote: str, gate: str, *, holds: bool | None) -> None:
-    """Where it would break the gate if its place existed."""
+    """It would break the gate if its place existed."""
     draft = {"title": "T", "claim": "C", "severity": "major", "file": "app.py", "quote": quote}
-    raw = held(Reviewers({name: [draft] for name in NAMES[:3]}, {}), names=NAMES[:3], gate=gate).output
+    raw = run_review(Reviewers({name: [draft] for name in NAMES[:3]}, {}), names=NAMES[:3], gate=gate).output
     assert raw.gate.holds is holds
     assert holds is not None or raw.gate.why == "the material does not have the place of F1"
 
@@ -336,12 +347,12 @@ ANYTHING = st.recursive(
 
 
 @given(st.lists(ANYTHING, min_size=1, max_size=8))
-def test_every_review_ends_whatever_blocks_answer(answers: list[Any]) -> None:
-    """With an output, or with an error that names the block."""
-    given_, said = iter(answers * 20), {"findings": [{"title": "T", "claim": "C", "severity": "nit"}]}
+def test_every_review_ends_for_any_outputs(answers: list[Any]) -> None:
+    """It has an output, or an error that names the block."""
+    outputs, fallback = iter(answers * 20), {"findings": [{"title": "T", "claim": "C", "severity": "nit"}]}
 
-    def block(asked: Any) -> Any:
-        return said if not isinstance(asked, FindingsAsked) and answers[0] is None else next(given_)
+    def block(request: Any) -> Any:
+        return fallback if not isinstance(request, FindingsAsked) and answers[0] is None else next(outputs)
 
     pattern = review(name="x", reviewers=[{"name": name, "block": block} for name in NAMES[:2]], merger=block)
     with suppress(OutputError):
@@ -355,77 +366,77 @@ REFUTED = {("bea", 1, turned): "refute" for turned in (False, True)}
 @given(found_by, verdicts_of, models_of, st.frozensets(st.tuples(st.sampled_from(NAMES), st.integers(1, 6))))
 @example({"ann": [FLAW], "bea": []}, REFUTED, {}, frozenset({("ann", 1)}))
 @example({"ann": [FLAW], "bea": []}, REFUTED, {}, frozenset({("bea", 1)}))
-def test_every_review_ends_whatever_its_reviewers_are_silent_about(
-    found: dict[str, list[Any]], said: dict[Any, str], models: dict[str, str], silent: frozenset[tuple[str, int]]
+def test_silence_is_neither_confirmation_nor_refutation(
+    findings: dict[str, list[Any]], verdicts: dict[Any, str], models: dict[str, str], silent: frozenset[tuple[str, int]]
 ) -> None:
-    """Who says nothing of a finding has neither confirmed nor refuted it, nor withdrawn it."""
-    reviewers = Reviewers(found, said)
+    """Such a reviewer has neither confirmed nor refuted the finding, nor withdrawn it."""
+    reviewers = Reviewers(findings, verdicts)
     reviewers.silent = silent
-    raw = held(reviewers, names=sorted(found), models=models).output
+    raw = run_review(reviewers, names=sorted(findings), models=models).output
     assert raw.stop_reason in ("examined", "nothing_found")
-    answers = [each for finding in raw.findings for each in (*finding.verdicts, *finding.defences)]
-    assert not {(each.agent_name, int(each.finding[1:])) for each in answers} & silent
+    answers = [answer for finding in raw.findings for answer in (*finding.verdicts, *finding.defences)]
+    assert not {(answer.agent_name, int(answer.finding[1:])) for answer in answers} & silent
 
 
-def test_nobody_sees_whose_a_finding_is() -> None:
-    """Neither in what is shown of it, nor where its author writes a name into it."""
+def test_authors_of_findings_are_hidden() -> None:
+    """This holds for its rendering, and if its author writes a name into it."""
     draft = {"title": "Ask bea", "claim": "I, ann, told bea so.", "severity": "major", "line": 1, "file": "app.py"}
     reviewers = Reviewers(
         {"ann": [draft], "bea": [], "cid": []}, {("bea", 1, False): "refute", ("bea", 1, True): "refute"}
     )
-    held(reviewers, names=NAMES[:3])
-    shown = [text for block, text in reviewers.asked if "-examiner-" in block]
-    assert len(shown) == 5  # both others twice, and the author's answer
-    assert not [text for text in shown if re.search(r"\b(ann|bea)\b", text)]
+    run_review(reviewers, names=NAMES[:3])
+    prompts = [text for block, text in reviewers.asked if "-examiner-" in block]
+    assert len(prompts) == 5  # both others twice, and the author's answer
+    assert not [text for text in prompts if re.search(r"\b(ann|bea)\b", text)]
 
 
-def test_an_answer_that_changes_with_the_order_of_the_words_counts_as_neither() -> None:
-    """It is kept, and says so."""
+def test_a_flipped_answer_counts_as_neither() -> None:
+    """It is recorded with a flag."""
     draft = {"title": "T", "claim": "C", "severity": "major", "line": 1, "file": "app.py"}
     reviewers = Reviewers({"ann": [draft], "bea": []}, {("bea", 1, False): "confirm", ("bea", 1, True): "refute"})
-    [finding] = held(reviewers, names=NAMES[:2]).output.findings
-    assert [(each.verdict, each.flipped) for each in finding.verdicts] == [("neither", True)]
+    [finding] = run_review(reviewers, names=NAMES[:2]).output.findings
+    assert [(verdict.verdict, verdict.flipped) for verdict in finding.verdicts] == [("neither", True)]
     assert finding.state == "disputed"
 
 
-def test_a_merger_must_find_a_pair_the_same_in_both_orders() -> None:
-    """Else the two stay apart; it is asked twice, however many pairs there are."""
-    found = {
+def test_a_merger_must_match_a_pair_in_both_orders() -> None:
+    """Otherwise both remain; the merger is called twice, whatever the number of pairs."""
+    drafts_by_name = {
         "ann": [{"title": "Zero", "claim": "C", "severity": "nit", "file": "app.py", "line": 3}],
         "bea": [{"title": "Division", "claim": "C", "severity": "major", "file": "app.py", "line": 4}],
     }
-    reviewers = Reviewers(found, {}, merge=True)
-    [finding] = held(reviewers, names=NAMES[:2]).output.findings
+    reviewers = Reviewers(drafts_by_name, {}, merge=True)
+    [finding] = run_review(reviewers, names=NAMES[:2]).output.findings
     assert (finding.severity, finding.title, finding.raisers) == ("major", "Division", ["ann", "bea"])
     first, second = [text for block, text in reviewers.asked if block.endswith("-merger")]
     assert first.index("Zero") > first.index("Division")
     assert second.index("Zero") < second.index("Division")
-    once = iter([True, False])
+    answers = iter([True, False])
 
     def changing(_: object) -> Any:
-        return {"pairs": [{"pair": 1, "same": next(once)}]}
+        return {"pairs": [{"pair": 1, "same": next(answers)}]}
 
-    assert len(held(Reviewers(found, {}), names=NAMES[:2], merger=changing).output.findings) == 2
-    assert len(held(Reviewers(found, {}), names=NAMES[:2], merger=False).output.findings) == 2
+    assert len(run_review(Reviewers(drafts_by_name, {}), names=NAMES[:2], merger=changing).output.findings) == 2
+    assert len(run_review(Reviewers(drafts_by_name, {}), names=NAMES[:2], merger=False).output.findings) == 2
 
 
 @pytest.mark.parametrize(
     "gate", ["", "no blockers please", "confirmed blocker", "at most -1 nits", 3, "no confirmed bug"]
 )
-def test_a_gate_that_is_none_is_refused_with_what_is_allowed(gate: Any) -> None:
-    """Before anything is paid for."""
+def test_an_invalid_gate_is_rejected(gate: Any) -> None:
+    """The error comes before any call is paid for."""
     with pytest.raises(FlowDebateError, match='"no" or "at most N", then "confirmed" or "disputed"'):
         review(name="x", reviewers=[{"name": "ann"}, {"name": "bea"}], gate=gate)
 
 
-def test_a_gate_that_one_reviewer_could_not_break_is_refused() -> None:
-    """One alone confirms nothing."""
+def test_a_gate_for_one_reviewer_is_rejected() -> None:
+    """A single reviewer cannot confirm anything."""
     with pytest.raises(FlowDebateError, match="one reviewer alone confirms nothing"):
         review(name="x", reviewers=[{"name": "ann"}], gate="no confirmed blocker")
 
 
 @pytest.mark.parametrize(
-    ("given", "place", "problem"),
+    ("location_fields", "place", "problem"),
     [
         ({"quote": "two = 2\nthree =  3"}, "app.py:2-3", None),
         ({"file": "b/app.py", "line": 9, "quote": "four = one / 0"}, "app.py:4", None),  # the quote counts
@@ -438,16 +449,16 @@ def test_a_gate_that_one_reviewer_could_not_break_is_refused() -> None:
         ({}, "", None),
     ],
 )
-def test_a_place_is_looked_up_and_marked_where_there_is_none(given: Any, place: str, problem: str | None) -> None:
-    """By its quote first, which is word for word but for blanks; then by file and line."""
+def test_a_place_is_looked_up_or_marked_as_missing(location_fields: Any, place: str, problem: str | None) -> None:
+    """Its quote comes first, word for word but for blanks, and then file and line."""
     sources = tuple(Source.of(name, text) for name, text in CODE.items())
-    found = locate(sources, **{"file": None, "line": None, "end_line": None, "quote": None, **given})
-    assert (found.text, found.problem) == (place, problem)
-    assert found.found is (None if not given else problem is None)
+    place_found = locate(sources, **{"file": None, "line": None, "end_line": None, "quote": None, **location_fields})
+    assert (place_found.text, place_found.problem) == (place, problem)
+    assert place_found.found is (None if not location_fields else problem is None)
 
 
-def test_a_run_that_ends_early_has_what_was_found_and_an_undecided_gate() -> None:
-    """Also where what nobody has examined yet would be against it."""
+def test_an_interrupted_run_has_findings_and_an_undecided_gate() -> None:
+    """Findings without an examination could be against the gate."""
     draft = {"title": "T", "claim": "C", "severity": "blocker", "line": 1, "file": "app.py"}
     model = FunctionModel(Reviewers({"ann": [draft], "bea": []}, {}))
     people = [{"name": "ann"}, {"name": "bea"}]
@@ -476,13 +487,13 @@ raised = st.builds(
 
 @given(st.lists(raised, max_size=24))
 def test_findings_of_different_reviewers_at_one_place_are_compared(findings: list[Raised]) -> None:
-    """Findings at most five lines apart, or without a line; the nearest come first."""
+    """Findings are at most five lines apart, or without a line; the nearest come first."""
     groups = group(findings)
     near = []
     for first, these in enumerate(groups):
         for second in range(first + 1, len(groups)):
             one, other = these[0].place, groups[second][0].place
-            names = {each.agent_name for each in (*these, *groups[second])}
+            names = {draft.agent_name for draft in (*these, *groups[second])}
             apart = 0
             if one.line and other.line:
                 ends = (one.end_line or one.line, other.end_line or other.line)
@@ -494,7 +505,7 @@ def test_findings_of_different_reviewers_at_one_place_are_compared(findings: lis
 
 
 def test_thousands_of_findings_are_decided_in_seconds() -> None:
-    """40 reviewers with 50 findings each, all of which everybody else has confirmed."""
+    """There are 40 reviewers with 50 findings each, all confirmed by everybody else."""
     names = [f"reviewer-{number}" for number in range(40)]
     findings = [
         Raised(
@@ -511,15 +522,15 @@ def test_thousands_of_findings_are_decided_in_seconds() -> None:
         for finding in joined
         for name in names
     ]
-    decided = decide(joined, verdicts, [], dict.fromkeys(names, "a model"))
+    results = decide(joined, verdicts, [], dict.fromkeys(names, "a model"))
     assert time.process_time() - before < 10.0  # 0.6 s where nothing else runs; before the index it was minutes
-    assert {finding.state for finding in decided} == {"confirmed"}
+    assert {finding.state for finding in results} == {"confirmed"}
 
 
 @pytest.mark.slow
 @pytest.mark.anyio
 async def test_thousands_of_findings_do_not_hold_the_event_loop() -> None:
-    """Nobody waits for more than a second of CPU while 40 reviewers' findings are compared, shown and decided."""
+    """No task waits for more than a second of CPU while findings of 40 reviewers are compared, rendered and decided."""
     names = [f"reviewer-{number}" for number in range(40)]
 
     def answer(request: ModelRequest) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Places as reviewers write them: paths, lines and quotes that models copy from a prompt are understood."""
+"""Places as reviewers write them: paths, lines and quotes copied from a prompt are understood."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ CHANGE = """diff --git a/src/auth.py b/src/auth.py
 DIFF = (Source.of("change.diff", CHANGE),)
 
 
-def located(sources: tuple[Source, ...], **given: Any) -> Any:
-    """What a reviewer's place is found to be."""
-    return locate(sources, **{"file": None, "line": None, "end_line": None, "quote": None, **given})
+def locate_in(sources: tuple[Source, ...], **fields: Any) -> Any:
+    """Look up a reviewer's place."""
+    return locate(sources, **{"file": None, "line": None, "end_line": None, "quote": None, **fields})
 
 
 @pytest.mark.parametrize(
@@ -48,22 +48,22 @@ def located(sources: tuple[Source, ...], **given: Any) -> Any:
         *("src\\load.ts:4", "b/src/load.ts:4", '"src/load.ts":4', "**src/load.ts** line 4", "/repo/src/load.ts:4"),
     ],
 )
-def test_a_line_behind_a_path_is_understood(file: str) -> None:
-    """However people and models write it."""
-    assert located(FILES, file=file).text == "src/load.ts:4"
+def test_a_line_after_a_path_is_understood(file: str) -> None:
+    """People and models write it in many ways."""
+    assert locate_in(FILES, file=file).text == "src/load.ts:4"
 
 
 @pytest.mark.parametrize(
     "file", ["src\\load.ts", "`src/load.ts`", "[src/load.ts]", " src/load.ts ", "src/LOAD.ts", "'src/load.ts'"]
 )
 def test_a_path_is_understood(file: str) -> None:
-    """Without what is put around it; the line is that of its own field."""
-    place = located(FILES, file=file, line=2)
+    """Decorations are removed, and the line comes from its own field."""
+    place = locate_in(FILES, file=file, line=2)
     assert (place.text, place.found) == ("src/load.ts:2", True)
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("fields", "text"),
     [
         ({"file": "src/load.ts:2-4"}, "src/load.ts:2-4"),
         ({"file": "src/load.ts#L2-L4"}, "src/load.ts:2-4"),
@@ -74,16 +74,16 @@ def test_a_path_is_understood(file: str) -> None:
         ({"file": "Plan.pdf, page 1", "quote": "They are cheap."}, "Plan.pdf:2"),
     ],
 )
-def test_ranges_brackets_and_pages_are_understood(given: Any, text: str) -> None:
-    """Lines the wrong way round are a range; brackets may be part of a path; a page is shown with its file."""
-    place = located(FILES, **given)
+def test_ranges_brackets_and_pages_are_understood(fields: Any, text: str) -> None:
+    """Reversed lines are a range, brackets may belong to a path, and a page is rendered with its file."""
+    place = locate_in(FILES, **fields)
     assert (place.text, place.found) == (text, True)
 
 
 @pytest.mark.parametrize("file", ["load", "ts", "src/other.ts:4", "notes 2", "[load.ts", ""])
-def test_what_names_no_file_is_no_file(file: str) -> None:
+def test_unknown_paths_name_no_file(file: str) -> None:
     """No path is guessed."""
-    place = located(FILES, file=file, line=1)
+    place = locate_in(FILES, file=file, line=1)
     assert place.found is False
 
 
@@ -101,16 +101,16 @@ def test_what_names_no_file_is_no_file(file: str) -> None:
         ("AWAIT save(rows) ;", "src/load.ts:4"),
     ],
 )
-def test_a_quote_is_found_with_what_a_prompt_has_around_it(quote: str, text: str) -> None:
-    """Numbers, bars, fences, marks and escapes are no words."""
-    place = located(FILES, file="src/load.ts", quote=quote)
+def test_a_quote_is_found_with_decorations_of_the_prompt(quote: str, text: str) -> None:
+    """Numbers, bars, fences, marks and escapes are not words."""
+    place = locate_in(FILES, file="src/load.ts", quote=quote)
     assert (place.text, place.found) == (text, True)
 
 
 @pytest.mark.parametrize("quote", ["    9   await save(rows);", "12 Trams open.", "7 They are cheap."])
-def test_a_number_that_is_not_the_line_s_is_a_word(quote: str) -> None:
-    """A number in a quote is not dropped to have it found."""
-    assert located(FILES, quote=quote).found is False
+def test_other_numbers_in_a_quote_are_words(quote: str) -> None:
+    """No number in a quote is dropped to find it."""
+    assert locate_in(FILES, quote=quote).found is False
 
 
 @pytest.mark.parametrize(
@@ -127,36 +127,36 @@ def test_a_number_that_is_not_the_line_s_is_a_word(quote: str) -> None:
     ],
 )
 def test_a_quote_of_a_diff_is_found_with_and_without_its_signs(quote: str, text: str) -> None:
-    """On either side of the change, and across it; what was removed has no line any more."""
-    place = located(DIFF, quote=quote)
+    """The quote is on either side of the change or across it; a removed line has no line number."""
+    place = locate_in(DIFF, quote=quote)
     assert (place.text, place.found) == (text, True)
 
 
-def test_a_place_outside_of_a_change_is_called_that() -> None:
-    """The file may well have such a line; only its diff does not show it."""
-    assert located(DIFF, file="src/auth.py", line=1).problem == "line 1 of src/auth.py is not in this change"
-    assert located(DIFF, file="CHANGELOG.md", line=1).problem == "CHANGELOG.md is not in this change"
-    assert located(FILES, file="src/load.ts", line=99).problem == "src/load.ts has no line 99"
-    assert located(FILES, file="none.py", line=1).problem == "the material has no none.py"
+def test_a_place_outside_of_a_change_is_marked() -> None:
+    """The file may have such a line, but its diff does not show it."""
+    assert locate_in(DIFF, file="src/auth.py", line=1).problem == "line 1 of src/auth.py is not in this change"
+    assert locate_in(DIFF, file="CHANGELOG.md", line=1).problem == "CHANGELOG.md is not in this change"
+    assert locate_in(FILES, file="src/load.ts", line=99).problem == "src/load.ts has no line 99"
+    assert locate_in(FILES, file="none.py", line=1).problem == "the material has no none.py"
 
 
-def test_a_quote_that_stands_in_another_file_moves_the_place_there() -> None:
-    """With a note: the file that was named is not sealed with a quote of another one."""
-    place = located(FILES, file="src/load.ts", line=1, quote="return <p>{id}</p>;")
+def test_a_quote_from_another_file_moves_the_place() -> None:
+    """A note says so: a quote from another file does not confirm the named one."""
+    place = locate_in(FILES, file="src/load.ts", line=1, quote="return <p>{id}</p>;")
     assert (place.text, place.found) == ("app/[id]/page.tsx:2", True)
     assert place.note == "named as src/load.ts:1, where the material does not have the quote"
-    assert located(FILES, file="none.py", quote="return <p>{id}</p>;").text == "app/[id]/page.tsx:2"
+    assert locate_in(FILES, file="none.py", quote="return <p>{id}</p>;").text == "app/[id]/page.tsx:2"
 
 
-def test_a_line_that_exists_is_a_place_without_its_quote() -> None:
-    """A note says that the quote is not there; without a line there is no place."""
-    place = located(FILES, file="src/load.ts", line=1, quote="nowhere to be seen")
+def test_an_existing_line_is_a_place_without_its_quote() -> None:
+    """A note says that the quote is missing; without a line there is no place."""
+    place = locate_in(FILES, file="src/load.ts", line=1, quote="nowhere to be seen")
     assert (place.text, place.found) == ("src/load.ts:1", True)
     assert place.note == "the line exists, but the material does not have the quote"
-    assert located(FILES, file="src/load.ts", quote="nowhere to be seen").found is False
+    assert locate_in(FILES, file="src/load.ts", quote="nowhere to be seen").found is False
 
 
-def test_a_quote_that_differs_in_its_writing_has_its_line() -> None:
-    """Found as a speaker's quotes are: case, spacing and punctuation do not count."""
-    place = located(FILES, file="src/load.ts", quote="EXPORT async function “load” — rows: Array<string>")
+def test_a_quote_with_another_spelling_has_its_line() -> None:
+    """Quotes match as speakers' quotes do: case, spacing and punctuation are ignored."""
+    place = locate_in(FILES, file="src/load.ts", quote="EXPORT async function “load” — rows: Array<string>")
     assert (place.text, place.found) == ("src/load.ts:1", True)

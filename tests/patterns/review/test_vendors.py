@@ -1,4 +1,4 @@
-"""Reviewers of another vendor than the author's, and of several vendors."""
+"""Reviewers of other vendors than the author's, and of several vendors."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 
 
 class Named:
-    """A model of some name that finds nothing, and counts its calls."""
+    """A model with a name that finds nothing and counts its calls."""
 
     def __init__(self, name: str) -> None:
         self.name, self.calls = name, 0
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer that nothing is wrong."""
+        """Answer without findings."""
         self.calls += 1
         return ModelResponse(text='{"findings": []}')
 
 
-def held(*models: Named, run_model: Any = None, **options: Any) -> Any:
-    """A review by these models; without any, by the model of the run."""
+def run_review(*models: Named, run_model: Any = None, **options: Any) -> Any:
+    """Run a review by these models, or by the model of the run."""
     people = [Persona(f"R{at}", model=model) for at, model in enumerate(models)] or [Persona("R0"), Persona("R1")]
     pattern = review(name="change", reviewers=people, sources={"a.py": "x = 1"}, **options)
     return pattern.run_sync("What is wrong?", model=run_model).output
@@ -55,8 +55,8 @@ def held(*models: Named, run_model: Any = None, **options: Any) -> Any:
         ("local", "local"),
     ],
 )
-def test_the_maker_counts_and_not_the_host(model: str, maker: str) -> None:
-    """A model is of the same vendor on any server."""
+def test_the_maker_of_a_model_is_its_vendor(model: str, maker: str) -> None:
+    """A model has the same vendor on any server."""
     assert maker_of(model) == maker
 
 
@@ -64,31 +64,31 @@ def test_the_maker_counts_and_not_the_host(model: str, maker: str) -> None:
     "author", ["anthropic", "claude-sonnet-4-5", "openrouter/anthropic/claude-opus-4", ["Anthropic"]]
 )
 @pytest.mark.parametrize("reviewer", ["anthropic/claude-haiku-4-5", "openrouter/anthropic/claude-sonnet-4.5"])
-def test_a_model_by_the_author_s_vendor_does_not_review(author: Any, reviewer: str) -> None:
-    """Nobody is asked."""
-    ours, theirs = Named("openai/gpt-5"), Named(reviewer)
+def test_models_of_the_authors_vendor_are_rejected(author: Any, reviewer: str) -> None:
+    """No model is called."""
+    allowed, excluded = Named("openai/gpt-5"), Named(reviewer)
     with pytest.raises(ConfigurationError, match=re.escape(f"R1 has {reviewer}, a model by anthropic")):
-        held(ours, theirs, not_vendor=author)
-    assert (ours.calls, theirs.calls) == (0, 0)
-    assert held(ours, Named("gemini/gemini-3-pro"), not_vendor=author).answer == "nothing found"
+        run_review(allowed, excluded, not_vendor=author)
+    assert (allowed.calls, excluded.calls) == (0, 0)
+    assert run_review(allowed, Named("gemini/gemini-3-pro"), not_vendor=author).answer == "nothing found"
 
 
 def test_a_minimum_of_vendors_counts_makers_before_the_first_call() -> None:
     """Two hosts of one maker are one vendor."""
     one, other = Named("openai/gpt-5"), Named("openrouter/openai/gpt-oss-120b")
     with pytest.raises(ConfigurationError, match=r"`min_vendors` is 2, and all reviewers have models by openai\."):
-        held(one, other, min_vendors=2)
+        run_review(one, other, min_vendors=2)
     assert (one.calls, other.calls) == (0, 0)
-    assert held(one, Named("xai/grok-4"), min_vendors=2).answer == "nothing found"
+    assert run_review(one, Named("xai/grok-4"), min_vendors=2).answer == "nothing found"
 
 
 def test_the_model_of_the_run_counts_too() -> None:
-    """It is the model of all reviewers who have none."""
+    """It is the model of all reviewers without one."""
     model = Named("openai/gpt-5")
     with pytest.raises(ConfigurationError, match="too few vendors"):
-        held(run_model=model, min_vendors=2)
+        run_review(run_model=model, min_vendors=2)
     with pytest.raises(ConfigurationError, match="R0 has openai/gpt-5"):
-        held(run_model=model, not_vendor="openai")
+        run_review(run_model=model, not_vendor="openai")
     assert model.calls == 0
 
 
@@ -98,14 +98,14 @@ def test_the_model_of_the_run_counts_too() -> None:
      ({"min_vendors": 0}, "min_vendors")],
 )  # fmt: skip
 def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
-    """A misspelt vendor would exclude nobody."""
+    """A misspelt vendor would exclude nothing."""
     with pytest.raises(ConfigurationError, match=message):
         review(name="change", sources={"a.py": "x = 1"}, **options)
 
 
 @pytest.fixture
 def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The command, with the keys of three vendors that have no server behind them."""
+    """Return the command with keys of three vendors without a server."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FLOWDEBATE_MODEL", raising=False)
     (tmp_path / "a.py").write_text("x = 1\n")
@@ -127,15 +127,15 @@ def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         (["--not-vendor", "opnai"], "Did you mean openai"),
     ],
 )  # fmt: skip
-def test_the_command_is_misused_without_such_models(command: Any, options: list[str], message: str) -> None:
-    """Exit code 2, before the recording is opened."""
+def test_the_command_without_such_models_is_an_error(command: Any, options: list[str], message: str) -> None:
+    """The exit code is 2, before the recording is opened."""
     result = command(*options)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
 
 
 def test_default_reviewers_are_of_other_vendors(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if one vendor is left; with none, the message says so."""
+    """One remaining vendor is enough; without any, the message says so."""
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan
 
