@@ -1,4 +1,4 @@
-"""What the tests of `round_robin()` share: two panelists, a report, and models whose answers tell who gave them."""
+"""Shared parts of the tests of `round_robin()`: two panelists, a report, and models that identify themselves."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ REPORT = {
 
 
 def bridge(**options: Any) -> Any:
-    """A panel of two that gives its raw output."""
+    """Build a panel of two that returns its raw output."""
     return round_robin(**with_policy({"name": "bridge", "debaters": PANEL, "synthesizer": False, **options}))
 
 
 def refereed(name: str = "bridge", names: tuple[str, ...] = NAMES, **options: Any) -> dict[str, Any]:
-    """The options of `round_robin()` for the default referee."""
+    """Return the options of `round_robin()` for the default referee."""
     transcript = create_round_robin_transcript()
     referee = create_referee(name=name, roster_names=names, transcript=transcript, **options)
     return {"referee": referee, "transcript": transcript}
 
 
 def by_role(*, report: Callable[[ModelRequest], Any] | Any = REPORT, last: Any = "The answer.") -> FunctionModel:
-    """A model that answers every default block: a panelist's answer is its block's name."""
+    """Create a model that answers every default block: a panelist's answer is its block's name."""
 
     def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-referee"):
@@ -49,6 +49,6 @@ def by_role(*, report: Callable[[ModelRequest], Any] | Any = REPORT, last: Any =
     return FunctionModel(answer)
 
 
-def said(raw: Any) -> list[tuple[int, str, str]]:
-    """Who said what in which round."""
+def entries_of(raw: Any) -> list[tuple[int, str, str]]:
+    """Return round, speaker and text of each entry."""
     return [(entry.round, entry.agent_name, entry.text) for entry in raw.transcript]

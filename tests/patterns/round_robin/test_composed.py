@@ -1,4 +1,4 @@
-"""Panels as parts of larger pipelines, and many at once."""
+"""Panels in larger pipelines and in parallel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowdebate.errors import ResourceConflict
 from flowdebate.patterns.round_robin import create_round_robin_transcript
 from flowdebate.testing import ScriptedModel
 
-from .panels import PANEL, QUESTION, REPORT, bridge, by_role, refereed, said
+from .panels import PANEL, QUESTION, REPORT, bridge, by_role, entries_of, refereed
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -23,7 +23,7 @@ FOUND = {"reasoning": "It was not answered.", "winner": "keep it open", "verdict
 
 
 async def test_a_panel_in_a_debaters_role_argues_for_it() -> None:
-    """Its deliverable is the argument; it is asked the debate's question, and keeps its transcript to itself."""
+    """Its deliverable is the argument; it has the debate's question, and keeps its transcript to itself."""
     panel = bridge(max_rounds=1, synthesizer=None)
     sides = [Debater("close", "close the bridge now", block=panel), SIDES[1]]
     model = ScriptedModel("A", "B", "The panel's argument.", "No.", FOUND)
@@ -36,13 +36,13 @@ async def test_a_panel_in_a_debaters_role_argues_for_it() -> None:
 
 
 async def test_a_debate_in_a_panelists_role_speaks_for_it() -> None:
-    """The debate is about the panel's question, and its deliverable is what the panelist says."""
+    """The debate is about the panel's question, and its deliverable is the panelist's entry."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1)
     model = ScriptedModel("Close.", "Wait.", FOUND, "We debated: keep it open.", "B")
     result = await bridge(debaters=[Persona("team", "two minds", block=inner), PANEL[1]], max_rounds=1).run(
         QUESTION, model=model
     )
-    assert said(result.output) == [(1, "team", "We debated: keep it open."), (1, "ben", "B")]
+    assert entries_of(result.output) == [(1, "team", "We debated: keep it open."), (1, "ben", "B")]
     assert f"Question: {QUESTION}" in model.calls[0].prompt
     assert "[team, two minds] We debated: keep it open." in model.calls[4].prompt
     assert result.output.question == QUESTION
@@ -57,8 +57,8 @@ async def test_a_panel_feeds_a_debate_in_a_pipeline() -> None:
     assert [trail.collection_id for trail in result.task_collections] == ["bridge", "then"]
 
 
-async def test_a_step_behind_a_panel_reads_its_transcript_by_reference() -> None:
-    """Given the same object; one of its own is refused when the pipeline is built."""
+async def test_the_step_after_a_panel_reads_its_transcript_by_reference() -> None:
+    """It has the same object; another transcript is rejected when the pipeline is built."""
 
     def reading(transcript: Any) -> Any:
         @handler(name="count", resources={"transcript": transcript})
@@ -75,10 +75,10 @@ async def test_a_step_behind_a_panel_reads_its_transcript_by_reference() -> None
         sequencer(name="all").then(pattern).then(reading(create_round_robin_transcript()))
 
 
-async def test_a_reader_of_the_handle_follows_the_panel() -> None:
-    """Iterating over a run yields its events; the referee's audit among them."""
+async def test_iterating_over_a_handle_follows_the_panel() -> None:
+    """The run's events include the referee's audit."""
     handle = bridge(max_rounds=1, **refereed()).start(QUESTION, model=by_role())
     kinds = [event.kind async for event in handle if hasattr(event, "kind")]
-    told = [kind for kind in kinds if kind in {"turn_finished", "referee_reported", "rounds_ended"}]
-    assert told == ["turn_finished", "turn_finished", "referee_reported", "rounds_ended"]
+    phases = [kind for kind in kinds if kind in {"turn_finished", "referee_reported", "rounds_ended"}]
+    assert phases == ["turn_finished", "turn_finished", "referee_reported", "rounds_ended"]
     assert (await handle).output.audits[0].notes == REPORT["notes"]

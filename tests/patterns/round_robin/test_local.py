@@ -1,4 +1,4 @@
-"""Panels on real models: the small one, whose text is nonsense, and the large one, which keeps its roles."""
+"""Panels on real models: a small one that writes nonsense, and a large one that keeps its roles."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ class Plan(BaseModel):
 
 
 class Word(BaseModel):
-    """A deliverable that is soon written, whatever it says."""
+    """A deliverable that is short, whatever its text."""
 
     word: str = Field(max_length=20)
 
 
 @pytest.fixture
 def engines() -> Iterator[None]:
-    """Engines end with the test that started them."""
+    """Stop engines after the test that started them."""
     yield
     stop_local_servers()
 
 
 @pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
-async def test_a_panel_is_held_by_the_small_model() -> None:
-    """Turns and a deliverable by schema, from a real engine; what its text says is nonsense."""
+async def test_the_small_model_completes_a_panel() -> None:
+    """A real engine produces turns and a deliverable by schema, whose text is nonsense."""
     model = LocalModel(small_test_model())
     pattern = round_robin(
         name="school",
@@ -65,14 +65,14 @@ async def test_a_panel_is_held_by_the_small_model() -> None:
     assert isinstance(result.output, Word)
     flags = [entry.flag for entry in result.raw.transcript]  # 40 tokens are little
     assert result.status == ("degraded" if any(flags) else "complete")
-    assert result.usage.calls in (3, 4)  # what does not fit the schema is asked for once more
+    assert result.usage.calls in (3, 4)  # an answer that violates the schema is retried once
 
 
 @pytest.mark.slow_model
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
-async def test_a_panel_of_the_large_model_speaks_to_the_question() -> None:
-    """Each turn is of a few sentences and differs from the other, both are assessed, and the plan is about the way."""
+async def test_the_large_model_answers_the_question() -> None:
+    """Turns have a few sentences and differ, both are assessed, and the plan answers the question."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     model, transcript = LocalModel(), create_round_robin_transcript()
@@ -94,6 +94,6 @@ async def test_a_panel_of_the_large_model_speaks_to_the_question() -> None:
     first, second = (entry.text for entry in result.raw.transcript)
     assert first != second
     assert all(40 < len(text) < 1500 for text in (first, second))
-    assert {found.agent_name for found in result.raw.audits[0].assessments} == {"Ruth", "Omar"}
+    assert {assessment.agent_name for assessment in result.raw.audits[0].assessments} == {"Ruth", "Omar"}
     words = f"{first} {second} {result.output.plan}".lower()
     assert any(word in words for word in ("school", "child", "traffic", "cross", "speed"))

@@ -1,4 +1,4 @@
-"""The deliverable: made by a synthesizer of all that was said, and held to the schema that was asked for."""
+"""The deliverable: made by a synthesizer from all entries, and validated by the schema."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCHEMA = {"type": "object", "properties": {"nights": {"type": "integer"}}, "requ
 
 
 def test_without_a_schema_the_deliverable_is_text() -> None:
-    """What the synthesizer's model wrote; all that the panel came to is the run's raw output."""
+    """The synthesizer's model wrote it, and the raw output has the rest."""
     result = bridge(synthesizer=None).run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2", "Close it."))
     assert result.output == "Close it."
     assert isinstance(result.raw, RoundRobinOutput)
@@ -52,23 +52,23 @@ def test_without_a_schema_the_deliverable_is_text() -> None:
     [(Plan, PLAN, Plan(**PLAN)), (Note, {"text": "x"}, Note("x")), (SCHEMA, {"nights": 3}, {"nights": 3})],
     ids=["model", "dataclass", "JSON Schema"],
 )
-def test_the_deliverable_is_what_the_schema_says(schema: Any, answer: Any, output: Any) -> None:
-    """A pydantic model, a dataclass, a JSON Schema."""
-    made = bridge(synthesizer=None, output_schema=schema, max_rounds=1).run_sync(QUESTION, model=by_role(last=answer))
-    assert made.output == output
+def test_the_deliverable_matches_the_schema(schema: Any, answer: Any, output: Any) -> None:
+    """The schema is a pydantic model, a dataclass, or a JSON Schema."""
+    result = bridge(synthesizer=None, output_schema=schema, max_rounds=1).run_sync(QUESTION, model=by_role(last=answer))
+    assert result.output == output
 
 
 def test_a_model_that_cannot_deliver_fails() -> None:
-    """A deliverable that does not fit is none."""
-    made, last = {"synthesizer": None, "output_schema": Plan}, by_role(last={"plan": 3})
+    """An invalid deliverable is a failure."""
+    options, last = {"synthesizer": None, "output_schema": Plan}, by_role(last={"plan": 3})
     with pytest.raises(SchemaViolation):
-        bridge(on_failure="fail", **made).run_sync(QUESTION, model=last)
-    result = bridge(**made).run_sync(QUESTION, model=by_role(last={"plan": 3}))
+        bridge(on_failure="fail", **options).run_sync(QUESTION, model=last)
+    result = bridge(**options).run_sync(QUESTION, model=by_role(last={"plan": 3}))
     assert (result.status, result.output, len(result.raw.transcript)) == ("degraded", None, 4)
 
 
-def test_the_synthesizer_sees_all_that_was_said_and_found() -> None:
-    """Question, names and roles, the referee's notes and scores; what to do stands last."""
+def test_the_synthesizer_sees_all_entries_and_audits() -> None:
+    """The prompt has the question, names, roles, notes and scores, and ends with the instruction."""
     model = ScriptedModel("A1", "B1", REPORT, "The answer.")
     bridge(synthesizer=None, max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
     turn = turn_of(model.calls[-1])
@@ -78,15 +78,15 @@ def test_the_synthesizer_sees_all_that_was_said_and_found() -> None:
     assert "Give less weight" in turn
 
 
-def test_a_synthesizer_without_audits_is_told_nothing_of_a_referee() -> None:
-    """There are no such lines."""
+def test_a_synthesizers_prompt_without_audits_mentions_no_referee() -> None:
+    """It has no such lines."""
     model = ScriptedModel("A1", "B1", "The answer.")
     bridge(synthesizer=None, max_rounds=1).run_sync(QUESTION, model=model)
     assert "referee" not in (system_of(model.calls[-1]) + turn_of(model.calls[-1])).casefold()
 
 
-def test_a_synthesizer_of_ones_own_takes_the_raw_output() -> None:
-    """A function of it, with or without the context; without a schema anything will do."""
+def test_a_custom_synthesizer_gets_the_raw_output() -> None:
+    """It is a function of the output, with or without the context; without a schema any result is valid."""
 
     def count(raw: RoundRobinOutput, ctx: Context) -> tuple[int, int]:
         return len(raw.transcript), ctx.usage.calls
@@ -94,17 +94,19 @@ def test_a_synthesizer_of_ones_own_takes_the_raw_output() -> None:
     assert bridge(synthesizer=count).run_sync(QUESTION, model=by_role()).output == (4, 4)
 
 
-def test_a_synthesizer_of_ones_own_is_held_to_the_schema() -> None:
-    """What fits is made the schema's type; what does not names the block and the field."""
+def test_the_output_of_a_custom_synthesizer_must_match_the_schema() -> None:
+    """A valid result becomes the schema's type; an error names the block and the field."""
     fits = bridge(synthesizer=lambda _: PLAN, output_schema=Plan)
     assert fits.run_sync(QUESTION, model=by_role()).output == Plan(**PLAN)
     with pytest.raises(OutputError) as caught:
         bridge(synthesizer=lambda _: {"plan": "x"}, output_schema=Plan).run_sync(QUESTION, model=by_role())
     assert caught.value.block == "bridge-synthesizer"
     assert [field for field, _ in caught.value.problems] == ["nights"]
-    named = generator(name="own-writer", prompt="Write.", user=lambda raw: raw.question)
+    custom = generator(name="own-writer", prompt="Write.", user=lambda raw: raw.question)
     with pytest.raises(OutputError, match="own-writer"):
-        bridge(synthesizer=named, output_schema=Plan, max_rounds=1).run_sync(QUESTION, model=ScriptedModel(*"AB", "{}"))
+        bridge(synthesizer=custom, output_schema=Plan, max_rounds=1).run_sync(
+            QUESTION, model=ScriptedModel(*"AB", "{}")
+        )
 
 
 def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:
@@ -122,25 +124,25 @@ def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:
     assert (wire["seed"], RoundRobinOutput.model_validate(wire)) == (7, raw)
 
 
-def test_the_shared_transcript_is_left_as_it_was_when_the_panel_ended() -> None:
-    """In the run and in the session."""
+def test_the_shared_transcript_remains_after_the_panel() -> None:
+    """It is in the run and in the session."""
     result = bridge(max_rounds=1).run_sync(QUESTION, model=by_role())
     assert isinstance(result.transcript, TranscriptState)
     assert result.transcript.entries == result.output.transcript
 
 
-def test_an_audit_is_that_of_the_round_in_progress_or_none() -> None:
-    """`ctx.sequencer.state.audit` is None before the referee, and its audit after it."""
-    seen: list[RefereeAudit | None] = []
+def test_the_audit_in_the_state_is_that_of_the_current_round() -> None:
+    """`ctx.sequencer.state.audit` is None before the referee, and its audit afterwards."""
+    audits: list[RefereeAudit | None] = []
 
     def watch(_: object, ctx: Context) -> str:
-        seen.append(ctx.sequencer.state.audit)
+        audits.append(ctx.sequencer.state.audit)
         return "said"
 
     def stop(ctx: Context) -> bool:
-        seen.append(ctx.sequencer.state.audit)
+        audits.append(ctx.sequencer.state.audit)
         return False
 
     panelists = [{"name": "ada", "block": watch}, PANEL[1]]
     bridge(debaters=panelists, terminate_when=stop, **refereed()).run_sync(QUESTION, model=by_role())
-    assert [audit.round if audit else None for audit in seen] == [None, 1, None]
+    assert [audit.round if audit else None for audit in audits] == [None, 1, None]

@@ -1,6 +1,6 @@
-"""The prompts of a small panel, as a model reads them; and what holds of them for any text."""
+"""Prompts of a small panel, and laws that hold for any text."""
 
-# ruff: noqa: E501 - a prompt's lines are as long as they are
+# ruff: noqa: E501 - the lines of a prompt are long
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ AUDIT = RefereeAudit(
 
 
 def turn(**options: Any) -> str:
-    """A panelist's turn in round 2."""
-    about = {"question": QUESTION, "entries": ENTRIES, "round": 2}
-    return render_debater_turn(**{"me": ADA, **about, **options})
+    """Render a panelist's turn in round 2."""
+    defaults = {"question": QUESTION, "entries": ENTRIES, "round": 2}
+    return render_debater_turn(**{"me": ADA, **defaults, **options})
 
 
 def test_a_panelists_system_message_reads_well() -> None:
-    """The question, the panel, the rules; then who it is, and its own system prompt at the end."""
+    """The question, the panel and the rules come first, then the panelist and its own system prompt."""
     assert render_debater_system(
         replace(ADA, system_prompt="You count what each day costs."), question=QUESTION, refereed=True
     ) == snapshot("""\
@@ -95,7 +95,7 @@ Nobody has spoken yet. Answer the question from your own point of view: say what
 
 
 def test_a_reply_reads_well() -> None:
-    """The transcript, the referee's lines behind the round, whose turn it is, what was found of it, what to do."""
+    """It has the transcript, the referee's lines after the round, the panelist, its findings, and the instruction."""
     assert turn(audits=[AUDIT]) == snapshot("""\
 The discussion so far:
 Round 1:
@@ -114,15 +114,15 @@ Build on the strongest points of the others: say what they get right and what th
 """)
 
 
-def test_one_who_is_alone_so_far_is_asked_for_more() -> None:
-    """There is nobody to answer."""
+def test_a_panelist_alone_is_asked_for_more() -> None:
+    """There is no entry to answer."""
     assert turn(entries=ENTRIES[:1]).splitlines()[-1] == snapshot(
         "Nobody else has spoken yet. Add something new that your answer still lacks."
     )
 
 
 def test_the_referees_messages_read_well() -> None:
-    """The office; then all that was said, its own earlier findings with scores, and what to audit."""
+    """The duties come first, then all entries, the earlier audits with scores, and the instruction."""
     assert render_referee_system(question=QUESTION, roster=list(MEMBERS)) == snapshot("""\
 You are the referee of a panel. After each round, you assess how well its members have argued. You take no side, and you decide neither who speaks nor when the discussion ends.
 
@@ -159,7 +159,7 @@ Round 2 of at most 2 is over. Assess what these members said in round 2: Ada\
 
 
 def test_the_synthesizers_messages_read_well() -> None:
-    """The office; then the question, all that was said and found, and what to write."""
+    """The duties come first, then the question, all entries and audits, and the instruction."""
     raw = RoundRobinOutput(question=QUESTION, rounds=1, transcript=ENTRIES, audits=[AUDIT])
     assert SYNTHESIZER.system == snapshot("""\
 You write the panel's answer for readers who did not follow its discussion. Begin with the answer itself. Then give the reasons for it, with the figures and the evidence that the panel gave, the conditions under which it holds, and what is still open. Rely on each member for what they know best; where members disagree, decide by their reasons. Do not add anything that was not said, and do not mention who said what.
@@ -188,50 +188,54 @@ Write the panel's answer to the question: When should the bridge be closed?
 """)
 
 
-def said(number: int, name: str, role: str | None, text: str) -> RoundRobinEntry:
-    """An entry of any texts: half a surrogate pair would not validate."""
+def entry_of(number: int, name: str, role: str | None, text: str) -> RoundRobinEntry:
+    """Create an entry of any texts, without half surrogate pairs."""
     return RoundRobinEntry.model_construct(round=number, agent_name=name, role=role, text=text)
 
 
-def audited(number: int, notes: str, found: list[tuple[str, list[str]]]) -> RefereeAudit:
-    """An audit of any texts."""
-    assessments = [Assessment.model_construct(agent_name=name, issues=issues, score=50) for name, issues in found]
+def audit_of(number: int, notes: str, issues_by_name: list[tuple[str, list[str]]]) -> RefereeAudit:
+    """Create an audit of any texts."""
+    assessments = [
+        Assessment.model_construct(agent_name=name, issues=issues, score=50) for name, issues in issues_by_name
+    ]
     return RefereeAudit.model_construct(round=number, notes=notes, assessments=assessments, dropped=[])
 
 
 @st.composite
 def panels(draw: st.DrawFn) -> tuple[list[RoundRobinEntry], list[RefereeAudit]]:
-    """What was said in some rounds, and audits of all of them, or of all but the last, of any texts."""
+    """Draw entries of some rounds with any texts, and audits of all of them or of all but the last."""
     turns = st.lists(st.tuples(texts, st.none() | texts, texts), min_size=1, max_size=3)
     rounds = draw(st.lists(turns, max_size=3))
-    entries = [said(n, *spoken) for n, round_ in enumerate(rounds, 1) for spoken in round_]
+    entries = [entry_of(n, *spoken) for n, round_ in enumerate(rounds, 1) for spoken in round_]
     closed = len(rounds) - (draw(st.booleans()) if rounds else 0)
-    found = st.lists(st.tuples(texts, st.lists(texts, max_size=2)), max_size=2)
-    return entries, [audited(n, draw(texts), draw(found)) for n in range(1, closed + 1)]
+    drawn_issues = st.lists(st.tuples(texts, st.lists(texts, max_size=2)), max_size=2)
+    return entries, [audit_of(n, draw(texts), draw(drawn_issues)) for n in range(1, closed + 1)]
 
 
 @given(panels(), st.booleans())
 def test_no_text_passes_for_a_line_of_the_transcript(panel: Any, scores: bool) -> None:  # noqa: FBT001
-    """As many tags, headings and findings as there are: whatever is said, by whomever, and found of it."""
+    """Tags, headings and findings match the entries and audits, whatever their texts."""
     entries, audits = panel
-    shown = render_contributions(entries, audits, scores=scores)
-    assert tags(shown) == len(entries)
-    assert headings(shown) == len({entry.round for entry in entries})
-    lines = [line for line in lines_of(shown) if line.startswith("Referee")]
+    rendered = render_contributions(entries, audits, scores=scores)
+    assert tags(rendered) == len(entries)
+    assert headings(rendered) == len({entry.round for entry in entries})
+    lines = [line for line in lines_of(rendered) if line.startswith("Referee")]
     noted = [audit for audit in audits if audit.notes.strip()]
     assert sum(line.startswith("Referee: ") for line in lines) == len(noted)
-    found = [found for audit in audits for found in audit.assessments if issues_of(found) or scores]
-    assert sum(line.startswith("Referee on [") for line in lines) == len(found)
-    assert len(lines_of(shown)) == max(len(entries) + headings(shown) + len(noted) + len(found), 1)
+    assessments = [
+        assessments for audit in audits for assessments in audit.assessments if issues_of(assessments) or scores
+    ]
+    assert sum(line.startswith("Referee on [") for line in lines) == len(assessments)
+    assert len(lines_of(rendered)) == max(len(entries) + headings(rendered) + len(noted) + len(assessments), 1)
 
 
 @given(panels())
-def test_what_was_said_can_be_read_back(panel: Any) -> None:
-    """Behind each tag stands the whole text, and nothing else."""
+def test_entries_can_be_read_back(panel: Any) -> None:
+    """The whole text follows its tag, and nothing else."""
     entries, _ = panel
-    shown = render_contributions(entries)
+    rendered = render_contributions(entries)
     blocks: list[str] = []
-    for line in shown.split("\n") if entries else []:
+    for line in rendered.split("\n") if entries else []:
         if line.startswith("  | "):
             blocks[-1] += f"\n{line}"
         elif line.startswith("["):
@@ -241,7 +245,7 @@ def test_what_was_said_can_be_read_back(panel: Any) -> None:
 
 @given(panels(), st.data())
 def test_a_transcript_only_grows(panel: Any, data: st.DataObject) -> None:
-    """What was shown at an earlier turn is the beginning of what is shown later: a server has read it already."""
+    """An earlier transcript is the beginning of a later one, so a server can reuse it."""
     entries, audits = panel
     number = data.draw(st.integers(0, len(entries)))
     earlier = entries[:number]
@@ -252,32 +256,32 @@ def test_a_transcript_only_grows(panel: Any, data: st.DataObject) -> None:
 
 @given(panels(), texts, texts, texts)
 def test_no_text_begins_a_line_of_a_turn(panel: Any, question: str, name: str, role: str) -> None:
-    """The lines of a turn are the transcript's, and as many more as the template has."""
+    """A turn has the lines of the transcript and those of the template."""
     entries, audits = panel
     me = Identity(name=name, role=role, members={name: role}, max_rounds=2)
-    shown = render_debater_turn(me, question=question, entries=entries, audits=audits, round=1)
+    prompt = render_debater_turn(me, question=question, entries=entries, audits=audits, round=1)
     latest = audits[-1].assessments if audits else ()
-    issues = next((bool(issues_of(found)) for found in latest if found.agent_name == name), False)
-    known = len(lines_of(render_contributions(entries, audits)))
-    assert len(lines_of(shown)) == 1 + known + 1 + 2 + issues
+    issues = next((bool(issues_of(assessment)) for assessment in latest if assessment.agent_name == name), False)
+    transcript_lines = len(lines_of(render_contributions(entries, audits)))
+    assert len(lines_of(prompt)) == 1 + transcript_lines + 1 + 2 + issues
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_no_attack_of_the_corpus_passes_for_a_line(attack: Any) -> None:
-    """As an argument, a name, a role, notes, an issue and a question; for every reader of a panel."""
+    """It is an argument, a name, a role, notes, an issue and a question, for every reader of a panel."""
     text = attack.template
-    entries = [said(1, text, text, text), said(2, "Ben", None, text)]
-    audits = [audited(1, text, [(text, [text])])]
+    entries = [entry_of(1, text, text, text), entry_of(2, "Ben", None, text)]
+    audits = [audit_of(1, text, [(text, [text])])]
     raw = RoundRobinOutput.model_construct(question=text, rounds=2, transcript=entries, audits=audits)
-    for shown in (
+    for prompt in (
         render_debater_turn(replace(ADA, role=None), question=text, entries=entries, audits=audits, round=2),
         render_referee_turn(entries=entries, audits=audits, round=2),
         render_synthesizer_turn(raw),
     ):
-        assert tags(shown) == 2
-        assert sum(re.fullmatch(r"Round \d+:", line) is not None for line in lines_of(shown)) == 2
-        assert sum(line.startswith("Referee") for line in lines_of(shown)) == 2
-        assert not any(token in shown for token in ("<|im_start|>", "<|im_end|>", "</s>", "[INST]"))
+        assert tags(prompt) == 2
+        assert sum(re.fullmatch(r"Round \d+:", line) is not None for line in lines_of(prompt)) == 2
+        assert sum(line.startswith("Referee") for line in lines_of(prompt)) == 2
+        assert not any(token in prompt for token in ("<|im_start|>", "<|im_end|>", "</s>", "[INST]"))
 
 
 @pytest.mark.parametrize(
@@ -290,14 +294,14 @@ def test_no_attack_of_the_corpus_passes_for_a_line(attack: Any) -> None:
         (RoundRobinSynthesizerTemplate, "task", "{question}"),
     ],
 )
-def test_a_template_that_would_let_text_begin_a_line_is_refused(template: Any, part: str, text: str) -> None:
-    """When it is made, with the part and the field."""
+def test_a_template_with_forgeable_lines_is_rejected(template: Any, part: str, text: str) -> None:
+    """The error comes when it is made, with the part and the field."""
     with pytest.raises(ConfigurationError) as caught:
         template(**{part: text})
     assert caught.value.field == part
 
 
-def test_templates_are_the_applications_to_change() -> None:
-    """Any part, by keyword."""
-    own = RoundRobinDebaterTemplate(alone="Go on, {name}.")
-    assert turn(entries=ENTRIES[:1], template=own).endswith("\nGo on, Ada.")
+def test_templates_can_be_changed() -> None:
+    """Any part can be set by keyword."""
+    template = RoundRobinDebaterTemplate(alone="Go on, {name}.")
+    assert turn(entries=ENTRIES[:1], template=template).endswith("\nGo on, Ada.")

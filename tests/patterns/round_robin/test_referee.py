@@ -1,4 +1,4 @@
-"""The referee: it audits each round, is heard in the next ones, and controls neither order nor end."""
+"""The referee: it audits each round, later rounds see its audits, and it controls neither order nor end."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from flowdebate.runs.events import RunFinished
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import arguments, hostile_replies, hostile_values, names
-from tests.patterns.debates import asked, events, turn_of
+from tests.patterns.debates import blocks_asked, events, turn_of
 
-from .panels import NAMES, PANEL, QUESTION, REPORT, bridge, by_role, refereed, said
+from .panels import NAMES, PANEL, QUESTION, REPORT, bridge, by_role, entries_of, refereed
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -44,17 +44,17 @@ KEPT = RefereeAudit(
 
 
 def test_each_round_is_audited_after_its_turns() -> None:
-    """One audit a round, the last one too, each in the output and told as an event."""
+    """Every round has one audit, in the output and as an event."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", {"assessments": [], "notes": "Better."})
     result = bridge(**refereed()).run_sync(QUESTION, model=model)
-    assert asked(model) == [*(["bridge-debater-ada", "bridge-debater-ben", "bridge-referee"] * 2)]
+    assert blocks_asked(model) == [*(["bridge-debater-ada", "bridge-debater-ben", "bridge-referee"] * 2)]
     assert result.output.audits == [KEPT, RefereeAudit(round=2, notes="Better.")]
     assert [event.audit for event in events(result, RefereeReported)] == result.output.audits
     model.assert_complete()
 
 
 def test_the_referee_sees_the_round_and_its_own_earlier_audits() -> None:
-    """All that was said, with names and roles, its scores, and whom to assess."""
+    """The prompt has all entries with names and roles, its scores, and the panelists to assess."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
     bridge(**refereed(max_rounds=2)).run_sync(QUESTION, model=model)
     first, second = (turn_of(call) for call in model.calls if call.block == "bridge-referee")
@@ -64,8 +64,8 @@ def test_the_referee_sees_the_round_and_its_own_earlier_audits() -> None:
     assert second.endswith("Round 2 of at most 2 is over. Assess what these members said in round 2: ada, ben")
 
 
-def test_later_panelists_see_what_it_found_of_earlier_rounds() -> None:
-    """Behind the round that it audits, so that prompts only grow; the one who is meant is told once more."""
+def test_later_panelists_see_earlier_audits() -> None:
+    """They follow their round, so that prompts only grow; the assessed panelist gets a reminder."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
     bridge(**refereed()).run_sync(QUESTION, model=model)
     ada_1, ben_1, _, ada_2, ben_2, _ = (turn_of(call) for call in model.calls)
@@ -75,12 +75,12 @@ def test_later_panelists_see_what_it_found_of_earlier_rounds() -> None:
     assert audited in ben_2
     assert "The referee raised these issues about your last turn: no figures." in ada_2
     assert "The referee found" not in ben_2
-    shown = ben_2.partition("\n\n")[0]
-    assert shown.startswith(ada_2.partition("\n\n")[0])
-    assert shown.startswith(ben_1.partition("\n\n")[0])
+    transcript = ben_2.partition("\n\n")[0]
+    assert transcript.startswith(ada_2.partition("\n\n")[0])
+    assert transcript.startswith(ben_1.partition("\n\n")[0])
 
 
-def test_panelists_are_told_of_a_referee_only_where_there_is_one() -> None:
+def test_prompts_mention_only_an_existing_referee() -> None:
     """The system message explains the referee's lines."""
     with_one, without = ScriptedModel(*"AB", REPORT), ScriptedModel(*"AB")
     bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=with_one)
@@ -90,7 +90,7 @@ def test_panelists_are_told_of_a_referee_only_where_there_is_one() -> None:
 
 
 def test_the_schema_of_the_default_referee_holds_the_panel() -> None:
-    """The names are an enum, issues come before the score, and the notes last: it reasons before it finds."""
+    """Names are an enum, issues come before the score and notes last, so the reasons come before the result."""
     model = ScriptedModel(*"AB", REPORT)
     bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
     schema = model.calls[2].output_schema
@@ -104,8 +104,8 @@ def test_the_schema_of_the_default_referee_holds_the_panel() -> None:
 
 
 @pytest.mark.parametrize("form", ["model", "snake", "camel", "audit"])
-def test_a_referee_of_ones_own_may_be_a_function(form: str) -> None:
-    """It returns the model, or a dict in either key style; it reads the panel through its context."""
+def test_a_custom_referee_may_be_a_function(form: str) -> None:
+    """It returns the model, or a dict in either key style, and reads the panel through its context."""
     report = RefereeReport.model_validate(REPORT)
 
     async def audit(value: Any, ctx: Context) -> Any:
@@ -122,8 +122,8 @@ def test_a_referee_of_ones_own_may_be_a_function(form: str) -> None:
     assert result.output.audits == [KEPT]
 
 
-def test_a_referee_of_ones_own_reads_the_shared_transcript() -> None:
-    """Given the same resource object; another one is refused when the panel is built."""
+def test_a_custom_referee_reads_the_shared_transcript() -> None:
+    """It has the same resource object; another one is rejected when the panel is built."""
     transcript = create_round_robin_transcript()
 
     @handler(name="counting", resources={"transcript": transcript})
@@ -136,8 +136,8 @@ def test_a_referee_of_ones_own_reads_the_shared_transcript() -> None:
         bridge(referee=counting)
 
 
-def test_a_report_that_is_none_names_the_block_and_the_field() -> None:
-    """What a block of the application returns is its own fault, and is told as such."""
+def test_an_invalid_report_is_an_error_with_block_and_field() -> None:
+    """An invalid output of a custom block is an error of the application."""
     with pytest.raises(OutputError) as caught:
         bridge(referee=lambda _: {"assessments": [{"agent_name": "ada", "score": 101}]}).run_sync(
             QUESTION, model=by_role()
@@ -146,8 +146,8 @@ def test_a_report_that_is_none_names_the_block_and_the_field() -> None:
     assert [field for field, _ in caught.value.problems] == ["assessments.0.score", "notes"]
 
 
-def test_a_model_that_cannot_report_is_lost() -> None:
-    """With "fail" the run raises; by default the round has no audit, and the panel is complete otherwise."""
+def test_a_referee_without_a_valid_report_is_a_failure() -> None:
+    """With "fail" the run raises; by default the round has no audit, and the panel continues."""
     bad = {"assessments": "all fine", "notes": 3}
     with pytest.raises(SchemaViolation):
         bridge(on_failure="fail", **refereed()).run_sync(QUESTION, model=by_role(report=bad))
@@ -160,41 +160,41 @@ def test_a_model_that_cannot_report_is_lost() -> None:
     ]
 
 
-def test_a_report_without_end_is_refused() -> None:
-    """It would stand in every later prompt; a model that is asked again is told why."""
+def test_an_endless_report_is_rejected() -> None:
+    """It would be in every later prompt; the model gets the reason with the retry."""
     endless = {"assessments": [], "notes": "x" * 1_001}
     with pytest.raises(SchemaViolation, match="`notes` it has 1,001 characters, and may have 1,000"):
         bridge(max_rounds=1, on_failure="fail", **refereed()).run_sync(QUESTION, model=ScriptedModel("A", "B", endless))
 
 
 @pytest.mark.parametrize("none", ["", " ", "None", "no issues.", "N/A"])
-def test_a_model_that_writes_that_there_is_no_issue_has_none(none: str) -> None:
-    """Nobody is told to mend "none"."""
+def test_an_issue_called_none_is_dropped(none: str) -> None:
+    """No panelist has to fix "none"."""
     report = {"assessments": [{"agentName": "ada", "issues": [none, "No figures."], "score": 40}], "notes": "-"}
     output = bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=by_role(report=report)).output
     assert output.audits[0].assessments[0].issues == ["No figures."]
 
 
-def test_strangers_and_repetitions_are_dropped_and_named() -> None:
-    """A finding about somebody who is not there, or a second one, changes nothing; names are read as they are meant."""
-    found = [("Zoe", 1), ("[ADA]", 90), ("ada", 5), ("ben", 60), ("Zoe", 2)]
-    report = RefereeReport(notes="-", assessments=[Assessment(agent_name=name, score=score) for name, score in found])
+def test_unknown_and_repeated_names_are_dropped_and_reported() -> None:
+    """A finding about an unknown panelist, or a second one, is ignored; names are matched by their meaning."""
+    scores = [("Zoe", 1), ("[ADA]", 90), ("ada", 5), ("ben", 60), ("Zoe", 2)]
+    report = RefereeReport(notes="-", assessments=[Assessment(agent_name=name, score=score) for name, score in scores])
     audit = audit_of(report, round=3, spoke=NAMES)
     assert [(item.agent_name, item.score) for item in audit.assessments] == [("ada", 90), ("ben", 60)]
     assert (audit.dropped, audit.round) == (["Zoe", "ada"], 3)
 
 
-def test_who_did_not_speak_in_the_round_is_not_assessed() -> None:
-    """A turn that was lost cannot be argued well or badly."""
+def test_silent_panelists_are_not_assessed() -> None:
+    """A failed turn cannot be assessed."""
     report = {"assessments": [{"agentName": name, "issues": [], "score": 50} for name in NAMES], "notes": "-"}
     model = ScriptedModel(ConnectionLost("gone"), "B1", report)
     output = bridge(max_rounds=1, on_failure="skip", quorum=1, **refereed()).run_sync(QUESTION, model=model).output
-    assert [found.agent_name for found in output.audits[0].assessments] == ["ben"]
+    assert [assessment.agent_name for assessment in output.audits[0].assessments] == ["ben"]
     assert output.audits[0].dropped == ["ada"]
 
 
 def test_the_default_referee_is_made_for_the_panel() -> None:
-    """Other names than the debaters' are refused when the panel is built; so is a referee without any."""
+    """Other names than the debaters' are rejected when the panel is built, and so is a referee without any."""
     with pytest.raises(ConfigurationError, match=r"`referee` must be made with the debaters' names") as caught:
         bridge(**refereed(names=("ada", "zoe")))
     assert caught.value.got == ["ada", "zoe"]
@@ -223,8 +223,8 @@ ORDER = [(number, name) for number in (1, 2, 3) for name in NAMES]
 
 
 @given(reports=st.lists(reports, min_size=1, max_size=3))
-def test_no_report_changes_who_speaks_or_when_it_ends(reports: list[dict[str, Any]]) -> None:
-    """Whatever it finds, of whomever: three rounds in declared order, and an audit of each about the panel only."""
+def test_reports_change_neither_speakers_nor_the_end(reports: list[dict[str, Any]]) -> None:
+    """Whatever the findings, there are three rounds in declared order, each with an audit about the panel only."""
 
     def audit(_: object, ctx: Context) -> Any:
         return reports[ctx.sequencer.state.round % len(reports)]
@@ -232,19 +232,19 @@ def test_no_report_changes_who_speaks_or_when_it_ends(reports: list[dict[str, An
     output = bridge(max_rounds=3, referee=audit).run_sync(QUESTION, model=by_role()).output
     assert [(entry.round, entry.agent_name) for entry in output.transcript] == ORDER
     assert (output.stop_reason, [audit.round for audit in output.audits]) == ("max_rounds", [1, 2, 3])
-    for kept in output.audits:
-        assessed = [found.agent_name for found in kept.assessments]
+    for audit_ in output.audits:
+        assessed = [assessment.agent_name for assessment in audit_.assessments]
         assert set(assessed) <= set(NAMES)
         assert len(assessed) == len(set(assessed))
 
 
 @given(replies=st.lists(hostile_replies() | reports, min_size=1, max_size=4))
-def test_no_model_in_the_referees_role_changes_who_speaks_or_when_it_ends(replies: list[Any]) -> None:
-    """Whatever it answers, or fails with: what it loses is lost, and the panel goes its way."""
-    given_: list[Any] = []
+def test_referee_models_change_neither_speakers_nor_the_end(replies: list[Any]) -> None:
+    """Whatever it answers or fails with, failures are recorded, and the panel continues."""
+    replies_sent: list[Any] = []
 
     def answer(_: object) -> Any:
-        given_.append(reply := replies[len(given_) % len(replies)])
+        replies_sent.append(reply := replies[len(replies_sent) % len(replies)])
         return reply
 
     options = refereed(model=FunctionModel(answer))
@@ -256,13 +256,13 @@ def test_no_model_in_the_referees_role_changes_who_speaks_or_when_it_ends(replie
     output = handle.output
     assert [(entry.round, entry.agent_name) for entry in output.transcript] == ORDER
     assert output.stop_reason == "max_rounds"
-    lost = [loss.round for loss in output.losses]
-    assert sorted([*lost, *(audit.round for audit in output.audits)]) == [1, 2, 3]
+    lost_rounds = [loss.round for loss in output.losses]
+    assert sorted([*lost_rounds, *(audit.round for audit in output.audits)]) == [1, 2, 3]
 
 
 @given(values=st.lists(hostile_values() | reports, min_size=1, max_size=3))
-def test_a_hostile_function_in_the_referees_role_ends_nothing_early(values: list[Any]) -> None:
-    """With any function as its referee a panel goes on in declared order, or raises: it never just ends."""
+def test_a_hostile_referee_function_does_not_end_a_panel_early(values: list[Any]) -> None:
+    """A panel with any referee function continues in declared order or raises, and never just ends."""
     panelists = [Persona(panelist.name, block=lambda _: "said") for panelist in PANEL]
 
     def audit(_: object, ctx: Context) -> Any:
@@ -282,4 +282,4 @@ def test_a_hostile_function_in_the_referees_role_ends_nothing_early(values: list
     assert spoken == ORDER[: 2 * len(events(run, RoundStarted))]
     assert run.status == ("complete" if spoken == ORDER and run.raw.stop_reason else "failed")
     assert isinstance(run.events[-1], RunFinished)
-    assert said(run.raw) == [(number, name, "said") for number, name in spoken]
+    assert entries_of(run.raw) == [(number, name, "said") for number, name in spoken]

@@ -1,4 +1,4 @@
-"""Who speaks when on a panel, what is seen, and when it ends."""
+"""The order of speakers on a panel, the entries that they see, and the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import arguments, names, termination_predicates
 from tests.patterns.debates import events, system_of
 
-from .panels import PANEL, QUESTION, bridge, by_role, refereed, said
+from .panels import PANEL, QUESTION, bridge, by_role, entries_of, refereed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,41 +31,41 @@ if TYPE_CHECKING:
 def test_all_speak_once_a_round_in_declared_order() -> None:
     """Two rounds of two: four turns, each with its round, name and role."""
     result = bridge().run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2"))
-    assert said(result.output) == [(1, "ada", "A1"), (1, "ben", "B1"), (2, "ada", "A2"), (2, "ben", "B2")]
+    assert entries_of(result.output) == [(1, "ada", "A1"), (1, "ben", "B1"), (2, "ada", "A2"), (2, "ben", "B2")]
     assert [entry.role for entry in result.output.transcript] == ["economist", "engineer"] * 2
     assert (result.output.question, result.output.rounds, result.output.stop_reason) == (QUESTION, 2, "max_rounds")
     assert (result.status, result.output.status, result.output.losses) == ("complete", "complete", [])
     assert result.raw is result.output
 
 
-def test_later_speakers_see_the_earlier_ones_of_the_same_round() -> None:
-    """Each prompt holds all that was said before the turn, and nothing that was said after it."""
+def test_later_speakers_see_earlier_entries_of_the_round() -> None:
+    """Each prompt has all entries before the turn, and none after it."""
     model = ScriptedModel("A1", "B1", "A2", "B2")
     bridge().run_sync(QUESTION, model=model)
     for number, call in enumerate(model.calls):
-        shown = [text for text in ("A1", "B1", "A2", "B2") if f"] {text}" in call.prompt]
-        assert shown == ["A1", "B1", "A2", "B2"][:number]
+        visible = [text for text in ("A1", "B1", "A2", "B2") if f"] {text}" in call.prompt]
+        assert visible == ["A1", "B1", "A2", "B2"][:number]
 
 
 def test_a_predicate_ends_the_panel_after_the_round() -> None:
-    """It is asked after each round but the last, and sees the transcript and the state."""
-    seen: list[tuple[int, int]] = []
+    """It is called after each round but the last, and sees the transcript and the state."""
+    rounds: list[tuple[int, int]] = []
 
     def enough(ctx: Context) -> bool:
-        seen.append((ctx.sequencer.state.round, len(ctx.resources.transcript.state.entries)))
-        return len(seen) == 2
+        rounds.append((ctx.sequencer.state.round, len(ctx.resources.transcript.state.entries)))
+        return len(rounds) == 2
 
     result = bridge(max_rounds=4, terminate_when=enough).run_sync(QUESTION, model=by_role())
     assert (result.output.rounds, result.output.stop_reason) == (2, "predicate")
-    assert seen == [(1, 2), (2, 4)]
+    assert rounds == [(1, 2), (2, 4)]
     assert [(event.rounds, event.reason) for event in events(result, RoundsEnded)] == [(2, "predicate")]
 
 
 def test_a_predicate_of_the_application_may_read_the_audits() -> None:
-    """The referee ends nothing; what the application makes of what it found is the application's."""
+    """The referee ends nothing; only the application can use its findings for that."""
 
     async def good_enough(ctx: Context) -> bool:
-        return all(found.score >= 80 for found in ctx.sequencer.state.audit.assessments)
+        return all(assessment.score >= 80 for assessment in ctx.sequencer.state.audit.assessments)
 
     def graded(request: Any) -> Any:
         round_ = 2 if "Round 2:" in str(request.messages[-1]["content"]) else 1
@@ -77,8 +77,8 @@ def test_a_predicate_of_the_application_may_read_the_audits() -> None:
     assert (result.output.rounds, result.output.stop_reason) == (2, "predicate")
 
 
-def test_what_a_predicate_raises_is_raised() -> None:
-    """As it is; what was said so far can be read."""
+def test_exceptions_of_a_predicate_are_raised() -> None:
+    """The exception is unchanged, and the entries so far can be read."""
 
     def fail(_: Context) -> bool:
         raise Sabotage("terminate_when")
@@ -88,7 +88,7 @@ def test_what_a_predicate_raises_is_raised() -> None:
 
 
 def test_a_panelist_may_be_a_function_or_a_block() -> None:
-    """It returns text, a dict with a text, or anything that can be turned into text, with a warning."""
+    """It returns text, a dict with a text, or a value that becomes text with a warning."""
 
     async def dict_of_text(value: RoundRobinInput) -> dict[str, str]:
         return {"text": f"heard {value.question}"}
@@ -103,8 +103,8 @@ def test_the_events_of_a_round_come_in_order() -> None:
     """The round opens, each turn starts and finishes, and the loop says why it ends."""
     result = bridge(max_rounds=1).run_sync(QUESTION, model=by_role())
     kinds = (RoundStarted, TurnStarted, TurnFinished, RoundsEnded)
-    told = [(event.kind, getattr(event, "agent_name", None)) for event in result.events if isinstance(event, kinds)]
-    assert told == [
+    emitted = [(event.kind, getattr(event, "agent_name", None)) for event in result.events if isinstance(event, kinds)]
+    assert emitted == [
         ("round_started", None),
         ("turn_started", "ada"),
         ("turn_finished", "ada"),
@@ -120,36 +120,36 @@ def test_the_events_of_a_round_come_in_order() -> None:
     rounds=st.integers(1, 4),
     stop=st.none() | st.integers(1, 5),
 )
-def test_the_order_is_declared_whoever_sits_there(roster: list[str], rounds: int, stop: int | None) -> None:
-    """For any names: as many rounds as the cap and the predicate say, in each the roster as it was declared."""
+def test_the_order_is_that_of_the_roster(roster: list[str], rounds: int, stop: int | None) -> None:
+    """For any names, there are as many rounds as cap and predicate allow, each with the declared roster."""
     until = None if stop is None else lambda ctx: ctx.sequencer.state.round >= stop
     panelists = [Persona(name, block=lambda _, ctx: ctx.block) for name in roster]
     pattern = round_robin(name="any", debaters=panelists, max_rounds=rounds, terminate_when=until, synthesizer=False)
     output = pattern.run_sync(QUESTION).output
-    held = rounds if stop is None else min(rounds, stop)
+    expected_rounds = rounds if stop is None else min(rounds, stop)
     assert [(entry.round, entry.agent_name) for entry in output.transcript] == [
-        (number, name) for number in range(1, held + 1) for name in roster
+        (number, name) for number in range(1, expected_rounds + 1) for name in roster
     ]
-    assert output.stop_reason == ("max_rounds" if held == rounds else "predicate")
+    assert output.stop_reason == ("max_rounds" if expected_rounds == rounds else "predicate")
 
 
 def calls(**options: Any) -> Sequence[RecordedCall]:
-    """What two panelists and the synthesizer were asked."""
+    """Return the requests to two panelists and the synthesizer."""
     model = ScriptedModel("A", "B", "The answer.")
     round_robin(**{"name": "bridge", "debaters": PANEL, "max_rounds": 1, **options}).run_sync(QUESTION, model=model)
     return model.calls
 
 
 def test_a_panelists_system_prompt_is_its_own() -> None:
-    """It stands at the end of its system message, and in nobody else's."""
+    """It is at the end of the panelist's system message, and in no other one."""
     first, second, _ = (system_of(call) for call in calls())
     assert first.endswith("You are ada, economist.\nYou count what it costs.")
     assert second.endswith("You are ben, engineer.\nYou ask whether it holds.")
     assert "holds" not in first
 
 
-def test_the_trail_has_the_id_that_it_is_given() -> None:
-    """`collection_id` replaces the pattern's name; each turn is a task with its round, completed with its text."""
+def test_collection_id_names_the_audit_trail() -> None:
+    """`collection_id` replaces the pattern's name; each turn is a task with its round and its text."""
     trail = bridge(collection_id="trail-7", max_rounds=1).run_sync(QUESTION, model=ScriptedModel("A", "B")).tasks
     assert trail.collection_id == "trail-7"
     assert [(task.goal, task.assignee, task.metadata, task.status, task.output) for task in trail.list()] == [
@@ -164,32 +164,32 @@ TOLD = (RoundsEnded, RoundStarted, RoleFailed, TaskChanged, TurnFinished, TurnSt
 
 
 def replies(script: list[Any]) -> FunctionModel:
-    """A model that gives the script's replies in order, and after the last the first again."""
-    given: list[str] = []
+    """Create a model that repeats the script's replies in order."""
+    blocks: list[str] = []
 
     def answer(request: Any) -> Any:
-        given.append(request.block)
-        return script[(len(given) - 1) % len(script)]
+        blocks.append(request.block)
+        return script[(len(blocks) - 1) % len(script)]
 
     return FunctionModel(answer)
 
 
 def story(pattern: Any, script: list[Any]) -> list[Any]:
-    """All that the loop tells and leaves, without what differs by design: the speakers' positions and block names."""
+    """Return all events and records of the loop, without positions and block names, which differ by design."""
     run: Any
     try:
         run = pattern.run_sync(QUESTION, model=replies(script), seed=1)
     except FlowDebateError as error:
         run = error.run
-    told = [_told(event) for event in run.events if isinstance(event, TOLD)]
+    told_events = [_event_fields(event) for event in run.events if isinstance(event, TOLD)]
     tasks = [(task.id, task.assignee, task.metadata["round"], task.status, task.output) for task in run.tasks.list()]
     entries = [(entry.round, entry.agent_name, entry.text) for entry in run.transcript.entries]
     losses = [(loss.round, loss.name, loss.instead) for loss in run.raw.losses if loss.role == "debater"]
-    return [told, tasks, entries, losses, run.raw.rounds, run.raw.stop_reason]
+    return [told_events, tasks, entries, losses, run.raw.rounds, run.raw.stop_reason]
 
 
-def _told(event: Any) -> tuple[Any, ...]:
-    """An event, as both patterns tell it."""
+def _event_fields(event: Any) -> tuple[Any, ...]:
+    """Return the fields of an event that both patterns have."""
     if isinstance(event, TaskChanged):
         return (event.kind, event.change, event.task.id, event.task.assignee, event.task.status)
     fields = ("round", "rounds", "max_rounds", "agent_name", "reason", "role", "name", "instead")
@@ -204,10 +204,10 @@ def _told(event: Any) -> tuple[Any, ...]:
     failing=st.sampled_from(["fail", "skip", "stand-in"]),
     until=st.none() | termination_predicates(),
 )
-def test_the_same_answers_give_the_same_turns_tasks_and_events(
+def test_debates_and_panels_have_the_same_turns_tasks_and_events(
     roster: list[str], script: list[Any], rounds: int, quorum: int, failing: str, until: Any
 ) -> None:
-    """Whatever is said and lost, and however it ends: a debate with a judge of its own, and a panel, tell the same."""
+    """Whatever the texts, failures and end, a debate with a custom judge and a panel have the same events."""
     on_failure: Any = StandIn(replies(["instead"])) if failing == "stand-in" else failing
     options: dict[str, Any] = {
         "name": "same",
@@ -216,8 +216,8 @@ def test_the_same_answers_give_the_same_turns_tasks_and_events(
         "terminate_when": until,
         "failures": FailurePolicy(on_failure=on_failure, quorum=min(quorum, len(roster))),
     }
-    found = {"verdict": "-", "winner": None, "reasoning": "-"}
+    verdict = {"verdict": "-", "winner": None, "reasoning": "-"}
     sides = [Debater(name, f"the position of {name}") for name in roster]
-    debated = debate(debaters=sides, judge=lambda _: found, **options)
+    debated = debate(debaters=sides, judge=lambda _: verdict, **options)
     sat = round_robin(debaters=[Persona(name) for name in roster], **options)
     assert story(debated, script) == story(sat, script)
