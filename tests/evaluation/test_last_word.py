@@ -12,7 +12,7 @@ from flowdebate.evaluation.audit_report import LIMITS
 from flowdebate.evaluation.judge_audit import audit, full_audit, spoken_of
 from flowdebate.evaluation.statistics import place_test, sign_flip_test
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
-from tests.patterns.test_turn_order import Speakers, held
+from tests.patterns.test_turn_order import Speakers, build
 
 scipy = pytest.importorskip("scipy")
 
@@ -76,7 +76,7 @@ def test_where_the_order_is_not_known_or_all_spoke_at_once_there_is_no_last_word
     """A figure of nothing would mislead."""
     assert audit([ballots("tea", "tea", "coffee")]).last_word is None
     for order, expected in (("simultaneous", None), ("rotated", ["stance of bea", "stance of ann"])):
-        raw = held("debate", 2, turn_order=order).run_sync("Q?", model=Speakers().model).raw
+        raw = build("debate", 2, turn_order=order).run_sync("Q?", model=Speakers().model).raw
         assert spoken_of(raw) == expected
     assert audit([ballots("tea", "tea", "coffee")], spoken=[["tea", "coffee"]]).last_word is not None
 

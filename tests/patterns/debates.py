@@ -1,4 +1,4 @@
-"""What the tests of `debate()` share: two sides, a verdict, and models whose answers tell who gave them."""
+"""Shared parts of the tests of `debate()`: two sides, a verdict, and models that identify themselves."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ EventT = TypeVar("EventT")
 
 
 def events(run: RunView, kind: type[EventT]) -> list[EventT]:
-    """The run's events of one kind, in order."""
+    """Return the run's events of one kind, in order."""
     return [event for event in run.events if isinstance(event, kind)]
 
 
 def script(*arguments: str, verdict: Any = VERDICT, after: tuple[Any, ...] = ()) -> ScriptedModel:
-    """A model for a debate without a moderator: its turns, the verdict, and what comes after it."""
+    """Create a model for a debate without a moderator: its turns, the verdict, and replies after it."""
     return ScriptedModel(*arguments, verdict, *after)
 
 
 def by_role(
     *, verdict: Any = VERDICT, decide: Callable[[ModelRequest], Any] | None = None, last: Any = "The end."
 ) -> FunctionModel:
-    """A model that answers every default block: a debater's answer is its block's name."""
+    """Create a model that answers every default block: a debater's answer is its block's name."""
 
     def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-judge"):
@@ -47,12 +47,12 @@ def by_role(
 
 
 def decision(*speakers: str, done: bool = False, **words: str | None) -> dict[str, Any]:
-    """What a moderator answers, as models write it."""
+    """Create a moderator's answer as models write it."""
     return {"nextSpeakers": list(speakers), "briefing": None, "newAngle": None, "done": done, **words}
 
 
 def moderated(name: str = "rent", **options: Any) -> dict[str, Any]:
-    """The options of `debate()` for the default moderator."""
+    """Return the options of `debate()` for the default moderator."""
     transcript = create_debate_transcript()
     roster = [debater.name for debater in SIDES]
     return {
@@ -61,18 +61,18 @@ def moderated(name: str = "rent", **options: Any) -> dict[str, Any]:
     }
 
 
-def asked(model: ScriptedModel) -> list[str]:
-    """Who asked the model, in order."""
+def blocks_asked(model: ScriptedModel) -> list[str]:
+    """Return the blocks that called the model, in order."""
     return [call.block for call in model.calls]
 
 
 def turn_of(call: RecordedCall) -> str:
-    """The last message of a call: what differs from turn to turn."""
+    """Return the last message of a call, which differs from turn to turn."""
     return str(call.messages[-1]["content"])
 
 
 def system_of(call: RecordedCall) -> str:
-    """The system message of a call."""
+    """Return the system message of a call."""
     first: Mapping[str, Any] = call.messages[0]
     assert first["role"] == "system"
     return str(first["content"])

@@ -1,4 +1,4 @@
-"""Every pattern with blocks of the application's own in all roles, which no model stands behind."""
+"""Every pattern with custom blocks in all roles, without a model."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ ROUNDS = 3
 
 
 def make_pattern(name: str, act: Callable[[Any, Context], object], **options: Any) -> Sequencer[Any, Any]:
-    """The pattern of that name; `act(input, ctx)` is called in each turn of the second speaker before it answers.
+    """Build the pattern of that name; `act(input, ctx)` is called in each turn of the second speaker before its answer.
 
-    Those with rounds have `ROUNDS` of them at most.
+    Patterns with rounds have at most `ROUNDS` of them.
     """
 
-    def first(asked: Any) -> object:
-        return answer_of(asked)
+    def first(request: Any) -> object:
+        return answer_of(request)
 
-    def second(asked: Any, ctx: Context) -> object:
-        act(asked, ctx)
-        return answer_of(asked)
+    def second(request: Any, ctx: Context) -> object:
+        act(request, ctx)
+        return answer_of(request)
 
     people = [{"name": "ann", "block": first}, {"name": "bob", "block": second}]
     sides = [Debater("ann", "for", block=first), Debater("bob", "against", block=second)]
-    same = {"name": "x", "max_rounds": ROUNDS, **options}
+    common = {"name": "x", "max_rounds": ROUNDS, **options}
     makers: dict[str, Callable[[], Sequencer[Any, Any]]] = {
-        "debate": lambda: debate(debaters=sides, judge=lambda _: VERDICT, synthesizer=False, **same),
-        "round_robin": lambda: round_robin(debaters=people, synthesizer=False, **same),
-        "deliberation": lambda: deliberation(debaters=people, moderator=lambda _: REPORT, **same),
+        "debate": lambda: debate(debaters=sides, judge=lambda _: VERDICT, synthesizer=False, **common),
+        "round_robin": lambda: round_robin(debaters=people, synthesizer=False, **common),
+        "deliberation": lambda: deliberation(debaters=people, moderator=lambda _: REPORT, **common),
         "handoff": lambda: handoff(name="x", debaters=people, max_turns=ROUNDS, on_invalid="random", **options),
-        "consensus": lambda: consensus(agents=people, convergence=None, **same),
+        "consensus": lambda: consensus(agents=people, convergence=None, **common),
         "council": lambda: council(name="x", members=people, chair=lambda _: "Yes."),
         "critique": lambda: critique(
             name="x", author=lambda _: "I say so.", critics=people, judge=lambda _: {"rulings": []}
@@ -54,13 +54,13 @@ PATTERNS = ("debate", "round_robin", "deliberation", "handoff", "consensus", "co
 WITH_ROUNDS = PATTERNS[:-3]
 
 
-def answer_of(asked: Any) -> object:  # noqa: PLR0911 - one for each pattern
-    """A speaker's answer to whatever its pattern asks of it."""
-    if isinstance(asked, ReviewAsked):
-        return {"ranking": [{"answer": letter, "reason": "Sound."} for letter, _ in asked.answers]}
-    if isinstance(asked, ReviewInput):
+def answer_of(request: Any) -> object:  # noqa: PLR0911 - one for each pattern
+    """Return a speaker's answer to any request of its pattern."""
+    if isinstance(request, ReviewAsked):
+        return {"ranking": [{"answer": letter, "reason": "Sound."} for letter, _ in request.answers]}
+    if isinstance(request, ReviewInput):
         return [{"title": "No figures", "claim": "I say so.", "severity": "major"}]
-    match getattr(asked, "kind", None):
+    match getattr(request, "kind", None):
         case "criticize":
             return [{"claim": "It gives no figures.", "kind": "missing"}]
         case "examine":

@@ -10,7 +10,7 @@ FIELDS = ("on_failure", "quorum", "turn_timeout", "round_timeout")
 
 
 def with_policy(options: dict[str, Any]) -> dict[str, Any]:
-    """`options`, with the fields of a failure policy that stand among them as the policy."""
-    given = {name: options[name] for name in FIELDS if name in options}
-    others = {name: value for name, value in options.items() if name not in given}
-    return {**others, "failures": FailurePolicy(**given)} if given else others
+    """Move the fields of a failure policy in `options` into a policy."""
+    policy_fields = {name: options[name] for name in FIELDS if name in options}
+    rest = {name: value for name, value in options.items() if name not in policy_fields}
+    return {**rest, "failures": FailurePolicy(**policy_fields)} if policy_fields else rest

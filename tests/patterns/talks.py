@@ -1,4 +1,4 @@
-"""Every pattern with its default blocks, three speakers, and a model that answers any of them and may fail."""
+"""Every pattern with its default blocks, three speakers, and a model that answers all of them and may fail."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ TURNS = {
     "critique": ("critic",),
     "review": ("reviewer", "examiner"),
 }
-"""What the blocks of speakers are called in each kind of turn."""
+"""Names of speakers' blocks in each kind of turn."""
 READERS: dict[str, tuple[str, ...]] = {"critique": ("author", "judge")}
-"""Other roles that are shown the sources: who answers from them, and who looks claims up in them."""
+"""Other roles that read the sources: those that answer from them, and those that check claims."""
 
 
 class Decider(NamedTuple):
-    """The role that decides about what was said, and what is done without its answer."""
+    """The role that decides on the entries, and the recovery from its failure."""
 
     role: str
     instead: str
@@ -64,74 +64,74 @@ DECIDERS = {
     "critique": Decider("judge", "no_verdict"),
     "review": Decider("merger", "skipped"),
 }
-"""Of all patterns but the handoff, in which nobody decides but the speakers."""
+"""Decisions of all patterns but the handoff, in which only the speakers decide."""
 WORD = re.compile(r"\bw[0-9a-f]{12}\b")
 
 
 def talk(  # noqa: PLR0911 - one for each pattern
     pattern: str, *, policy: FailurePolicy | None = None, block: Any = None, decider: Any = None, **options: Any
 ) -> Sequencer[Any, Any]:
-    """The pattern as `x`, of two rounds if it has any; `block` speaks for bob, `decider` in the role that decides."""
+    """Build the pattern as `x`, of two rounds if it has any; `block` speaks for bob, `decider` in the deciding role."""
     of = {name: DebaterOptions(instructions=f"You are {name} of the city council.") for name in NAMES}
     if block is not None:
         del of["bob"]
     people = [Persona(name, block=block if name == "bob" else None, options=of.get(name)) for name in NAMES]
-    given: dict[str, Any] = {"name": "x", "failures": policy, **options}
+    defaults: dict[str, Any] = {"name": "x", "failures": policy, **options}
     if decider is not None:
-        given[DECIDERS[pattern].role] = decider
+        defaults[DECIDERS[pattern].role] = decider
     match pattern:
         case "debate":
             sides = [
                 Debater(person.name, stance, block=person.block, options=person.options)
                 for person, stance in zip(people, ("for", "against", "neither"), strict=True)
             ]
-            return debate(debaters=sides, max_rounds=2, **{"synthesizer": False, **given})
+            return debate(debaters=sides, max_rounds=2, **{"synthesizer": False, **defaults})
         case "round_robin":
-            return round_robin(debaters=people, max_rounds=2, **{"synthesizer": False, "referee": True, **given})
+            return round_robin(debaters=people, max_rounds=2, **{"synthesizer": False, "referee": True, **defaults})
         case "deliberation":
-            return deliberation(debaters=people, max_rounds=2, **given)
+            return deliberation(debaters=people, max_rounds=2, **defaults)
         case "handoff":
-            return handoff(debaters=people, max_turns=4, **given)
+            return handoff(debaters=people, max_turns=4, **defaults)
         case "consensus":
-            judged = {"judge": create_conclusive_judge(name="x"), **given}
+            judged = {"judge": create_conclusive_judge(name="x"), **defaults}
             return consensus(agents=people, max_rounds=2, convergence=None, **judged)
         case "critique":
-            return critique(critics=people, **given)
+            return critique(critics=people, **defaults)
         case "review":
-            return review(reviewers=people, **given)
+            return review(reviewers=people, **defaults)
         case _:
-            return council(members=people, **given)
+            return council(members=people, **defaults)
 
 
 def role_of(request: ModelRequest) -> str:
-    """What the block that asks is called, without its pattern and whom it speaks for."""
+    """Return the name of the block that calls, without its pattern and speaker."""
     return request.block.removeprefix("x-").removeprefix("stand-in-").partition("-")[0]
 
 
 def words_in(raw: Any) -> set[str]:
-    """The words of answers that stand anywhere in a raw output."""
+    """Return the words of answers anywhere in a raw output."""
     return set(WORD.findall(json.dumps(raw.to_wire())))
 
 
 @dataclass
 class Talkers:
-    """A model in whose every answer is a word that is nowhere else; where `lost` gives an error, the call fails.
+    """A model whose every answer has a unique word; if `lost` returns an error, the call fails.
 
-    Before a call fails it says something, which listeners hear.
+    Before a call fails it streams some text to listeners.
     """
 
     lost: Callable[[ModelRequest], Exception | None] = lambda _: None
     asked: list[ModelRequest] = field(default_factory=list)
     words: set[str] = field(default_factory=set)
-    """The words of the calls that were answered."""
+    """Words of the answered calls."""
     failed: int = 0
 
     def model(self, name: str = "talkers") -> FunctionModel:
-        """The model."""
+        """Return the model."""
         return FunctionModel(self.reply, name=name)
 
     def reply(self, request: ModelRequest) -> Any:
-        """The answer to `request`, which depends on nothing else."""
+        """Answer `request`, independently of other requests."""
         self.asked.append(request)
         word = "w" + sha256(json.dumps([request.block, request.messages], default=str).encode()).hexdigest()[:12]
         error = self.lost(request)
@@ -148,14 +148,16 @@ class Talkers:
 
 def _answer(request: ModelRequest, word: str) -> Any:
     text, name = f"I say {word}.", request.block.rpartition("-")[2]
-    asked = set((request.output_schema or {}).get("properties", ()))
-    if "findings" in asked:
+    properties = set((request.output_schema or {}).get("properties", ()))
+    if "findings" in properties:
         return {"findings": [{"title": f"Finding of {name}", "claim": text, "severity": "major"}]}
-    if "rulings" in asked:
+    if "rulings" in properties:
         return {"rulings": _rulings(str(request.messages[-1]["content"]), word)}
     if role_of(request) == "examiner":
-        shown = re.findall(r"^\[(F\d+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
-        return {"verdicts": [{"finding": each, "verdict": "confirm", "reason": "So it is."} for each in shown]}
+        ids = re.findall(r"^\[(F\d+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
+        return {
+            "verdicts": [{"finding": finding_id, "verdict": "confirm", "reason": "So it is."} for finding_id in ids]
+        }
     if role_of(request) == "reviewer":
         letters = re.findall(r"^\[Answer ([A-Z]+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
         return {"ranking": [{"answer": letter, "reason": word} for letter in letters]}
@@ -177,8 +179,8 @@ def _answer(request: ModelRequest, word: str) -> Any:
     return {name: value for name, value in answer.items() if name in str(request.output_schema)}
 
 
-def _rulings(shown: str, word: str) -> list[dict[str, Any]]:
-    """All claims hold: the question is quoted as their evidence."""
-    quotes = re.findall(r"^Question: (.+)", shown, re.MULTILINE)
-    ids = re.findall(r"^\[(C\d+)\]", shown, re.MULTILINE)
-    return [{"claim": each, "reason": word, "quotes": quotes, "ruling": "holds"} for each in ids]
+def _rulings(prompt: str, word: str) -> list[dict[str, Any]]:
+    """Let all claims hold, with the question as their evidence."""
+    quotes = re.findall(r"^Question: (.+)", prompt, re.MULTILINE)
+    ids = re.findall(r"^\[(C\d+)\]", prompt, re.MULTILINE)
+    return [{"claim": claim_id, "reason": word, "quotes": quotes, "ruling": "holds"} for claim_id in ids]

@@ -1,4 +1,4 @@
-"""What a model may answer is listed in the order of its own debate, whatever the process has run before."""
+"""Choices of a model are listed in the order of its own debate, whatever ran before in the process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CLAIMS = ("ship", "wait", "ask")
 
 
 def enums(schema: Any) -> list[list[str]]:
-    """All closed sets of strings in a schema."""
+    """Return all closed sets of strings in a schema."""
     if isinstance(schema, dict):
-        return [found for key, part in schema.items() for found in ([part] if key == "enum" else enums(part))]
-    return [found for part in schema for found in enums(part)] if isinstance(schema, list) else []
+        return [enum for key, part in schema.items() for enum in ([part] if key == "enum" else enums(part))]
+    return [enum for part in schema for enum in enums(part)] if isinstance(schema, list) else []
 
 
 class Asked:
-    """A model that answers, and the closed sets that it was shown."""
+    """A model that answers and records the closed sets in its requests."""
 
     def __init__(self) -> None:
         self.shown: list[list[str]] = []
@@ -40,26 +40,26 @@ class Asked:
         return {"response": "Yes.", "next_agent_name": self.shown[-1][0]}
 
 
-def test_a_judge_is_shown_the_sides_of_its_own_debate_in_their_order() -> None:
-    """The same sides have been debated in another order before."""
+def test_a_judge_sees_the_sides_in_the_order_of_its_debate() -> None:
+    """The same sides have debated in another order before."""
     for order in permutations(CLAIMS):
-        asked = Asked()
+        recorder = Asked()
         sides = [Debater(f"for {claim}", claim) for claim in order]
-        debate(name="x", debaters=sides, max_rounds=1, synthesizer=False).run_sync("What now?", model=asked.model)
-        assert asked.shown == [list(order)]
+        debate(name="x", debaters=sides, max_rounds=1, synthesizer=False).run_sync("What now?", model=recorder.model)
+        assert recorder.shown == [list(order)]
 
 
-def test_a_speaker_is_shown_the_others_in_their_order() -> None:
-    """A handoff of the same people in another order has been held before."""
+def test_a_speaker_sees_the_others_in_their_order() -> None:
+    """A handoff of the same people in another order ran before."""
     for order in permutations(CLAIMS):
-        asked = Asked()
+        recorder = Asked()
         people = [Persona(name) for name in order]
-        handoff(name="x", debaters=people, max_turns=1).run_sync("What now?", model=asked.model)
-        assert asked.shown == [list(order[1:])]
+        handoff(name="x", debaters=people, max_turns=1).run_sync("What now?", model=recorder.model)
+        assert recorder.shown == [list(order[1:])]
 
 
 def test_the_type_of_a_choice_keeps_its_order_within_other_types() -> None:
-    """Also where `typing` caches: a union with None."""
+    """This includes a union with None, which `typing` caches."""
     for order in permutations(CLAIMS):
         choice: Any = one_of(order)
         model = create_model("Choice", it=(choice | None, None), also=(choice, order[0]))

@@ -1,4 +1,4 @@
-"""Bounds on what a pattern is made of: they are checked before anything is built, and name the field."""
+"""Bounds on the parts of a pattern, which are checked before anything is built."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ ROSTERS: dict[str, tuple[Callable[..., Any], str, str | None]] = {
 
 
 def people(pattern: str, count: int, **changes: Any) -> list[Any]:
-    """A roster, whose last member has the `changes`."""
+    """Create a roster whose last member has the `changes`."""
     if pattern == "debate":
         listed: list[Any] = [{"name": f"n{at}", "stance": f"stance {at}"} for at in range(count)]
     else:
         listed = [{"name": f"n{at}", "role": f"role {at}"} for at in range(count)]
     listed[-1] |= changes
-    return [(Debater if pattern == "debate" else Persona)(**each) for each in listed]
+    return [(Debater if pattern == "debate" else Persona)(**fields) for fields in listed]
 
 
-def refused(pattern: str, roster: list[Any], **options: Any) -> ConfigurationError:
-    """The error of a pattern that cannot be built."""
+def rejection_of(pattern: str, roster: list[Any], **options: Any) -> ConfigurationError:
+    """Return the error of a pattern that cannot be built."""
     make, field, _ = ROSTERS[pattern]
     with pytest.raises(ConfigurationError) as caught:
         make(name="big", **{field: roster}, **options)
@@ -50,39 +50,39 @@ def refused(pattern: str, roster: list[Any], **options: Any) -> ConfigurationErr
 
 @pytest.mark.parametrize("pattern", ROSTERS)
 def test_a_roster_is_bounded(pattern: str) -> None:
-    """In its length, and in what each member says about itself; what is at the bound is built."""
+    """The length of the roster and the texts of each member are bounded; values at the bound are valid."""
     make, field, cap = ROSTERS[pattern]
-    began = time.process_time()
-    error = refused(pattern, people(pattern, 15_000))
+    start = time.process_time()
+    error = rejection_of(pattern, people(pattern, 15_000))
     assert (error.field, error.allowed) == (field, f"at most 100 {field}")
     assert "15,000" in str(error)
-    assert time.process_time() - began < 2
-    assert refused(pattern, people(pattern, 3, name="n" * 400_000)).field == f"{field}[2].name"
-    assert refused(pattern, people(pattern, 3, role="r" * 400_000)).field == f"{field}[2].role"
+    assert time.process_time() - start < 2
+    assert rejection_of(pattern, people(pattern, 3, name="n" * 400_000)).field == f"{field}[2].name"
+    assert rejection_of(pattern, people(pattern, 3, role="r" * 400_000)).field == f"{field}[2].role"
     if pattern == "debate":
-        error = refused(pattern, people(pattern, 3, stance="s" * 400_000))
+        error = rejection_of(pattern, people(pattern, 3, stance="s" * 400_000))
         assert (error.field, error.allowed) == ("debaters[2].stance", "at most 10,000 characters")
         assert "400,000 characters" in str(error)
     if cap is not None:
-        error = refused(pattern, people(pattern, 3), **{cap: 1_000_000_000})
+        error = rejection_of(pattern, people(pattern, 3), **{cap: 1_000_000_000})
         assert (error.field, error.allowed) == (cap, f"an int <= {MOST_ROUNDS:,}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
-        most = people(pattern, 100, name="n" * 200, role="r" * 10_000)
-        make(name="big", **{field: most}, **({} if cap is None else {cap: MOST_ROUNDS}))
+        largest = people(pattern, 100, name="n" * 200, role="r" * 10_000)
+        make(name="big", **{field: largest}, **({} if cap is None else {cap: MOST_ROUNDS}))
 
 
 def test_the_bound_of_rosters_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server may allow more members, or fewer; what is not a number of them is said at once."""
+    """A server may allow more members, or fewer; an invalid number is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
-        assert "Set FLOWDEBATE_MAX_MEMBERS to allow more" in str(refused("council", people("council", 101)))
+        assert "Set FLOWDEBATE_MAX_MEMBERS to allow more" in str(rejection_of("council", people("council", 101)))
         monkeypatch.setenv(MEMBERS_VARIABLE, "200")
         council(name="big", members=people("council", 200))
-        assert refused("council", people("council", 201)).allowed == "at most 200 members"
+        assert rejection_of("council", people("council", 201)).allowed == "at most 200 members"
         for value in ("many", "1", "-3", "²"):
             monkeypatch.setenv(MEMBERS_VARIABLE, value)
-            assert refused("council", people("council", 3)).field == MEMBERS_VARIABLE
+            assert rejection_of("council", people("council", 3)).field == MEMBERS_VARIABLE
 
 
 def test_a_sampled_schedule_is_bounded() -> None:
@@ -92,8 +92,8 @@ def test_a_sampled_schedule_is_bounded() -> None:
         sampled(999_999)
 
 
-def test_a_request_is_refused_with_its_field() -> None:
-    """Over HTTP, before the server builds anything."""
+def test_a_large_request_is_rejected_with_its_field() -> None:
+    """Over HTTP, the error comes before the server builds anything."""
     sides = [{"name": f"n{at}", "stance": f"s{at}"} for at in range(8_000)]
     cases: list[tuple[dict[str, Any], str]] = [
         ({"debaters": sides}, "debaters"),
@@ -102,10 +102,10 @@ def test_a_request_is_refused_with_its_field() -> None:
     ]
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
         for options, field in cases:
-            began = time.monotonic()
+            start = time.monotonic()
             answer = stage.post("/runs", {**BRIEF, "options": options})
             assert answer.status_code == 422, answer.text
             [error] = answer.json()["errors"]
             assert error["field"] == field
             assert error["allowed"].startswith(("at most", "an int <= 10,000"))
-            assert time.monotonic() - began < 30
+            assert time.monotonic() - start < 30

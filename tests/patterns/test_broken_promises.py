@@ -1,4 +1,4 @@
-"""Whether the promises that all patterns share can be broken to see their tests fail (make break-promises)."""
+"""Breaking the promises that all patterns share must be possible, to see their tests fail (make break-promises)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("broken", BREAKS, ids=lambda broken: broken.promise)
-def test_each_promise_is_kept_by_lines_that_can_be_broken(broken: Break, tmp_path: Path) -> None:
-    """The lines are there, what is left is Python, and the test that has to notice is there."""
+def test_each_promise_has_lines_that_can_be_broken(broken: Break, tmp_path: Path) -> None:
+    """The lines exist, removing them leaves valid Python, and the test that has to fail exists."""
     sources = break_promise(broken, tmp_path)
     for name in (broken.file, *(name for name, _, _ in broken.beside)):
         ast.parse((sources / "flowdebate" / name).read_text(encoding="utf-8"))

@@ -23,7 +23,7 @@ QUESTIONS = [f"Should we build {number} trams?" for number in range(12)]
 
 
 def slowly(talkers: Talkers) -> FunctionModel:
-    """The model of `talkers`; before each answer it lets all others go on."""
+    """Return the model of `talkers`, which yields to all other calls before each answer."""
 
     async def reply(request: ModelRequest) -> Any:
         await asyncio.sleep(0)
@@ -35,13 +35,13 @@ def slowly(talkers: Talkers) -> FunctionModel:
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "in one session"])
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_runs_of_one_pattern_at_once_do_not_mix(pattern: str, shared: bool) -> None:  # noqa: FBT001
-    """Each comes to what it comes to alone, though all answers depend on everything that their prompts show."""
-    held = talk(pattern)
-    alone = [await held.run(question, model=Talkers().model(), seed=1) for question in QUESTIONS]
+    """Each has the result of a run alone, though all answers depend on everything in their prompts."""
+    pattern_ = talk(pattern)
+    alone = [await pattern_.run(question, model=Talkers().model(), seed=1) for question in QUESTIONS]
     assert len({word for run in alone for word in words_in(run.raw)}) == sum(len(words_in(run.raw)) for run in alone)
     options: dict[str, Any] = {"session": Session()} if shared else {}
     model = slowly(Talkers())
-    results = await asyncio.gather(*(held.run(question, model=model, seed=1, **options) for question in QUESTIONS))
+    results = await asyncio.gather(*(pattern_.run(question, model=model, seed=1, **options) for question in QUESTIONS))
     for question, one, result in zip(QUESTIONS, alone, results, strict=True):
         assert result.raw.subject == question
         assert words_in(result.raw) == words_in(one.raw)
@@ -51,20 +51,20 @@ async def test_runs_of_one_pattern_at_once_do_not_mix(pattern: str, shared: bool
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-async def test_a_second_run_of_a_session_begins_anew(pattern: str) -> None:
-    """Also where a debate has left a transcript of another kind."""
-    session, held = Session(), talk(pattern)
+async def test_a_second_run_in_a_session_starts_fresh(pattern: str) -> None:
+    """A debate may have left a transcript of another kind."""
+    session, pattern_ = Session(), talk(pattern)
     first = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     await first.run("Cap rents?", model=by_role(), session=session)
-    runs = [await held.run(QUESTIONS[0], model=Talkers().model(), session=session, seed=1) for _ in range(2)]
+    runs = [await pattern_.run(QUESTIONS[0], model=Talkers().model(), session=session, seed=1) for _ in range(2)]
     assert runs[0].raw.entries == runs[1].raw.entries
     assert runs[0].raw.entries
 
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
 @pytest.mark.parametrize("pattern", PATTERNS)
-async def test_a_pattern_is_held_on_each_of_several_subjects(pattern: str, limit: int | None) -> None:
-    """`for_each` in one run, with any concurrency; steps before and after it see its input and its output."""
+async def test_for_each_runs_a_pattern_for_each_subject(pattern: str, limit: int | None) -> None:
+    """This holds in one run, with any concurrency; steps before and after see its input and output."""
     several = sequencer(name="all").map(list).for_each(talk(pattern), max_concurrency=limit)
     result = await several.run(QUESTIONS[:3], model=slowly(Talkers()), seed=1)
     assert [output.subject for output in result.output] == QUESTIONS[:3]

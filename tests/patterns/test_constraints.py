@@ -1,4 +1,4 @@
-"""Options that do not go together: one sentence, wherever they were given."""
+"""Options that cannot be combined have one message in all front ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "requi
 
 @dataclass(frozen=True)
 class Case:
-    """Options that break one constraint: as Python has them, as a plan file has them, and as flags."""
+    """Options that break one constraint, in Python, in a plan file, and as flags."""
 
     python: Mapping[str, Any]
     plan: Mapping[str, Any]
@@ -116,7 +116,7 @@ ROSTERS = {
 
 
 def declared() -> Iterator[tuple[str, Constraint[Any]]]:
-    """All constraints of all patterns, by pattern."""
+    """Return all constraints of all patterns, by pattern."""
     for name in PATTERNS:
         spec = getattr(import_module(f"flowdebate.patterns.{name}.factory"), name.upper())
         for constraint in spec.constraints:
@@ -130,25 +130,25 @@ EACH = pytest.mark.parametrize(
 
 
 def test_every_declared_constraint_has_a_case() -> None:
-    """And no case is about a rule that there is not."""
+    """No case is about an unknown rule."""
     assert {(pattern, constraint.name) for pattern, constraint in DECLARED} == set(CASES)
 
 
 def sentence(constraint: Constraint[Any], spelled: Mapping[str, str] | None = None) -> str:
-    """The message of a constraint, with its options as they are spelled where they were given."""
+    """Return the message of a constraint, with its options as the front end spells them."""
     names = {option: option for option in constraint.options} | dict(spelled or {})
     return constraint.sentence.format_map({option: f"`{name}`" for option, name in names.items()})
 
 
 def spelled_as_flags(pattern: str, constraint: Constraint[Any]) -> dict[str, str]:
-    """The flags of the options that the command of a pattern has."""
+    """Return the flags of the options that a pattern's command has."""
     options = PATTERNS[pattern].load_page().options
     return {name: options.flag_of(name) for name in constraint.options if name in options.model_fields}
 
 
 @EACH
-def test_python_raises_it(pattern: str, constraint: Constraint[Any]) -> None:
-    """Before anything is built, at the block that would have been built."""
+def test_python_raises_each_constraint(pattern: str, constraint: Constraint[Any]) -> None:
+    """The error comes before anything is built, at the block to be built."""
     roster, members = ROSTERS[pattern]
     with pytest.raises(ConflictingOptions) as caught:
         PATTERNS[pattern].load_factory()(name="rent", **{roster: members}, **CASES[pattern, constraint.name].python)
@@ -157,8 +157,8 @@ def test_python_raises_it(pattern: str, constraint: Constraint[Any]) -> None:
 
 
 @EACH
-def test_the_command_line_prints_it_with_its_flags(pattern: str, constraint: Constraint[Any]) -> None:
-    """And calls no model."""
+def test_the_command_line_reports_each_constraint_with_flags(pattern: str, constraint: Constraint[Any]) -> None:
+    """No model is called."""
     flags = CASES[pattern, constraint.name].flags
     if flags is None:
         options = PATTERNS[pattern].load_page().options
@@ -171,7 +171,7 @@ def test_the_command_line_prints_it_with_its_flags(pattern: str, constraint: Con
 
 
 @EACH
-def test_a_plan_file_is_rejected_with_it(pattern: str, constraint: Constraint[Any], tmp_path: Path) -> None:
+def test_a_plan_file_is_rejected_by_each_constraint(pattern: str, constraint: Constraint[Any], tmp_path: Path) -> None:
     """The message begins with the name of the file."""
     plan = {"pattern": pattern, PATTERNS[pattern].subject: SUBJECT, **CASES[pattern, constraint.name].plan}
     path = tmp_path / "plan.json"
@@ -184,14 +184,14 @@ def test_a_plan_file_is_rejected_with_it(pattern: str, constraint: Constraint[An
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Stage]:
-    """A server whose model answers at once."""
+    """Start a server whose model answers at once."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
         yield stage
 
 
 @EACH
-def test_http_answers_422_with_it(server: Stage, pattern: str, constraint: Constraint[Any]) -> None:
-    """And begins no run."""
+def test_http_answers_422_for_each_constraint(server: Stage, pattern: str, constraint: Constraint[Any]) -> None:
+    """No run begins."""
     options = dict(CASES[pattern, constraint.name].plan)
     answer = server.post("/runs", {"pattern": pattern, "question": SUBJECT, "options": options})
     assert answer.status_code == 422, answer.text
@@ -199,8 +199,8 @@ def test_http_answers_422_with_it(server: Stage, pattern: str, constraint: Const
     assert server.get("/runs").json()["runs"] == []
 
 
-def test_mcp_refuses_a_quorum_of_more_than_all_members() -> None:
-    """With the sentence of every other front end, in the words of the tools, which call all members sides."""
+def test_mcp_rejects_a_quorum_of_more_than_all_members() -> None:
+    """The message is that of every other front end, in the terms of the tools, which call all members sides."""
 
     async def refusal() -> Any:
         async with (
@@ -216,7 +216,7 @@ def test_mcp_refuses_a_quorum_of_more_than_all_members() -> None:
 
 @EACH
 def test_mcp_has_no_tool_that_takes_such_options(pattern: str, constraint: Constraint[Any]) -> None:
-    """A tool that takes all of them some day has to answer with the same sentence."""
+    """A future tool with all of these options has to answer with the same message."""
     plan = CASES[pattern, constraint.name].plan
 
     async def arguments_of() -> dict[str, set[str]]:
@@ -224,6 +224,6 @@ def test_mcp_has_no_tool_that_takes_such_options(pattern: str, constraint: Const
             Service(store="memory:", model=FunctionModel(debater)) as service,
             Client(create_server(service)) as client,
         ):
-            return {each.name: set(each.input_schema["properties"]) for each in (await client.list_tools()).tools}
+            return {tool.name: set(tool.input_schema["properties"]) for tool in (await client.list_tools()).tools}
 
     assert not [name for name, arguments in asyncio.run(arguments_of()).items() if plan.keys() <= arguments]

@@ -1,4 +1,4 @@
-"""Events say where and when: each has a place and a time, and calls that go on at once have different places."""
+"""Events have a place and a time, and concurrent calls have different places."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ PEOPLE = [Persona("ann"), Persona("bob"), Persona("cy")]
 
 
 class Slow:
-    """`inner`, which takes some turns of the event loop, so that calls overlap, uses tools and streams its text.
+    """A wrapper of `inner` that takes some turns of the event loop, so that calls overlap, uses tools and streams text.
 
-    `begins` is what it streams first.
+    `begins` is streamed first.
     """
 
     def __init__(self, inner: Model, *begins: str) -> None:
@@ -86,7 +86,7 @@ def _with_human() -> Any:
 
 
 def _many() -> Any:
-    """One block in many branches at once."""
+    """Build one block in many branches at once."""
     voice = generator(name="voice", prompt="Speak.", tools=[look_up])
     return sequencer(name="x").then(handler(lambda _: list("abcdef"), name="split")).for_each(voice, max_concurrency=4)
 
@@ -134,8 +134,8 @@ PATTERNS: Mapping[str, Callable[[], Any]] = {
 }
 
 
-def _finds_nothing(asked: Any) -> Any:
-    return {"verdicts": []} if isinstance(asked, FindingsAsked) else []
+def _finds_nothing(request: Any) -> Any:
+    return {"verdicts": []} if isinstance(request, FindingsAsked) else []
 
 
 def _finds_a_fault(_: Any) -> Any:
@@ -144,21 +144,21 @@ def _finds_a_fault(_: Any) -> Any:
 
 async def _heard(pattern: Block[Any, Any], question: str, model: Model, seed: int) -> list[Any]:
     handle = pattern.start(question, model=model, seed=seed)
-    heard = [event async for event in handle]
+    run_events = [event async for event in handle]
     with suppress(FlowDebateError, Sabotage):
         await handle
-    return heard
+    return run_events
 
 
-def heard(pattern: Block[Any, Any], question: str, model: Model, seed: int = 0) -> list[Any]:
-    """The events of a run, live ones included, however it ends."""
+def events_of_run(pattern: Block[Any, Any], question: str, model: Model, seed: int = 0) -> list[Any]:
+    """Return the events of a run, live ones included, however it ends."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         return asyncio.run(_heard(pattern, question, model, seed))
 
 
 def misplaced(events: Iterable[BaseEvent]) -> list[str]:
-    """The events without a place or a time, and those that cannot be told to belong to one call in progress."""
+    """Return the events without a place or time, and those that belong to no single call in progress."""
     problems, calls = [], set()
     for event in events:
         if not (event.path and event.at > 0):
@@ -181,19 +181,19 @@ def misplaced(events: Iterable[BaseEvent]) -> list[str]:
 
 @pytest.mark.parametrize("name", PATTERNS)
 @given(example=examples())
-def test_every_event_has_a_place_and_calls_at_once_have_different_ones(name: str, example: Example) -> None:
-    """Of all patterns, whatever models say, in whatever order they answer, and whichever of them fail."""
-    assert misplaced(heard(PATTERNS[name](), example.question, Slow(ExampleModel(example)), example.seed)) == []
+def test_events_have_places_that_distinguish_concurrent_calls(name: str, example: Example) -> None:
+    """This holds for all patterns, any texts, any order of answers and any failures."""
+    assert misplaced(events_of_run(PATTERNS[name](), example.question, Slow(ExampleModel(example)), example.seed)) == []
 
 
 @given(case=st.booleans().flatmap(lambda hostile: debates(hostile=hostile)))
-def test_so_they_do_in_any_debate(case: Any) -> None:
-    """With blocks of the application's own in any role, valid and hostile ones."""
-    assert misplaced(heard(case.debate(), case.question, Slow(case.model()), case.seed)) == []
+def test_events_of_any_debate_have_distinct_places(case: Any) -> None:
+    """Custom blocks take any role, valid and hostile ones."""
+    assert misplaced(events_of_run(case.debate(), case.question, Slow(case.model()), case.seed)) == []
 
 
 def unreliable() -> Model:
-    """A model whose calls are retried, that breaks a circuit, and that has a fallback."""
+    """Create a model whose calls are retried, that breaks a circuit, and that has a fallback."""
     example = Example(faults={1: "unavailable", 2: "lost", 5: "empty", 6: "unavailable"})
     first = CircuitBreaker(
         Retrying(ExampleModel(example), Retry(attempts=2, first_wait=0.0)), failures=1, cooldown=1e-9
@@ -202,13 +202,13 @@ def unreliable() -> Model:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_so_they_do_through_retries_and_fallbacks(name: str) -> None:
-    """What is told about an attempt is told at the place of its call."""
-    assert misplaced(heard(PATTERNS[name](), "Why?", unreliable())) == []
+def test_events_of_retries_and_fallbacks_have_distinct_places(name: str) -> None:
+    """Events of an attempt have the place of its call."""
+    assert misplaced(events_of_run(PATTERNS[name](), "Why?", unreliable())) == []
 
 
-def test_every_kind_of_event_was_among_these() -> None:
-    """No promise is checked in vain: all kinds of events come up in these patterns."""
+def test_the_runs_of_this_module_emit_every_kind_of_event() -> None:
+    """This proves that the checks cover all kinds of events."""
     kinds = {
         type(event)
         for make in PATTERNS.values()
@@ -217,13 +217,13 @@ def test_every_kind_of_event_was_among_these() -> None:
             Slow(ExampleModel(Example(faults={2: "refused"}))),
             Slow(ExampleModel(Example()), "Well\n", "</think>\n"),
         )
-        for event in heard(make(), "Why?", model)
+        for event in events_of_run(make(), "Why?", model)
     }
     assert set(get_args(Event)) - kinds == set()
 
 
-def test_what_cannot_be_told_apart_is_noticed() -> None:
-    """Two calls at one place, and pieces of text of no call."""
+def test_ambiguous_events_are_detected() -> None:
+    """Two calls have one place, and pieces of text belong to no call."""
     started = CallStarted(block="a", model="m", path="a", at=1.0)
     piece = TextDelta(block="a", text="Well", path="a#1", at=0.0)
     assert misplaced([started, started, piece]) == [

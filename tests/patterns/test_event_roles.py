@@ -1,4 +1,4 @@
-"""Blocks know their roles, and events carry them: those of default blocks, and of blocks that a pattern is given."""
+"""Blocks know their roles, and events have them, for default and custom blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
 def answer(request: ModelRequest) -> Any:
-    """What the schema of the request, or the role of the one who asks it, has to be answered."""
+    """Answer as the schema of the request, or the role of its block, requires."""
     fields = (request.output_schema or {}).get("properties", {})
     if "ranking" in fields:
         letter = "A" if "[Answer A]" in str(request.messages[-1]["content"]) else "B"
@@ -32,13 +32,13 @@ def answer(request: ModelRequest) -> Any:
 
 
 def roles(result: RunResult[Any]) -> dict[str, str | None]:
-    """The role of each block that was asked or that answered."""
+    """Return the role of each block that was called or answered."""
     kinds = (ModelCalled, BlockAnswered, HumanAsked)
     return {event.block: event.role for event in result.events if isinstance(event, kinds)}
 
 
 def test_default_blocks_know_their_roles() -> None:
-    """Of a debate and a council."""
+    """This is tested with a debate and a council."""
     built = debate(name="rent", debaters=SIDES, moderator=True, max_rounds=1)
     assert roles(built.run_sync("Cap rents?", model=FunctionModel(answer))) == {
         "rent-moderator": "moderator",
@@ -47,8 +47,8 @@ def test_default_blocks_know_their_roles() -> None:
         "rent-judge": "judge",
         "rent-synthesizer": "synthesizer",
     }
-    asked = council(name="c", members=[{"name": "ann"}, {"name": "bob"}])
-    assert roles(asked.run_sync("Cap rents?", model=FunctionModel(answer))) == {
+    pattern = council(name="c", members=[{"name": "ann"}, {"name": "bob"}])
+    assert roles(pattern.run_sync("Cap rents?", model=FunctionModel(answer))) == {
         "c-member-ann": "debater",
         "c-member-bob": "debater",
         "c-reviewer-ann": "reviewer",
@@ -57,8 +57,8 @@ def test_default_blocks_know_their_roles() -> None:
     }
 
 
-def test_a_given_block_has_the_role_of_its_place_and_is_not_changed() -> None:
-    """Also in two places at once, and with blocks inside."""
+def test_a_custom_block_has_the_role_of_its_place_unchanged() -> None:
+    """The block may be in two places at once, and contain other blocks."""
     solomon = generator(name="solomon", output_schema=None)
     inner = sequencer(name="own").then(generator(name="draft")).then(generator(name="polish"))
     sides = [Debater("ann", "for", block=inner), Debater("bob", "against", block=solomon)]
@@ -66,8 +66,8 @@ def test_a_given_block_has_the_role_of_its_place_and_is_not_changed() -> None:
         name="rent", debaters=sides, judge=human(name="eve", ask=lambda _: VERDICT), synthesizer=solomon, max_rounds=1
     )
     result = built.run_sync("Cap rents?", model=FunctionModel(answer))
-    said = [(event.block, event.role) for event in result.events if isinstance(event, ModelCalled)]
-    assert said == [
+    roles_by_block = [(event.block, event.role) for event in result.events if isinstance(event, ModelCalled)]
+    assert roles_by_block == [
         ("draft", "debater"),
         ("polish", "debater"),
         ("solomon", "debater"),
@@ -80,15 +80,15 @@ def test_a_given_block_has_the_role_of_its_place_and_is_not_changed() -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_turns_carry_the_role_of_their_speakers(pattern: str) -> None:
-    """In all patterns, with blocks of the application's own."""
+    """Custom blocks are in all patterns."""
     result = make_pattern(pattern, lambda *_: None).run_sync("Cap rents?")
     started = [event for event in result.events if isinstance(event, TurnStarted)]
     assert {event.role for event in started} <= {"debater", "reviewer", "author", "critic"}
     assert all(event.to_wire()["role"] == event.role for event in started)
 
 
-def test_a_stored_request_has_the_role_in_its_block_s_name() -> None:
-    """A request is stored without a role: a resumed run has to find it as it was."""
+def test_a_stored_request_has_no_role() -> None:
+    """A resumed run has to find the request unchanged, so the role is only in the block's name."""
     text = '{"block": "rent-judge", "shown": "", "expects": "", "schema": null, "problem": null}'
     assert request_of("rent/rent-judge", text).role == "judge"
     assert role_in_name("a/b-stand-in-member-x-judge", "a%2Fb/round[1]") == "debater"

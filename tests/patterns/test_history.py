@@ -1,4 +1,4 @@
-"""A window of the history: what prompts show of a long discussion, and how it ends by its rounds."""
+"""History windows: prompts of a long discussion, which completes all of its rounds."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ SUMS = re.compile(r"^Summary of (?:round 1|rounds 1 to (\d+)): I say w\w+\.$", r
 pytestmark = pytest.mark.filterwarnings("ignore:.*tend to agree after 4 rounds")
 
 
-def shown(request: ModelRequest) -> str:
-    """The last message of a request."""
+def prompt_of(request: ModelRequest) -> str:
+    """Return the last message of a request."""
     return str(request.messages[-1]["content"])
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_prompts_show_the_last_rounds_and_a_summary_of_what_is_older(pattern: str) -> None:
-    """Every role reads both; the result has all that was said, and the last summary."""
+def test_prompts_have_the_last_rounds_and_a_summary_of_older_ones(pattern: str) -> None:
+    """Every role reads both; the result has all entries and the last summary."""
     talkers = Talkers()
     raw = PATTERNS[pattern](prompts=TWO_ROUNDS).run_sync(QUESTION, model=talkers.model(), seed=1).raw
     of_round = {entry.text: entry.round for entry in raw.entries}
@@ -51,30 +51,30 @@ def test_prompts_show_the_last_rounds_and_a_summary_of_what_is_older(pattern: st
     sums = [request for request in talkers.asked if role_of(request) == "summary"]
     assert len(sums) == ROUNDS - 3
     for request in talkers.asked:
-        told = SUMS.search(shown(request))
-        seen = {number for text, number in of_round.items() if f"] {text}" in shown(request)}
-        if role_of(request) == "summary" or not seen:
+        summary = SUMS.search(prompt_of(request))
+        visible_rounds = {number for text, number in of_round.items() if f"] {text}" in prompt_of(request)}
+        if role_of(request) == "summary" or not visible_rounds:
             continue
-        assert len(seen) <= 3
-        older = 0 if told is None else int(told[1] or 1)
-        assert min(seen) == older + 1
-    last = next(request for request in reversed(talkers.asked) if SUMS.search(shown(request)))
-    assert f": {raw.older.text}" in shown(last)
+        assert len(visible_rounds) <= 3
+        older = 0 if summary is None else int(summary[1] or 1)
+        assert min(visible_rounds) == older + 1
+    last = next(request for request in reversed(talkers.asked) if SUMS.search(prompt_of(request)))
+    assert f": {raw.older.text}" in prompt_of(last)
     assert type(raw).model_validate_json(raw.model_dump_json(by_alias=True)) == raw
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_long_discussion_ends_by_its_rounds(pattern: str) -> None:
-    """Where the whole transcript would not fit into the model's context, the window does."""
+def test_a_long_discussion_completes_all_rounds(pattern: str) -> None:
+    """The window fits into the model's context even if the whole transcript would not."""
     room = 5_000
 
     def answer(request: ModelRequest) -> Any:
-        if len(shown(request)) > room:
+        if len(prompt_of(request)) > room:
             error = "the prompt is too long"
             raise ContextTooLong(error)
-        said = talkers.reply(request)
-        long = f"{said} {'So it is. ' * 40}"
-        return long if isinstance(said, str) and role_of(request) != "summary" else said
+        reply = talkers.reply(request)
+        long = f"{reply} {'So it is. ' * 40}"
+        return long if isinstance(reply, str) and role_of(request) != "summary" else reply
 
     talkers = Talkers()
     make = PATTERNS[pattern]
@@ -89,7 +89,7 @@ def test_a_long_discussion_ends_by_its_rounds(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_summary_is_a_recorded_step(pattern: str, tmp_path: Path) -> None:
-    """A resumed run asks for none again, and its prompts are the same."""
+    """A resumed run makes none again, and its prompts are the same."""
     sums, talkers = 0, Talkers()
 
     def failing(request: ModelRequest) -> Any:
@@ -99,7 +99,7 @@ def test_a_summary_is_a_recorded_step(pattern: str, tmp_path: Path) -> None:
             raise RuntimeError
         return Talkers().reply(request)
 
-    async def held() -> Any:
+    async def run_twice() -> Any:
         store: Any = open_store(str(tmp_path / "runs.sqlite3"))
         long = PATTERNS[pattern](prompts=TWO_ROUNDS)
         with pytest.raises(RuntimeError):
@@ -108,14 +108,14 @@ def test_a_summary_is_a_recorded_step(pattern: str, tmp_path: Path) -> None:
         await store.close()
         return result
 
-    raw = asyncio.run(held()).raw
-    again = Talkers()
-    assert raw == PATTERNS[pattern](prompts=TWO_ROUNDS).run_sync(QUESTION, model=again.model(), seed=1).raw
+    raw = asyncio.run(run_twice()).raw
+    resumed = Talkers()
+    assert raw == PATTERNS[pattern](prompts=TWO_ROUNDS).run_sync(QUESTION, model=resumed.model(), seed=1).raw
     assert sum(role_of(request) == "summary" for request in talkers.asked) == ROUNDS - 4
 
 
-def test_what_is_no_window_is_refused() -> None:
-    """When the options are made; "all" is the default."""
+def test_invalid_windows_are_rejected() -> None:
+    """The error comes when the options are made; "all" is the default."""
     assert PromptOptions(history="all") == PromptOptions()
     wrongs: list[Any] = [2, "last", None, {"rounds": 2}]
     for wrong in wrongs:

@@ -1,4 +1,4 @@
-"""Mistakes in calls of patterns are refused, or warned of, before anything is paid for, and say what to write."""
+"""Mistakes in calls of patterns are errors or warnings before any cost, and say what to write."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ FACTORIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 
 
-def made(pattern: str, **options: Any) -> Any:
-    """The pattern with these options over its least ones."""
-    create, least = FACTORIES[pattern]
-    return create(**{"name": "rent", **least, **options})
+def build(pattern: str, **options: Any) -> Any:
+    """Build the pattern with these options besides its required ones."""
+    create, required = FACTORIES[pattern]
+    return create(**{"name": "rent", **required, **options})
 
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 @pytest.mark.parametrize("blank", ["", "  \n", "\u200b", "\u3164"], ids=ascii)
-def test_a_blank_question_is_refused(pattern: str, blank: str) -> None:
-    """Before a model is asked; the message names the field, and shows what was given."""
+def test_a_blank_question_is_rejected(pattern: str, blank: str) -> None:
+    """The error comes before any call, with the field and the value."""
     model = ScriptedModel()
     with pytest.raises(ConfigurationError, match="must not be blank") as caught:
-        made(pattern).run_sync(blank, model=model)
+        build(pattern).run_sync(blank, model=model)
     assert caught.value.got == blank
     assert model.calls == []
 
@@ -79,8 +79,8 @@ UNSEEN = [
 
 @pytest.mark.parametrize("unseen", UNSEEN, ids=ascii)
 @pytest.mark.parametrize("field", ["stance", "name"])
-def test_texts_that_look_the_same_are_refused(unseen: str, field: str) -> None:
-    """Two stances, or names, that differ in invisible characters alone cannot be told apart by any reader."""
+def test_texts_that_look_the_same_are_rejected(unseen: str, field: str) -> None:
+    """Readers cannot distinguish two stances or names that differ only in invisible characters."""
     sides = [dict(SIDES[0]), dict(SIDES[1])]
     sides[1][field] = sides[0][field] + unseen
     with pytest.raises(ConfigurationError, match="unseen characters alone") as caught:
@@ -89,7 +89,7 @@ def test_texts_that_look_the_same_are_refused(unseen: str, field: str) -> None:
 
 
 def test_a_debate_has_two_stances() -> None:
-    """Two debaters for the same side have nothing to argue about; a team of two against another side has."""
+    """Two debaters on the same side have nothing to argue about; a team of two against another side has."""
     same = [{"name": "anna", "stance": "for"}, {"name": "ben", "stance": "for"}]
     with pytest.raises(ConfigurationError, match="a debate needs two stances"):
         debate(name="rent", debaters=same)
@@ -98,15 +98,15 @@ def test_a_debate_has_two_stances() -> None:
 
 
 @pytest.mark.parametrize("pattern", FACTORIES)
-def test_settings_are_model_settings(pattern: str) -> None:
-    """A dict is refused when the pattern is built, with the way to write it."""
+def test_settings_must_be_model_settings(pattern: str) -> None:
+    """A dict is an error when the pattern is built, with the way to write it."""
     with pytest.raises(ConfigurationError, match=r"Write settings=ModelSettings\(temperature=0\)"):
-        made(pattern, settings={"temperature": 0})
-    made(pattern, settings=ModelSettings(temperature=0))
+        build(pattern, settings={"temperature": 0})
+    build(pattern, settings=ModelSettings(temperature=0))
 
 
-def test_settings_of_a_role_are_model_settings() -> None:
-    """So are those of a judge, and of a generator of one's own."""
+def test_settings_of_a_role_must_be_model_settings() -> None:
+    """So are those of a judge and of a custom generator."""
     settings: Any = {"temperature": 0}
     with pytest.raises(ConfigurationError, match="settings"):
         debate(name="rent", debaters=SIDES, judge=JudgeOptions(settings=settings))
@@ -125,9 +125,9 @@ def test_settings_of_a_role_are_model_settings() -> None:
     ],
 )
 def test_an_unknown_option_is_a_type_error_with_a_suggestion(pattern: str, option: str, meant: str) -> None:
-    """It names the function, the option, and the one that is meant."""
+    """The message has the function, the option, and the suggestion."""
     with pytest.raises(TypeError) as caught:
-        made(pattern, **{option: 0})
+        build(pattern, **{option: 0})
     assert str(caught.value) == f"{pattern}() got an unexpected keyword argument {option!r}; did you mean {meant}?"
 
 
@@ -148,27 +148,27 @@ def test_an_unknown_option_is_a_type_error_with_a_suggestion(pattern: str, optio
     ],
 )
 def test_options_of_other_libraries_are_understood(option: str, meant: str) -> None:
-    """What they are called here is in the message."""
+    """The message has their name in this library."""
     with pytest.raises(TypeError, match="did you mean") as caught:
-        made("debate", **{option: 3})
+        build("debate", **{option: 3})
     assert f"did you mean {meant!r}?" in str(caught.value)
 
 
-def test_an_option_that_is_like_none_lists_them_all() -> None:
-    """Without a guess, all options are named."""
+def test_an_option_without_a_similar_one_lists_all() -> None:
+    """The message does not guess."""
     with pytest.raises(TypeError, match=r"'xyzzy'; it takes: name, debaters, max_rounds, judge"):
-        made("debate", xyzzy=1)
+        build("debate", xyzzy=1)
 
 
 @pytest.mark.parametrize("create", [create_judge, create_moderator, create_debater], ids=lambda one: one.__name__)
-def test_makers_of_roles_suggest_as_well(create: Any) -> None:
-    """Whether they are given a debate's parts or not."""
+def test_makers_of_roles_also_suggest_options(create: Any) -> None:
+    """They do so with or without parts of a debate."""
     with pytest.raises(TypeError, match=rf"{create.__name__}\(\) .* 'instruction'; did you mean 'instructions'"):
         create(instruction="Be brief.")
 
 
-def test_a_type_error_of_the_callers_own_is_left_alone() -> None:
-    """A missing option is Python's own message; an error inside is not taken for one of the call."""
+def test_other_type_errors_are_unchanged() -> None:
+    """A missing option has Python's own message, and an error inside is not mistaken for one of the call."""
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'debaters'"):
         debate(name="rent")  # type: ignore[call-overload]
 
@@ -182,8 +182,8 @@ def test_a_type_error_of_the_callers_own_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("pattern", FACTORIES)
-def test_many_members_are_warned_of(pattern: str) -> None:
-    """As many rounds are: the caller's line is shown, and how many to use."""
+def test_many_members_cause_a_warning(pattern: str) -> None:
+    """The warning points to the caller's line and has a better number, like that of many rounds."""
     field = {"council": "members", "consensus": "agents", "critique": "critics", "review": "reviewers"}.get(
         pattern, "debaters"
     )
@@ -192,6 +192,6 @@ def test_many_members_are_warned_of(pattern: str) -> None:
     if stance:
         crowd[0]["stance"] = "against"
     with pytest.warns(FlowDebateWarning, match=f"12 {field}: .* use at most 10") as caught:
-        made(pattern, **{field: crowd})
+        build(pattern, **{field: crowd})
     assert caught[0].filename == __file__
-    made(pattern, **{field: crowd[:8]})
+    build(pattern, **{field: crowd[:8]})

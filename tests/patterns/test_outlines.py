@@ -1,4 +1,4 @@
-"""The pipelines that patterns make, drawn: what a reviewer would read."""
+"""Outlines of the pipelines that patterns build."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ rent
 """)
 
 
-def test_a_synthesizer_stands_at_the_end() -> None:
+def test_a_synthesizer_is_the_last_step() -> None:
     """With a synthesizer there is one more step, after the raw output."""
     lines = str(outline(debate(name="rent", debaters=SIDES))).splitlines()
     assert lines[-2:] == snapshot(["  → rent-build-raw-output", "  → rent-synthesizer"])
 
 
-def test_a_synthesizer_of_ones_own_is_held_to_the_schema() -> None:
-    """A custom synthesizer and an `output_schema`: its output is validated in a step of its own."""
+def test_a_custom_synthesizer_has_a_validating_step() -> None:
+    """With a custom synthesizer and an `output_schema`, a separate step validates the output."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=lambda raw: raw, output_schema=dict[str, int])
     assert str(outline(rent)).splitlines()[-3:] == snapshot(
         ["  → rent-build-raw-output", "  → rent-synthesizer", "  → rent-validate-output"]
     )
 
 
-def test_a_moderator_opens_each_round_and_picks_who_speaks() -> None:
-    """The moderator stands at the top of the loop; the speakers that it names have their turns."""
+def test_a_moderator_opens_each_round_and_chooses_speakers() -> None:
+    """The moderator is at the top of the loop, and the speakers that it names have their turns."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=4, **moderated())
     assert str(outline(rent)) == snapshot("""\
 rent
@@ -71,8 +71,8 @@ rent
 """)
 
 
-def test_the_drawing_as_a_flowchart() -> None:
-    """The same drawing as Mermaid, with the way back of the loop."""
+def test_an_outline_can_be_a_flowchart() -> None:
+    """The outline as Mermaid also has the way back of the loop."""
     assert outline(debate(name="rent", debaters=SIDES)).mermaid() == snapshot("""\
 flowchart TD
   subgraph n1 ["rent"]
@@ -106,8 +106,8 @@ flowchart TD
 """)
 
 
-def test_a_moderator_is_the_default_one_with_true_and_absent_with_none_or_false() -> None:
-    """`moderator=True` is the block that `create_moderator` makes; None and False leave it out."""
+def test_moderator_may_be_true_false_or_none() -> None:
+    """True is the block made by `create_moderator`; None and False omit it."""
     without = str(outline(debate(name="rent", debaters=SIDES)))
     assert str(outline(debate(name="rent", debaters=SIDES, moderator=False))) == without
     opened = str(outline(debate(name="rent", debaters=SIDES, moderator=True))).splitlines()
@@ -117,7 +117,7 @@ def test_a_moderator_is_the_default_one_with_true_and_absent_with_none_or_false(
 
 
 def test_all_speak_at_once_and_the_moderator_closes_the_round() -> None:
-    """A loop over the turns, which stand beside each other, what was said, and the report."""
+    """A loop has parallel turns, the entries, and the report."""
     assert str(outline(deal())) == snapshot("""\
 deal
   → tap deal-init-transcript
@@ -141,14 +141,14 @@ deal
 """)
 
 
-def test_failure_policies_change_nothing_of_the_drawing() -> None:
-    """What guards a role is no step."""
+def test_failure_policies_do_not_change_the_outline() -> None:
+    """The guard of a role is not a step."""
     guarded = deal(on_failure=StandIn(ScriptedModel()), quorum=1, turn_timeout=5, round_timeout=9)
     assert str(outline(guarded)) == str(outline(deal()))
 
 
-def test_blocks_of_ones_own_take_the_roles_of_a_deliberation() -> None:
-    """A persona's and the moderator's, under the names of their roles."""
+def test_custom_blocks_take_the_roles_of_a_deliberation() -> None:
+    """A persona's and the moderator's block have the names of their roles."""
 
     def speak(topic: object) -> str:
         return "said"
@@ -159,7 +159,7 @@ def test_blocks_of_ones_own_take_the_roles_of_a_deliberation() -> None:
 
 
 def test_without_a_moderator_nothing_closes_a_round() -> None:
-    """`moderator=False` leaves the report out: the deliberation ends by its rounds, and without a decision."""
+    """`moderator=False` omits the report: the deliberation ends by its rounds, without a decision."""
     assert "deal-close-round" not in str(outline(deal(moderator=False)))
     model = ScriptedModel("In.", "Out.")
     output = deal(moderator=False, max_rounds=1).run_sync("Invest?", model=model).output
@@ -172,7 +172,7 @@ def test_without_a_moderator_nothing_closes_a_round() -> None:
 
 
 def test_a_panel_is_a_loop_over_its_panelists() -> None:
-    """Opening, a loop over the turns in declared order, the raw output; nobody finds anything."""
+    """It has the opening, a loop over the turns in declared order, and the raw output."""
     assert str(outline(bridge())) == snapshot("""\
 bridge
   → tap bridge-init-transcript
@@ -189,8 +189,8 @@ bridge
 """)
 
 
-def test_a_referee_stands_behind_the_turns_of_each_round() -> None:
-    """Inside the loop, after all who speak: it can neither choose them nor end it."""
+def test_a_referee_follows_the_turns_of_each_round() -> None:
+    """It is inside the loop, after all speakers, and can neither choose them nor end it."""
     assert str(outline(bridge(**refereed()))).splitlines()[4:-1] == snapshot(
         [
             "  → tap bridge-turn-ada",
@@ -208,18 +208,18 @@ def test_a_referee_stands_behind_the_turns_of_each_round() -> None:
     )
 
 
-def test_a_panels_synthesizer_stands_at_the_end() -> None:
-    """By default there is one; one of the application's own is held to the schema in a step of its own."""
+def test_a_panels_synthesizer_is_the_last_step() -> None:
+    """There is one by default; a separate step validates the output of a custom one."""
     default = str(outline(round_robin(name="bridge", debaters=PANEL))).splitlines()
     assert default[-2:] == snapshot(["  → bridge-build-output", "  → bridge-synthesizer"])
-    own = bridge(synthesizer=lambda raw: raw, output_schema=dict[str, int])
-    assert str(outline(own)).splitlines()[-3:] == snapshot(
+    custom = bridge(synthesizer=lambda raw: raw, output_schema=dict[str, int])
+    assert str(outline(custom)).splitlines()[-3:] == snapshot(
         ["  → bridge-build-output", "  → bridge-synthesizer", "  → then_if bridge-validate-output"]
     )
 
 
-def test_a_referee_is_the_default_one_with_true_and_absent_with_none_or_false() -> None:
-    """`referee=True` is the block that `create_referee` makes; None and False leave it out."""
+def test_referee_may_be_true_false_or_none() -> None:
+    """True is the block made by `create_referee`; None and False omit it."""
     assert str(outline(bridge(referee=False))) == str(outline(bridge()))
     assert str(outline(bridge(referee=True))) == str(outline(bridge(**refereed())))
 
@@ -268,10 +268,10 @@ plan
 
 
 def test_the_judge_of_a_consensus_is_at_the_end_of_the_loop() -> None:
-    """A judge of the rounds has a step of its own; an agent's own block has its role in every phase."""
-    agents = [{"name": "ann", "block": lambda asked: asked}]
-    drawn = outline(plan(agents=agents, max_rounds=5, judge=create_conclusive_judge(name="plan")))
-    assert str(drawn) == snapshot("""\
+    """A judge of the rounds has a separate step; an agent's custom block has its role in every phase."""
+    agents = [{"name": "ann", "block": lambda request: request}]
+    drawing = outline(plan(agents=agents, max_rounds=5, judge=create_conclusive_judge(name="plan")))
+    assert str(drawing) == snapshot("""\
 plan
   → tap plan-stamp-question
   → plan-phases

@@ -1,4 +1,4 @@
-"""What speakers say for themselves: without their label, and without the turns of others."""
+"""Speakers' own words: without their label, and without turns of others."""
 
 from __future__ import annotations
 
@@ -67,32 +67,32 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("kind", LABELLED)
-def test_a_speakers_own_label_goes(kind: str) -> None:
-    """The transcript has a tag of its own."""
+def test_a_speakers_own_label_is_removed(kind: str) -> None:
+    """The transcript adds its own tag."""
     words, text = LABELLED[kind]
     assert words.separate(text) == ("Rents rise.", None)
 
 
 @pytest.mark.parametrize("kind", CUT)
-def test_nobody_speaks_for_somebody_else(kind: str) -> None:
-    """What comes before counts."""
+def test_turns_of_other_speakers_are_removed(kind: str) -> None:
+    """The text before them counts."""
     words, text, other = CUT[kind]
     assert words.separate(text) == ("Rents rise.", other)
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-def test_other_texts_stay_whole(kind: str) -> None:
-    """Lists, quotes, code and prose are no dialogue."""
+def test_other_texts_are_unchanged(kind: str) -> None:
+    """Lists, quotes, code and prose are not dialogue."""
     words, text = PLAIN[kind]
     assert words.separate(text) == (text, None)
 
 
 @pytest.mark.parametrize("instructions", ["Begin each turn with `Ada:`.", "Start with your name and a colon."])
-def test_a_label_that_is_asked_for_stays(instructions: str) -> None:
-    """By instructions, or by the speaker's own prompt."""
+def test_a_requested_label_is_unchanged(instructions: str) -> None:
+    """Instructions, or the speaker's own prompt, may request it."""
     assert ADA.separate("Ada: Rents rise.", instructions=instructions) == ("Ada: Rents rise.", None)
-    told = OwnWords(name="Ada", other_stances={}, system_prompt=instructions)
-    assert told.separate("Ada: Rents rise.") == ("Ada: Rents rise.", None)
+    parser = OwnWords(name="Ada", other_stances={}, system_prompt=instructions)
+    assert parser.separate("Ada: Rents rise.") == ("Ada: Rents rise.", None)
 
 
 PARTS = (
@@ -103,29 +103,29 @@ TEXTS = st.lists(st.sampled_from(PARTS), max_size=10).map("".join)
 
 
 @given(TEXTS)
-def test_own_words_are_a_fixed_point(text: str) -> None:
-    """What was cut leaves nothing behind that is cut the next time, but for the beginning of what is left."""
-    said, _ = ADA.separate(text)
-    assert text.rstrip().endswith(said.rstrip()) or said in text
-    assert ADA.separate(said)[0] == said
+def test_separating_words_is_idempotent(text: str) -> None:
+    """A second separation changes nothing, except for the beginning of the remaining text."""
+    first, _ = ADA.separate(text)
+    assert text.rstrip().endswith(first.rstrip()) or first in text
+    assert ADA.separate(first)[0] == first
 
 
 @given(st.text(st.characters(exclude_characters="[:"), max_size=80))
-def test_texts_without_labels_are_never_touched(text: str) -> None:
-    """Neither brackets nor colons: no label."""
+def test_texts_without_labels_are_never_changed(text: str) -> None:
+    """There are neither brackets nor colons."""
     assert ADA.separate(text) == (text, None)
 
 
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=8))
-def test_a_streamed_answer_has_no_label_however_it_is_cut(text: str, cuts: list[int]) -> None:
-    """It is what stands in the transcript, but for what others say in it."""
-    heard: list[str] = []
-    listen = ADA.listen(heard.append)
+def test_a_streamed_answer_has_no_label_for_any_chunks(text: str, cuts: list[int]) -> None:
+    """The stream equals the transcript, except for turns of other speakers."""
+    pieces: list[str] = []
+    listen = ADA.listen(pieces.append)
     for begin, end in pairwise([0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]):
         listen(text[begin:end])
     listen.finish()
-    whole = OwnWords(name="Ada", stance="cap rents", other_stances={}).separate(text)[0]
-    assert "".join(heard) == whole
+    complete = OwnWords(name="Ada", stance="cap rents", other_stances={}).separate(text)[0]
+    assert "".join(pieces) == complete
 
 
 VERDICT = {"reasoning": "-", "winner": None, "verdict": "-"}
@@ -141,8 +141,8 @@ PATTERNS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-async def test_speakers_of_all_patterns_speak_for_themselves(pattern: str) -> None:
-    """The transcript has their own words, the output the whole answer, and the notes say so."""
+async def test_all_patterns_remove_turns_of_other_speakers(pattern: str) -> None:
+    """The transcript has their own words, the output the whole answer, and a note the removal."""
     result = await PATTERNS[pattern]().run("Cap rents?", model=ScriptedModel(DIALOGUE, "Ben: They fall."))
     raw = result.raw
     assert [(entry.speaker, entry.text) for entry in raw.entries[:2]] == [("Ada", "Rents rise."), ("Ben", "They fall.")]
@@ -152,8 +152,8 @@ async def test_speakers_of_all_patterns_speak_for_themselves(pattern: str) -> No
     assert answered[:2] == ["Rents rise.", "They fall."]
 
 
-async def test_an_answer_that_is_cut_on_purpose_is_not_cut_off() -> None:
-    """The model ran out of room in words that are not its own."""
+async def test_removing_another_speakers_turn_is_not_a_truncation() -> None:
+    """The model ran out of tokens in words that are not its own."""
     from flowdebate.models import ModelResponse
 
     model = ScriptedModel(ModelResponse(text=f"{DIALOGUE} And", finish="length"), "They fall.")
@@ -168,8 +168,8 @@ async def test_an_answer_that_is_cut_on_purpose_is_not_cut_off() -> None:
         ("text", f"{DIALOGUE}\n\nTransition to Ben"),
     ],
 )
-async def test_speakers_of_a_handoff_speak_for_themselves(transition: Any, answer: Any) -> None:
-    """Whichever way they hand over; the whole answer is kept."""
+async def test_a_handoff_removes_turns_of_other_speakers(transition: Any, answer: Any) -> None:
+    """Any form of handover works, and the whole answer is recorded."""
     block = handoff(name="x", debaters=PEOPLE, max_turns=1, transition=transition)
     result = await block.run("Cap rents", model=ScriptedModel(answer))
     (entry,) = result.output.entries
@@ -178,11 +178,11 @@ async def test_speakers_of_a_handoff_speak_for_themselves(transition: Any, answe
 
 
 @pytest.mark.parametrize("words", ["Begin each answer with your name.", "Write **Ada:** in front of it."])
-async def test_a_label_that_the_instructions_of_a_handoff_ask_for_stays(words: str) -> None:
-    """In the instructions of all, or of one; another's turn is cut all the same."""
+async def test_a_label_requested_by_a_handoff_is_unchanged(words: str) -> None:
+    """All or one speaker's instructions request it; another speaker's turn is still removed."""
     answer = {"response": DIALOGUE, "next_agent_name": "Ben"}
-    told = [Persona("Ada", system_prompt=words), Persona("Ben")]
-    cases: list[tuple[list[Persona], dict[str, Any]]] = [(told, {}), (PEOPLE, {"instructions": words})]
+    speakers = [Persona("Ada", system_prompt=words), Persona("Ben")]
+    cases: list[tuple[list[Persona], dict[str, Any]]] = [(speakers, {}), (PEOPLE, {"instructions": words})]
     for people, options in cases:
         block = handoff(name="x", debaters=people, max_turns=1, **options)
         result = await block.run("Cap rents", model=ScriptedModel(answer))
@@ -190,7 +190,7 @@ async def test_a_label_that_the_instructions_of_a_handoff_ask_for_stays(words: s
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "expected"),
     [
         ("<think>They will say {cost}.</think>\nHomes are few.", "Homes are few."),
         ("They will say cost.\n</think>\n\nHomes are few.", "Homes are few."),
@@ -203,16 +203,16 @@ async def test_a_label_that_the_instructions_of_a_handoff_ask_for_stays(words: s
         ("Some models write <think> first.", "Some models write <think> first."),
     ],
 )
-async def test_the_transcript_has_what_was_said(written: str, said: str) -> None:
-    """Whatever else a model writes, neither the opponent nor the judge reads it."""
+async def test_the_transcript_has_only_the_speakers_words(written: str, expected: str) -> None:
+    """Neither the opponent nor the judge reads other text of the model."""
     sides = [Debater("a", "for"), Debater("b", "against")]
     pattern = debate(name="x", debaters=sides, max_rounds=1, synthesizer=False)
     model = ScriptedModel(written, "No.", VERDICT)
     result = await pattern.run("Build?", model=model)
-    assert result.output.transcript[0].text == said
-    read = "\n".join(str(message["content"]) for call in model.calls[1:] for message in call.messages)
+    assert result.output.transcript[0].text == expected
+    prompts = "\n".join(str(message["content"]) for call in model.calls[1:] for message in call.messages)
     unsaid = ("They will say", "Cost?", "Who am I?", "There are many", "im_end", "eot_id", "</s>", "**a:**")
-    assert not [words for words in unsaid if words in read]
+    assert not [words for words in unsaid if words in prompts]
 
 
 REPEATED = "It was counted: commuting costs an hour a day."
@@ -223,7 +223,7 @@ HANDED = [f"{text}\n\nTransition to {name}" for text, name in zip(SAID, ("Ben", 
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "replies"),
     [
         (debate(name="x", debaters=SIDES, max_rounds=2, judge=lambda _: VERDICT, synthesizer=False), SAID),
         (round_robin(name="x", debaters=PEOPLE, max_rounds=2, synthesizer=False), SAID),
@@ -231,10 +231,10 @@ HANDED = [f"{text}\n\nTransition to {name}" for text, name in zip(SAID, ("Ben", 
     ],
     ids=["debate", "round_robin", "handoff"],
 )
-async def test_the_result_remarks_on_the_same_words_in_each_round(pattern: Any, said: list[str]) -> None:
-    """a41: in Python, in a stored run, and among the notes of its document."""
+async def test_the_result_remarks_on_repeated_texts(pattern: Any, replies: list[str]) -> None:
+    """a41: the remark is in Python, in a stored run, and among the notes of its document."""
     store = MemoryStore()
-    result = await pattern.run("Office?", model=ScriptedModel(*said), store=store, run_id="r")
+    result = await pattern.run("Office?", model=ScriptedModel(*replies), store=store, run_id="r")
     remark = f"The same words stand in 3 contributions, by Ada, Ben: {REPEATED}"
     assert result.remarks == (remark,)
     outcome: Any = (await store.run("r")).outcome
@@ -242,8 +242,8 @@ async def test_the_result_remarks_on_the_same_words_in_each_round(pattern: Any, 
     assert remark in document_of_view(result).notes
 
 
-async def test_short_words_and_other_ones_are_no_repetition() -> None:
-    """Nor is what only begins alike."""
+async def test_short_or_different_texts_are_no_repetition() -> None:
+    """Texts with the same beginning are no repetition either."""
     block = debate(name="x", debaters=SIDES, max_rounds=2, judge=lambda _: VERDICT, synthesizer=False)
-    said = ["I agree.", "I agree.", f"{REPEATED} Twice.", REPEATED]
-    assert (await block.run("Office?", model=ScriptedModel(*said))).remarks == ()
+    replies = ["I agree.", "I agree.", f"{REPEATED} Twice.", REPEATED]
+    assert (await block.run("Office?", model=ScriptedModel(*replies))).remarks == ()

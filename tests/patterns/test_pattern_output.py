@@ -1,4 +1,4 @@
-"""What the raw outputs of all patterns share."""
+"""Common fields of the raw outputs of all patterns."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SAID = ["Yes.", "No."]
         ),
     ],
 )
-async def test_the_outputs_of_all_patterns_are_read_in_the_same_way(
+async def test_the_outputs_of_all_patterns_share_their_fields(
     pattern: Block[Any, Any], replies: list[Any], answer: str | None, stop_reason: str
 ) -> None:
     """`subject`, `entries`, `answer`, `stop_reason`, `status`, `losses`, `seed` and `to_wire()` are in every output."""
@@ -74,7 +74,7 @@ async def test_the_outputs_of_all_patterns_are_read_in_the_same_way(
 
 
 async def test_the_winner_of_a_debate_is_named() -> None:
-    """`raw.winner` has the stance that won and the names of those who argued it; None for a synthesis of stances."""
+    """`raw.winner` has the winning stance and its debaters' names; it is None for a synthesis of stances."""
     pattern = debate(
         name="x", debaters=[*SIDES, Debater("cy", "cap"), Debater("dee", "wait")], max_rounds=1, synthesizer=False
     )

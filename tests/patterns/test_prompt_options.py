@@ -1,4 +1,4 @@
-"""Profile, length, template and instructions: which texts each role of each pattern is asked with."""
+"""Profile, length, template and instructions in the prompts of each role of each pattern."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "options", [RoleOptions, DebaterOptions, ModeratorOptions, RefereeOptions, JudgeOptions, PromptOptions]
 )
-def test_an_unknown_profile_of_a_role_is_refused(options: Any) -> None:
-    """When the options are made."""
+def test_an_unknown_profile_of_a_role_is_rejected(options: Any) -> None:
+    """The error comes when the options are made."""
     with pytest.raises(ConfigurationError, match=rf"{options.__name__}.*`profile` must be 'concise' or 'full'"):
         options(profile="small")
 
@@ -60,17 +60,17 @@ def test_an_unknown_profile_of_a_role_is_refused(options: Any) -> None:
 @pytest.mark.parametrize("options", [DebaterOptions, PromptOptions])
 @pytest.mark.parametrize("length", ["tiny", 9, 2_001, True, 20.5, [120]])
 def test_a_length_is_a_name_or_a_number_of_words(options: Any, length: Any) -> None:
-    """From 10 to 2,000; a bool is no number here."""
+    """The number is from 10 to 2,000, and a bool is invalid."""
     with pytest.raises(ConfigurationError, match="`length` must be short, medium, long, or a number of words"):
         options(length=length)
 
 
-def _own(_: Any) -> str:
+def _custom_block(_: Any) -> str:
     return "Yes."
 
 
-PEOPLE = [{"name": "ann", "block": _own}, {"name": "bea", "block": _own}]
-SIDES = [Debater("ann", "for", block=_own), Debater("bea", "against", block=_own)]
+PEOPLE = [{"name": "ann", "block": _custom_block}, {"name": "bea", "block": _custom_block}]
+SIDES = [Debater("ann", "for", block=_custom_block), Debater("bea", "against", block=_custom_block)]
 FACTORIES: dict[str, Callable[..., Any]] = {
     "debate": partial(debate, name="x", debaters=SIDES),
     "deliberation": partial(deliberation, name="x", debaters=PEOPLE),
@@ -90,10 +90,10 @@ FACTORIES: dict[str, Callable[..., Any]] = {
         ("prompts.template", PromptOptions(template=ChairTemplate()), "a .*Template, or None"),
     ],
 )
-def test_every_pattern_rejects_other_prompt_options_by_its_name(
+def test_every_pattern_rejects_prompt_options_of_other_types(
     pattern: str, field: str, prompts: Any, allowed: str
 ) -> None:
-    """Even where all its blocks are the application's own."""
+    """They do so even if all blocks are custom."""
     with pytest.raises(ConfigurationError, match=rf"{pattern} 'x'.*`{field}` must be {allowed}"):
         FACTORIES[pattern](prompts=prompts)
 
@@ -103,8 +103,8 @@ WITH_HIDDEN_NAMES = ("debate", "council")
 
 
 @pytest.mark.parametrize("pattern", FACTORIES)
-def test_a_pattern_rejects_prompt_options_that_it_has_no_use_for(pattern: str) -> None:
-    """A council has no rounds to leave out, and the speakers of a handoff need each other's names."""
+def test_a_pattern_rejects_prompt_options_without_effect(pattern: str) -> None:
+    """A council has no rounds to omit, and the speakers of a handoff need each other's names."""
     rejected = {
         "history": (PromptOptions(history=Window(rounds=1)), pattern in WITHOUT_HISTORY),
         "hide_names": (PromptOptions(hide_names=False), pattern not in WITH_HIDDEN_NAMES),
@@ -117,18 +117,18 @@ def test_a_pattern_rejects_prompt_options_that_it_has_no_use_for(pattern: str) -
             assert FACTORIES[pattern](prompts=prompts).name == "x"
 
 
-# What each role is asked
+# Requests of each role
 
 
-def said(request: Any) -> Any:
-    """An answer for every default block of every pattern."""
+def give_answer(request: Any) -> Any:
+    """Answer any default block of any pattern."""
     block = request.block
     if request.output is None:
         return "I say so.\nTransition to bea" if block.endswith("-ann") else "I say so.\nTransition to ann"
-    asked = set(request.output_schema["properties"])
-    shown = "".join(str(message["content"]) for message in request.messages)
-    letters = [letter for letter in "AB" if f"\n[Answer {letter}] " in shown]
-    known: dict[str, Any] = {
+    properties = set(request.output_schema["properties"])
+    prompt = "".join(str(message["content"]) for message in request.messages)
+    letters = [letter for letter in "AB" if f"\n[Answer {letter}] " in prompt]
+    answers: dict[str, Any] = {
         "reasoning": "It held.",
         "winner": None,
         "verdict": "Both.",
@@ -157,15 +157,15 @@ def said(request: Any) -> Any:
         "pairs": [],
         "claims": [{"claim": f"{block[-3:]} asks for figures.", "kind": "missing"}],
         "rulings": [],
-        "verdicts": [{"finding": each, "verdict": "refute", "reason": "No."} for each in ("F1", "F2")],
-        "answers": [{"finding": each, "stands": True, "reason": "Yes."} for each in ("F1", "F2")],
+        "verdicts": [{"finding": finding_id, "verdict": "refute", "reason": "No."} for finding_id in ("F1", "F2")],
+        "answers": [{"finding": finding_id, "stands": True, "reason": "Yes."} for finding_id in ("F1", "F2")],
     }
-    return {name: known[name] for name in asked if name in known}
+    return {name: answers[name] for name in properties if name in answers}
 
 
 PERSONS = [{"name": "ann", "role": "economist"}, {"name": "bea", "system_prompt": "You count."}]
 JUDGE = partial(JudgeOptions, answer_form="winner")
-"""A judge that is asked for the same by every model."""
+"""A judge with the same request to every model."""
 ROLES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, Any]]]] = {
     "debate": (
         partial(
@@ -197,29 +197,29 @@ ROLES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, Any]]]] = {
     "council": (partial(council, name="x", members=PERSONS), {"chair": ("x-chair", SynthesizerOptions)}),
     "review": (partial(review, name="x", reviewers=PERSONS), {"merger": ("x-merger", SynthesizerOptions)}),
 }
-"""How each pattern is made, and its roles without a name: their blocks and their kinds of options."""
+"""Factories of each pattern, and its unnamed roles with their blocks and types of options."""
 TEXT = "Write three paragraphs in German."
 
 
-def blocks_told(pattern: Any, *, profile: str = "full") -> tuple[set[str], set[str]]:
-    """The blocks of a run whose system message ends in the instructions, and all other blocks."""
-    told: set[str] = set()
-    others: set[str] = set()
+def split_blocks(pattern: Any, *, profile: str = "full") -> tuple[set[str], set[str]]:
+    """Return the blocks of a run whose system message ends in the instructions, and all other blocks."""
+    instructed: set[str] = set()
+    uninstructed: set[str] = set()
     for request in requests_of(pattern, profile=profile):
         system = request.messages[0]["content"]
         assert (f"\n\n{INSTRUCTIONS}\n{TEXT}" in system) == (TEXT in system) == system.endswith(TEXT)
-        (told if TEXT in system else others).add(request.block)
-    assert not told & others
-    return told, others
+        (instructed if TEXT in system else uninstructed).add(request.block)
+    assert not instructed & uninstructed
+    return instructed, uninstructed
 
 
 def requests_of(pattern: Any, *, profile: str = "full", text: str | None = None) -> list[ModelRequest]:
-    """What the model is asked in one run; `text` is what it says where it is asked for text."""
+    """Return the model's requests in one run; `text` is its answer to requests for text."""
     requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
         requests.append(request)
-        return text if text is not None and request.output is None else said(request)
+        return text if text is not None and request.output is None else give_answer(request)
 
     model: Any = FunctionModel(answer)
     model.profile = profile
@@ -230,49 +230,49 @@ def requests_of(pattern: Any, *, profile: str = "full", text: str | None = None)
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
 def test_instructions_of_a_pattern_reach_all_of_its_default_blocks(name: str, profile: str) -> None:
-    """At the very end of their system messages, under a heading that puts them above all rules."""
+    """They are at the very end of system messages, under a heading that puts them above all rules."""
     make, roles = ROLES[name]
-    told, others = blocks_told(make(instructions=TEXT), profile=profile)
-    assert others == set()
-    assert {block for block, _ in roles.values()} <= told
-    assert len(told) > len(roles)
+    instructed, uninstructed = split_blocks(make(instructions=TEXT), profile=profile)
+    assert uninstructed == set()
+    assert {block for block, _ in roles.values()} <= instructed
+    assert len(instructed) > len(roles)
 
 
 EVERY_ROLE = [(name, role) for name, (_, roles) in ROLES.items() for role in roles]
 
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
-def test_instructions_of_a_role_reach_that_role_alone(name: str, role: str) -> None:
-    """They take the place of the pattern's; empty ones leave the role without any."""
+def test_instructions_of_a_role_reach_only_that_role(name: str, role: str) -> None:
+    """They replace the pattern's; empty ones leave the role without any."""
     make, roles = ROLES[name]
     block, kind = roles[role]
-    told, others = blocks_told(make(**{role: kind(instructions=TEXT)}))
-    assert told == {block}
-    assert others
-    told, others = blocks_told(make(instructions=TEXT, **{role: kind(instructions="")}))
-    assert others == {block}
-    told, others = blocks_told(make(instructions="Be polite.", **{role: kind(instructions=TEXT)}))
-    assert told == {block}
+    instructed, uninstructed = split_blocks(make(**{role: kind(instructions=TEXT)}))
+    assert instructed == {block}
+    assert uninstructed
+    instructed, uninstructed = split_blocks(make(instructions=TEXT, **{role: kind(instructions="")}))
+    assert uninstructed == {block}
+    instructed, uninstructed = split_blocks(make(instructions="Be polite.", **{role: kind(instructions=TEXT)}))
+    assert instructed == {block}
 
 
 @pytest.mark.parametrize("name", ROLES)
 def test_instructions_of_one_speaker_reach_all_of_its_blocks_and_no_other(name: str) -> None:
-    """By `DebaterOptions` of the debater, persona, agent or member."""
+    """`DebaterOptions` of the debater, persona, agent or member have them."""
     make, _ = ROLES[name]
     field = {"consensus": "agents", "council": "members", "review": "reviewers"}.get(name, "debaters")
     options = DebaterOptions(instructions=TEXT)
     people: list[Any] = [Persona("ann"), Persona("bea", options=options)]
     if name == "debate":
         people = [Debater("ann", "for"), Debater("bea", "against", options=options)]
-    told, others = blocks_told(make(**{field: people}))
-    assert told
-    assert all(block.endswith("-bea") for block in told)
-    assert not any(block.endswith("-bea") for block in others)
+    instructed, uninstructed = split_blocks(make(**{field: people}))
+    assert instructed
+    assert all(block.endswith("-bea") for block in instructed)
+    assert not any(block.endswith("-bea") for block in uninstructed)
 
 
 @pytest.mark.parametrize("blank", ["", "  ", lambda: None, lambda _: ""])
 def test_instructions_without_text_leave_no_heading(blank: Any) -> None:
-    """A function may have nothing to say in a turn."""
+    """A function may return nothing in a turn."""
     slot = (lambda _: None) if callable(blank) else blank
     for request in requests_of(ROLES["debate"][0](instructions=slot)):
         assert INSTRUCTIONS not in request.messages[0]["content"]
@@ -281,7 +281,7 @@ def test_instructions_without_text_leave_no_heading(blank: Any) -> None:
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("name", ROLES)
 def test_instructions_may_be_a_function_of_the_input_and_the_context(name: str, wait: bool) -> None:  # noqa: FBT001
-    """Called for each call, sync or async."""
+    """It is called for each call, sync or async."""
 
     def instruct(_: object, ctx: Context) -> str | None:
         return TEXT if "ann" in ctx.block else None
@@ -289,10 +289,10 @@ def test_instructions_may_be_a_function_of_the_input_and_the_context(name: str, 
     async def later(value: object, ctx: Context) -> str | None:
         return instruct(value, ctx)
 
-    told, others = blocks_told(ROLES[name][0](instructions=later if wait else instruct))
-    assert told
-    assert all(block.endswith("-ann") for block in told)
-    assert not any(block.endswith("-ann") for block in others)
+    instructed, uninstructed = split_blocks(ROLES[name][0](instructions=later if wait else instruct))
+    assert instructed
+    assert all(block.endswith("-ann") for block in instructed)
+    assert not any(block.endswith("-ann") for block in uninstructed)
 
 
 # No text of a default prompt contradicts them
@@ -306,11 +306,11 @@ FORM = re.compile(
 
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
-def test_no_turn_prescribes_a_form_beside_instructions(name: str, profile: str) -> None:
-    """Neither how its sentences begin nor how many there are; the default length says that it yields."""
-    own = ("-debater-", "-member-", "-propose-", "-revise-")
+def test_no_turn_prescribes_a_form_besides_instructions(name: str, profile: str) -> None:
+    """They set neither the beginning of sentences nor their number; the default length yields."""
+    speaking_roles = ("-debater-", "-member-", "-propose-", "-revise-")
     for request in requests_of(ROLES[name][0](instructions=TEXT), profile=profile):
-        if any(part in request.block for part in own):
+        if any(part in request.block for part in speaking_roles):
             prompt = "\n".join(str(message["content"]) for message in request.messages).replace(TEXT, "")
             for length in ("two or three short sentences", "two to four paragraphs"):
                 prompt = prompt.replace(f"{length}, unless the instructions", "")
@@ -319,8 +319,8 @@ def test_no_turn_prescribes_a_form_beside_instructions(name: str, profile: str) 
 
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
-def test_a_length_that_is_asked_for_does_not_yield_to_instructions(name: str, profile: str) -> None:
-    """It is the application's own wish, as they are."""
+def test_an_explicit_length_does_not_yield_to_instructions(name: str, profile: str) -> None:
+    """Both are explicit options of the application."""
     prompts = [
         str(request.messages)
         for request in requests_of(
@@ -335,8 +335,8 @@ def test_a_length_that_is_asked_for_does_not_yield_to_instructions(name: str, pr
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_a_model_is_asked_with_the_prompts_of_its_profile(name: str) -> None:
-    """Unless the pattern decides otherwise."""
+def test_a_model_gets_the_prompts_of_its_profile(name: str) -> None:
+    """The pattern may decide otherwise."""
     make, _ = ROLES[name]
 
     def prompts(pattern: Any, profile: str) -> list[Any]:
@@ -354,8 +354,8 @@ def test_a_model_is_asked_with_the_prompts_of_its_profile(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
-def test_a_role_has_a_profile_of_its_own(name: str, role: str) -> None:
-    """And no other role has it then."""
+def test_a_role_may_have_its_own_profile(name: str, role: str) -> None:
+    """No other role has it then."""
     make, roles = ROLES[name]
     block, kind = roles[role]
 
@@ -363,7 +363,7 @@ def test_a_role_has_a_profile_of_its_own(name: str, role: str) -> None:
         return {request.block: request.messages for request in requests_of(pattern)}
 
     usual, other = prompts(make()), prompts(make(**{role: kind(profile="concise")}))
-    assert [each for each in usual if usual[each] != other[each]] in ([], [block])
+    assert [block_name for block_name in usual if usual[block_name] != other[block_name]] in ([], [block])
     assert prompts(make(**{role: kind(profile="full")})) == usual
 
 
@@ -376,37 +376,37 @@ WISHES = {
 
 @pytest.mark.parametrize(("length", "text"), [*WISHES.items(), (10, "about 10 words"), (2_000, "about 2000 words")])
 @pytest.mark.parametrize("name", ROLES)
-def test_a_turn_is_asked_for_in_its_length(name: str, length: Any, text: str) -> None:
-    """In either profile; a member's options replace the pattern's; a model may make room for it."""
+def test_a_turn_has_its_configured_length(name: str, length: Any, text: str) -> None:
+    """This holds in either profile; a member's options replace the pattern's; a model may reserve tokens for it."""
     make, _ = ROLES[name]
     field = {"consensus": "agents", "council": "members", "review": "reviewers"}.get(name, "debaters")
-    own = DebaterOptions(length=77)
-    people: list[Any] = [Persona("ann"), Persona("bea", options=own)]
+    options = DebaterOptions(length=77)
+    people: list[Any] = [Persona("ann"), Persona("bea", options=options)]
     if name == "debate":
-        people = [Debater("ann", "for"), Debater("bea", "against", options=own)]
+        people = [Debater("ann", "for"), Debater("bea", "against", options=options)]
     for profile in ("concise", "full"):
         requests = requests_of(make(**{field: people}, prompts=PromptOptions(length=length)), profile=profile)
-        asked, others = (
-            {each.block: each for each in requests if re.search(rf"{words}[.)]", str(each.messages))}
+        usual_requests, own_requests = (
+            {call.block: call for call in requests if re.search(rf"{words}[.)]", str(call.messages))}
             for words in (text, "about 77 words")
         )
-        assert asked
-        assert {block[-4:] for block in asked} == {"-ann"}
-        assert {block[-4:] for block in others} == {"-bea"}
+        assert usual_requests
+        assert {block[-4:] for block in usual_requests} == {"-ann"}
+        assert {block[-4:] for block in own_requests} == {"-bea"}
         if name != "review":  # which has any number of claims
-            assert {request.words for request in asked.values()} == {words_of(length)}
-            assert {request.words for request in others.values()} == {77}
+            assert {request.words for request in usual_requests.values()} == {words_of(length)}
+            assert {request.words for request in own_requests.values()} == {77}
 
 
-def test_a_template_of_a_pattern_is_that_of_all_who_speak_and_one_of_their_own_comes_before_it() -> None:
-    """It comes before every profile."""
-    mine = DebaterTemplate(system="All: {question}")
-    hers = DebaterOptions(template=replace(mine, system="Hers: {question}"), profile="concise")
+def test_a_speakers_template_overrides_that_of_the_pattern() -> None:
+    """It overrides every profile."""
+    template = DebaterTemplate(system="All: {question}")
+    hers = DebaterOptions(template=replace(template, system="Hers: {question}"), profile="concise")
     people = [Debater("ann", "for"), Debater("bea", "against", options=hers)]
     begins = {
         request.block: request.messages[0]["content"][:5]
         for request in requests_of(
-            debate(name="x", debaters=people, prompts=PromptOptions(template=mine)), profile="concise"
+            debate(name="x", debaters=people, prompts=PromptOptions(template=template)), profile="concise"
         )
     }
     assert begins["x-debater-ann"] == "All: "
@@ -430,7 +430,7 @@ TEMPLATES: dict[tuple[str, str], Any] = {
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
 def test_the_template_of_every_role_is_an_option_of_its_pattern(name: str, role: str) -> None:
-    """And the texts of no other role change."""
+    """The texts of no other role change."""
     make, roles = ROLES[name]
     block, kind = roles[role]
     requests = requests_of(make(**{role: kind(template=TEMPLATES[name, role])}))
@@ -457,7 +457,7 @@ FORGED = [
 @pytest.mark.parametrize("name", ["debate", "deliberation", "round_robin", "council"])
 @given(lines=st.lists(st.sampled_from(FORGED), max_size=4))
 def test_no_argument_passes_for_a_line_of_a_prompt(name: str, profile: str, lines: list[str]) -> None:
-    """Whatever the first speaker's model writes, every further line of it stands behind a bar."""
+    """Every further line of the first speaker's text is after a bar."""
     make = partial(ROLES[name][0], instructions=TEXT)
     plain = requests_of(make(), profile=profile, text="Mine.")
     forged = requests_of(make(), profile=profile, text="\n".join(["Mine.", *lines, "End."]))

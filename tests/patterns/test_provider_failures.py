@@ -1,4 +1,4 @@
-"""Promises of every pattern about providers that fail, calls that are late, and runs that are cut short."""
+"""Promises of every pattern about failing providers, late calls, and interrupted runs."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ FAILURES: list[ModelError] = [
 SKIP = FailurePolicy(on_failure="skip", quorum=1)
 FAIL = FailurePolicy(on_failure="fail")
 PANELS = ("round_robin", "consensus", "council", "critique", "review")
-"""Patterns that go on without a member, unless they are told otherwise."""
+"""Patterns that continue without a member by default."""
 REVIEWS = ("reviewer", "examiner")
-"""Turns of those who are no debaters; an examiner's is two calls, one in each order."""
+"""Turns of speakers other than debaters; an examiner's is two calls, one in each order."""
 OF_LOSSES = {"reviewer": "reviewer", "examiner": "reviewer", "critic": "critic"}
-"""The role in a loss, by the turn; in any other it is a debater's."""
+"""Role in a failure by turn; a debater's in any other turn."""
 DATA = ("handoff", "critique", "review")
 """Patterns whose speakers answer with data, which is not streamed."""
 ONE_AFTER_THE_OTHER = ("debate", "round_robin")
@@ -77,13 +77,13 @@ ONE_AFTER_THE_OTHER = ("debate", "round_robin")
 
 
 def first_call(role: str, *names: str, fails: Exception = DOWN) -> Callable[[ModelRequest], Exception | None]:
-    """Makes the first call fail of each of `names` in a role, or the first one of the role itself."""
-    left = list(names) or [role]
+    """Make the first call of each of `names` in a role fail, or the first one of the role itself."""
+    pending = list(names) or [role]
 
     def lost(request: ModelRequest) -> Exception | None:
         name = request.block.rpartition("-")[2]
-        if role_of(request) == role and name in left:
-            left.remove(name)
+        if role_of(request) == role and name in pending:
+            pending.remove(name)
             return fails
         return None
 
@@ -91,13 +91,13 @@ def first_call(role: str, *names: str, fails: Exception = DOWN) -> Callable[[Mod
 
 
 def losses(run: Any) -> list[tuple[str, str, str]]:
-    """What was lost: role, name, instead."""
+    """Return role, name and recovery of each failure."""
     return [(loss.role, loss.name, loss.instead) for loss in run.raw.losses]
 
 
 @each_turn
-def test_a_lost_turn_fails_the_run_where_it_is_to(pattern: str, turn: str) -> None:
-    """The error as it is; what was said before can be read from it, and nothing counts as skipped."""
+def test_a_failed_turn_fails_the_run_by_policy(pattern: str, turn: str) -> None:
+    """The error is unchanged, the entries before it can be read from it, and no turn counts as skipped."""
     failure = ProviderFailed("down", status=503)
     talkers = Talkers(first_call(turn, "bob", fails=failure))
     with pytest.raises(ProviderFailed) as caught:
@@ -112,8 +112,8 @@ def test_a_lost_turn_fails_the_run_where_it_is_to(pattern: str, turn: str) -> No
 
 
 @each_turn
-def test_a_panel_goes_on_without_a_member_and_other_patterns_fail(pattern: str, turn: str) -> None:
-    """Unless a policy says otherwise; a policy that only has a quorum or a deadline leaves that as it is."""
+def test_only_panels_continue_without_a_member_by_default(pattern: str, turn: str) -> None:
+    """A policy may change that, but not one that only has a quorum or a deadline."""
     talkers = Talkers(first_call(turn, "bob"))
     for policy in (None, FailurePolicy(turn_timeout=60), FailurePolicy(quorum=2)):
         if pattern in PANELS:
@@ -126,7 +126,7 @@ def test_a_panel_goes_on_without_a_member_and_other_patterns_fail(pattern: str, 
 
 
 def check_skipped(result: Any, talkers: Talkers, error: type[Exception]) -> None:
-    """Bob's turn is absent, its task is errored, the loss says who, when and why, and all the others are heard."""
+    """Check that bob's turn is absent, its task errored, its failure recorded, and all others are present."""
     (loss,) = result.raw.losses
     assert (loss.name, loss.instead) == ("bob", "skipped")
     assert error.__name__ in loss.error
@@ -143,7 +143,7 @@ def check_skipped(result: Any, talkers: Talkers, error: type[Exception]) -> None
 
 @each_turn
 def test_a_skipped_turn_leaves_only_its_loss(pattern: str, turn: str) -> None:
-    """In every kind of turn."""
+    """This holds for every kind of turn."""
     talkers = Talkers(first_call(turn, "bob"))
     result = talk(pattern, policy=SKIP).run_sync(QUESTION, model=talkers.model())
     check_skipped(result, talkers, ProviderFailed)
@@ -153,36 +153,36 @@ def test_a_skipped_turn_leaves_only_its_loss(pattern: str, turn: str) -> None:
 @each_pattern
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
 def test_every_provider_failure_can_be_skipped(pattern: str, error: ModelError) -> None:
-    """Whatever the provider did."""
+    """The kind of failure does not matter."""
     talkers = Talkers(first_call(TURNS[pattern][0], "bob", fails=error))
     check_skipped(talk(pattern, policy=SKIP).run_sync(QUESTION, model=talkers.model()), talkers, type(error))
 
 
 @each_pattern
-async def test_what_a_failed_call_had_said_is_nowhere(pattern: str) -> None:
-    """Listeners have seen a part of it; the others are shown nothing of it, and the result has none."""
-    talkers, heard = Talkers(first_call(TURNS[pattern][0], "bob")), ""
+async def test_text_of_a_failed_call_is_discarded(pattern: str) -> None:
+    """Listeners have seen a part of it, but other speakers and the result have none of it."""
+    talkers, streamed = Talkers(first_call(TURNS[pattern][0], "bob")), ""
     handle: Any = talk(pattern, policy=SKIP).start(QUESTION, model=talkers.model())
     async for event in handle:
-        heard += event.text if isinstance(event, TextDelta) else ""
+        streamed += event.text if isinstance(event, TextDelta) else ""
     result = await handle
-    unsaid = set(WORD.findall(heard)) - talkers.words
+    unsaid = set(WORD.findall(streamed)) - talkers.words
     assert len(unsaid) == int(pattern not in DATA)
     assert all(not unsaid & set(WORD.findall(str(request.messages))) for request in talkers.asked)
     assert words_in(result.raw) == talkers.words
 
 
 @each_turn
-def test_a_stand_in_speaks_for_one_whose_model_failed(pattern: str, turn: str) -> None:
-    """With its prompt, under its name; nothing is missing, and the loss says that another model spoke."""
+def test_a_fallback_model_replaces_a_failed_speaker(pattern: str, turn: str) -> None:
+    """It has the speaker's prompt and name; nothing is missing, and the failure names the other model."""
     talkers, other = Talkers(first_call(turn, "bob")), Talkers()
     policy = FailurePolicy(on_failure=StandIn(other.model("other")))
     result = talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model())
     assert [(loss.name, loss.instead) for loss in result.raw.losses] == [("bob", "stand_in")]
-    asked = other.asked[0]
+    request = other.asked[0]
     assert len(other.asked) == (2 if turn == "examiner" else 1)
-    assert (role_of(asked), asked.block) == (turn, f"x-stand-in-{turn}-bob")
-    assert "You are bob of the city council." in str(asked.messages)
+    assert (role_of(request), request.block) == (turn, f"x-stand-in-{turn}-bob")
+    assert "You are bob of the city council." in str(request.messages)
     assert words_in(result.raw) == talkers.words | other.words
     assert (result.status, result.raw.status) == ("degraded", "degraded")
     assert {task.status for task in result.tasks.list()} == {"completed"}
@@ -192,8 +192,8 @@ def test_a_stand_in_speaks_for_one_whose_model_failed(pattern: str, turn: str) -
 
 
 @each_turn
-def test_a_stand_in_that_fails_as_well_leaves_the_turn_out(pattern: str, turn: str) -> None:
-    """Both failures are recorded, in their order."""
+def test_a_turn_is_skipped_if_the_fallback_model_fails(pattern: str, turn: str) -> None:
+    """Both failures are recorded in order."""
     talkers, other = Talkers(first_call(turn, "bob")), Talkers(lambda _: Refused("not I"))
     policy = FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
     result = talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model())
@@ -204,8 +204,8 @@ def test_a_stand_in_that_fails_as_well_leaves_the_turn_out(pattern: str, turn: s
 
 
 @each_pattern
-def test_fewer_voices_than_the_quorum_end_it(pattern: str) -> None:
-    """Before anybody else is asked; a handoff, in which one speaks at a time, has no quorum."""
+def test_fewer_speakers_than_the_quorum_end_a_run(pattern: str) -> None:
+    """No other call follows; a handoff, in which one speaker speaks at a time, has no quorum."""
     talkers = Talkers(first_call(TURNS[pattern][0], "bob", "cy"))
     policy = FailurePolicy(on_failure="skip", quorum=2)
     if pattern == "handoff":
@@ -225,8 +225,8 @@ def test_fewer_voices_than_the_quorum_end_it(pattern: str) -> None:
 
 @each_decider
 @pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
-def test_a_lost_decision_costs_only_itself(pattern: str, on_failure: str) -> None:
-    """All that was said is there, and the loss says what is missing; nobody stands in; with "fail" the run fails."""
+def test_a_failed_decision_affects_only_itself(pattern: str, on_failure: str) -> None:
+    """All entries remain, and the failure names the missing part; there is no fallback; with "fail" the run fails."""
     role, instead = DECIDERS[pattern]
     other = Talkers()
     policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
@@ -242,33 +242,33 @@ def test_a_lost_decision_costs_only_itself(pattern: str, on_failure: str) -> Non
 
 
 @pytest.mark.parametrize("pattern", ["debate", "council"])
-async def test_a_lost_ending_keeps_what_was_said_and_is_asked_again(pattern: str) -> None:
-    """Of a judge or a chair, where nobody has set a policy: resuming the run pays for the missing call alone."""
+async def test_a_failed_judge_or_chair_is_called_again_on_resume(pattern: str) -> None:
+    """Without a policy for a judge or a chair, resuming the run pays only for the missing call."""
     store, role = MemoryStore(), DECIDERS[pattern]
     talkers, status = Talkers(first_call(role.role)), "no_verdict" if pattern == "debate" else "degraded"
-    lost = await talk(pattern).run(QUESTION, model=talkers.model(), store=store)
-    assert (lost.status, losses(lost)) == (status, [(role.role, f"x-{role.role}", role.instead)])
-    said = [entry.text for entry in lost.raw.entries]
+    degraded = await talk(pattern).run(QUESTION, model=talkers.model(), store=store)
+    assert (degraded.status, losses(degraded)) == (status, [(role.role, f"x-{role.role}", role.instead)])
+    texts = [entry.text for entry in degraded.raw.entries]
     still = Talkers(first_call(role.role))
-    again = await talk(pattern).resume(lost.run_id, model=still.model(), store=store, allow_changes=True)
-    assert (again.status, losses(again), len(still.asked)) == (status, losses(lost), 1)
-    others = Talkers()
-    result = await talk(pattern).resume(lost.run_id, model=others.model(), store=store, allow_changes=True)
-    assert (result.status, result.raw.losses, len(others.asked)) == ("complete", [], 1)
-    assert [entry.text for entry in result.raw.entries] == said
+    still_degraded = await talk(pattern).resume(degraded.run_id, model=still.model(), store=store, allow_changes=True)
+    assert (still_degraded.status, losses(still_degraded), len(still.asked)) == (status, losses(degraded), 1)
+    recovered = Talkers()
+    result = await talk(pattern).resume(degraded.run_id, model=recovered.model(), store=store, allow_changes=True)
+    assert (result.status, result.raw.losses, len(recovered.asked)) == ("complete", [], 1)
+    assert [entry.text for entry in result.raw.entries] == texts
     assert result.raw.answer is not None
     nobody = Talkers()
-    same = await talk(pattern).resume(lost.run_id, model=nobody.model(), store=store, allow_changes=True)
-    assert (same.raw.to_wire(), nobody.asked) == (result.raw.to_wire(), [])
+    repeated = await talk(pattern).resume(degraded.run_id, model=nobody.model(), store=store, allow_changes=True)
+    assert (repeated.raw.to_wire(), nobody.asked) == (result.raw.to_wire(), [])
 
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
 @pytest.mark.parametrize("options", [{}, {"output_schema": dict[str, int]}], ids=["text", "schema"])
-def test_a_lost_synthesizer_leaves_the_raw_output(pattern: str, options: dict[str, Any]) -> None:
-    """There is no output, and nothing is held to its schema."""
+def test_a_failed_synthesizer_leaves_the_raw_output(pattern: str, options: dict[str, Any]) -> None:
+    """There is no output, and no schema applies."""
     talkers = Talkers(first_call("synthesizer"))
-    lost = talk(pattern, policy=SKIP, synthesizer=None, **options)
-    result = lost.run_sync(QUESTION, model=talkers.model())
+    pattern_without_synthesizer = talk(pattern, policy=SKIP, synthesizer=None, **options)
+    result = pattern_without_synthesizer.run_sync(QUESTION, model=talkers.model())
     assert (result.output, result.status, result.raw.status) == (None, "degraded", "degraded")
     assert losses(result) == [("synthesizer", "x-synthesizer", "no_output")]
     assert words_in(result.raw) == talkers.words
@@ -284,7 +284,7 @@ def _raises(error: Exception) -> Callable[[object], str]:
 @each_turn
 @pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
 def test_errors_of_the_application_are_never_skipped(pattern: str, turn: str, on_failure: str) -> None:
-    """Exceptions of blocks and models, and a key that is missing, reach the caller as they are; nobody stands in."""
+    """Exceptions of blocks and models, and a missing key, reach the caller unchanged, without a fallback."""
     other = Talkers()
     policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
     bug, no_key = KeyError("a bug"), AuthenticationFailed("there is no API key")
@@ -306,10 +306,10 @@ def test_errors_of_the_application_are_never_skipped(pattern: str, turn: str, on
 
 @each_pattern
 def test_a_limit_that_a_block_raises_is_an_error(pattern: str) -> None:
-    """It does not pass for the run's."""
-    own = _raises(LimitReached("calls", limit=1, used=1))
+    """It is not mistaken for a limit of the run."""
+    failing = _raises(LimitReached("calls", limit=1, used=1))
     with pytest.raises(LimitReached):
-        talk(pattern, block=own, policy=SKIP).run_sync(QUESTION, model=Talkers().model())
+        talk(pattern, block=failing, policy=SKIP).run_sync(QUESTION, model=Talkers().model())
 
 
 class Hanging:
@@ -328,8 +328,8 @@ class Hanging:
 
 
 @each_pattern
-async def test_a_turn_has_a_deadline_over_all_that_it_does(pattern: str) -> None:
-    """Whatever a block hangs in, it is cancelled; being late is a provider's failure."""
+async def test_a_turn_has_a_deadline_for_all_of_its_work(pattern: str) -> None:
+    """A block is cancelled wherever it hangs, and a timeout is a provider failure."""
     talkers, hang = Talkers(), Hanging()
     late = talk(pattern, block=hang.__call__, policy=FailurePolicy(on_failure="fail", turn_timeout=0.05))
     with pytest.raises(ModelTimeout) as caught:
@@ -344,7 +344,7 @@ async def test_a_turn_has_a_deadline_over_all_that_it_does(pattern: str) -> None
 
 
 async def answer_late(_: object) -> str:
-    """It catches its cancellation, and answers all the same."""
+    """Catch the cancellation, and answer nevertheless."""
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
@@ -353,15 +353,15 @@ async def answer_late(_: object) -> str:
 
 
 async def never_answer(_: object) -> str:
-    """It catches every cancellation, and goes on to wait."""
+    """Catch every cancellation, and continue to wait."""
     while True:
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
 
 
 @each_pattern
-async def test_a_late_text_is_not_heard(pattern: str) -> None:
-    """A block that catches its cancellation is late all the same."""
+async def test_a_late_text_is_discarded(pattern: str) -> None:
+    """A block that catches its cancellation is still late."""
     talkers = Talkers()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
     result = await talk(pattern, block=answer_late, policy=policy).run(QUESTION, model=talkers.model())
@@ -370,8 +370,8 @@ async def test_a_late_text_is_not_heard(pattern: str) -> None:
     assert result.status == "degraded"
 
 
-async def test_a_block_that_never_gives_up_is_left_behind() -> None:
-    """After its cancellation it has a second to clean up."""
+async def test_a_block_that_ignores_cancellation_is_abandoned() -> None:
+    """It has a second after its cancellation to clean up."""
     talkers = Talkers()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
     result = await talk("round_robin", block=never_answer, policy=policy).run(QUESTION, model=talkers.model())
@@ -382,7 +382,7 @@ async def test_a_block_that_never_gives_up_is_left_behind() -> None:
 
 
 async def test_a_run_has_no_output_after_its_time() -> None:
-    """Neither by a block that catches its cancellation."""
+    """A block that catches its cancellation cannot add one either."""
     with pytest.raises(LimitReached) as caught:
         await handler(answer_late, name="late").run(QUESTION, limits=Limits(seconds=0.05))
     assert caught.value.kind == "seconds"
@@ -390,7 +390,7 @@ async def test_a_run_has_no_output_after_its_time() -> None:
 
 @each_decider
 async def test_a_decision_has_the_deadline_of_a_turn(pattern: str) -> None:
-    """What is late is lost."""
+    """A late decision is a failure."""
     talkers, hang = Talkers(), Hanging()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
     result = await talk(pattern, decider=hang.__call__, policy=policy).run(QUESTION, model=talkers.model())
@@ -401,16 +401,16 @@ async def test_a_decision_has_the_deadline_of_a_turn(pattern: str) -> None:
 
 
 @each_pattern
-async def test_who_queues_behind_a_late_answer_is_not_lost_with_it(pattern: str) -> None:
-    """Of speakers who ask one engine at once, only the one whose answer takes too long misses a turn."""
-    talkers, left, slot = Talkers(), ["bob"], asyncio.Lock()
+async def test_a_late_answer_does_not_fail_queued_speakers(pattern: str) -> None:
+    """If speakers share an engine, only the one whose answer takes too long misses a turn."""
+    talkers, pending, slot = Talkers(), ["bob"], asyncio.Lock()
 
     async def one_at_a_time(request: ModelRequest) -> Any:
         with in_queue(request):
             await slot.acquire()
         try:
-            if left and role_of(request) == TURNS[pattern][0] and request.block.endswith("-bob"):
-                left.clear()
+            if pending and role_of(request) == TURNS[pattern][0] and request.block.endswith("-bob"):
+                pending.clear()
                 await asyncio.Event().wait()
             return talkers.reply(request)
         finally:
@@ -424,12 +424,12 @@ async def test_who_queues_behind_a_late_answer_is_not_lost_with_it(pattern: str)
 @pytest.mark.parametrize("queues", [False, True], ids=["answers", "queues"])
 @pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "handoff"])
 async def test_a_round_has_a_deadline_over_all_its_turns(pattern: str, *, queues: bool) -> None:
-    """The turn in progress and those after it are lost; decisions are not, and the next round has its own time."""
-    talkers, left = Talkers(), ["bob"]
+    """The current and the following turns fail; decisions do not, and the next round has its own time."""
+    talkers, pending = Talkers(), ["bob"]
 
     async def hang_once(request: ModelRequest) -> Any:
-        if left and role_of(request) == TURNS[pattern][0] and request.block.endswith("-bob"):
-            left.clear()
+        if pending and role_of(request) == TURNS[pattern][0] and request.block.endswith("-bob"):
+            pending.clear()
             with in_queue(request) if queues else nullcontext():
                 await asyncio.Event().wait()
         return talkers.reply(request)
@@ -444,22 +444,22 @@ async def test_a_round_has_a_deadline_over_all_its_turns(pattern: str, *, queues
 
 
 async def calls_of(pattern: str) -> int:
-    """How many calls a run of it takes."""
-    whole = Talkers()
-    await talk(pattern).run(QUESTION, model=whole.model())
-    return len(whole.asked)
+    """Count the calls of a run."""
+    talkers = Talkers()
+    await talk(pattern).run(QUESTION, model=talkers.model())
+    return len(talkers.asked)
 
 
 @each_pattern
-async def test_a_limit_of_the_run_leaves_what_was_said(pattern: str) -> None:
-    """No call is made beyond it, the status says so, and there is no output; a limit that suffices changes nothing."""
-    most = await calls_of(pattern)
-    for calls in range(1, most + 1):
+async def test_a_limit_of_the_run_keeps_the_entries(pattern: str) -> None:
+    """No call exceeds it, the status says so, and there is no output; a sufficient limit changes nothing."""
+    total = await calls_of(pattern)
+    for calls in range(1, total + 1):
         talkers = Talkers()
         result = await talk(pattern, policy=SKIP).run(QUESTION, model=talkers.model(), limits=Limits(calls=calls))
         assert len(talkers.asked) == calls
         assert words_in(result.raw) == talkers.words
-        if calls == most:
+        if calls == total:
             assert (result.status, result.raw.status) == ("complete", "complete")
         else:
             assert (result.status, result.output, result.raw.status) == ("limit", None, "limit")
@@ -467,8 +467,8 @@ async def test_a_limit_of_the_run_leaves_what_was_said(pattern: str) -> None:
 
 
 @each_pattern
-async def test_a_cancelled_run_has_what_was_said(pattern: str) -> None:
-    """At whatever call it is cancelled: nothing of what was answered is missing, and every task has ended."""
+async def test_a_cancelled_run_keeps_the_entries(pattern: str) -> None:
+    """At any call, no answer is missing, and every task has ended."""
     for number in range(await calls_of(pattern)):
         talkers, reached = Talkers(), asyncio.Event()
 
@@ -498,12 +498,10 @@ async def test_a_cancelled_run_has_what_was_said(pattern: str) -> None:
     faults=st.lists(st.sampled_from([None, None, *FAILURES]), min_size=24, max_size=24),
     quorum=st.integers(1, 2),
 )
-def test_nothing_is_made_up_and_every_failed_call_is_a_loss(
-    pattern: str, faults: list[ModelError | None], quorum: int
-) -> None:
-    """Whichever calls fail: in the raw output are the words of the answers, and nothing of the failed calls."""
-    left = iter(faults)
-    talkers = Talkers(lambda _: next(left, None))
+def test_every_failed_call_is_a_loss(pattern: str, faults: list[ModelError | None], quorum: int) -> None:
+    """Whichever calls fail, the raw output has the words of the answers and nothing of the failed calls."""
+    pending = iter(faults)
+    talkers = Talkers(lambda _: next(pending, None))
     policy = FailurePolicy(on_failure="skip", quorum=quorum)
     run: Any
     try:
@@ -523,7 +521,7 @@ def test_nothing_is_made_up_and_every_failed_call_is_a_loss(
 @settings(max_examples=example_count(10))
 @given(data=st.data())
 def test_hostile_blocks_end_in_time(pattern: str, data: st.DataObject) -> None:
-    """Whatever functions return or raise in the roles of bob and the decider, the run ends, and says so."""
+    """Whatever the functions for bob and the decider return or raise, the run ends with a status."""
 
     def role() -> Returns:
         return Returns(*data.draw(st.lists(hostile_values(), min_size=1, max_size=3)), wait=data.draw(st.booleans()))
@@ -560,8 +558,10 @@ def test_hostile_blocks_end_in_time(pattern: str, data: st.DataObject) -> None:
     ],
     ids=str,
 )
-def test_an_impossible_policy_is_refused_before_anything_runs(pattern: str, policy: dict[str, Any], field: str) -> None:
-    """With the field, what was given and what is allowed."""
+def test_an_impossible_policy_is_rejected_before_anything_runs(
+    pattern: str, policy: dict[str, Any], field: str
+) -> None:
+    """The error has the field, the value and the valid values."""
     with pytest.raises(ConfigurationError) as caught:
         talk(pattern, policy=FailurePolicy(**policy))
     assert caught.value.field == field

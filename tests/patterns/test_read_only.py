@@ -1,4 +1,4 @@
-"""No block of the application can rewrite a pattern's history: it answers, or the run fails with its name."""
+"""No custom block can rewrite a pattern's history: it answers, or the run fails with its name."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ QUESTION = "Should rents be capped?"
 
 
 def entries(ctx: Context) -> Any:
-    """The entries of the transcript."""
+    """Return the entries of the transcript."""
     return ctx.resources.transcript.state.entries
 
 
 def one(ctx: Context) -> str:
-    """The id of a turn's task."""
+    """Return the id of a turn's task."""
     return str(ctx.resources.audit.list()[0].id)
 
 
@@ -52,30 +52,35 @@ ATTACKS: dict[str, Callable[[Any, Context], object]] = {
     "completes a turn": lambda _, ctx: ctx.resources.audit.complete(task_id=one(ctx), output="mine"),
 }
 OF_TRANSCRIPTS = {name for name in ATTACKS if "transcript" in name} | {"takes something out"}
-"""Those that consensus() has no transcript for."""
+"""Attacks on a transcript, which `consensus()` does not have."""
 
 
 @pytest.mark.parametrize(
     ("pattern", "attack"),
-    [(each, attack) for each in PATTERNS for attack in ATTACKS if each != "consensus" or attack not in OF_TRANSCRIPTS],
+    [
+        (pattern_name, attack)
+        for pattern_name in PATTERNS
+        for attack in ATTACKS
+        if pattern_name != "consensus" or attack not in OF_TRANSCRIPTS
+    ],
 )
 def test_a_block_that_changes_history_ends_the_run_with_an_error_that_names_it(pattern: str, attack: str) -> None:
-    """In every pattern, whatever the block reaches for."""
+    """This holds in every pattern, whatever the block tries to change."""
     with pytest.raises(ReadOnly, match=r"block 'x-\w+-bob' must not change") as caught:
         make_pattern(pattern, ATTACKS[attack]).run_sync(QUESTION)
     assert caught.value.block is not None
 
 
 def facts(raw: Any) -> object:
-    """An output without what differs from run to run."""
-    told = raw.to_wire()
-    told.pop("analytics", None)
-    return told
+    """Return an output without the parts that differ between runs."""
+    wire = raw.to_wire()
+    wire.pop("analytics", None)
+    return wire
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_block_that_catches_the_refusal_has_changed_nothing(pattern: str) -> None:
-    """Output and tasks are those of a run without it."""
+def test_a_block_that_catches_the_error_has_changed_nothing(pattern: str) -> None:
+    """Output and tasks equal those of a run without it."""
 
     def try_all(value: Any, ctx: Context) -> None:
         for attack in ATTACKS.values():
@@ -85,13 +90,13 @@ def test_a_block_that_catches_the_refusal_has_changed_nothing(pattern: str) -> N
     fair = make_pattern(pattern, lambda _, __: None).run_sync(QUESTION, seed=7)
     attacked = make_pattern(pattern, try_all).run_sync(QUESTION, seed=7)
     assert facts(attacked.raw) == facts(fair.raw)
-    told = [[(task.assignee, task.status, task.output) for task in run.tasks.list()] for run in (fair, attacked)]
-    assert told[0] == told[1]
+    tasks = [[(task.assignee, task.status, task.output) for task in run.tasks.list()] for run in (fair, attacked)]
+    assert tasks[0] == tasks[1]
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_a_predicate_cannot_change_history_either(pattern: str) -> None:
-    """The error names it."""
+def test_a_predicate_cannot_change_history(pattern: str) -> None:
+    """The error names the predicate."""
 
     def meddle(ctx: Context) -> bool:
         ctx.sequencer.update(round=0)
@@ -105,9 +110,9 @@ SIDES = [Debater("ann", "for", block=lambda _: "Yes."), Debater("bob", "against"
 
 
 def rent(**options: Any) -> Any:
-    """A debate that calls no model."""
-    given: Any = {"debaters": SIDES, "max_rounds": 2, "judge": lambda _: VERDICT, "synthesizer": False, **options}
-    return debate(**{"name": "rent", **given})
+    """Build a debate that calls no model."""
+    defaults: Any = {"debaters": SIDES, "max_rounds": 2, "judge": lambda _: VERDICT, "synthesizer": False, **options}
+    return debate(**{"name": "rent", **defaults})
 
 
 @pytest.mark.parametrize("role", ["judge", "moderator", "synthesizer"])
@@ -123,15 +128,15 @@ def test_no_role_of_a_debate_can_change_history(role: str, attack: str) -> None:
         rent(**{role: meddle}).run_sync(QUESTION)
 
 
-def test_decisions_are_frozen_all_the_way_down() -> None:
-    """A debater cannot strike speakers from the moderator's decision."""
+def test_decisions_are_deeply_frozen() -> None:
+    """A debater cannot remove speakers from the moderator's decision."""
     strike = Debater("bob", "against", block=lambda _, ctx: ctx.sequencer.state.decision.next_speakers.clear())
     with pytest.raises(ReadOnly, match="block 'rent-debater-bob'"):
         rent(debaters=[SIDES[0], strike], moderator=lambda _: {"next_speakers": ["ann", "bob"]}).run_sync(QUESTION)
 
 
 def test_a_synthesizer_cannot_change_the_raw_output() -> None:
-    """Nor is it another value than before: only its lists are frozen."""
+    """Its value is the same as before, and only its lists are frozen."""
     with pytest.raises(ReadOnly, match="block 'rent-synthesizer'"):
         rent(synthesizer=lambda raw: raw.transcript.clear()).run_sync(QUESTION)
     result = rent(synthesizer=lambda raw: raw).run_sync(QUESTION)
@@ -140,8 +145,8 @@ def test_a_synthesizer_cannot_change_the_raw_output() -> None:
 
 
 @pytest.mark.parametrize("what", ["records", "clears"])
-def test_a_debater_cannot_record_by_itself(what: str) -> None:
-    """The blocks that maintain the transcript of a custom pattern have no power inside of a debater."""
+def test_a_debater_cannot_record_arguments(what: str) -> None:
+    """The blocks that maintain the transcript of a custom pattern have no effect inside a debater."""
     transcript = create_debate_transcript()
     shared: Any = {"transcript": transcript, "collection_id": "rent", "name": "own"}
     block = (
@@ -155,30 +160,30 @@ def test_a_debater_cannot_record_by_itself(what: str) -> None:
         rent(debaters=sides, transcript=transcript).run_sync(QUESTION)
 
 
-def test_a_debate_inside_of_a_debate_leaves_the_outer_transcript_alone() -> None:
-    """Although both were given the same one: what the outer debate shows is what was said in it."""
+def test_a_nested_debate_does_not_change_the_outer_transcript() -> None:
+    """Both have the same one, but the outer debate's output has only its own entries."""
     shared = create_debate_transcript()
     inner = rent(name="inner", transcript=shared).then(lambda raw: f"{len(raw.transcript)} arguments")
     outer = rent(debaters=[SIDES[0], Debater("bob", "against", block=inner)], transcript=shared, max_rounds=1)
-    said = [entry.text for entry in outer.run_sync(QUESTION).output.transcript]
-    assert said == ["Yes.", "4 arguments"]
+    texts = [entry.text for entry in outer.run_sync(QUESTION).output.transcript]
+    assert texts == ["Yes.", "4 arguments"]
 
 
-def test_a_shared_transcript_reaches_the_blocks_around_which_may_change_it() -> None:
-    """Only inside of the pattern is it read-only."""
+def test_blocks_around_a_pattern_may_change_a_shared_transcript() -> None:
+    """It is read-only only inside the pattern."""
     shared = create_debate_transcript()
 
     @handler(name="read", resources={"transcript": shared})
     def read(_: object, ctx: Context) -> int:
-        heard = len(ctx.resources.transcript.state.entries)
+        count = len(ctx.resources.transcript.state.entries)
         ctx.resources.transcript.set(shared.initial())
-        return heard + len(ctx.resources.transcript.state.entries)
+        return count + len(ctx.resources.transcript.state.entries)
 
     assert sequencer(name="s").then(rent(transcript=shared)).then(read).run_sync(QUESTION).output == 4
 
 
-def test_a_block_may_add_tasks_of_its_own_to_the_audit_trail() -> None:
-    """And end them: only those of turns are the pattern's."""
+def test_a_block_may_add_tasks_to_the_audit_trail() -> None:
+    """It may also end them; only tasks of turns belong to the pattern."""
 
     def plan(_: object, ctx: Context) -> str:
         audit = ctx.resources.audit
@@ -188,7 +193,7 @@ def test_a_block_may_add_tasks_of_its_own_to_the_audit_trail() -> None:
         audit.complete(task.id, "found")
         audit.claim(task_id=audit.add_task("and again", assignee="ann").id, by="ann")
         with pytest.raises(AttributeError, match="no 'protected' for blocks"):
-            audit.protected  # noqa: B018 - it is the access that counts
+            audit.protected  # noqa: B018 - the access itself counts
         return "Yes."
 
     tasks = rent(debaters=[Debater("ann", "for", block=plan), SIDES[1]], max_rounds=1).run_sync(QUESTION).tasks.list()
@@ -209,66 +214,66 @@ JSON = st.recursive(
 
 @given(value=JSON)
 def test_a_frozen_value_is_equal_and_can_be_copied(value: object) -> None:
-    """Equality, pickling and copying do not notice; freezing twice is freezing once."""
-    held = freeze(value)
-    assert held == value
-    assert freeze(held) is held
-    assert pickle.loads(pickle.dumps(held)) == copy.copy(held) == copy.deepcopy(held) == value  # noqa: S301 - our own
+    """Equality, pickling and copying work as before, and freezing twice equals freezing once."""
+    frozen = freeze(value)
+    assert frozen == value
+    assert freeze(frozen) is frozen
+    assert pickle.loads(pickle.dumps(frozen)) == copy.copy(frozen) == copy.deepcopy(frozen) == value  # noqa: S301 - our own
 
 
 CHANGES: list[Callable[[Any], object]] = [
-    *(lambda held, name=name: getattr(held, name)() for name in ("clear", "pop", "sort", "reverse", "popitem")),
-    *(lambda held, name=name: getattr(held, name)(()) for name in ("append", "extend", "remove", "update")),
-    lambda held: held.insert(0, 1),
-    lambda held: held.setdefault("a", 1),
-    lambda held: held.__setitem__(0, 1),
-    lambda held: held.__delitem__(0),
-    lambda held: held.__iadd__([1]),
-    lambda held: held.__imul__(2),
-    lambda held: held.__ior__({"a": 2}),
+    *(lambda value, name=name: getattr(value, name)() for name in ("clear", "pop", "sort", "reverse", "popitem")),
+    *(lambda value, name=name: getattr(value, name)(()) for name in ("append", "extend", "remove", "update")),
+    lambda value: value.insert(0, 1),
+    lambda value: value.setdefault("a", 1),
+    lambda value: value.__setitem__(0, 1),
+    lambda value: value.__delitem__(0),
+    lambda value: value.__iadd__([1]),
+    lambda value: value.__imul__(2),
+    lambda value: value.__ior__({"a": 2}),
 ]
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("held", [FrozenList([1, 2]), FrozenDict({"a": 1})], ids=["list", "dict"])
-def test_a_frozen_value_refuses_every_change(held: object, change: Callable[[Any], object]) -> None:
-    """Each method that changes a list or a dict."""
-    before = copy.copy(held)
+@pytest.mark.parametrize("frozen", [FrozenList([1, 2]), FrozenDict({"a": 1})], ids=["list", "dict"])
+def test_a_frozen_value_rejects_every_change(frozen: object, change: Callable[[Any], object]) -> None:
+    """This covers each method that changes a list or a dict."""
+    before = copy.copy(frozen)
     with pytest.raises((ReadOnly, AttributeError)) as caught:
-        change(held)
+        change(frozen)
     if isinstance(caught.value, ReadOnly):
         assert "nobody may change a" in str(caught.value)
-    assert held == before
+    assert frozen == before
 
 
-def test_a_model_with_frozen_lists_is_written_as_before() -> None:
-    """On the wire it is the same."""
+def test_frozen_lists_have_the_same_wire_form() -> None:
+    """The wire form does not change."""
     decision = DebateModeratorDecision(round=1, next_speakers=["ann"])
     assert freeze(decision).model_dump_json() == decision.model_dump_json()
     assert freeze(decision) == decision
 
 
-def test_the_resources_in_reach_are_listed() -> None:
-    """By `dir`, as completion in a notebook needs it."""
-    seen: list[list[str]] = []
+def test_dir_lists_the_available_resources() -> None:
+    """Completion in a notebook needs `dir`."""
+    names: list[list[str]] = []
 
     def look(_: object, ctx: Context) -> str:
-        seen.append(dir(ctx.resources))
+        names.append(dir(ctx.resources))
         return "Yes."
 
     rent(debaters=[Debater("ann", "for", block=look), SIDES[1]], max_rounds=1).run_sync(QUESTION)
-    assert {"audit", "transcript"} <= set(seen[0])
+    assert {"audit", "transcript"} <= set(names[0])
 
 
 def test_a_custom_pattern_has_an_audit_trail() -> None:
-    """`create_record_argument` completes the turn's task, and makes it where nobody else did."""
+    """`create_record_argument` completes the turn's task, and creates it if there is none."""
     transcript = create_debate_transcript()
     shared: Any = {"name": "own", "transcript": transcript, "collection_id": "own"}
-    own = sequencer(name="own", state=DebateState).tap(create_init_transcript(**shared))
+    pattern = sequencer(name="own", state=DebateState).tap(create_init_transcript(**shared))
     for name, stance in (("ann", "for"), ("bob", "against")):
         speaks = sequencer(name=f"own-turn-{name}").map(lambda _: "I say so.")
-        own = own.tap(speaks.then(create_record_argument(agent_name=name, stance=stance, **shared)))
-    tasks = own.run_sync(QUESTION).tasks
+        pattern = pattern.tap(speaks.then(create_record_argument(agent_name=name, stance=stance, **shared)))
+    tasks = pattern.run_sync(QUESTION).tasks
     assert tasks.collection_id == "own"
     assert [(task.assignee, task.status, task.output) for task in tasks.list()] == [
         ("ann", "completed", "I say so."),
@@ -276,8 +281,8 @@ def test_a_custom_pattern_has_an_audit_trail() -> None:
     ]
 
 
-def test_a_custom_pattern_completes_the_task_that_it_has_claimed_for_nobody() -> None:
-    """A task in progress is the turn's if it is assigned to who spoke, whoever holds the claim."""
+def test_a_custom_pattern_completes_a_task_without_an_assignee() -> None:
+    """A task in progress belongs to the turn if it is assigned to the speaker, whoever holds the claim."""
     transcript = create_debate_transcript()
     shared: Any = {"name": "own", "transcript": transcript, "collection_id": "own"}
 
@@ -286,16 +291,18 @@ def test_a_custom_pattern_completes_the_task_that_it_has_claimed_for_nobody() ->
         audit = ctx.resources.audit
         audit.claim(task_id=audit.add_task("speak", assignee="ann").id)
 
-    own = sequencer(name="own", state=DebateState).tap(create_init_transcript(**shared)).tap(plan).map(lambda _: "Yes.")
-    own = own.then(create_record_argument(agent_name="ann", stance="for", **shared))
-    (task,) = own.run_sync(QUESTION).tasks.list()
+    pattern = (
+        sequencer(name="own", state=DebateState).tap(create_init_transcript(**shared)).tap(plan).map(lambda _: "Yes.")
+    )
+    pattern = pattern.then(create_record_argument(agent_name="ann", stance="for", **shared))
+    (task,) = pattern.run_sync(QUESTION).tasks.list()
     assert (task.goal, task.status, task.output) == ("speak", "completed", "Yes.")
 
 
 @pytest.mark.parametrize("turns", [9, 10_000])
-def test_a_moderator_cannot_buy_any_number_of_turns(turns: int) -> None:
-    """Four in a round for each debater, whoever moderates; the error names the moderator."""
+def test_a_moderator_cannot_call_unlimited_turns(turns: int) -> None:
+    """The limit is four turns in a round for each debater; the error names the moderator."""
     with pytest.raises(OutputError, match=f"block 'rent-moderator' must return .* names {turns:,} turns in one round"):
         rent(moderator=lambda _: {"next_speakers": ["ann"] * turns}).run_sync(QUESTION)
-    most = rent(moderator=lambda _: {"next_speakers": ["ann", "bob"] * 4}, max_rounds=1).run_sync(QUESTION)
-    assert len(most.output.transcript) == 8
+    result = rent(moderator=lambda _: {"next_speakers": ["ann", "bob"] * 4}, max_rounds=1).run_sync(QUESTION)
+    assert len(result.output.transcript) == 8

@@ -1,4 +1,4 @@
-"""Options that no pattern takes: refused before anything is built, with the pattern, the field and what is allowed."""
+"""Invalid options of all patterns: the error comes before anything is built, with pattern, field and valid values."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.ids import shown
 
 from .every import PATTERNS, WITH_ROUNDS
-from .test_mistakes import FACTORIES, made
-from .test_prompt_options import said
+from .test_mistakes import FACTORIES, build
+from .test_prompt_options import give_answer
 
 ROSTER = {"consensus": "agents", "council": "members", "critique": "critics", "review": "reviewers"}
-"""The option that has the speakers, where it is not `debaters`."""
+"""Option with the speakers, if it is not `debaters`."""
 ALONE = ("consensus", "critique", "review")
-"""Patterns that one speaker may hold."""
+"""Patterns that work with one speaker."""
 LEAST = {pattern: "one" if pattern in ALONE else "two" for pattern in PATTERNS}
 WHAT = {"debate": "Debater", **{pattern: "Persona" for pattern in PATTERNS if pattern != "debate"}}
 
 
 def roster_of(pattern: str) -> str:
-    """The option that has the speakers."""
+    """Return the option with the speakers."""
     return ROSTER.get(pattern, "debaters")
 
 
 def speaker(pattern: str, name: Any, **fields: Any) -> dict[str, Any]:
-    """A speaker as a dict; those of a debate have a stance."""
+    """Create a speaker as a dict; those of a debate have a stance."""
     return {"name": name, **({"stance": f"{name}'s"} if pattern == "debate" else {}), **fields}
 
 
-def refused(pattern: str, **options: Any) -> ConfigurationError:
-    """The error of a pattern with options that cannot be: a ValueError that names where, field, value and choices."""
+def rejection_of(pattern: str, **options: Any) -> ConfigurationError:
+    """Return the error of a pattern with invalid options: a ValueError with location, field, value and choices."""
     with pytest.raises(ConfigurationError) as caught:
-        made(pattern, **options)
+        build(pattern, **options)
     error = caught.value
     assert isinstance(error, ValueError)
     assert error.location == (pattern if error.field == "name" else f"{pattern} 'rent'")
@@ -60,20 +60,20 @@ def refused(pattern: str, **options: Any) -> ConfigurationError:
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("name", ["", " ", None, 3])
 def test_a_pattern_has_a_name(pattern: str, name: Any) -> None:
-    """A string that is not blank."""
-    assert refused(pattern, name=name).allowed == "a string that is not blank"
+    """It is a string that is not blank."""
+    assert rejection_of(pattern, name=name).allowed == "a string that is not blank"
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_roster_is_a_list_of_enough_speakers(pattern: str) -> None:
-    """Neither text nor a mapping, and neither none nor, but for the patterns in `ALONE`, one alone."""
+    """Text, a mapping and an empty list are invalid, and so is a single speaker, except for the patterns in `ALONE`."""
     field = roster_of(pattern)
     no_lists: tuple[Any, ...] = ("ab", {"a": "for"}, 3)
     for value in no_lists:
-        error = refused(pattern, **{field: value})
+        error = rejection_of(pattern, **{field: value})
         assert (error.field, error.allowed) == (field, f"a list of {WHAT[pattern]} or dicts")
     for few in [[], *([] if pattern in ALONE else [[speaker(pattern, "ann")]])]:
-        error = refused(pattern, **{field: few})
+        error = rejection_of(pattern, **{field: few})
         assert (error.field, error.allowed) == (field, f"at least {LEAST[pattern]} {field}")
 
 
@@ -96,44 +96,44 @@ SPEAKERS: dict[str, tuple[dict[str, Any], str, str]] = {
     },
     "the same name": ({"name": "anna"}, ".name", "different from that of"),
 }
-"""Second speakers that cannot be, beside one called anna: the field behind the roster's place, and what is allowed."""
+"""Invalid second speakers besides one called anna: the field after the roster's index, and the valid values."""
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("case", SPEAKERS)
-def test_a_speaker_that_cannot_be_is_refused_by_its_place(pattern: str, case: str) -> None:
+def test_an_invalid_speaker_is_rejected_with_its_index(pattern: str, case: str) -> None:
     """The field names the entry of the roster."""
     fields, field, allowed = SPEAKERS[case]
     second: Any = speaker(pattern, **fields) if fields else 3
-    error = refused(pattern, **{roster_of(pattern): [speaker(pattern, "anna"), second]})
+    error = rejection_of(pattern, **{roster_of(pattern): [speaker(pattern, "anna"), second]})
     assert error.field == f"{roster_of(pattern)}[1]{field}"
     assert allowed in error.allowed
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_only_the_speakers_of_a_debate_have_stances(pattern: str) -> None:
-    """There a stance is needed, and a `Persona` has none; anywhere else it is an unknown key, and a `Debater` too."""
+def test_only_debaters_of_a_debate_have_stances(pattern: str) -> None:
+    """A debate requires a stance, which a `Persona` lacks; elsewhere a stance and a `Debater` are errors."""
     field, debating = roster_of(pattern), pattern == "debate"
     other = Persona("a") if debating else Debater("a", "for")
-    error = refused(pattern, **{field: [other, speaker(pattern, "b")]})
+    error = rejection_of(pattern, **{field: [other, speaker(pattern, "b")]})
     assert error.field == f"{field}[0]"
     assert error.allowed.startswith(f"a {WHAT[pattern]}, or a dict with name")
     keys = {} if debating else {"stance": "for"}
-    error = refused(pattern, **{field: [{"name": "a", **keys}, speaker(pattern, "b")]})
+    error = rejection_of(pattern, **{field: [{"name": "a", **keys}, speaker(pattern, "b")]})
     assert error.field == f"{field}[0]"
     assert error.allowed.startswith("a dict with name, stance, and" if debating else "a dict with name, and")
     if debating:
         for blank in ("", "\t"):
-            error = refused(pattern, debaters=[speaker(pattern, "a"), {"name": "b", "stance": blank}])
+            error = rejection_of(pattern, debaters=[speaker(pattern, "a"), {"name": "b", "stance": blank}])
             assert (error.field, error.allowed) == ("debaters[1].stance", "a string that is not blank")
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @pytest.mark.parametrize("rounds", [0, -2, True, 2.0, "2", None], ids=repr)
-def test_the_most_rounds_are_a_whole_number_from_one(pattern: str, rounds: Any) -> None:
-    """A bool is none."""
+def test_max_rounds_is_a_positive_integer(pattern: str, rounds: Any) -> None:
+    """A bool is invalid."""
     field = "max_turns" if pattern == "handoff" else "max_rounds"
-    error = refused(pattern, **{field: rounds})
+    error = rejection_of(pattern, **{field: rounds})
     assert (error.field, error.allowed) == (field, "an int >= 1")
 
 
@@ -152,10 +152,10 @@ POLICIES: dict[str, tuple[Any, str, str]] = {
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("case", POLICIES)
-def test_a_failure_policy_that_cannot_be_is_refused(pattern: str, case: str) -> None:
-    """By the field of the policy."""
+def test_an_invalid_failure_policy_is_rejected(pattern: str, case: str) -> None:
+    """The error has the field of the policy."""
     policy, field, allowed = POLICIES[case]
-    error = refused(pattern, failures=policy)
+    error = rejection_of(pattern, failures=policy)
     assert error.field == field
     assert allowed in error.allowed
 
@@ -163,18 +163,18 @@ def test_a_failure_policy_that_cannot_be_is_refused(pattern: str, case: str) -> 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("value", ["", " "], ids=repr)
 def test_the_id_of_the_audit_trail_is_not_blank(pattern: str, value: str) -> None:
-    """It has an id, or the pattern's name."""
-    error = refused(pattern, collection_id=value)
+    """The default is the pattern's name."""
+    error = rejection_of(pattern, collection_id=value)
     assert (error.field, error.allowed) == ("collection_id", "a string that is not blank")
 
 
 @pytest.mark.parametrize("pattern", [pattern for pattern in PATTERNS if pattern != "consensus"])
-def test_the_transcript_is_one_of_the_pattern(pattern: str) -> None:
-    """Neither a list nor that of another pattern."""
+def test_the_transcript_must_belong_to_the_pattern(pattern: str) -> None:
+    """Neither a list nor another pattern's transcript is valid."""
     other: Any = create_deliberation_transcript() if pattern == "debate" else create_debate_transcript()
-    others: tuple[Any, ...] = ([], 3, other, StateResource(key="notes", initial=dict))
-    for value in others:
-        error = refused(pattern, transcript=value)
+    invalid: tuple[Any, ...] = ([], 3, other, StateResource(key="notes", initial=dict))
+    for value in invalid:
+        error = rejection_of(pattern, transcript=value)
         assert error.field == "transcript"
         assert "transcript()" in error.allowed
 
@@ -195,10 +195,10 @@ VISIBLE = {
 @pytest.mark.parametrize("value", [{"clients": True}, 3], ids=shown)
 def test_a_visibility_says_client_and_history(pattern: str, role: str, value: Any) -> None:
     """A `Visibility`, or a dict with its keys."""
-    error = refused(pattern, **{f"{role}_visibility": value})
+    error = rejection_of(pattern, **{f"{role}_visibility": value})
     assert error.field == f"{role}_visibility"
     assert "a Visibility" in error.allowed
-    made(pattern, **{f"{role}_visibility": Visibility(client=False)})
+    build(pattern, **{f"{role}_visibility": Visibility(client=False)})
 
 
 ABSENT = {
@@ -214,38 +214,38 @@ ABSENT = {
     ("consensus", "judge"): "None or False, which leave it out, True, the default one, a block, or a function",
     ("consensus", "tie_break"): "None or False, which leave it out, True, the default one, a block, or a function",
 }
-"""The values of a role's option that are no block; the judge of a debate may be a schedule's name as well."""
+"""Values of a role's option that are not blocks; the judge of a debate may also be a schedule's name."""
 
 
 @pytest.mark.parametrize(("pattern", "role"), ABSENT)
 @pytest.mark.parametrize("value", [0, "gpt"])
-def test_a_role_is_a_block_a_function_or_said_to_be_absent(pattern: str, role: str, value: Any) -> None:
-    """The message says which of None, False and True mean what."""
-    error = refused(pattern, **{role: value})
+def test_a_role_is_a_block_a_function_true_false_or_none(pattern: str, role: str, value: Any) -> None:
+    """The message explains None, False and True."""
+    error = rejection_of(pattern, **{role: value})
     assert error.field == role
     assert ABSENT[pattern, role] in error.allowed or (role == "judge" and "a schedule" in error.allowed)
 
 
 @pytest.mark.parametrize(("pattern", "role"), [("debate", "judge"), ("council", "chair"), ("critique", "judge")])
-def test_the_role_that_decides_cannot_be_left_out(pattern: str, role: str) -> None:
-    """False is no block."""
-    error = refused(pattern, **{role: False})
+def test_the_deciding_role_is_required(pattern: str, role: str) -> None:
+    """False is not a block."""
+    error = rejection_of(pattern, **{role: False})
     assert error.field == role
     assert ABSENT[pattern, role] in error.allowed
 
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin", "council"])
-def test_an_output_schema_is_one(pattern: str) -> None:
-    """A type, or a JSON Schema that is valid."""
-    assert "a pydantic model" in refused(pattern, output_schema=3).allowed
-    assert "valid JSON Schema" in refused(pattern, output_schema={"type": "strange"}).allowed
+def test_an_output_schema_must_be_valid(pattern: str) -> None:
+    """It is a type, or a valid JSON Schema."""
+    assert "a pydantic model" in rejection_of(pattern, output_schema=3).allowed
+    assert "valid JSON Schema" in rejection_of(pattern, output_schema={"type": "strange"}).allowed
 
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
 def test_an_output_schema_needs_a_synthesizer(pattern: str) -> None:
-    """There is nothing else to apply it to."""
+    """It applies to nothing else."""
     with pytest.raises(ConflictingOptions) as caught:
-        made(pattern, synthesizer=False, output_schema=dict[str, int])
+        build(pattern, synthesizer=False, output_schema=dict[str, int])
     assert (caught.value.location, caught.value.options) == (f"{pattern} 'rent'", ("output_schema", "synthesizer"))
     assert "`output_schema` cannot be combined with `synthesizer` switched off" in str(caught.value)
 
@@ -265,43 +265,45 @@ SUBJECTS: dict[str, tuple[str, type[Any]]] = {
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("value", [None, 3, {"q": "?"}, {"field": 3}, ["?"]], ids=shown)
-def test_an_input_without_a_subject_is_refused(pattern: str, value: Any) -> None:
+def test_an_input_without_a_subject_is_rejected(pattern: str, value: Any) -> None:
     """Before any model is asked."""
     (subject, _), model = SUBJECTS[pattern], ScriptedModel()
     if value == {"field": 3}:
         value = {subject: 3}
     with pytest.raises(ConfigurationError, match=rf"{pattern} 'rent': `input` (must be|is required:) an? {subject}"):
-        made(pattern).run_sync(value, model=model)
+        build(pattern).run_sync(value, model=model)
     assert model.calls == []
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("way", ["text", "a dict", "the input"])
-def test_the_subject_is_given_in_three_ways(pattern: str, way: str) -> None:
+def test_the_subject_has_three_input_forms(pattern: str, way: str) -> None:
     """The raw output has it as its `subject`."""
     field, kind = SUBJECTS[pattern]
     value: Any = {"text": "Rents?", "a dict": {field: "Rents?"}, "the input": kind(**{field: "Rents?"})}[way]
     create, _ = FACTORIES[pattern]
     people = [speaker(pattern, "ann"), speaker(pattern, "bea")]
-    result = create(name="rent", **{roster_of(pattern): people}).run_sync(value, model=FunctionModel(said), seed=1)
+    result = create(name="rent", **{roster_of(pattern): people}).run_sync(
+        value, model=FunctionModel(give_answer), seed=1
+    )
     assert result.raw.subject == "Rents?"
 
 
 def warnings_of(pattern: str, **options: Any) -> list[warnings.WarningMessage]:
-    """What a factory warns of."""
+    """Return the warnings of a factory."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        made(pattern, **options)
+        build(pattern, **options)
     return caught
 
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
-def test_more_than_four_rounds_are_warned_of_at_every_call(pattern: str) -> None:
-    """Once per call of the factory, in the project's category; four are not."""
+def test_more_than_four_rounds_cause_a_warning_at_every_call(pattern: str) -> None:
+    """Each call of the factory warns once, in the project's category; four rounds do not."""
     for _ in range(2):
         (warning,) = warnings_of(pattern, max_rounds=5)
         assert warning.category is FlowDebateWarning
-        assert warning.filename.endswith("test_mistakes.py")  # where `made` calls the factory
+        assert warning.filename.endswith("test_mistakes.py")  # where `build` calls the factory
         assert "max_rounds=5: debaters tend to agree" in str(warning.message)
         assert "use max_rounds <= 4" in str(warning.message)
     assert warnings_of(pattern, max_rounds=4) == []

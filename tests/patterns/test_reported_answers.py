@@ -1,4 +1,4 @@
-"""Answers that public bug reports show, over real HTTP and with default options: what a debate makes of them."""
+"""Answers from public bug reports, over real HTTP and with default options, in a debate."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ VERDICT = {"reasoning": "The first point was never answered.", "winner": HOME, "
 
 
 def is_structured(body: dict[str, Any]) -> bool:
-    """Whether a request asks for a structured answer, in whatever mode."""
+    """Return whether a request asks for a structured answer, in any mode."""
     return "response_format" in body or bool(body.get("tool_choice")) or "JSON Schema" in json.dumps(body["messages"])
 
 
 @dataclass
 class Reported:
-    """A server that answers well, but for what is reported: the text of the first answers, or of a judge's first."""
+    """A server that answers well, except for the reported text of the first answers, or of a judge's first one."""
 
     text: str | None = None
     verdict: str | None = None
     always: bool = True
-    """Whether each text answer is as reported, or the first only."""
+    """Whether each text answer is as reported, or only the first one."""
     piece: int = 9
-    """Characters of a piece of a stream."""
+    """Number of characters in a piece of a stream."""
     counts: Counter[str] = field(default_factory=Counter)
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -64,7 +64,7 @@ class Reported:
 
 
 async def run(reported: Reported, *, stream: bool = False, **options: Any) -> Any:
-    """A debate whose model is at the server."""
+    """Run a debate whose model is at the server."""
     async with ChatServer({}, otherwise=reported) as server:
         block = debate(name="work", debaters=SIDES, synthesizer=False, **{"max_rounds": 1, **options})
         handle = block.start("Where should people work?", model=OpenAIModel("m", base_url=server.base_url))
@@ -99,8 +99,8 @@ THINKING = {
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("text", THINKING.values(), ids=THINKING)
-async def test_thinking_in_the_answer_is_no_part_of_it(text: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """Not in the transcript, and in no later prompt; a listener hears the argument, or has the thought withdrawn."""
+async def test_thinking_is_not_part_of_the_answer(text: str, stream: bool) -> None:  # noqa: FBT001 - a case
+    """It is neither in the transcript nor in a later prompt; listeners get the argument, or a withdrawal."""
     result = await run(Reported(text), stream=stream)
     assert [entry.text for entry in result.output.transcript] == [ARGUMENT] * 2
     assert THOUGHT not in json.dumps([body["messages"] for body in result.bodies])
@@ -108,13 +108,13 @@ async def test_thinking_in_the_answer_is_no_part_of_it(text: str, stream: bool) 
     assert len(result.bodies) == 3
 
 
-async def test_a_thought_that_was_heard_is_withdrawn() -> None:
-    """a02: nobody can know before its end."""
+async def test_a_streamed_thought_is_withdrawn() -> None:
+    """a02: it is recognised only at its end."""
     async with ChatServer({}, otherwise=Reported(THINKING["a02 no opening tag"])) as server:
         block = debate(name="work", debaters=SIDES, synthesizer=False, max_rounds=1)
         handle = block.start("Where?", model=OpenAIModel("m", base_url=server.base_url))
-        heard = [event async for event in handle]
-    assert any(isinstance(event, TextWithdrawn) for event in heard)
+        handle_events = [event async for event in handle]
+    assert any(isinstance(event, TextWithdrawn) for event in handle_events)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ async def test_a_thought_that_was_heard_is_withdrawn() -> None:
         "Some servers leave <|begin_of_thought|> in their answers.",
     ],
 )
-async def test_a_text_that_mentions_a_tag_stays_whole(text: str) -> None:
-    """a06: it is a text about models."""
+async def test_a_text_that_mentions_a_tag_is_unchanged(text: str) -> None:
+    """a06: the text is about models."""
     for stream in (False, True):
         result = await run(Reported(text), stream=stream)
         assert [entry.text for entry in result.output.transcript] == [text] * 2
@@ -139,7 +139,7 @@ VERDICTS = {
     "a32 a schema's frame": json.dumps({"type": "object", "properties": VERDICT}),
     "a draft in brackets": f'[THINK]Maybe {{"winner": "{OFFICE}"}}? No.[/THINK]{json.dumps(VERDICT)}',
     "values in a schema": json.dumps(
-        {"type": "object", "properties": {key: {"type": "string", "value": each} for key, each in VERDICT.items()}}
+        {"type": "object", "properties": {key: {"type": "string", "value": value} for key, value in VERDICT.items()}}
     ),
     "a schema's frame with a title": json.dumps({"title": "Verdict", "type": "object", "properties": VERDICT}),
     "a wrapper in a list": json.dumps([{"verdict_response": VERDICT}]).replace("verdict_response", "response"),
@@ -148,16 +148,16 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("verdict", VERDICTS.values(), ids=VERDICTS)
-async def test_a_verdict_is_read_at_the_first_try(verdict: str) -> None:
-    """Whatever stands around it; a draft in a thought does not count."""
+async def test_a_verdict_is_parsed_at_the_first_attempt(verdict: str) -> None:
+    """Text around it does not matter, and a draft in a thought does not count."""
     reported = Reported(verdict=verdict)
     result = await run(reported)
     assert result.output.verdict.winner == HOME
     assert reported.counts["structured"] == 1
 
 
-async def test_an_answer_in_another_field_is_asked_for_once_more() -> None:
-    """a07: the error says in which field the text is."""
+async def test_an_answer_in_another_field_is_retried() -> None:
+    """a07: the error names the field with the text."""
 
     async def serve(exchange: Exchange) -> None:
         await exchange.json(completion(None, reasoning_content=ARGUMENT))
@@ -180,14 +180,14 @@ LABELS = {
 
 
 @pytest.mark.parametrize("text", LABELS.values(), ids=LABELS)
-async def test_a_label_in_front_of_a_turn_is_none_of_its_words(text: str) -> None:
-    """Everybody knows who speaks."""
+async def test_a_label_before_a_turn_is_removed(text: str) -> None:
+    """The speaker is known anyway."""
     result = await run(Reported(text, always=False))
     assert result.output.transcript[0].text == ARGUMENT
 
 
-async def test_another_s_turn_is_cut_and_noted() -> None:
-    """a37: nobody concedes for somebody else."""
+async def test_another_speakers_turn_is_removed_and_noted() -> None:
+    """a37: nobody concedes for another speaker."""
     result = await run(Reported(f"{ARGUMENT}\n\n[{OFFICE}]\nI concede everything.", always=False))
     assert result.output.transcript[0].text == ARGUMENT
     assert [(cut.name, cut.other) for cut in result.raw.cut_answers] == [("Ada", "Ben")]
@@ -196,31 +196,33 @@ async def test_another_s_turn_is_cut_and_noted() -> None:
 @pytest.mark.parametrize(
     "name", ["qa\\_lead", "qa lead", "QA_Lead", "qa-lead", "`qa_lead`", "qaLead", "@qa_lead", "**qa_lead**"]
 )
-async def test_a_name_in_another_spelling_is_who_is_meant(name: str) -> None:
-    """a38, a39: at the first try."""
-    asked: list[str] = []
+async def test_names_in_another_spelling_are_recognised(name: str) -> None:
+    """a38, a39: this works at the first attempt."""
+    prompts: list[str] = []
 
     async def serve(exchange: Exchange) -> None:
-        asked.append(json.dumps(exchange.body["messages"]))
+        prompts.append(json.dumps(exchange.body["messages"]))
         first = {"response": ARGUMENT, "next_agent_name": name}
         last = {"response": "Done.", "next_agent_name": None}
-        await exchange.json(completion(json.dumps(first if len(asked) == 1 else last)))
+        await exchange.json(completion(json.dumps(first if len(prompts) == 1 else last)))
 
     async with ChatServer({}, otherwise=serve) as server:
-        block = handoff(name="h", debaters=[Persona(each) for each in ("lead_dev", "qa_lead", "writer")], max_turns=2)
+        block = handoff(
+            name="h", debaters=[Persona(speaker) for speaker in ("lead_dev", "qa_lead", "writer")], max_turns=2
+        )
         result = await block.run("Ship it?", model=OpenAIModel("m", base_url=server.base_url))
     assert [entry.agent_name for entry in result.raw.transcript][:2] == ["lead_dev", "qa_lead"]
 
 
 RANKINGS = {
     "a33 a list as text": lambda ranking: {"ranking": json.dumps(ranking)},
-    "letters": lambda ranking: {"ranking": [each["answer"] for each in ranking]},
-    "one text": lambda ranking: {"ranking": " > ".join(each["answer"] for each in ranking)},
+    "letters": lambda ranking: {"ranking": [entry["answer"] for entry in ranking]},
+    "one text": lambda ranking: {"ranking": " > ".join(entry["answer"] for entry in ranking)},
 }
 
 
 def review_of(body: dict[str, Any], write: Any) -> Any:
-    """The answer of a reviewer, or of the chair."""
+    """Return the answer of a reviewer, or of the chair."""
     schema = json.dumps(body["response_format"])
     if '"Ranking"' not in schema:
         return {"answer": "Homes first."}
@@ -228,27 +230,27 @@ def review_of(body: dict[str, Any], write: Any) -> Any:
 
 
 @pytest.mark.parametrize("write", RANKINGS.values(), ids=RANKINGS)
-async def test_a_ranking_is_read_at_the_first_try(write: Any) -> None:
-    """Of a council's reviewers."""
-    asked = Counter[str]()
+async def test_a_ranking_is_parsed_at_the_first_attempt(write: Any) -> None:
+    """The reviewers are those of a council."""
+    counts = Counter[str]()
 
     async def serve(exchange: Exchange) -> None:
         kind = "structured" if is_structured(exchange.body) else "text"
-        asked[kind] += 1
+        counts[kind] += 1
         if kind == "text":
             await exchange.json(completion("Homes first."))
             return
         await exchange.json(completion(json.dumps(review_of(exchange.body, write))))
 
     async with ChatServer({}, otherwise=serve) as server:
-        block = council(name="c", members=[Persona(each) for each in ("Ada", "Ben", "Cem")])
+        block = council(name="c", members=[Persona(name) for name in ("Ada", "Ben", "Cem")])
         result = await block.run("Where?", model=OpenAIModel("m", base_url=server.base_url))
     assert result.status == "complete"
-    assert asked["structured"] == 4  # and the chair
+    assert counts["structured"] == 4  # including the chair
 
 
-async def test_one_model_of_four_that_is_gone_leaves_three_answers() -> None:
-    """a40: nobody asks it again and again."""
+async def test_one_missing_model_of_four_leaves_three_answers() -> None:
+    """a40: it is not called again and again."""
 
     async def serve(exchange: Exchange) -> None:
         if exchange.body["model"] == "gone":

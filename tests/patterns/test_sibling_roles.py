@@ -1,4 +1,4 @@
-"""Roles of the siblings take options of their own, and are bound by the pattern that they are put into."""
+"""Roles of the other patterns have their own options, and are bound by their pattern."""
 
 from __future__ import annotations
 
@@ -35,32 +35,52 @@ Way = tuple[Any, str, "Callable[..., dict[str, Any]]"]
 
 
 def people(**first: Any) -> dict[str, Any]:
-    """Two people, of whom the first has options or a block of its own."""
+    """Create two people, the first with options or a block."""
     return {"debaters": [Persona("ada", **first), Persona("ben")]}
 
 
 WAYS: dict[str, Way] = {
-    "deliberation moderator": (deliberation, "-moderator", lambda **own: {"moderator": ModeratorOptions(**own)}),
-    "deliberation create_moderator": (deliberation, "-moderator", lambda **own: {"moderator": create_moderator(**own)}),
-    "deliberation debater": (deliberation, "-ada", lambda **own: people(options=DebaterOptions(**own))),
-    "deliberation create_debater": (deliberation, "-ada", lambda **own: people(block=create_persona_debater(**own))),
-    "round_robin referee": (round_robin, "-referee", lambda **own: {"referee": RefereeOptions(**own)}),
-    "round_robin create_referee": (round_robin, "-referee", lambda **own: {"referee": create_referee(**own)}),
-    "round_robin synthesizer": (round_robin, "-synth", lambda **own: {"synthesizer": SynthesizerOptions(**own)}),
+    "deliberation moderator": (
+        deliberation,
+        "-moderator",
+        lambda **options: {"moderator": ModeratorOptions(**options)},
+    ),
+    "deliberation create_moderator": (
+        deliberation,
+        "-moderator",
+        lambda **options: {"moderator": create_moderator(**options)},
+    ),
+    "deliberation debater": (deliberation, "-ada", lambda **options: people(options=DebaterOptions(**options))),
+    "deliberation create_debater": (
+        deliberation,
+        "-ada",
+        lambda **options: people(block=create_persona_debater(**options)),
+    ),
+    "round_robin referee": (round_robin, "-referee", lambda **options: {"referee": RefereeOptions(**options)}),
+    "round_robin create_referee": (round_robin, "-referee", lambda **options: {"referee": create_referee(**options)}),
+    "round_robin synthesizer": (
+        round_robin,
+        "-synth",
+        lambda **options: {"synthesizer": SynthesizerOptions(**options)},
+    ),
     "round_robin create_synthesizer": (
         round_robin,
         "-synth",
-        lambda **own: {"synthesizer": create_round_robin_synthesizer(**own)},
+        lambda **options: {"synthesizer": create_round_robin_synthesizer(**options)},
     ),
-    "round_robin debater": (round_robin, "-ada", lambda **own: people(options=DebaterOptions(**own))),
-    "round_robin create_debater": (round_robin, "-ada", lambda **own: people(block=create_round_robin_debater(**own))),
-    "handoff debater": (handoff, "-ada", lambda **own: people(options=DebaterOptions(**own))),
-    "handoff create_speaker": (handoff, "-ada", lambda **own: people(block=create_speaker(**own))),
+    "round_robin debater": (round_robin, "-ada", lambda **options: people(options=DebaterOptions(**options))),
+    "round_robin create_debater": (
+        round_robin,
+        "-ada",
+        lambda **options: people(block=create_round_robin_debater(**options)),
+    ),
+    "handoff debater": (handoff, "-ada", lambda **options: people(options=DebaterOptions(**options))),
+    "handoff create_speaker": (handoff, "-ada", lambda **options: people(block=create_speaker(**options))),
 }
 
 
-def asked(pattern: Any, role: str, options: dict[str, Any]) -> list[Any]:
-    """What the block of `role` is asked."""
+def requests_of(pattern: Any, role: str, options: dict[str, Any]) -> list[Any]:
+    """Return the requests of the block of `role`."""
     requests: list[Any] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -74,27 +94,27 @@ def asked(pattern: Any, role: str, options: dict[str, Any]) -> list[Any]:
 
     length = {"max_turns": 1} if pattern is handoff else {"max_rounds": 1}
     referee = {"referee": True} if pattern is round_robin else {}
-    made = pattern(**{"name": "all", **people(), **length, **referee, **options})
-    made.run_sync("Why?", model=FunctionModel(answer))
+    block = pattern(**{"name": "all", **people(), **length, **referee, **options})
+    block.run_sync("Why?", model=FunctionModel(answer))
     return requests
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_a_role_is_given_takes_the_place_of_the_pattern_s_and_all_else_stays(way: str) -> None:
-    """Its instructions, not the pattern's; the prompt, the schema and the path are as they were."""
-    pattern, role, given = WAYS[way]
-    plain = asked(pattern, role, {"instructions": "Be kind."})
-    own = asked(pattern, role, {"instructions": "Be kind.", **given(instructions="Be brief.")})
+def test_options_of_a_role_override_only_those_of_the_pattern(way: str) -> None:
+    """Its instructions replace the pattern's; the prompt, the schema and the path are unchanged."""
+    pattern, role, make_options = WAYS[way]
+    plain = requests_of(pattern, role, {"instructions": "Be kind."})
+    custom = requests_of(pattern, role, {"instructions": "Be kind.", **make_options(instructions="Be brief.")})
     assert plain
-    assert str(own).replace("Be brief.", "Be kind.") == str(plain)
-    assert "Be brief." in str(own)
+    assert str(custom).replace("Be brief.", "Be kind.") == str(plain)
+    assert "Be brief." in str(custom)
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if "create_" in way])
-def test_an_unbound_block_by_itself_says_what_is_missing(way: str) -> None:
-    """And who would fill it in."""
-    _, _, given = WAYS[way]
-    (value,) = given().values()
+def test_an_unbound_block_alone_is_an_error(way: str) -> None:
+    """The message names the pattern that would bind it."""
+    _, _, make_options = WAYS[way]
+    (value,) = make_options().values()
     block = value if not isinstance(value, list) else value[0].block
     with pytest.raises(ConfigurationError, match="filled in by the pattern"):
         block.run_sync("?")

@@ -1,4 +1,4 @@
-"""Stop conditions as `terminate_when`, in all patterns: where they stop, under which name, and in resumed runs."""
+"""Stop conditions as `terminate_when` in all patterns: where they stop, their names, and resumed runs."""
 
 from __future__ import annotations
 
@@ -31,42 +31,42 @@ QUESTION = "Should rents be capped?"
 LIMIT = {"max_rounds", "max_turns"}
 
 
-def built(pattern: str, condition: Any, act: Callable[[Any, Context], object] = lambda _, __: None) -> Any:
-    """`pattern` with this condition; `act` is called in the turns of its second speaker."""
+def build(pattern: str, condition: Any, act: Callable[[Any, Context], object] = lambda _, __: None) -> Any:
+    """Build `pattern` with this condition; `act` is called in the turns of its second speaker."""
     return make_pattern(pattern, act, terminate_when=condition)
 
 
 def rounds_of(raw: Any) -> int:
-    """The number of rounds, or of turns."""
+    """Return the number of rounds, or of turns."""
     count = getattr(raw, "turns", None) or raw.rounds
     return count if isinstance(count, int) else len(count)
 
 
 def ends_of(result: Any) -> list[tuple[int, str]]:
-    """The events of the end of the rounds."""
+    """Return the events of the end of the rounds."""
     return [(event.rounds, event.reason) for event in result.events if isinstance(event, RoundsEnded)]
 
 
-def set_flag(asked: Any, ctx: Context) -> None:
-    """A block of the application that has seen enough in round 2."""
+def set_flag(request: Any, ctx: Context) -> None:
+    """Set a flag from a custom block in round 2."""
     ctx.session.state["enough"] = ctx.sequencer.state.round >= 2
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_a_condition_ends_the_rounds_and_its_name_is_the_reason(pattern: str) -> None:
-    """In the raw output, in the event and in the outline."""
+    """The reason is in the raw output, in the event and in the outline."""
     condition = stop.tokens(10**9) | stop.rounds(2) & ~stop.flag("busy")
-    block = built(pattern, condition)
+    block = build(pattern, condition)
     result = block.run_sync(QUESTION)
     assert (result.raw.stop_reason, rounds_of(result.raw)) == ('rounds(2) & ~flag("busy")', 2)
     assert ends_of(result) == [(2, 'rounds(2) & ~flag("busy")')]
     assert "unless" in str(block.outline())
     assert 'terminate_when (tokens(1000000000) | rounds(2) & ~flag("busy"))' in str(block.outline())
-    assert block.outline().structure == built(pattern, None).outline().structure
+    assert block.outline().structure == build(pattern, None).outline().structure
 
 
 class Own(stop.Condition):
-    """A condition of the application's own class: from `number` rounds on, for this reason."""
+    """A custom condition that ends at round `number` with this reason."""
 
     name = "own"
 
@@ -79,23 +79,23 @@ class Own(stop.Condition):
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_a_condition_of_a_class_of_its_own_ends_the_rounds(pattern: str) -> None:
-    """Alone and combined, with the reason that it gives."""
+    """It works alone and combined, with its own reason."""
     for condition, reason in ((Own(2, "enough"), "enough"), (stop.rounds(2) & Own(1, "enough"), "rounds(2) & enough")):
-        raw = built(pattern, condition).run_sync(QUESTION).raw
+        raw = build(pattern, condition).run_sync(QUESTION).raw
         assert (raw.stop_reason, rounds_of(raw)) == (reason, 2)
 
 
 @pytest.mark.parametrize("reason", ["max_rounds", "moderator_done"])
 def test_no_condition_gives_a_reason_of_the_patterns(reason: str) -> None:
-    """The stop reason would say what did not happen."""
+    """The stop reason would be wrong."""
     with pytest.raises(OutputError, match=f"`?terminate_when.*got '{reason}'"):
-        built("debate", Own(1, reason)).run_sync(QUESTION)
+        build("debate", Own(1, reason)).run_sync(QUESTION)
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_the_reason_survives_the_wire(pattern: str) -> None:
-    """A stored output is read back with it, and with nothing that fills several lines."""
-    raw = built(pattern, stop.rounds(1)).run_sync(QUESTION).raw
+    """A stored output has it, without line breaks."""
+    raw = build(pattern, stop.rounds(1)).run_sync(QUESTION).raw
     assert type(raw).model_validate(raw.to_wire()).stop_reason == "rounds(1)"
     if pattern != "consensus":
         wire = raw.to_wire()
@@ -106,36 +106,36 @@ def test_the_reason_survives_the_wire(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_a_flag_is_set_by_a_block_of_the_application(pattern: str) -> None:
-    """In the session's state; a value that is no bool is an error that names the flag."""
-    block = built(pattern, stop.flag("enough"), set_flag)
+    """It is in the session's state; a value other than a bool is an error with the flag's name."""
+    block = build(pattern, stop.flag("enough"), set_flag)
     result = block.run_sync(QUESTION)
     assert result.raw.stop_reason in {'flag("enough")', *LIMIT}
     assert rounds_of(result.raw) in (2, ROUNDS)
     with pytest.raises(OutputError, match=r"""got 'yes' from flag\("enough"\)""") as caught:
-        built(pattern, stop.flag("enough")).run_sync(QUESTION, session=Session(state={"enough": "yes"}))
+        build(pattern, stop.flag("enough")).run_sync(QUESTION, session=Session(state={"enough": "yes"}))
     assert """in the stop condition flag("enough") of 'x'""" in caught.value.__notes__
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_a_condition_that_raises_names_itself_and_the_pattern(pattern: str) -> None:
-    """The exception is the application's own; nothing is said after it."""
-    said: list[int] = []
+def test_an_error_of_a_condition_names_condition_and_pattern(pattern: str) -> None:
+    """The application's exception is raised, and no turn follows."""
+    rounds: list[int] = []
 
     def broken(ctx: Context) -> bool:
-        said.append(-1)
+        rounds.append(-1)
         raise ZeroDivisionError
 
-    block = built(pattern, stop.rounds(3) | broken, lambda _, ctx: said.append(ctx.sequencer.state.round))
+    block = build(pattern, stop.rounds(3) | broken, lambda _, ctx: rounds.append(ctx.sequencer.state.round))
     with pytest.raises(ZeroDivisionError) as caught:
         block.run_sync(QUESTION)
     assert "in the stop condition broken of 'x'" in caught.value.__notes__
-    assert said[-1] == -1
+    assert rounds[-1] == -1
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_speakers_who_repeat_themselves_end_the_rounds(pattern: str) -> None:
-    """Everybody has to have spoken twice; what they say is the same in all these patterns."""
-    result = built(pattern, stop.repeated(0.9, similarity=Jaccard())).run_sync(QUESTION)
+    """Everybody has to have spoken twice; their texts repeat in all these patterns."""
+    result = build(pattern, stop.repeated(0.9, similarity=Jaccard())).run_sync(QUESTION)
     if pattern == "handoff":  # ann, bob, ann: bob has spoken once
         assert result.raw.stop_reason == "max_turns"
     else:
@@ -144,19 +144,19 @@ def test_speakers_who_repeat_themselves_end_the_rounds(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_speakers_who_say_the_same_have_converged(pattern: str) -> None:
-    """One of them alone agrees with nobody."""
-    result = built(pattern, stop.converged(0.9, similarity=Jaccard())).run_sync(QUESTION)
+def test_speakers_with_equal_texts_have_converged(pattern: str) -> None:
+    """A single speaker agrees with nobody."""
+    result = build(pattern, stop.converged(0.9, similarity=Jaccard())).run_sync(QUESTION)
     first = 2 if pattern == "handoff" else 1
     assert (result.raw.stop_reason, rounds_of(result.raw)) == ("converged(0.9, similarity=jaccard)", first)
 
 
 def say(*texts: str) -> Any:
-    """A debate in which the two sides say these texts, one after the other, until they converge or repeat."""
-    left = iter(texts)
+    """Run a debate in which two sides say these texts in turn until they converge or repeat themselves."""
+    remaining = iter(texts)
 
     def answer(_: Any) -> str:
-        return next(left)
+        return next(remaining)
 
     sides = [Debater("ann", "for", block=answer), Debater("bob", "against", block=answer)]
     measure = Jaccard()
@@ -165,8 +165,8 @@ def say(*texts: str) -> Any:
     return debate(name="rent", debaters=sides, terminate_when=ends, **options).run_sync(QUESTION).raw
 
 
-def test_convergence_compares_speakers_and_repetition_each_with_itself() -> None:
-    """Two who repeat opposite texts have not converged; two who say the same new thing do not repeat themselves."""
+def test_convergence_compares_speakers_and_repetition_rounds() -> None:
+    """Two speakers who repeat opposite texts do not converge; two with the same new text do not repeat themselves."""
     assert say("cap rents now", "build flats", "cap rents now", "build flats", "x", "y").stop_reason.startswith(
         "repeated"
     )
@@ -178,7 +178,7 @@ def test_convergence_compares_speakers_and_repetition_each_with_itself() -> None
 
 
 def talker(*, tokens: int | None) -> FunctionModel:
-    """A model that says 40 characters, and reports this number of tokens for each call, or none."""
+    """Create a model that writes 40 characters, and reports this number of tokens for each call, or none."""
 
     async def answer(request: Any) -> Any:
         from flowdebate.models.base import ModelResponse
@@ -194,7 +194,7 @@ SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
 def test_tokens_are_those_of_the_run_so_far() -> None:
-    """Of all calls, as reported; the round in which the number is reached is the last."""
+    """All reported tokens count; the round that reaches the number is the last."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=4, terminate_when=stop.tokens(350), synthesizer=False)
     result = rent.run_sync(QUESTION, model=talker(tokens=100))
     assert (result.raw.rounds, result.raw.stop_reason) == (2, "tokens(350)")
@@ -202,7 +202,7 @@ def test_tokens_are_those_of_the_run_so_far() -> None:
 
 
 def test_unknown_tokens_are_estimated_from_the_texts() -> None:
-    """A condition on tokens works with a server that reports none: prompts and answers count."""
+    """A condition on tokens works with a server that reports none, by estimating prompts and answers."""
     sizes: list[int] = []
 
     def spent(ctx: Context) -> bool:
@@ -220,8 +220,8 @@ def test_unknown_tokens_are_estimated_from_the_texts() -> None:
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_seconds_are_those_since_the_run_began(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a clock that is never set back, whatever happens to the machine's."""
+def test_seconds_count_from_the_start_of_the_run(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is monotonic."""
     real, passed = time.perf_counter, 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: real() + passed)
 
@@ -229,7 +229,7 @@ def test_seconds_are_those_since_the_run_began(pattern: str, monkeypatch: pytest
         nonlocal passed
         passed = 1_000.0 * (ctx.sequencer.state.round >= 2)
 
-    result = built(pattern, stop.seconds(900), act).run_sync(QUESTION)
+    result = build(pattern, stop.seconds(900), act).run_sync(QUESTION)
     assert result.raw.stop_reason in {"seconds(900)", *LIMIT}
     assert rounds_of(result.raw) in (2, ROUNDS)
     assert (result.raw.stop_reason == "seconds(900)") == (rounds_of(result.raw) == 2)
@@ -240,14 +240,14 @@ def test_seconds_are_those_since_the_run_began(pattern: str, monkeypatch: pytest
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @given(condition=stop_conditions(hostile=True), seed=st.integers(0, 9))
-def test_every_run_ends_within_its_rounds_whatever_conditions_answer(
+def test_every_run_ends_within_its_rounds_for_any_conditions(
     pattern: str, condition: stop.Condition, seed: int
 ) -> None:
-    """With the reason of its limit, or one that the condition has given."""
+    """The reason is its limit, or a reason of the condition."""
     from flowdebate.testing.cases import Sabotage
 
     try:
-        result = built(pattern, condition, set_flag).run_sync(QUESTION, seed=seed)
+        result = build(pattern, condition, set_flag).run_sync(QUESTION, seed=seed)
     except Sabotage:
         return
     rounds, reason = rounds_of(result.raw), result.raw.stop_reason
@@ -257,23 +257,23 @@ def test_every_run_ends_within_its_rounds_whatever_conditions_answer(
 
 
 class Killed(Exception):
-    """Ends a life of a run."""
+    """The interruption of a run."""
 
 
 class Mortal(MemoryStore):
     """A store that ends its process after a number of commits."""
 
-    left = -1
+    remaining = -1
 
-    async def commit(self, *given: Any) -> None:
-        await super().commit(*given)
+    async def commit(self, *changes: Any) -> None:
+        await super().commit(*changes)
         self.left -= 1
         if self.left == 0:
             raise Killed
 
 
 async def lives(block: Any, *, after: int | None) -> Any:
-    """The result of a run that is killed after this many steps (None: it is not), and resumed."""
+    """Return the result of a run that is killed after this many steps (None: never), and resumed."""
     store = Mortal()
     store.left = -1 if after is None else after
     options: Any = {"store": store, "run_id": "it", "seed": 1}
@@ -287,28 +287,26 @@ async def lives(block: Any, *, after: int | None) -> Any:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @given(condition=stop_conditions(), after=st.integers(1, 20))
-def test_a_resumed_run_stops_where_an_undisturbed_one_stops(
-    pattern: str, condition: stop.Condition, after: int
-) -> None:
-    """Killed after any step, also right after an answer of the condition was recorded."""
-    block = built(pattern, condition, set_flag)
-    whole, resumed = (asyncio.run(lives(block, after=number)) for number in (None, after))
-    assert resumed.raw.stop_reason == whole.raw.stop_reason
-    assert rounds_of(resumed.raw) == rounds_of(whole.raw)
-    assert ends_of(resumed) == ends_of(whole)
+def test_a_resumed_run_stops_like_an_uninterrupted_one(pattern: str, condition: stop.Condition, after: int) -> None:
+    """It may be killed after any step, also right after a recorded answer of the condition."""
+    block = build(pattern, condition, set_flag)
+    uninterrupted, resumed = (asyncio.run(lives(block, after=number)) for number in (None, after))
+    assert resumed.raw.stop_reason == uninterrupted.raw.stop_reason
+    assert rounds_of(resumed.raw) == rounds_of(uninterrupted.raw)
+    assert ends_of(resumed) == ends_of(uninterrupted)
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_a_resumed_run_names_what_had_held(pattern: str) -> None:
-    """Its answer is recorded by name: with another condition in the program, the reason is that of the record."""
+def test_a_resumed_run_keeps_the_recorded_reason(pattern: str) -> None:
+    """The answer is recorded by name: with another condition in the program, the reason is the recorded one."""
 
     async def both() -> tuple[Any, Any]:
         store = MemoryStore()
-        first = await built(pattern, stop.rounds(2) | stop.tokens(10**6)).run(QUESTION, store=store, run_id="it")
-        return first, await built(pattern, stop.flag("other")).resume("it", store=store)
+        first = await build(pattern, stop.rounds(2) | stop.tokens(10**6)).run(QUESTION, store=store, run_id="it")
+        return first, await build(pattern, stop.flag("other")).resume("it", store=store)
 
-    first, again = asyncio.run(both())
-    assert first.raw.stop_reason == again.raw.stop_reason == "rounds(2)"
+    first, resumed = asyncio.run(both())
+    assert first.raw.stop_reason == resumed.raw.stop_reason == "rounds(2)"
 
 
 # Pages
@@ -316,8 +314,8 @@ def test_a_resumed_run_names_what_had_held(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_a_report_names_the_condition(pattern: str) -> None:
-    """As text: what a condition is called is no markup."""
-    raw = built(pattern, stop.when(lambda _: True, name="<b>enough</b>")).run_sync(QUESTION).raw
+    """The name of a condition is text, not markup."""
+    raw = build(pattern, stop.when(lambda _: True, name="<b>enough</b>")).run_sync(QUESTION).raw
     wire = {"pattern": pattern, "status": raw.status, "raw": raw.to_wire()}
     page = report(document_of(wire, location="it"))
     assert "enough" in page

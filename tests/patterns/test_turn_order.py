@@ -1,4 +1,4 @@
-"""Turn orders: who speaks when in a round, what each speaker has seen, and what a failure of one costs the others."""
+"""Turn orders: the sequence in a round, what each speaker sees, and the effects of failures."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ orders = st.sampled_from(TURN_ORDERS)
 
 
 def sides(count: int, **blocks: Any) -> list[Debater]:
-    """As many debaters, each with a stance of its own."""
+    """Create this many debaters, each with its own stance."""
     return [Debater(name, f"stance of {name}", block=blocks.get(name)) for name in NAMES[:count]]
 
 
-def held(kind: str, count: int, **options: Any) -> Any:
-    """A debate, or a round robin, without a synthesizer."""
+def build(kind: str, count: int, **options: Any) -> Any:
+    """Build a debate, or a round robin, without a synthesizer."""
     if kind == "debate":
         return debate(**{"name": "rent", "debaters": sides(count), "synthesizer": False, **options})
     people = [Persona(name) for name in NAMES[:count]]
@@ -63,7 +63,7 @@ def held(kind: str, count: int, **options: Any) -> Any:
 
 
 class Speakers:
-    """A model whose debaters say who they are and how often they were asked; some of their calls fail."""
+    """A model whose debaters state their name and number of calls; some of their calls fail."""
 
     def __init__(self, failing: frozenset[tuple[str, int]] = frozenset()) -> None:
         self.prompts: list[tuple[str, int, str]] = []
@@ -76,22 +76,22 @@ class Speakers:
         if request.output_schema is not None:
             return {**VERDICT, "winner": "stance of ann"}
         name = request.block.rpartition("-")[2]
-        count = sum(asked == name for asked, _, _ in self.prompts) + 1
+        count = sum(speaker == name for speaker, _, _ in self.prompts) + 1
         self.prompts.append((name, count, str(request.messages[-1]["content"])))
         await asyncio.sleep(0)
         if (name, count) in self._failing:
             raise ProviderFailed("the endpoint answered 503", status=503)
         self.finished.append(name)
-        return said(name, count)
+        return text_of(name, count)
 
 
-def said(name: str, count: int) -> str:
-    """What a debater says when it is asked for the nth time."""
+def text_of(name: str, count: int) -> str:
+    """Return a debater's text in its nth turn."""
     return f"<{name} {count}>"
 
 
 def transcript(run: Any) -> list[tuple[int, str, str]]:
-    """Round, speaker and text of each entry."""
+    """Return round, speaker and text of each entry."""
     return [(entry.round, entry.agent_name, entry.text) for entry in run.raw.transcript]
 
 
@@ -99,20 +99,20 @@ def transcript(run: Any) -> list[tuple[int, str, str]]:
 def test_an_order_is_a_permutation_of_the_speakers_and_repeats_with_its_seed(
     speakers: list[str], order: Any, number: int, seed: int
 ) -> None:
-    """Nobody is left out or speaks twice; each speaker in turn opens a rotated round; at once means as declared."""
-    found = order_of_turns(speakers, order, round=number, random=Random(seed))
-    assert sorted(found) == sorted(speakers)
-    assert found == order_of_turns(speakers, order, round=number, random=Random(seed))
+    """All speak once; each opens a rotated round in turn; simultaneous turns are in declared order."""
+    turns = order_of_turns(speakers, order, round=number, random=Random(seed))
+    assert sorted(turns) == sorted(speakers)
+    assert turns == order_of_turns(speakers, order, round=number, random=Random(seed))
     if order in ("declared", "simultaneous"):
-        assert found == speakers
+        assert turns == speakers
     if order == "rotated" and speakers:
-        assert found[0] == speakers[(number - 1) % len(speakers)]
-        assert found + found == (speakers * 3)[(at := (number - 1) % len(speakers)) : at + 2 * len(speakers)]
+        assert turns[0] == speakers[(number - 1) % len(speakers)]
+        assert turns + turns == (speakers * 3)[(at := (number - 1) % len(speakers)) : at + 2 * len(speakers)]
 
 
 @given(st.lists(st.sampled_from(NAMES), max_size=9))
-def test_nobody_speaks_twice_at_once(speakers: list[str]) -> None:
-    """Each has as many turns as it was named, its nth in the nth wave; waves are as few as that takes."""
+def test_no_speaker_has_two_turns_in_a_wave(speakers: list[str]) -> None:
+    """A speaker named n times has its nth turn in the nth wave, and there are no more waves than needed."""
     waves = waves_of(speakers)
     assert sorted(name for wave in waves for name in wave) == sorted(speakers)
     assert all(len(set(wave)) == len(wave) for wave in waves)
@@ -124,13 +124,13 @@ def test_nobody_speaks_twice_at_once(speakers: list[str]) -> None:
 async def test_what_a_speaker_sees_follows_from_the_order(
     kind: str, data: st.DataObject, order: Any, count: int, rounds: int, seed: int
 ) -> None:
-    """One after the other, all that was said before; at once, all of earlier rounds and nothing of this one.
+    """In sequence they see all earlier entries; simultaneously they see earlier rounds only.
 
-    Whatever fails: entries keep the order of their turns, and the same seed gives the same run.
+    With any failures, entries keep the order of their turns, and the same seed gives the same run.
     """
     calls = st.tuples(st.sampled_from(NAMES[:count]), st.integers(1, rounds))
     failing = data.draw(st.frozensets(calls, max_size=2 * count))
-    pattern = held(kind, count, turn_order=order, max_rounds=rounds, failures=SKIP)
+    pattern = build(kind, count, turn_order=order, max_rounds=rounds, failures=SKIP)
 
     async def run() -> tuple[Speakers, Any]:
         speakers = Speakers(failing)
@@ -147,16 +147,18 @@ async def test_what_a_speaker_sees_follows_from_the_order(
     for number in range(1, result.raw.rounds + 1):
         speaking = ordered.get(number, list(NAMES[:count]))
         assert sorted(speaking) == sorted(NAMES[:count])
-        heard = [(name, text) for said_in, name, text in entries if said_in == number]
-        assert heard == [(name, said(name, number)) for name in speaking if (name, number) not in failing]
-        for name, asked, prompt in speakers.prompts:
-            if asked == number:
-                earlier = [text for said_in, _, text in entries if said_in < number]
+        spoken = [(name, text) for entry_round, name, text in entries if entry_round == number]
+        assert spoken == [(name, text_of(name, number)) for name in speaking if (name, number) not in failing]
+        for name, round_asked, prompt in speakers.prompts:
+            if round_asked == number:
+                earlier = [text for entry_round, _, text in entries if entry_round < number]
                 before = [
-                    said(other, number) for other in speaking[: speaking.index(name)] if (other, number) not in failing
+                    text_of(other, number)
+                    for other in speaking[: speaking.index(name)]
+                    if (other, number) not in failing
                 ]
-                seen = earlier if order == "simultaneous" else [*earlier, *before]
-                assert [text for _, _, text in entries if text in prompt] == seen
+                visible = earlier if order == "simultaneous" else [*earlier, *before]
+                assert [text for _, _, text in entries if text in prompt] == visible
     assert sorted(loss.name for loss in result.raw.losses if loss.instead == "skipped") == sorted(
         name for name, number in failing if number <= result.raw.rounds
     )
@@ -168,9 +170,9 @@ async def test_what_a_speaker_sees_follows_from_the_order(
 @pytest.mark.parametrize("kind", ["debate", "round robin"])
 @pytest.mark.parametrize("order", TURN_ORDERS)
 async def test_a_simultaneous_round_takes_the_time_of_one_turn(kind: str, order: Any) -> None:
-    """On a clock that advances only when all who were asked wait: a second a call, and so one a round."""
+    """The clock advances only when all callers wait: each call takes a second, and so does a round."""
     clock, waiting = 0, 0
-    most = 4 if order == "simultaneous" else 1
+    expected_waiting = 4 if order == "simultaneous" else 1
     gate = asyncio.Condition()
 
     async def answer(request: ModelRequest) -> Any:
@@ -179,65 +181,65 @@ async def test_a_simultaneous_round_takes_the_time_of_one_turn(kind: str, order:
             return {**VERDICT, "winner": "stance of ann"}
         async with gate:
             waiting += 1
-            began = clock
-            if waiting == most:
+            start = clock
+            if waiting == expected_waiting:
                 clock, waiting = clock + 1, 0
                 gate.notify_all()
             else:
-                await gate.wait_for(lambda: clock > began)
+                await gate.wait_for(lambda: clock > start)
         return "So it is."
 
-    pattern = held(kind, 4, turn_order=order, max_rounds=2)
+    pattern = build(kind, 4, turn_order=order, max_rounds=2)
     result = await asyncio.wait_for(pattern.run(QUESTION, model=FunctionModel(answer)), 30)
     assert len(result.raw.transcript) == 8
     assert clock == (2 if order == "simultaneous" else 8)
 
 
 @given(st.permutations(NAMES))
-async def test_whoever_answers_first_the_transcript_has_the_declared_order(arrival: list[str]) -> None:
-    """Entries, tasks and later prompts do not depend on who was fast."""
-    done = {name: asyncio.Event() for name in arrival}
+async def test_the_transcript_has_the_declared_order(arrival: list[str]) -> None:
+    """Entries, tasks and later prompts do not depend on the speed of answers."""
+    answered = {name: asyncio.Event() for name in arrival}
     later: list[str] = []
 
     async def answer(request: ModelRequest) -> Any:
         if request.output_schema is not None:
             return {**VERDICT, "winner": "stance of ann"}
         name = request.block.rpartition("-")[2]
-        if done[name].is_set():
+        if answered[name].is_set():
             later.append(str(request.messages[-1]["content"]))
             return "again"
         if place := arrival.index(name):
-            await done[arrival[place - 1]].wait()
-        done[name].set()
-        return said(name, 1)
+            await answered[arrival[place - 1]].wait()
+        answered[name].set()
+        return text_of(name, 1)
 
-    result = await held("debate", 4, turn_order="simultaneous").run(QUESTION, model=FunctionModel(answer))
+    result = await build("debate", 4, turn_order="simultaneous").run(QUESTION, model=FunctionModel(answer))
     assert [event.agent_name for event in events(result, TurnFinished)][:4] == arrival
     assert [entry.agent_name for entry in result.raw.transcript] == [*NAMES, *NAMES]
     assert [task.assignee for task in result.tasks.list()] == [*NAMES, *NAMES]
     for prompt in later:
-        places = [prompt.index(said(name, 1)) for name in NAMES]
+        places = [prompt.index(text_of(name, 1)) for name in NAMES]
         assert places == sorted(places)
 
 
-async def test_a_failed_turn_lets_the_others_finish_and_a_resumed_run_does_not_pay_them_again() -> None:
-    """The error is the first by declared order; what the others said is in the raw output, and in the store."""
+async def test_turns_besides_a_failed_one_finish_and_are_not_repeated() -> None:
+    """The error is the first by declared order; the other entries are in the raw output and in the store."""
     store, speakers = MemoryStore(), Speakers(frozenset({("bea", 1), ("cid", 1)}))
-    pattern = held("debate", 4, turn_order="simultaneous", max_rounds=1)
+    pattern = build("debate", 4, turn_order="simultaneous", max_rounds=1)
     with pytest.raises(ProviderFailed) as caught:
         await pattern.run(QUESTION, model=speakers.model, store=store, run_id="it")
     assert caught.value.run is not None
     assert [entry.agent_name for entry in caught.value.run.raw.transcript] == ["ann", "dan"]
     assert any("rent-debater-bea" in note or "rent-turn-bea" in note for note in caught.value.__notes__)
-    again = Speakers()
-    result = await pattern.resume("it", store=store, model=again.model)
-    assert [name for name, _, _ in again.prompts] == ["bea", "cid"]
+    resumed = Speakers()
+    result = await pattern.resume("it", store=store, model=resumed.model)
+    assert [name for name, _, _ in resumed.prompts] == ["bea", "cid"]
     assert [entry.agent_name for entry in result.raw.transcript] == list(NAMES)
 
 
-async def test_a_limit_ends_the_run_with_all_that_was_paid_for() -> None:
-    """Calls in flight finish; the turn that the limit refuses is cancelled, and what was said is recorded."""
-    pattern = held("debate", 4, turn_order="simultaneous", max_rounds=1)
+async def test_a_limit_ends_the_run_with_all_paid_turns() -> None:
+    """Pending calls finish; the turn refused by the limit is cancelled, and the entries are recorded."""
+    pattern = build("debate", 4, turn_order="simultaneous", max_rounds=1)
     speakers = Speakers()
     result = await pattern.run(QUESTION, model=speakers.model, limits=Limits(calls=3))
     assert result.status == "limit"
@@ -246,8 +248,8 @@ async def test_a_limit_ends_the_run_with_all_that_was_paid_for() -> None:
     assert [task.status for task in result.tasks.list()] == ["completed"] * 3 + ["cancelled"]
 
 
-async def test_cancelling_the_run_cancels_all_who_speak_and_keeps_what_was_said() -> None:
-    """Nobody is left behind."""
+async def test_cancelling_a_run_cancels_all_speakers_and_keeps_entries() -> None:
+    """No task is left."""
     cancelled: list[str] = []
     under_way = asyncio.Event()
 
@@ -264,7 +266,7 @@ async def test_cancelling_the_run_cancels_all_who_speak_and_keeps_what_was_said(
             cancelled.append(name)
             raise
 
-    handle = held("debate", 4, turn_order="simultaneous").start(QUESTION, model=FunctionModel(answer))
+    handle = build("debate", 4, turn_order="simultaneous").start(QUESTION, model=FunctionModel(answer))
     await under_way.wait()
     await asyncio.sleep(0)
     handle.cancel()
@@ -276,12 +278,12 @@ async def test_cancelling_the_run_cancels_all_who_speak_and_keeps_what_was_said(
 
 
 @given(data=st.data(), order=orders, count=st.integers(2, 4), seed=st.integers(0, 9))
-async def test_a_run_that_ends_at_any_call_is_resumed_to_the_same_result(
+async def test_a_run_interrupted_at_any_call_can_be_resumed(
     data: st.DataObject, order: Any, count: int, seed: int
 ) -> None:
-    """Nothing that was answered is asked again."""
-    pattern = held("debate", count, turn_order=order)
-    whole = await pattern.run(QUESTION, model=Speakers().model, seed=seed)
+    """No answered call repeats."""
+    pattern = build("debate", count, turn_order=order)
+    uninterrupted = await pattern.run(QUESTION, model=Speakers().model, seed=seed)
     calls, stop, store = 0, data.draw(st.integers(1, 2 * count)), MemoryStore()
 
     async def answer(request: ModelRequest) -> Any:
@@ -291,22 +293,22 @@ async def test_a_run_that_ends_at_any_call_is_resumed_to_the_same_result(
         calls += 1
         if calls == stop:
             raise asyncio.CancelledError
-        number = 2 if said(request.block.rpartition("-")[2], 1) in str(request.messages[-1]["content"]) else 1
-        return said(request.block.rpartition("-")[2], number)
+        number = 2 if text_of(request.block.rpartition("-")[2], 1) in str(request.messages[-1]["content"]) else 1
+        return text_of(request.block.rpartition("-")[2], number)
 
     model = FunctionModel(answer)
     with pytest.raises(asyncio.CancelledError):
         await pattern.run(QUESTION, model=model, seed=seed, store=store, run_id="it")
     result = await pattern.resume("it", store=store, model=model)
-    assert result.raw == whole.raw
+    assert result.raw == uninterrupted.raw
     in_flight = count if order == "simultaneous" else 1
     assert 2 * count < calls <= 2 * count + in_flight
 
 
-async def test_humans_who_speak_at_once_are_asked_at_once() -> None:
-    """The model's argument is stored meanwhile; neither is shown what the other says in this round."""
+async def test_simultaneous_human_turns_are_requested_together() -> None:
+    """The model's argument is stored meanwhile; neither person sees the other's entry of the round."""
     people = {"ann": human(name="ann"), "cid": human(name="cid")}
-    pattern = held("debate", 3, debaters=sides(3, **people), turn_order="simultaneous", max_rounds=2)
+    pattern = build("debate", 3, debaters=sides(3, **people), turn_order="simultaneous", max_rounds=2)
     store, speakers = MemoryStore(), Speakers()
     result = await pattern.run(QUESTION, model=speakers.model, store=store, run_id="it")
     for number in (1, 2):
@@ -319,16 +321,16 @@ async def test_humans_who_speak_at_once_are_asked_at_once() -> None:
         result = await pattern.resume("it", store=store, model=speakers.model)
     assert result.status == "complete"
     assert transcript(result) == [
-        (1, "ann", "ann in round 1"), (1, "bea", said("bea", 1)), (1, "cid", "cid in round 1"),
-        (2, "ann", "ann in round 2"), (2, "bea", said("bea", 2)), (2, "cid", "cid in round 2"),
+        (1, "ann", "ann in round 1"), (1, "bea", text_of("bea", 1)), (1, "cid", "cid in round 1"),
+        (2, "ann", "ann in round 2"), (2, "bea", text_of("bea", 2)), (2, "cid", "cid in round 2"),
     ]  # fmt: skip
 
 
-async def test_a_stand_in_that_speaks_late_has_seen_no_more_than_the_others() -> None:
-    """It is asked when the others have spoken, and sees the round's beginning all the same."""
+async def test_a_late_fallback_model_sees_no_more_than_the_others() -> None:
+    """It is called after the others have spoken, and still sees the beginning of the round."""
     stand_in = Speakers()
     failures = FailurePolicy(on_failure=StandIn(stand_in.model))
-    pattern = held("debate", 3, turn_order="simultaneous", max_rounds=1, failures=failures)
+    pattern = build("debate", 3, turn_order="simultaneous", max_rounds=1, failures=failures)
     result = await pattern.run(QUESTION, model=Speakers(frozenset({("bea", 1)})).model)
     assert [entry.agent_name for entry in result.raw.transcript] == list(NAMES[:3])
     ((_, _, prompt),) = stand_in.prompts
@@ -336,8 +338,8 @@ async def test_a_stand_in_that_speaks_late_has_seen_no_more_than_the_others() ->
     assert [loss.instead for loss in result.raw.losses] == ["stand_in"]
 
 
-async def test_losses_stand_in_the_order_of_turns() -> None:
-    """Whoever failed first."""
+async def test_losses_are_in_the_order_of_turns() -> None:
+    """The first failure does not come first."""
     slow = {"ann": 2, "bea": 0, "cid": 1}
 
     async def answer(request: ModelRequest) -> Any:
@@ -350,21 +352,21 @@ async def test_losses_stand_in_the_order_of_turns() -> None:
             raise ProviderFailed("the endpoint answered 503", status=503)
         return "I am here."
 
-    pattern = held("debate", 4, turn_order="simultaneous", max_rounds=1, failures=SKIP)
+    pattern = build("debate", 4, turn_order="simultaneous", max_rounds=1, failures=SKIP)
     result = await pattern.run(QUESTION, model=FunctionModel(answer))
     assert [loss.name for loss in result.raw.losses] == ["ann", "bea", "cid"]
     assert events(result, RoleFailed)[0].name == "bea"
 
 
-def test_a_block_that_writes_to_the_transcript_is_refused_in_any_order() -> None:
-    """It would reach nobody who speaks at the same time; the error names it."""
+def test_a_block_cannot_write_to_the_transcript_in_any_order() -> None:
+    """Speakers at the same time would not see the change; the error names the block."""
 
     def meddle(_: object, ctx: Context) -> str:
         ctx.resources.transcript.set(ctx.resources.transcript.state)
         return "Done."
 
     for order in TURN_ORDERS:
-        pattern = held("debate", 2, debaters=sides(2, bea=meddle), turn_order=order)
+        pattern = build("debate", 2, debaters=sides(2, bea=meddle), turn_order=order)
         with pytest.raises(ReadOnly, match="rent-debater-bea"):
             pattern.run_sync(QUESTION, model=Speakers().model)
 
@@ -377,42 +379,42 @@ def test_a_block_that_writes_to_the_transcript_is_refused_in_any_order() -> None
         ("simultaneous", [["bea", "ann", "cid"], ["cid", "ann"]]),
     ],
 )
-def test_a_moderator_picks_who_speaks_and_the_order_says_when(order: Any, expected: list[list[str]]) -> None:
-    """As named by default; all who are named, and nobody else."""
+def test_a_moderator_chooses_speakers_and_turn_order_sorts_them(order: Any, expected: list[list[str]]) -> None:
+    """The default is the moderator's order; only the named speakers speak."""
 
     def moderate(_: object, ctx: Context) -> Any:
         return decision(*[["bea", "ann", "cid"], ["cid", "ann"]][ctx.sequencer.state.round - 1])
 
-    pattern = held("debate", 3, turn_order=order, moderator=moderate)
+    pattern = build("debate", 3, turn_order=order, moderator=moderate)
     result = pattern.run_sync(QUESTION, model=Speakers().model, seed=1)
     spoke = [[name for number, name, _ in transcript(result) if number == which] for which in (1, 2)]
     assert spoke == expected
-    assert [decided.next_speakers for decided in result.raw.moderator_decisions] == [
+    assert [moderator_decision.next_speakers for moderator_decision in result.raw.moderator_decisions] == [
         ["bea", "ann", "cid"],
         ["cid", "ann"],
     ]
 
 
-def test_a_debater_who_is_named_twice_answers_what_was_said_at_once() -> None:
-    """All speak; then it speaks again, and has heard them."""
+def test_a_repeated_debater_sees_the_simultaneous_entries() -> None:
+    """All speak at once, then it speaks again with their entries."""
     speakers = Speakers()
-    pattern = held(
+    pattern = build(
         "debate", 3, turn_order="simultaneous", moderator=lambda _: decision("bea", "ann", "bea", "cid", done=True)
     )
     result = pattern.run_sync(QUESTION, model=speakers.model)
     assert [name for _, name, _ in transcript(result)] == ["bea", "ann", "cid", "bea"]
     last = speakers.prompts[-1]
     assert last[:2] == ("bea", 2)
-    assert all(said(name, 1) in last[2] for name in NAMES[:3])
+    assert all(text_of(name, 1) in last[2] for name in NAMES[:3])
     (ordered,) = events(result, TurnsOrdered)
     assert ordered.speakers == ("bea", "ann", "cid", "bea")
 
 
-def test_the_order_shows_in_outline_output_and_events_unless_it_is_the_declared_one() -> None:
-    """What was stored before there were orders reads, and is written, as it was."""
+def test_other_orders_than_the_declared_one_are_visible() -> None:
+    """Earlier stored runs can be read, and the declared order is written as before."""
     for kind in ("debate", "round robin"):
         for order in TURN_ORDERS:
-            pattern = held(kind, 2, turn_order=order)
+            pattern = build(kind, 2, turn_order=order)
             result = pattern.run_sync(QUESTION, model=Speakers().model)
             assert (f"rent-turns ({order})" in str(outline(pattern))) == (order != "declared")
             assert result.raw.turn_order == order
@@ -420,19 +422,19 @@ def test_the_order_shows_in_outline_output_and_events_unless_it_is_the_declared_
             assert type(result.raw).model_validate(result.raw.to_wire()) == result.raw
             assert len(events(result, TurnsOrdered)) == (0 if order == "declared" else 2)
             wire = [event.to_wire() for event in events(result, TurnsOrdered)]
-            assert all(each["kind"] == "turns_ordered" and len(each["speakers"]) == 2 for each in wire)
+            assert all(payload["kind"] == "turns_ordered" and len(payload["speakers"]) == 2 for payload in wire)
             assert len(events(result, TurnStarted)) == 4
 
 
 @pytest.mark.parametrize("wrong", ["at once", "", None, 2, ["rotated"]])
-def test_what_is_no_order_is_refused_with_those_there_are(wrong: Any) -> None:
-    """Before anything is built."""
+def test_an_invalid_order_is_rejected_with_the_valid_ones(wrong: Any) -> None:
+    """The error comes before anything is built."""
     for kind in ("debate", "round robin"):
         with pytest.raises(
             ConfigurationError,
             match=r"`turn_order` (?:must be|is required:) 'declared', 'rotated', 'shuffled' or 'simultaneous'",
         ):
-            held(kind, 2, turn_order=wrong)
+            build(kind, 2, turn_order=wrong)
 
 
 MEMBERS = [Persona("ann"), Persona("bea")]
@@ -445,17 +447,17 @@ OTHERS: Mapping[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("pattern", OTHERS)
-def test_patterns_with_an_order_of_their_own_refuse_the_option(pattern: str) -> None:
+def test_patterns_with_a_fixed_order_reject_the_option(pattern: str) -> None:
     """They do not ignore it."""
     with pytest.raises((TypeError, ConfigurationError), match="turn_order"):
         OTHERS[pattern](turn_order="rotated")
 
 
-def test_rounds_of_two_debates_in_one_run_are_drawn_apart() -> None:
-    """The lot depends on the place of the debate, not on the seed alone."""
+def test_two_debates_in_one_run_have_different_orders() -> None:
+    """The order depends on the path of the debate, besides the seed."""
     first = debate(name="one", debaters=sides(4), turn_order="shuffled", max_rounds=4, synthesizer=False)
     second = debate(name="two", debaters=sides(4), turn_order="shuffled", max_rounds=4, synthesizer=False)
     pipeline = sequencer(name="both").tap(first).then(second)
     result = pipeline.run_sync(QUESTION, model=by_role(verdict={**VERDICT, "winner": "stance of ann"}), seed=4)
-    drawn = [event.speakers for event in events(result, TurnsOrdered)]
-    assert drawn[:4] != drawn[4:]
+    sequences = [event.speakers for event in events(result, TurnsOrdered)]
+    assert sequences[:4] != sequences[4:]

@@ -16,7 +16,7 @@ from flowdebate.patterns.debate.events import ModeratorDecided
 from flowdebate.patterns.debate.moderator import owed_a_turn
 from flowdebate.patterns.debate.schemas import DebateContributionEntry
 from flowdebate.testing import FunctionModel, ScriptedModel
-from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, by_role, decision, events, moderated, turn_of
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, blocks_asked, by_role, decision, events, moderated, turn_of
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -47,7 +47,7 @@ def test_the_moderator_opens_every_round_and_calls_the_speakers() -> None:
         decision("ben", "anna"), "B1", "A1", decision("anna", "ben"), "A2", "B2", alone, "A3", VERDICT
     )
     result = _rent().run_sync(QUESTION, model=model)
-    assert asked(model) == [MODERATOR, BEN, ANNA, MODERATOR, ANNA, BEN, MODERATOR, ANNA, JUDGE]
+    assert blocks_asked(model) == [MODERATOR, BEN, ANNA, MODERATOR, ANNA, BEN, MODERATOR, ANNA, JUDGE]
     assert [(entry.round, entry.text) for entry in result.output.transcript] == [
         (1, "B1"),
         (1, "A1"),

@@ -276,9 +276,9 @@ def test_a_moderator_begins_with_all_speakers_and_then_chooses() -> None:
 
 def test_a_synthesis_has_no_winner() -> None:
     """A missing winner is not rendered as the word None."""
-    shown = render_synthesizer_turn(raw_output("q", [], ("v", None, "r"), []))
-    assert "Winner: none (no single position won)" in shown
-    assert "moderator" not in shown
+    prompt = render_synthesizer_turn(raw_output("q", [], ("v", None, "r"), []))
+    assert "Winner: none (no single position won)" in prompt
+    assert "moderator" not in prompt
 
 
 def test_shared_stances_are_listed_once() -> None:

@@ -14,7 +14,7 @@ from flowdebate.errors import (
     Refused,
 )
 from flowdebate.testing import ScriptedModel
-from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, decision, events, moderated, script
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, blocks_asked, decision, events, moderated, script
 from tests.patterns.policies import with_policy
 
 if TYPE_CHECKING:
@@ -101,5 +101,5 @@ def test_failure_handling_does_not_repeat_the_judge() -> None:
         rent(on_failure="fail").run_sync(QUESTION, model=plain, seed=1),
     )
     assert result.raw == unguarded.raw
-    assert asked(model) == asked(plain)
+    assert blocks_asked(model) == blocks_asked(plain)
     assert (result.status, unguarded.status) == ("complete", "complete")

@@ -18,7 +18,7 @@ from flowdebate import (
 from flowdebate.chassis.state import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.debate.events import VerdictReached
 from flowdebate.runs.events import ModelCalled
-from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, events, script, system_of, turn_of
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, blocks_asked, events, script, system_of, turn_of
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -29,7 +29,7 @@ def test_debaters_speak_in_order_before_judge_and_synthesizer() -> None:
     model = script("A1", "B1", "A2", "B2", after=("Cap rents.",))
     result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, model=model)
     turns = ["rent-debater-anna", "rent-debater-ben"]
-    assert asked(model) == [*turns, *turns, "rent-judge", "rent-synthesizer"]
+    assert blocks_asked(model) == [*turns, *turns, "rent-judge", "rent-synthesizer"]
     assert result.output == "Cap rents."
     assert result.usage.calls == 6
     model.assert_complete()
