@@ -54,7 +54,7 @@ from flowdebate.chassis.roster import (
     with_answer_schema,
 )
 from flowdebate.chassis.rounds import AnotherRound, RoundOfTurns, end_turns, input_validator, note_of_ends
-from flowdebate.chassis.seats import seat_models, with_first
+from flowdebate.chassis.seats import Seats, seat_models, with_first
 from flowdebate.chassis.state import (
     FLAGS,
     Contribution,
@@ -168,17 +168,7 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
     check_option(Rounds, spec.cap, options.max_rounds, location=location, optional=False)
     check_transcript(options.transcript, spec.create_transcript, location=location)
     check_predicate(options.terminate_when, location=location)
-    seats = seat_models(
-        with_first(options.model, listed_models(options.roster)),
-        {member.name: member.model for member in roster if own_options(member.block) is not None},
-        [
-            role.name
-            for role in spec.roles
-            if role.is_filled(choice := options.roles.get(role.name)) and own_options(choice) is not None
-        ],
-        speaker=spec.speaker.name,
-        location=location,
-    )
+    seats = _seat_models(spec, options, roster, location=location)
     policy = FailurePolicy() if options.failures is None else options.failures
     check_failure_policy(policy, location=location)
     failures = spec.failures if options.failures is None else policy.over(spec.failures)
@@ -188,13 +178,7 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
     prompts = check_prompts(options.prompts, template, accepted=spec.prompt_options, location=location)
     for constraint in spec.constraints:
         constraint.check(options, location=location)
-    if spec.many_rounds is not None and options.max_rounds > spec.many_rounds and not options.has_planned_rounds:
-        warnings.warn(
-            f"{location}: max_rounds={options.max_rounds}: debaters tend to agree after {spec.many_rounds} rounds, and "
-            f"each turn sends the whole transcript; use max_rounds <= {spec.many_rounds}",
-            FlowDebateWarning,
-            stacklevel=4,
-        )
+    _warn_of_many_rounds(spec, options, location=location)
     return Loop(
         spec=spec,
         name=name,
@@ -219,6 +203,33 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
             for role in (spec.speaker, *spec.roles)
         },
     )
+
+
+def _seat_models(
+    spec: PatternSpec[OptionsT], options: OptionsT, roster: Sequence[Debater | Persona], *, location: str
+) -> Seats:
+    """Assign models to the members and roles with default blocks."""
+    return seat_models(
+        with_first(options.model, listed_models(options.roster)),
+        {member.name: member.model for member in roster if own_options(member.block) is not None},
+        [
+            role.name
+            for role in spec.roles
+            if role.is_filled(choice := options.roles.get(role.name)) and own_options(choice) is not None
+        ],
+        speaker=spec.speaker.name,
+        location=location,
+    )
+
+
+def _warn_of_many_rounds(spec: PatternSpec[OptionsT], options: OptionsT, *, location: str) -> None:
+    if spec.many_rounds is not None and options.max_rounds > spec.many_rounds and not options.has_planned_rounds:
+        warnings.warn(
+            f"{location}: max_rounds={options.max_rounds}: debaters tend to agree after {spec.many_rounds} rounds, and "
+            f"each turn sends the whole transcript; use max_rounds <= {spec.many_rounds}",
+            FlowDebateWarning,
+            stacklevel=5,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -142,19 +142,12 @@ def evaluate(  # noqa: PLR0913 - the options of the command
             )
         )
         outcome = asyncio.run(_read_outcome(place.store, name, plans.questions, cluster))
-    lost: Literal["wrong", "left out"] = "wrong" if missing == "wrong" else "left out"
     report: BenefitReport | None = None
     if any(item.baselines for item in outcome.items):
-        report = benefit_report(outcome.items, min_gain=min_gain, missing=lost)
+        missing_rule: Literal["wrong", "left out"] = "wrong" if missing == "wrong" else "left out"
+        report = benefit_report(outcome.items, min_gain=min_gain, missing=missing_rule)
     if as_json:
-        data = {
-            "batch": name,
-            "report": None if report is None else report.model_dump(mode="json", by_alias=True),
-            "leftOut": dict(sorted(outcome.left_out.items())),
-            "withoutVerdict": dict(sorted(outcome.without_verdict.items())),
-            "lostAnswers": outcome.failed,
-        }
-        write_json(data)
+        write_json(outcome.to_data(name, report))
     else:
         page = open_page()
         show_summary(page, name, finished.summary, out=out)
@@ -184,6 +177,16 @@ class _Outcome:
     """Number of other questions, by status."""
     failed: int
     """Number of failed baseline answers."""
+
+    def to_data(self, batch: str, report: BenefitReport | None) -> dict[str, Any]:
+        """Return the results and their report as JSON data."""
+        return {
+            "batch": batch,
+            "report": None if report is None else report.model_dump(mode="json", by_alias=True),
+            "leftOut": dict(sorted(self.left_out.items())),
+            "withoutVerdict": dict(sorted(self.without_verdict.items())),
+            "lostAnswers": self.failed,
+        }
 
 
 async def _read_outcome(

@@ -252,9 +252,8 @@ def study(  # noqa: PLR0913 - the options of the command
     from flowdebate.evaluation.documents import lay_out_study
     from flowdebate.evaluation.study import Registration
 
-    outputs = [None if target is None else Path(target) for target in (html, latex, frame)]
-    for target in outputs:
-        check_target(target)
+    for target in (html, latex, frame):
+        check_target(None if target is None else Path(target))
     base = Path(path)
     study_read, plan, questions = read_study(path, values)
     answers_path = Path(answers or base.with_suffix(".answers.jsonl"))
@@ -293,11 +292,13 @@ def study(  # noqa: PLR0913 - the options of the command
         tell("There is no answer yet")
         raise typer.Exit(ending.exit_code)
     report = study_report(study_read, answers_found, registration=registration_read, model=plan.models)
-    for target, text in zip(
-        outputs, (report.to_html(), report.to_latex(), _as_csv(frame_of(study_read, answers_found))), strict=True
+    for target, text in (
+        (html, report.to_html()),
+        (latex, report.to_latex()),
+        (frame, _as_csv(frame_of(study_read, answers_found))),
     ):
         if target is not None:
-            write_whole(target, f"{text.rstrip()}\n")
+            write_whole(Path(target), f"{text.rstrip()}\n")
     if as_json:
         write_json(report.model_dump(mode="json", by_alias=True))
     else:

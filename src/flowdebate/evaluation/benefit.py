@@ -143,15 +143,7 @@ def benefit_report(
     labelled = [item for item in items if item.truth is not None]
     counted = [item for item in labelled if not item.failed or missing == "wrong"]
     methods: list[Method] = ["debate", *(n for n in NAMES if any(n in item.baselines for item in counted))]
-    names = [
-        name
-        for name in NAMES
-        if any(
-            # a vote of two drafts, with ties counted as one half, is equivalent to one call
-            answer is not None and (name != "drafts" or answer.votes is None or answer.votes >= DRAFTS)
-            for answer in (item.baselines.get(name) for item in counted)
-        )
-    ]
+    names = _comparable_baselines(counted)
     if not names:
         raise ConfigurationError(
             _WHERE, "items", len(labelled), "at least one with a truth and an answer of a baseline"
@@ -164,11 +156,7 @@ def benefit_report(
         else compared
         for compared, other in zip(comparisons, if_wrong, strict=True)
     ]
-    # "helped" must hold against every baseline, other findings against one
-    order: tuple[Finding, ...] = ("harmed", "none_worth_it", "too_few", "helped")
-    finding = next(
-        wanted_finding for wanted_finding in order if wanted_finding in {compared.finding for compared in comparisons}
-    )
+    finding = min((compared.finding for compared in comparisons), key=_PRECEDENCE.index)
     failed = sum(item.failed for item in labelled)
     differing = [other for one, other in zip(comparisons, if_wrong, strict=True) if one.finding != other.finding]
     return BenefitReport(
@@ -194,6 +182,23 @@ def benefit_report(
         )
         + "".join(f" {_otherwise(other, confidence, min_gain)}" for other in differing[:1]),
     )
+
+
+_PRECEDENCE: tuple[Finding, ...] = ("harmed", "none_worth_it", "too_few", "helped")
+"""Findings in the order in which they decide: "helped" must hold against every baseline, the others against one."""
+
+
+def _comparable_baselines(items: Sequence[BenefitItem]) -> list[BaselineName]:
+    """Return the baselines with answers, and the vote of drafts only if it differs from one call."""
+    return [
+        name
+        for name in NAMES
+        if any(
+            # a vote of two drafts, with ties counted as one half, is equivalent to one call
+            answer is not None and (name != "drafts" or answer.votes is None or answer.votes >= DRAFTS)
+            for answer in (item.baselines.get(name) for item in items)
+        )
+    ]
 
 
 def check_report_options(location: str, *, confidence: object, min_gain: object, missing: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from math import exp, fsum, log
 from os import PathLike
@@ -163,40 +164,19 @@ def judge_quality(
         items = read_ballots(items).judged
     check_count(location, bins=bins)
     check_share(location, ends=False, confidence=confidence)
-    if not items:
-        raise ConfigurationError(location, "items", 0, "at least one")
-    for index, item in enumerate(items):
-        if item.truth not in item.shares or len(item.shares) < 2:  # noqa: PLR2004 - a choice takes two
-            raise ConfigurationError(
-                location, f"items[{index}].truth", item.truth, f"one of two sides or more, {[*item.shares]}"
-            )
+    _check_items(items, location)
     names = [("alone", number) if item.cluster is None else item.cluster for number, item in enumerate(items)]
     credits_ = [item.credit for item in items]
     low, high = share_interval(fmean(credits_), effective_size(credits_, names), confidence=confidence)
     groups: dict[object, list[int]] = {}
     for at, name in enumerate(names):
         groups.setdefault(name, []).append(at)
-    samples = _resample([*groups.values()], seed)
-
-    def figure(
-        values: Sequence[_V], measure: Callable[[Sequence[_V]], float | None], n: int = len(items)
-    ) -> Figure | None:
-        """Apply the measure to the values of all items, with its interval."""
-        value = measure(values)
-        if value is None:
-            return None
-        drawn = sorted(
-            sample_value for some in samples if (sample_value := measure([values[at] for at in some])) is not None
-        )
-        cut = round(len(drawn) * (1 - confidence) / 2)
-        ends = (drawn[cut], drawn[-1 - cut]) if drawn else (None, None)
-        return Figure(value=value, n=n, low=ends[0], high=ends[1])
-
+    figure = _Bootstrap(_resample([*groups.values()], seed), confidence).figure
     decided = [item for item in items if item.winner is not None]
     looked = [item for item in decided if item.human is not None]
     by_truth: list[_Pair] = [(item.winner, item.truth) for item in items]
     by_people: list[_Pair] = [(item.winner, item.human) for item in items]
-    brier = figure([_squared_error(item) for item in items], fmean)
+    brier = figure([_squared_error(item) for item in items], fmean, len(items))
     ece = _ece([_placed(item, bins) for item in items])
     drawn = _calibrated_errors(items, list(groups.values()), bins, seed)
     cut = round(len(drawn) * (1 - confidence) / 2)
@@ -217,6 +197,39 @@ def judge_quality(
         findings=[],
     )
     return quality.model_copy(update={"findings": _findings(quality, confidence)})
+
+
+def _check_items(items: Sequence[JudgedItem], location: str) -> None:
+    """Raise ConfigurationError without items, and for a truth outside an item's sides."""
+    if not items:
+        raise ConfigurationError(location, "items", 0, "at least one")
+    for index, item in enumerate(items):
+        if item.truth not in item.shares or len(item.shares) < 2:  # noqa: PLR2004 - a choice takes two
+            raise ConfigurationError(
+                location, f"items[{index}].truth", item.truth, f"one of two sides or more, {[*item.shares]}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Bootstrap:
+    """Bootstrap samples, as indexes of items, and the confidence of intervals from them."""
+
+    samples: Sequence[Sequence[int]]
+    confidence: float
+
+    def figure(self, values: Sequence[_V], measure: Callable[[Sequence[_V]], float | None], n: int) -> Figure | None:
+        """Apply the measure to the values of all items, with its percentile interval."""
+        value = measure(values)
+        if value is None:
+            return None
+        drawn = sorted(
+            sample_value
+            for sample in self.samples
+            if (sample_value := measure([values[index] for index in sample])) is not None
+        )
+        cut = round(len(drawn) * (1 - self.confidence) / 2)
+        low, high = (drawn[cut], drawn[-1 - cut]) if drawn else (None, None)
+        return Figure(value=value, n=n, low=low, high=high)
 
 
 def _resample(groups: Sequence[Sequence[int]], seed: int) -> list[list[int]]:

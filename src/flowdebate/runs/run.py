@@ -384,38 +384,26 @@ class Run:
                 failure.block = failure.block or request.block
             # It is unknown if a cancelled call was paid for: it stays uncertain, and is not recorded.
             if journal is not None and isinstance(failure, (ModelError, LimitReached)):
-                failed = {
-                    "error": error,
-                    "block": request.block,
-                    "role": request.role,
-                    "model": model.name,
-                    "seconds": time.perf_counter() - started,
-                    "attempts": attempts_row(attempts.made),
-                }
-                await journal.fail(path, json_text(failed))
+                seconds = time.perf_counter() - started
+                await journal.fail(path, _failure_row(error, request, model, seconds))
             raise
         finally:
             ACTING.set(acting)
             self.records.call_ended(calling)
-            seconds = time.perf_counter() - started
-            self._count(
-                ModelCalled(
-                    block=request.block,
-                    role=request.role,
-                    path=path,
-                    model=model.name,
-                    usage=total_usage(attempts.made),
-                    seconds=seconds,
-                    error=error,
-                    attempts=tuple(attempts.made),
-                    asked_as=None if response is None else response.asked_as,
-                    flags=() if response is None else response.flags,
-                    repaired=() if response is None else response.repaired,
-                ),
-                attempts.made,
-                request,
-                response,
+            event = ModelCalled(
+                block=request.block,
+                role=role,
+                path=path,
+                model=model.name,
+                usage=total_usage(attempts.made),
+                seconds=time.perf_counter() - started,
+                error=error,
+                attempts=tuple(attempts.made),
+                asked_as=None if response is None else response.asked_as,
+                flags=() if response is None else response.flags,
+                repaired=() if response is None else response.repaired,
             )
+            self._count(event, attempts.made, request, response)
             await charge.end()
         return response
 
@@ -528,3 +516,17 @@ def _read_failure(path: str, text: str) -> tuple[ModelCalled, list[Attempt]] | N
 
 
 _LOGGER = logging.getLogger("flowdebate")
+
+
+def _failure_row(error: str, request: ModelRequest, model: Model, seconds: float) -> str:
+    """Format a failed call with its attempts as `_read_failure` reads it."""
+    return json_text(
+        {
+            "error": error,
+            "block": request.block,
+            "role": request.role,
+            "model": model.name,
+            "seconds": seconds,
+            "attempts": attempts_row(request.attempts.made),
+        }
+    )

@@ -176,37 +176,17 @@ def make_plan(
     the models that `allow` permits. Raise ConfigurationError or BadFile for invalid options, naming the option, or the
     file and the key.
     """
-    from flowdebate.runs.limits import Limits
-
     page = info.load_page()
     options: PlanOptions = page.options.read(values, file=file, location=location)
     if options.base_url is None:
         options = _with_full_names(options)
-    if page.question_about_sources and getattr(options, info.subject) is None and (options.sources or options.diff):
-        options = options.replaced(**{info.subject: page.question_about_sources})
-    if getattr(options, info.subject) is None:
-        example = f'flowdebate {info.verb} "{page.example}"'
-        sentence = f"Give a {info.subject}, for example: {example}; or put `{info.subject}` into the file of --file."
-        raise misuse(options.flag_of(info.subject), None, sentence)
+    options = _with_subject(info, page, options)
     models = Models(options.base_url, allow, without=getattr(options, "not_vendor", None) or ())
     options, schema = _read_schema(with_depth(page, options))
     options = _read_sources(options)
-    has_models = any(speaker.model for speaker in getattr(options, options.ROSTER) or ())
-    if begins and page.each_by_default and options.model is None and not has_models:
-        installed = models.find() if options.base_url is None and model_of_environment() is None else ()
-        if len(installed) > 1 or (installed and (allow is not None or getattr(options, "not_vendor", None))):
-            options = options.replaced(model=deal_roles(page.independent_roles, installed) or EACH)
-    prices = prices_of(options.price or ())
-    if options.max_cost is not None and prices is None and not prices_known():
-        sentence = f"No prices are known: give --price, or install some: {HOW}"
-        raise misuse(options.place("max_cost")[1], options.max_cost, sentence)
-    limits = Limits(
-        calls=options.max_calls,
-        tokens=options.max_tokens,
-        cost=options.max_cost,
-        seconds=options.max_seconds,
-        prices=prices,
-    )
+    if begins:
+        options = _with_each_vendor(page, options, models, allow)
+    limits = _limits_in(options)
     place, field = options.place("fallback")
     fallback = [models(spec, place, f"{field}[{index}]") for index, spec in enumerate(options.fallback or ())]
     if options.record is not None and options.replay is not None:
@@ -235,6 +215,47 @@ def make_plan(
     if begins:
         page.check_models(plan)
     return plan
+
+
+def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) -> PlanOptions:
+    """Return the options with a subject, by default that about sources; raise ConfigurationError without one."""
+    if page.question_about_sources and getattr(options, info.subject) is None and (options.sources or options.diff):
+        options = options.replaced(**{info.subject: page.question_about_sources})
+    if getattr(options, info.subject) is None:
+        example = f'flowdebate {info.verb} "{page.example}"'
+        sentence = f"Give a {info.subject}, for example: {example}; or put `{info.subject}` into the file of --file."
+        raise misuse(options.flag_of(info.subject), None, sentence)
+    return options
+
+
+def _with_each_vendor(
+    page: PatternPage, options: PlanOptions, models: Models, allow: AllowedModels | None
+) -> PlanOptions:
+    """Return the options with the models of all configured vendors, if the page asks for them and no model is named."""
+    has_models = any(speaker.model for speaker in getattr(options, options.ROSTER) or ())
+    if not page.each_by_default or options.model is not None or has_models:
+        return options
+    installed = models.find() if options.base_url is None and model_of_environment() is None else ()
+    if len(installed) > 1 or (installed and (allow is not None or getattr(options, "not_vendor", None))):
+        return options.replaced(model=deal_roles(page.independent_roles, installed) or EACH)
+    return options
+
+
+def _limits_in(options: PlanOptions) -> Limits:
+    """Return the limits of a run; raise ConfigurationError for a limited cost without prices."""
+    from flowdebate.runs.limits import Limits
+
+    prices = prices_of(options.price or ())
+    if options.max_cost is not None and prices is None and not prices_known():
+        sentence = f"No prices are known: give --price, or install some: {HOW}"
+        raise misuse(options.place("max_cost")[1], options.max_cost, sentence)
+    return Limits(
+        calls=options.max_calls,
+        tokens=options.max_tokens,
+        cost=options.max_cost,
+        seconds=options.max_seconds,
+        prices=prices,
+    )
 
 
 def _with_defaults(plan: Plan) -> Plan:

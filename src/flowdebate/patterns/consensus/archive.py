@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -163,48 +164,7 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
         return Feedback(positions=positions, flips=changed, moments=moments(output, changed))
     # key by which the archive recognizes a debate that a resumed run reports again
     debate = f"{ctx.run_id}:{ctx.scope.handle.path}"
-    problems: list[str] = []
-    past = PastDebate(
-        id=debate,
-        task=output.task,
-        outcome=output.outcome or "no_consensus",
-        answer=output.answer if output.consensus_reached else None,  # a leading proposal is not an answer
-        winner=output.winner,
-        strength=output.strength,
-        confidence=output.confidence,
-        at=ctx.now(),
-        dissent=[
-            vote for vote in output.ballots if output.winner not in (None, vote.choice) and vote.reasoning.strip()
-        ],
-    )
-
-    async def write(what: str, call: Callable[[], Awaitable[Any]]) -> bool:
-        async def nothing() -> None:  # the answers of a store are not recorded
-            await call()
-
-        try:
-            await _ask(archive, nothing, ctx, what, None)
-        except Exception as error:  # noqa: BLE001 - a store may raise anything; the answer is there already
-            problems.append(f"{what}: {one_line(error_text(error))}")
-            return False
-        return True
-
-    before: dict[str, float] = {}
-    changes: dict[str, float] = {}
-
-    async def rate() -> bool:
-        """Change the agents' ratings, unless there is no winner or the archive fails."""
-        if output.winner is None:
-            return False
-        try:
-            ratings = await read_ratings(archive, loop.names, ctx)
-        except Exception as error:  # noqa: BLE001 - as above
-            problems.append(f"ratings: {one_line(error_text(error))}")
-            return False
-        before.update((name, ratings.get(name, Rating()).elo) for name in loop.names)
-        changes.update(elo_changes(before, winner=output.winner, consensus=output.consensus_reached))
-        return await write("ratings", lambda: archive.ratings.apply(debate, changes))
-
+    past = _past_debate(debate, output, at=ctx.now())
     patterns, records = _find_patterns(output), _make_records(loop.names, output, changed)
     writes: list[tuple[str, Callable[[], Awaitable[None]]]] = [
         ("history", lambda: archive.past_debates.add(past)),
@@ -216,18 +176,79 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
     valid = [ballot for ballot in output.ballots if ballot.choice in state.proposals]
     if valid:  # an outcome says nothing about a choice that is not a proposal
         writes.append(("votes", lambda: archive.outcomes.add(debate, valid)))
-    reports: list[Callable[[], Awaitable[bool]]] = [rate, *(partial(write, what, call) for what, call in writes)]
-    rated, remembered, *_ = await in_order(reports)
+    writer = _ArchiveWriter(archive, ctx)
+    reports: list[Callable[[], Awaitable[bool]]] = [
+        partial(writer.rate, debate, output, loop.names),
+        *(partial(writer.write, part, call) for part, call in writes),
+    ]
+    is_rated, is_remembered, *_ = await in_order(reports)
+    ratings = writer.ratings if is_rated else {}
     return Feedback(
         debate=debate,
-        ratings=before if rated else {},
-        rating_changes=changes if rated else {},
-        moments=moments(output, changed, before if rated else {}),
+        ratings=ratings,
+        rating_changes=writer.rating_changes if is_rated else {},
+        moments=moments(output, changed, ratings),
         positions=positions,
         flips=changed,
-        remembered=remembered,
-        problems=sorted(problems),
+        remembered=is_remembered,
+        problems=sorted(writer.problems),
     )
+
+
+def _past_debate(debate: str, output: ConsensusOutput, *, at: float) -> PastDebate:
+    """Make the record of a debate for the prompts of later ones."""
+    return PastDebate(
+        id=debate,
+        task=output.task,
+        outcome=output.outcome or "no_consensus",
+        answer=output.answer if output.consensus_reached else None,  # a leading proposal is not an answer
+        winner=output.winner,
+        strength=output.strength,
+        confidence=output.confidence,
+        at=at,
+        dissent=[
+            vote for vote in output.ballots if output.winner not in (None, vote.choice) and vote.reasoning.strip()
+        ],
+    )
+
+
+@dataclass(slots=True)
+class _ArchiveWriter:
+    """Writer of a debate's results to an archive, which collects the failures."""
+
+    archive: Archive
+    ctx: Context
+    problems: list[str] = field(default_factory=list)
+    ratings: dict[str, float] = field(default_factory=dict)
+    """ELO ratings before the debate, by agent."""
+    rating_changes: dict[str, float] = field(default_factory=dict)
+
+    async def write(self, part: str, call: Callable[[], Awaitable[Any]]) -> bool:
+        """Write one part; return whether the archive accepted it."""
+
+        async def nothing() -> None:  # the answers of a store are not recorded
+            await call()
+
+        try:
+            await _ask(self.archive, nothing, self.ctx, part, None)
+        except Exception as error:  # noqa: BLE001 - a store may raise anything; the answer is there already
+            self.problems.append(f"{part}: {one_line(error_text(error))}")
+            return False
+        return True
+
+    async def rate(self, debate: str, output: ConsensusOutput, names: Sequence[str]) -> bool:
+        """Change the agents' ratings, unless there is no winner or the archive fails."""
+        if output.winner is None:
+            return False
+        try:
+            ratings = await read_ratings(self.archive, names, self.ctx)
+        except Exception as error:  # noqa: BLE001 - a store may raise anything
+            self.problems.append(f"ratings: {one_line(error_text(error))}")
+            return False
+        self.ratings = {name: ratings.get(name, Rating()).elo for name in names}
+        changes = elo_changes(self.ratings, winner=output.winner, consensus=output.consensus_reached)
+        self.rating_changes = changes
+        return await self.write("ratings", lambda: self.archive.ratings.apply(debate, changes))
 
 
 def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:

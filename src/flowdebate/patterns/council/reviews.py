@@ -36,9 +36,8 @@ MakeReviewer: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Function that replaces names in a text by aliases, or returns it unchanged."""
 
-_CACHED_LETTERS = (
-    64  # cached blocks of a reviewer: each set of letters needs its own answer schema, which is slow to build
-)
+# cached blocks of a reviewer: each set of letters needs its own answer schema, which is slow to build
+_CACHED_LETTERS = 64
 
 
 def letter(index: int) -> str:
