@@ -120,7 +120,7 @@ class CountedItems:
     """
 
     def __init__(self, by_item: dict[Hashable, ItemCounts]) -> None:
-        self._known = by_item
+        self._distinct_counts = by_item
         self._times = Counter[Hashable]()
         self.log_odds, self.numbers = array("d"), array("i")
         """Sums of the log-odds of an item, and the numbers of their terms."""
@@ -139,13 +139,13 @@ class CountedItems:
         if number:
             self.log_odds.append(value)
             self.numbers.append(number)
-        self._known.setdefault(counts.key, counts)
+        self._distinct_counts.setdefault(counts.key, counts)
         self._times[counts.key] += 1
 
     @property
     def counts(self) -> list[tuple[ItemCounts, int]]:
         """The different counts of items without log-odds, each with the number of such items."""
-        return [(self._known[key], times) for key, times in self._times.items()]
+        return [(self._distinct_counts[key], times) for key, times in self._times.items()]
 
     def terms(self, figure: str) -> tuple[Sequence[float], Sequence[int]]:
         """Return the terms of one of FIGURES in each item that has it: a sum, and its number of terms."""
@@ -193,7 +193,7 @@ class CountedJudges:
     is_known: bool = False
     """True if the right side of any item is known."""
     items: int = 0
-    known: dict[Hashable, ItemCounts] = field(default_factory=dict)
+    distinct_counts: dict[Hashable, ItemCounts] = field(default_factory=dict)
 
     @classmethod
     def of(cls, items: Iterable[tuple[Sequence[JudgeBallot], Sequence[str] | None, str | None]]) -> CountedJudges:
