@@ -120,7 +120,7 @@ def is_deeper(value: object, levels: int) -> bool:
     """
     level = [value]
     for _ in range(levels):
-        each_once = {  # by identity: a list that holds one list twice, and so on, would double with every level
+        each_once = {  # by identity: a list that contains the same list twice, and so on, would double with every level
             id(inner): inner
             for outer in level
             for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
@@ -199,7 +199,7 @@ _PYDANTIC = (
 
 
 def in_plain_words(problem: str) -> str:
-    """Say the problem with a field of an answer in the words of its readers, not in pydantic's.
+    """Describe the problem with a field of an answer in plain words, instead of pydantic's.
 
     >>> in_plain_words("Field required"), in_plain_words("Input should be 'cap' or 'free'")
     ('is missing', "should be 'cap' or 'free'")
@@ -272,13 +272,13 @@ def clean_text(text: str) -> str:
 
 
 class CutOff(str):
-    """Text of a model that ran out of room before its end."""
+    """Truncated text of a model."""
 
     __slots__ = ()
 
 
 class Trimmed(str):
-    """Text of a model, cut on purpose to the requested number of whole sentences."""
+    """Text of a model, intentionally cut to the requested number of whole sentences."""
 
     __slots__ = ()
 
@@ -289,7 +289,7 @@ def is_blank(text: str) -> bool:
     >>> is_blank(" \u200b\u3164\n"), is_blank("\x08"), is_blank("."), is_blank("")
     (True, True, False, True)
     """
-    if "!" <= text[:1] <= "~":  # nearly always: the first character can be seen
+    if "!" <= text[:1] <= "~":  # nearly always, because the first character is visible
         return False
     return text.isspace() or all(c.isspace() or is_unseen(c) for c in text)
 
@@ -300,7 +300,7 @@ def is_unseen(char: str) -> bool:
 
 
 def clean_data(value: Any) -> Any:  # noqa: ANN401 - plain data of any shape
-    r"""Plain data with every text in it cleaned by `clean_text`; other values are returned unchanged.
+    r"""Return plain data with every text cleaned by `clean_text`; other values are unchanged.
 
     >>> clean_data({"briefing": ["a\ud800"], "done": True})
     {'briefing': ['a\ufffd'], 'done': True}
@@ -350,7 +350,7 @@ def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
 
 
 def hide_credentials(address: str) -> str:
-    """Show an address, of whatever form, without anything that may be its user, its password or its query.
+    """Show an address of any form without anything that may be its user, password or query.
 
     >>> hide_credentials("postgresql+psycopg://ann:s3/cr#t@db/app"), hide_credentials("host=db password=s3cret")
     ('postgresql+psycopg://db/app', 'host=… password=…')

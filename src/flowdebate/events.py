@@ -1,4 +1,4 @@
-"""All events of runs, `Event`, their union, and the published wire form of whatever a run's stream holds.
+"""All events of runs, `Event`, their union, and the published wire form of a run's stream.
 
 >>> from flowdebate import generator
 >>> from flowdebate.events import Event, wire_of
@@ -45,7 +45,7 @@ from flowdebate.runs.events import TextDelta as TextDelta
 from flowdebate.runs.events import TextWithdrawn as TextWithdrawn
 from flowdebate.runs.events import ToolCalled as ToolCalled
 
-if TYPE_CHECKING:  # loaded from the folders of patterns when they are used, by `__getattr__`
+if TYPE_CHECKING:  # loaded from the folders of patterns on use, by `__getattr__`
     from flowdebate.patterns.consensus.events import AgentMessage as AgentMessage
     from flowdebate.patterns.consensus.events import ConsensusDecided as ConsensusDecided
     from flowdebate.patterns.consensus.events import CritiqueMade as CritiqueMade
@@ -74,7 +74,7 @@ EVENT_FORMAT = 1
 """The number of the wire form of events; further kinds, fields and values do not change it."""
 
 _LARGEST_CUSTOM = 100_000
-"""Characters of what an application emits, with ten for each value."""
+"""Maximum characters of a custom event, counting ten for each value."""
 
 RunEvent: TypeAlias = (
     RunStarted
@@ -163,7 +163,7 @@ def _event_places() -> dict[str, str]:
 
 
 def changes() -> tuple[type[BaseEvent], ...]:
-    """Classes of events after which a page of the run has more to show: all of patterns but for the start of a turn."""
+    """Return the classes of events that change a page of the run: all of patterns except the start of a turn."""
     shared = (kind for kind in get_args(_SharedEvent) if kind is not TurnStarted)
     return (*shared, *(kind for info in PATTERNS.values() for kind in info.load_events()))
 
@@ -178,7 +178,7 @@ def wire_of(event: object) -> dict[str, Any]:
     characters, where each value counts as ten. It has `path` and `at` if the class is derived from `BaseEvent`. Nothing
     is raised, and `json.dumps(wire, allow_nan=False)` works, whatever the event is.
     """
-    with suppress(Exception):  # a foreign class may refuse to be hashed, and be anything else but an event
+    with suppress(Exception):  # a foreign class may not be hashable, and may be anything
         if isinstance(event, BaseEvent):
             kind: Any = type(event)
             if kind in _SHARED or _is_registered(kind):
@@ -188,7 +188,7 @@ def wire_of(event: object) -> dict[str, Any]:
         wire["name"] = json_data(type(event).__name__)
     with suppress(Exception):
         wire |= _place_of(event)
-    with suppress(Exception):  # no JSON data, too much of it, or whatever a foreign value raises
+    with suppress(Exception):  # no JSON data, too much of it, or any error of a foreign value
         facts: object = event
         if isinstance(event, BaseEvent):  # besides its path and time
             kind = type(event)
@@ -198,7 +198,7 @@ def wire_of(event: object) -> dict[str, Any]:
 
 
 def _is_registered(kind: type[BaseEvent]) -> bool:
-    place = f"{kind.__module__}:{kind.__qualname__}"  # usually the registered one: no other has to be loaded
+    place = f"{kind.__module__}:{kind.__qualname__}"  # usually the registered one, so that no other has to be loaded
     entries = PATTERNS.values()
     return any(place in info.events for info in entries) or any(kind in info.load_events() for info in entries)
 

@@ -47,7 +47,7 @@ NOTHING = Reach("nothing")
 
 def is_text(value: str) -> bool:
     """Return whether `value` is non-blank text."""
-    # a lone surrogate, as of a broken argument of the command line, is in no UTF-8, and so in no request
+    # a lone surrogate, as in a broken command line argument, cannot be encoded in UTF-8, and so in a request
     return bool(value.strip()) and value.encode(errors="replace").decode() == value
 
 
@@ -70,7 +70,7 @@ def _at_most_all_rounds(value: int) -> int:
 
 
 MOST_ROUNDS = 10_000
-"""Largest number of rounds, or turns: each prompt has the transcript, so any context is full long before."""
+"""Maximum number of rounds, or turns: each prompt contains the transcript, so any context is full long before."""
 _Off = Annotated[bool, AfterValidator(_off)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Ratio = Annotated[float, Field(ge=0, le=1)]
@@ -103,7 +103,7 @@ TurnLength = Annotated[
 RoundsOrAll = Annotated[Literal["all"] | Annotated[int, Field(ge=1)], allowed("a number of rounds >= 1, or all")]
 
 
-_ADAPTERS: dict[object, TypeAdapter[object]] = {}  # a pattern checks its options each time that it is built
+_ADAPTERS: dict[object, TypeAdapter[object]] = {}  # cached: a pattern checks its options each time it is built
 
 
 def check_option(kind: TypeForm[object], field: str, value: object, *, location: str, optional: bool = True) -> None:
@@ -124,7 +124,7 @@ def check_option(kind: TypeForm[object], field: str, value: object, *, location:
 
 
 def sentence_of(problem: ErrorDetails, needed: tuple[str, ...] = ()) -> str:  # noqa: PLR0911 - an error of pydantic each
-    """Say what a value must be, for a validation error; `needed` are the required keys of a table."""
+    """Describe what a value must be, for a validation error; `needed` are the required keys of a table."""
     match problem["type"]:
         case "allowed":
             return problem["msg"]

@@ -27,7 +27,7 @@ def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
 
 
 class WireModel(BaseModel):
-    """A frozen value that reads both key styles, refuses unknown keys, and writes camelCase `by_alias`."""
+    """Frozen value that reads both key styles, rejects unknown keys, and writes camelCase `by_alias`."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
@@ -64,7 +64,7 @@ _set = object.__setattr__  # frozen models refuse their own
 
 def share_fields_set(model: WireModel) -> None:
     """Let `model` share its set of explicit fields with all models of the same set: 0.7 KB for each."""
-    if model.model_config.get("frozen"):  # nothing adds to its set, which pydantic copies before it changes a copy
+    if model.model_config.get("frozen"):  # nothing adds to its set, which pydantic copies before changing a copy
         _set(model, "__pydantic_fields_set__", _fields_set(frozenset(model.__pydantic_fields_set__)))
 
 
@@ -79,7 +79,7 @@ def new_list() -> list[Any]:
 
 
 def new_dict() -> dict[str, Any]:
-    """Create a new dict, likewise."""
+    """Create a new dict, as the default of a field, like `new_list`."""
     return {}
 
 
@@ -95,9 +95,9 @@ class BaseEvent:
     kind: ClassVar[str]
     """Kind of event, for readers that do not know the class."""
     repeats_speech: ClassVar[bool] = False
-    """True if the event only repeats text already known to a reader of the run: chats leave it out."""
+    """True if the event only repeats text that readers of the run already have, so that chats leave it out."""
     output_item: ClassVar[tuple[str, str] | None] = None
-    """Field that the raw output has as well, and the output's field for it: a list of them, or the one value."""
+    """Field that is also in the raw output, and the output's field, which is a list of such values or one of them."""
     path: str = field(default="", compare=False, repr=False)
     """Path of the emitting block; for events of the run itself, the path of the outermost block."""
     at: float = field(default=0.0, compare=False, repr=False)
@@ -129,7 +129,7 @@ def _refuse(self: object, *_: object, **__: object) -> NoReturn:
 
 
 class FrozenList(list[Any]):
-    """A list that refuses to change (`ReadOnly`), equal to any list with the same elements."""
+    """List that rejects changes (`ReadOnly`), equal to any list with the same elements."""
 
     __slots__ = ()
 
@@ -142,7 +142,7 @@ class FrozenList(list[Any]):
 
 
 class FrozenDict(dict[str, Any]):
-    """A dict that refuses to change (`ReadOnly`), equal to any dict with the same items."""
+    """Dict that rejects changes (`ReadOnly`), equal to any dict with the same items."""
 
     __slots__ = ()
 
@@ -186,5 +186,5 @@ def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
     return FrozenList([*before, *map(freeze, further)])
 
 
-# Types that nearly all fields have, which need no further look.
+# Types of nearly all fields, which need no further check.
 _UNCHANGING = frozenset((FrozenList, FrozenDict, str, int, float, bool, type(None)))

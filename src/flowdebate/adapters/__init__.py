@@ -1,6 +1,6 @@
 """Adapters: agents and models of other frameworks in any role here, and patterns as tools and nodes there.
 
-One module per framework. Each needs an extra of its own and imports the framework on use.
+One module per framework. Each needs a separate extra, and imports the framework on use.
 """
 
 import lazy_loader

@@ -48,10 +48,10 @@ class InspectModel(AdaptedModel):
     """A model of Inspect in any role: counted, limited, retried, recorded and streamed like any other.
 
     - `model`: its name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None for the evaluated model.
-    - `role`: a role of the evaluation (`model_roles`); where none is bound to it, `model` answers.
+    - `role`: a role of the evaluation (`model_roles`); if none is bound to it, `model` answers.
     - `config`: a `GenerateConfig` for each call; a request's own settings come before it.
     - `name`: in errors, events and usage; None for the name of the role or model.
-    - `retry`: the retry policy; None for no retries. Inspect's own are off: every request is counted here.
+    - `retry`: the retry policy; None for no retries. Inspect's retries are off, because every request is counted here.
 
     Inside an evaluation, Inspect's log, cache and limits count its calls too; a limit of Inspect's that is reached
     ends the run with Inspect's own LimitExceededError. Tools are called; a schema is sent, and shown in the prompt.
@@ -86,7 +86,7 @@ class InspectModel(AdaptedModel):
         model = get_model(role=self._role, default=self._model) if self._role else get_model(self._model)
         if not str(model).startswith("mockllm/"):
             check_real_calls_allowed(self.name, base_url=model.api.base_url)
-        again = False  # what Inspect would repeat, by its own rules for each provider, is transient here
+        again = False  # errors that Inspect would retry, by its rules for each provider, are transient here
         try:
             with framework_failures(LimitExceededError):
                 try:
@@ -123,7 +123,7 @@ class InspectModel(AdaptedModel):
 
 
 def _handler(request: ModelRequest) -> Any:  # noqa: ANN401 - StreamHandler
-    """Return a function to pass on the text of a stream; None without a listener."""
+    """Return a function that forwards streamed text; None without a listener."""
     on_text = request.on_text
     if on_text is None or request.output is not None:
         return None
@@ -166,13 +166,13 @@ def _arguments(text: str) -> dict[str, Any]:
 def _response(output: ModelOutput, request: ModelRequest) -> ModelResponse:
     if output.empty:
         raise EmptyResponse(output.error or "the answer has no choices")
-    # what could not be parsed is no JSON, so that the model is told
+    # unparsable arguments are passed on as invalid JSON, so that the model is informed
     calls = tuple(
         ToolCall(id=call.id, name=call.function, arguments=call.parse_error or json.dumps(call.arguments))
         for call in (output.message.tool_calls or () if request.tools else ())
     )
     finish = read_finish(output.stop_reason, calls=bool(calls))
-    # Inspect counts cached tokens apart, and we count them among those of the prompt, as OpenAI does
+    # Inspect counts cached tokens separately, but here they are part of the prompt's, as with OpenAI
     used = output.usage
     cached = None if used is None else used.input_tokens_cache_read
     prompt = None if used is None else used.input_tokens + (cached or 0) + (used.input_tokens_cache_write or 0)
@@ -356,7 +356,7 @@ def _score_debate(location: str, result: RunResult[Any], correct: str, answer: s
 
 
 def _ask_whether_correct(state: TaskState, target: Target) -> str:
-    """Write the question whether an answer is correct; texts of others are marked line by line."""
+    """Write the question whether an answer is correct; foreign texts are marked line by line."""
     parts = {"Task": state.input_text, "Correct answer, or criterion": target.text, "Submitted answer": ""}
     parts["Submitted answer"] = state.output.completion
     sections = [f"{name}:\n{indent(text, '> ', lambda _: True)}" for name, text in parts.items() if text.strip()]

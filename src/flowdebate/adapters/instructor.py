@@ -58,7 +58,7 @@ class InstructorModel(AdaptedModel):
             raise ConfigurationError(
                 location, "client", client, "a client made by instructor, such as from_provider(…)"
             )
-        # from_provider() puts the name into the function that it wraps
+        # from_provider() stores the name in the function that it wraps
         default = inspect.getclosurevars(inspect.unwrap(client.create_fn, stop=_has_default)).nonlocals.get(
             "default_model"
         )
@@ -75,7 +75,7 @@ class InstructorModel(AdaptedModel):
             client.client.max_retries = 0
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Send the request, and again with what is wrong as long as an answer fails validation."""
+        """Send the request; repeat it with the problem while the answer fails validation."""
         refuse_tools(self.name, request)
         address = getattr(self._client.client, "base_url", None)
         check_real_calls_allowed(self.name, base_url=None if address is None else str(address))
@@ -143,7 +143,7 @@ class InstructorModel(AdaptedModel):
 
 
 class _Asking:
-    """Requests of one call: each is counted before it is sent, in the event loop of the run."""
+    """Requests of a call, each counted before it is sent, in the event loop of the run."""
 
     def __init__(self, name: str, request: ModelRequest) -> None:
         self._name = name
@@ -170,7 +170,7 @@ class _Asking:
         self._sending = sending
 
     def note(self, answer: object) -> None:
-        """Take the tokens of an answer."""
+        """Record the tokens of an answer."""
         used = getattr(answer, "usage", None)
         prompt = getattr(used, "prompt_tokens", getattr(used, "input_tokens", None))
         completion = getattr(used, "completion_tokens", getattr(used, "output_tokens", None))
@@ -181,12 +181,12 @@ class _Asking:
             self._attempt.usage = self.usage
 
     def end(self) -> None:
-        """Close the last request, and let a thread that is still at work send no more."""
+        """Close the last request, and stop a thread that is still working from sending more."""
         self._over = True
         self._close(None)
 
     def hooks(self) -> Any:  # noqa: ANN401 - instructor's Hooks
-        """Return hooks that take the tokens of each answer, and the failure of each request."""
+        """Return hooks that record the tokens of each answer, and the failure of each request."""
         from instructor.core.hooks import Hooks
 
         hooks = Hooks()
@@ -234,7 +234,7 @@ def _has_default(function: Callable[..., object]) -> bool:
 
 
 def _text_of(answer: Any) -> str:  # noqa: ANN401 - of any provider
-    """Return the text of a provider's answer; EmptyResponse for one without."""
+    """Return the text of a provider's answer; raise EmptyResponse if there is none."""
     choices = getattr(answer, "choices", None)
     parts = getattr(answer, "content", None)
     if choices:

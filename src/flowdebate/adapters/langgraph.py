@@ -49,11 +49,11 @@ class RunnableModel(AdaptedModel):
 
     - `runnable`: a chat model; a graph with `messages` in its state (such as an agent), whose last message is the
       answer; or any other runnable from a list of messages to a message or a text.
-    - `config`: its `RunnableConfig` for each call; graphs get a `thread_id` of their own for each call.
+    - `config`: its `RunnableConfig` for each call; graphs get a new `thread_id` for each call.
     - `name`: in errors, events and usage; None for the name of the runnable.
     - `retry`: the retry policy; None for no retries. Actions of an agent's tools are repeated with each retry.
 
-    Chat models get the temperature and maximum length of a request; graphs and chains have settings of their own.
+    Chat models get the temperature and maximum length of a request; graphs and chains have separate settings.
     A schema is a chat model's structured output; anything else is shown it. One run of a graph is one call, however
     often it asks models; all their tokens are counted.
     """
@@ -78,7 +78,7 @@ class RunnableModel(AdaptedModel):
         super().__init__(location, name or f"langgraph/{runnable.get_name()}", retry)
         self._runnable = runnable
         self._chat = runnable if isinstance(runnable, BaseChatModel) else None
-        # not by its class: a chat model alone needs langchain_core, and langgraph may not be there
+        # not by its class: a chat model only needs langchain_core, and langgraph may not be installed
         self._graph = hasattr(runnable, "stream_channels") and hasattr(runnable, "channels")
         self._config = config
 
@@ -113,7 +113,7 @@ class RunnableModel(AdaptedModel):
     async def _structured(chat: BaseChatModel, request: ModelRequest, config: RunnableConfig) -> dict[str, Any] | None:
         """Return the data of a structured answer, or its text; None if the chat model has no structured output."""
         assert request.output is not None  # noqa: S101 - the caller has looked
-        # LangChain makes a function of the schema, which gets its name and description from these
+        # LangChain turns the schema into a function with this name and description
         schema = {"title": request.output.name, "description": "The answer.", **request.output.json_schema}
         try:
             structured_chat = chat.with_structured_output(schema, include_raw=True, **sampling_of(request))
@@ -130,7 +130,7 @@ class RunnableModel(AdaptedModel):
         reports: list[Any] = []
 
         class Counter(AsyncCallbackHandler):
-            """Collects what each model inside reports."""
+            """Collector of the usage that each model inside reports."""
 
             async def on_llm_end(self, response: LLMResult, **_: object) -> None:
                 reports.extend(
@@ -148,13 +148,13 @@ class RunnableModel(AdaptedModel):
             )
 
         config = merge_configs(self._config, {"callbacks": [Counter()]})
-        # of its own: a checkpointer would put the messages of earlier calls on the same thread before these
+        # a new thread, because a checkpointer would prepend the messages of earlier calls on the same thread
         config["configurable"] = {**config.get("configurable", {}), "thread_id": uuid4().hex}
         return used, config
 
 
 def _reason_of(message: object) -> object:
-    """Return the finish reason of a message; each LangChain integration has its own name for it."""
+    """Return the finish reason of a message; whose name differs between LangChain integrations."""
     metadata = getattr(message, "response_metadata", None) or {}
     return next((metadata[name] for name in ("finish_reason", "stop_reason", "done_reason") if name in metadata), None)
 
@@ -193,7 +193,7 @@ def debate_node(
             result = await _follow(pattern.start(question_text, **options))
         else:
             result = await _durable(pattern, question_text, options.copy(), store)
-        output = result.output  # data, since a checkpoint of the graph holds it
+        output = result.output  # data, because a checkpoint of the graph contains it
         return {into: output if isinstance(output, str) else json.loads(result_text(output))}
 
     debate.__name__ = pattern.name

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 # Parameters that each request sets.
 _OURS = frozenset({"messages", "model", "num_retries", "response_format", "stream", "tools"})
-# How long the end of a run waits for LiteLLM's callbacks.
+# Seconds that the end of a run waits for LiteLLM's callbacks.
 _CALLBACK_SECONDS = 5.0
 
 
 class LiteLLM(AdaptedModel):
     """A model by its name in LiteLLM, such as "anthropic/claude-sonnet-4-5" or "bedrock/…".
 
-    - `retry`: the retry policy; None for no retries. LiteLLM's own retries are off: every request is counted here.
+    - `retry`: the retry policy; None for no retries. LiteLLM's retries are off, because every request is counted here.
     - `options`: parameters of `litellm.acompletion` for each call, such as `api_key`, `api_base`, `drop_params` or
       `mock_response`. A request's own settings come before them.
 
@@ -83,7 +83,7 @@ class LiteLLM(AdaptedModel):
         if request.tools:
             parameters["tools"] = [tool.to_openai() for tool in request.tools]
         messages = [dict(message) for message in request.messages]
-        # both: LiteLLM retries around the provider's client, and that client retries by itself
+        # both, because LiteLLM and the provider's client retry independently
         return {**parameters, "model": self._model, "messages": messages, "num_retries": 0, "max_retries": 0}
 
     def __repr__(self) -> str:
@@ -91,9 +91,9 @@ class LiteLLM(AdaptedModel):
 
 
 async def wait_for_callbacks() -> None:
-    """Wait for the callbacks of earlier calls, which LiteLLM queues: it drops them if the event loop ends first.
+    """Wait for the callbacks of earlier calls, which LiteLLM queues and drops if the event loop ends first.
 
-    A task that is being cancelled waits for nothing, and no task waits longer than a few seconds.
+    A task that is being cancelled does not wait, and others wait for at most a few seconds.
     """
     from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 

@@ -34,7 +34,7 @@ class AgentModel(AdaptedModel):
     """An agent of the OpenAI Agents SDK as a model, in any role: counted, limited, retried, recorded and streamed.
 
     - `agent`: keeps its own instructions, tools, handoffs, guardrails and model; the system message of a request comes
-      after its instructions. Where a role has a schema, that is the agent's output type for the call.
+      after its instructions. If a role has a schema, it is the agent's output type for the call.
     - `context`: its context, the same for each call.
     - `run_config`: its `RunConfig`, for tracing, for example; the settings of a request are added to it.
     - `name`: in errors, events and usage; None for the name of the agent.
@@ -73,7 +73,7 @@ class AgentModel(AdaptedModel):
             agent = agent.clone(output_type=_output_type(request.output))
         settings = request.settings
         sampling = sampling_of(replace(request, settings=replace(settings, extra={})))
-        if settings.extra:  # ModelSettings takes only the fields that it knows; a provider's own go here
+        if settings.extra:  # ModelSettings only accepts known fields; provider-specific ones go here
             sampling["extra_args"] = dict(settings.extra)
         own_settings = ModelSettings(**sampling)
         run_settings = self._run_config.model_settings
@@ -94,7 +94,7 @@ class AgentModel(AdaptedModel):
                         if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
                             request.on_text(event.data.delta)
                 except BaseException:
-                    result.cancel()  # it runs in a task of its own
+                    result.cancel()  # it runs in a separate task
                     raise
             else:
                 result = await Runner.run(agent, messages, **options)

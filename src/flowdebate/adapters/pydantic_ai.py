@@ -32,7 +32,7 @@ class AgentModel(AdaptedModel):
     """A pydantic-ai agent as a model, in any role: counted, limited, retried, recorded and streamed like any other.
 
     - `agent`: keeps its own instructions, tools and model; the system message of a request is added to its
-      instructions. It must not validate outputs itself, since a judge's have a schema of their own.
+      instructions. It must not validate outputs itself, because roles such as judges have their own schemas.
     - `deps`: its dependencies, the same for each call.
     - `name`: in errors, events and usage; None for the name of the agent.
     - `retry`: the retry policy; None for no retries. Actions of the agent's tools are repeated with each retry.
@@ -74,7 +74,7 @@ class AgentModel(AdaptedModel):
                 result = await self._agent.run(**options)
             used = result.usage
             usage = usage_of(used.input_tokens, used.output_tokens, used.cache_read_tokens)
-            if getattr(used, "unmeasured_requests", 0):  # its sums lack the requests whose provider reported nothing
+            if getattr(used, "unmeasured_requests", 0):  # its totals lack requests without a report of the provider
                 usage = usage_of(None, None)
             if request.output is None:
                 finish = read_finish(getattr(result.response, "finish_reason", None), calls=False)
@@ -86,7 +86,7 @@ class AgentModel(AdaptedModel):
         from pydantic_ai.settings import ModelSettings
 
         chat = chat_of(request)
-        # behind an answer there is no prompt: the agent goes on from its history
+        # there is no prompt after an answer: the agent continues from its history
         prompt = chat.pop()[1] if chat and chat[-1][0] == "user" else None
         history = [
             messages.ModelRequest(parts=[messages.UserPromptPart(text)])

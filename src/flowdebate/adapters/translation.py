@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 RETRY = Retry()
-"""The policy where none is given."""
-# System message where an answer has a schema that may not reach the model otherwise.
+"""Default retry policy."""
+# System message for an answer with a schema that might not reach the model otherwise.
 SCHEMA_PROMPT = "Respond with a single JSON object that conforms to this JSON Schema, and with nothing else:\n{schema}"
 
 _LOWEST_STATUS, _HIGHEST_STATUS = 400, 599
@@ -122,7 +122,7 @@ def sampling_of(request: ModelRequest, *, effort: str | None = None) -> dict[str
 
 
 def schema_prompt(schema: OutputSchema) -> str:
-    """Return the words that show a model the schema of its answer."""
+    """Return an instruction with the schema of the answer."""
     return SCHEMA_PROMPT.replace("{schema}", json.dumps(schema.json_schema, ensure_ascii=False))
 
 
@@ -142,7 +142,7 @@ def usage_of(prompt: object, completion: object, cached: object = None) -> Usage
 
 
 def refuse_tools(name: str, request: ModelRequest) -> None:
-    """ConfigurationError for a request with tools: an agent has its own."""
+    """Raise ConfigurationError for a request with tools, because an agent has its own."""
     if request.tools:
         offered = [tool.name for tool in request.tools]
         allowed = "left out where another framework's agent answers"

@@ -36,7 +36,7 @@ RawT = TypeVar("RawT", default=Any)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SequencerSetup:
-    """Options of a sequencer, the same for any steps; see `sequencer`."""
+    """Options of a sequencer; see `sequencer`."""
 
     state: Callable[[], Any] | None = None
     declared: Mapping[str, Resource] | None = None
@@ -61,7 +61,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         super().__init__(name, resources=shared, hidden=hidden)
         self.steps = steps
         self._setup = setup
-        self._loops: list[LoopBack | None] = [None] * len(steps)  # for each step, the loop that it is in
+        self._loops: list[LoopBack | None] = [None] * len(steps)  # for each step, the loop that contains it
         for index, step in enumerate(steps):
             if isinstance(step, LoopBack):
                 self._loops[step.target : index] = [step] * (index - step.target)
@@ -90,7 +90,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(Then(block=self._block(block, "then_if"), when=self._function(condition, "condition")))
 
     def tap(self, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
-        """Run `block` on the value, which is unchanged."""
+        """Run `block` on the value, and keep the value."""
         return self._with(Tap(block=self._block(block, "tap")))
 
     def tap_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
@@ -110,7 +110,7 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, dict[str, Any]]:
         """Run all `branches` on the value at once; the new value is a dict of their outputs, by key (or block name).
 
-        The first failure cancels the others, unless they are to `finish`: what they have paid for is then recorded.
+        The first failure cancels the others, unless they are to `finish` so that paid answers are recorded.
         """
         if not isinstance(branches, Mapping):
             blocks = [self._block(branch, "parallel") for branch in branches]
@@ -258,26 +258,26 @@ class Sequencer(Block[InT, OutT, RawT]):
                     if await step.goes_back(current, inner, self._path(index, passes, ctx), passes):
                         passes, index = passes + 1, step.target
                         continue
-                    passes = 1  # a later loop of this sequencer counts anew
+                    passes = 1  # a later loop of this sequencer starts counting again
                 elif isinstance(step, Beside):
                     ctx.run.records.release(self._path(index, passes, ctx))
                 elif not isinstance(step, Rescue):
                     current = await step.run(current, inner, self._path(index, passes, ctx))
             except Exception as error:
                 if not self._rescues or _count_cancellations() > cancels:
-                    raise  # a rescue must not swallow a cancellation, which blocks may turn into errors of their own
+                    raise  # a rescue must not swallow a cancellation, which blocks may turn into other errors
                 index, passes, current = await self._rescued(error, index, passes, inner)
             index += 1
         return current
 
     async def _rescued(self, error: Exception, index: int, passes: int, ctx: Context) -> tuple[int, int, object]:
-        """Return the next rescue for `error`, its pass, and its output; raise the error without one."""
+        """Return the next rescue for `error`, its pass, and its output; raise the error if there is none."""
         for number in range(index + 1, len(self.steps)):
             step = self.steps[number]
             if isinstance(step, Rescue) and isinstance(error, step.on):
                 loop = self._loops[number]
                 if loop is None or loop is not self._loops[index]:
-                    passes = 1  # a rescue behind the loop ends it; one inside it is part of the same pass
+                    passes = 1  # a rescue after the loop ends it; one inside it is part of the same pass
                 try:
                     block = step.block
                     return number, passes, await block(error, ctx.child(block.name, self._path(number, passes, ctx)))
@@ -310,7 +310,7 @@ class Sequencer(Block[InT, OutT, RawT]):
             return ctx.run.open_shared(resource, ctx.path)
         if resource in self._setup.isolated:
             around = ctx.scope.opened.get(resource)
-            if around is None:  # changes reach the session through it, so that it has to be open as well
+            if around is None:  # changes reach the session through it, so it has to be open, too
                 around = ctx.run.open_shared(resource, ctx.path)
             assert isinstance(around, StateHandle)  # noqa: S101 - only state resources are isolated
             handle: object = ctx.run.open_within(resource, around, ctx.path)

@@ -16,7 +16,7 @@ from flowdebate.runs.context import Context, place_of
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Step:
-    """One step of a sequencer."""
+    """Step of a sequencer."""
 
     key: str = ""
     """Unique name of the step in the sequencer."""
@@ -94,7 +94,7 @@ class Parallel(Step):
     branches: Mapping[str, Block[Any, Any]]
     max_concurrency: int | None = None
     finish: bool = False
-    """True: the others finish when one fails."""
+    """True if the others finish when one fails."""
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return tuple(self.branches.values())
@@ -102,7 +102,7 @@ class Parallel(Step):
     async def run(self, value: object, ctx: Context, path: str) -> object:
         outputs = await in_order(
             [
-                # with the key of the branch: two may run the same block
+                # with the key of the branch, because two may run the same block
                 _call(block, value, ctx.child(block.name, f"{path}[{place_of(name)}]/{block.place}"))
                 for name, block in self.branches.items()
             ],
@@ -124,7 +124,7 @@ class ForEach(Step):
     over: Invocation | None = None
     max_concurrency: int | None = None
     tapped: bool = False
-    """True: the outputs are dropped and the value is unchanged."""
+    """True if the outputs are dropped and the value is unchanged."""
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return (self.block,)
@@ -232,7 +232,7 @@ class Rescue(Step):
     """Recovery: when an earlier step of the sequencer fails, continue with the output of a block for the exception."""
 
     block: Block[Any, Any]
-    on: tuple[type[Exception], ...] = (Exception,)  # a cancellation is none, and ends the run
+    on: tuple[type[Exception], ...] = (Exception,)  # a cancellation is not a failure, and ends the run
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return (self.block,)

@@ -1,4 +1,4 @@
-"""Courses of answers: what each voice of a run answered, one answer after the other, and what came out."""
+"""Courses of answers: the successive answers of each voice of a run, and the outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SameAnswer: TypeAlias = Callable[[str | None, str | None], bool]
 
 
 class AnswerCourse(WireModel):
-    """Answers of the voices of one run to one question, one after the other, and their outcome."""
+    """Successive answers of the voices of a run to a question, and their outcome."""
 
     voices: dict[str, list[str | None]]
     """Answers of each voice, the first one first; None if there is none."""

@@ -29,12 +29,12 @@ def expected(a: float, b: float) -> float:
 def elo_changes(
     ratings: Mapping[str, float], *, winner: str | None, consensus: bool, k: float = K_FACTOR
 ) -> dict[str, float]:
-    """Changes of `ratings` after one debate; they add up to zero.
+    """Compute the changes of `ratings` after a debate, which add up to zero.
 
     The winner plays one game against each of the others; they do not play each other. In a game the winner scores 1 and
     the other 0.5 with `consensus`, 0 without; scores are shares of their common total (2/3 to 1/3 with consensus, 1 to
-    0 without). Each gains `k` times the difference between its share and the expected one. So a clear favourite whom
-    all followed may lose points: more than 2/3 was expected of it.
+    0 without). Each gains `k` times the difference between its share and the expected one. So a clear favourite may
+    lose points by consensus, because more than 2/3 was expected.
 
     Without a winner (`None`) nothing changes.
 
@@ -82,8 +82,8 @@ def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
 def vote_weight(elo: float | None, calibration: float | None) -> float:
     """Compute a vote's weight: clamp(1 + 0.3 (elo - 1500) / 500, 0.5, 2) * (0.5 + calibration), clamped to [0.1, 5].
 
-    `calibration` from 0 to 1 says how well the voter's confidences were borne out; 0.5 is neutral. Without a history
-    (None) that factor is 1.
+    `calibration` from 0 to 1 measures how well the voter's confidences matched the outcomes; 0.5 is neutral. Without a
+    history (None) that factor is 1.
 
     >>> vote_weight(None, None), vote_weight(2000, None), vote_weight(1500, 0)
     (1.0, 1.3, 0.5)

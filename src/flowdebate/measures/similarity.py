@@ -46,7 +46,7 @@ class Similarity(Protocol):
 
 @dataclass(frozen=True)
 class Jaccard:
-    """The shared words of two texts as a share of all their words (Jaccard 1912); needs no library.
+    """Similarity by shared words, as a share of all words of two texts (Jaccard 1912); needs no library.
 
     >>> Jaccard()(["Cap the rents!", "cap rents", "Build flats"])[0]
     [1.0, 0.6666666666666666, 0.0]
@@ -60,7 +60,7 @@ class Jaccard:
 
 @dataclass(frozen=True)
 class TfIdf:
-    """The cosine of the texts' words, weighted by their rarity among the texts (Spärck Jones 1972).
+    """Similarity by the cosine of words, weighted by their rarity among the texts (Spärck Jones 1972).
 
     Needs scikit-learn (`pip install "flowdebate[similarity]"`), which takes a second to import, at the first call.
     """
@@ -76,7 +76,7 @@ class TfIdf:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """The cosine of the texts' embeddings by WordLlama, whose weights are in its wheel: nothing is downloaded.
+    """Similarity by the cosine of embeddings by WordLlama, whose wheel contains the weights: nothing is downloaded.
 
     Needs wordllama (`pip install "flowdebate[similarity]"`). Its first call in a process takes about a second, to
     import it and to read the weights; a text takes a fraction of a millisecond from then on.
@@ -101,7 +101,7 @@ def best_similarity() -> Similarity:
 def text_words(text: str) -> list[str]:
     """Split a text in any script into words, without case; pairs of characters in scripts without blanks.
 
-    A text without words has its signs instead, so that only blank texts have nothing.
+    A text without words is split into its signs, so that only blank texts are empty.
 
     >>> text_words("Cap RENTS at 3.5%"), text_words("家賃に上限"), text_words("?!")
     (['cap', 'rents', 'at', '3.5'], ['家賃', '賃に', 'に上', '上限'], ['?', '!'])
@@ -190,7 +190,7 @@ NOT_COPIED = Copy(0.0, "")
 
 
 def measure_copy(text: str, earlier: str) -> Copy:
-    """Measure how much of `text` is in `earlier`; few words share some pairs by chance, so only their run counts.
+    """Measure how much of `text` is in `earlier`; of few words, which share pairs by chance, only the run counts.
 
     >>> measure_copy("Trams are quiet.", "They are loud.").excess < 1
     True
@@ -233,8 +233,8 @@ def convergence(
     """Compare the proposals `now` with each other, and with the proposals of the round `before`; both by agent.
 
     - `positions`: each agent's short answer. Similarity is not agreement, so proposals whose positions differ
-      (`same_answer`) have not converged, however alike they read. Agents without a position, or with a wordless one,
-      contradict nobody.
+      (`same_answer`) have not converged, even if their texts are similar. Agents without a position, or with one
+      without words, contradict nobody.
     - `similarity`: the measure; None is `best_similarity()`.
 
     "converged" at a similarity of `converged` or more, unless positions differ or a proposal stands apart (its mean
@@ -276,13 +276,13 @@ def convergence(
 
 
 def _mean(numbers: Iterable[float]) -> float:
-    """Compute the mean, the same in any order: exactly the number if all are equal, and 1 for none."""
+    """Compute the mean, independent of order: exactly the number if all are equal, and 1 without numbers."""
     every = list(numbers) or [1.0]
     return every[0] if every.count(every[0]) == len(every) else math.fsum(every) / len(every)
 
 
 def _measure(measure: Similarity, texts: Sequence[str]) -> Matrix:
-    """Compute the matrix of `measure`; raise OutputError if an application's measure returns something else."""
+    """Compute the matrix of `measure`; raise OutputError if a custom measure returns something else."""
     matrix = measure(texts)
     count = len(texts)
     square = len(matrix) == count and all(len(row) == count for row in matrix)
@@ -310,7 +310,8 @@ def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequenc
     return [[score(place[one], place[other]) for other in texts] for one in texts]
 
 
-_word_set = lru_cache(maxsize=256)(lambda text: frozenset(text_words(text)))  # a round compares each text repeatedly
+# cached: a round compares each text repeatedly
+_word_set = lru_cache(maxsize=256)(lambda text: frozenset(text_words(text)))
 
 
 def _share_words(texts: list[str]) -> Matrix:
@@ -331,7 +332,7 @@ def _rare_words(texts: list[str]) -> Matrix:
 def _meanings(texts: list[str]) -> Matrix:
     import numpy as np
 
-    # Its tokenizer takes no halves of surrogate pairs, and gives blanks a meaning.
+    # Its tokenizer does not accept half surrogate pairs, and blanks matter to it.
     clean = [" ".join(text.encode("utf-8", "replace").decode().split()) for text in texts]
     vectors = np.asarray(_wordllama().embed(clean, norm=False), dtype=np.float64)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -342,7 +343,7 @@ def _meanings(texts: list[str]) -> Matrix:
 
 @cache
 def _wordllama() -> WordLlamaInference:
-    """Return the model, read once in a process."""
+    """Return the model, which is read once in a process."""
     from pathlib import Path
 
     # wordllama calls `logging.basicConfig`, which does nothing where there is a handler: importing a library may not

@@ -14,7 +14,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.measures.similarity import Jaccard, Similarity
 
 FlipKind = Literal["retraction", "contradiction", "refinement"]
-"""The answer is withdrawn; negated or replaced by another; extended."""
+"""Kind of a change: the answer is withdrawn, negated or replaced, or extended."""
 
 # Answers
 _UNSEEN = {"Cc", "Cf"}  # categories of invisible characters: controls, zero-width ones, changes of direction
@@ -41,7 +41,7 @@ class Position(WireModel):
     claim: str = ""
     """The subject; positions are compared where agent and claim are the same."""
     answer: str | None
-    """The stance or short answer; None if there is none, also after a retraction."""
+    """The stance or short answer; None if there is none, or after a retraction."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     round: Annotated[int, Field(ge=0)]
     """Number of the round; 0 for a first proposal."""
@@ -123,11 +123,11 @@ def flips(history: Sequence[Position], *, similarity: Similarity | None = None) 
     """List the changes of mind in `history`, by round: each position against the agent's last on the same claim.
 
     - retraction: an answer becomes None, blank, or a withdrawal ("I withdraw that").
-    - contradiction: one of the two is negated, or the answer is another one.
+    - contradiction: one of the two is negated, or the answer is a different one.
     - refinement: the answer extends the words before ("yes" to "yes, but not in cities"); or both have eight words or
       more, the same numbers, and are alike by `similarity` (None is `Jaccard()`).
 
-    Repeating or shortening an answer is no flip. An agent who states nothing in a round has its last position still.
+    Repeating or shortening an answer is not a flip. An agent who states nothing in a round keeps its last position.
 
     >>> answers = ["yes", "Yes, but not in cities", "no", None]
     >>> changes = flips([Position(agent="ann", answer=text, round=n) for n, text in enumerate(answers, 1)])

@@ -68,7 +68,8 @@ def edges(
         {target for _, target in edges_chosen},
         sorted(names),
     )
-    for at, target in enumerate(ordered):  # a critic for each that has none: the least busy, the next by name of equals
+    # assign a critic to each proposal without one: the least busy agent, then the next by name
+    for at, target in enumerate(ordered):
         candidates = [name for name in (*ordered[at + 1 :], *ordered[:at]) if name in able]
         if candidates and target in live and target not in reviewed:
             critic = min(candidates, key=lambda name: busy[name])
@@ -155,7 +156,7 @@ def _check(
     sparsity: object,
     some: Mapping[str, Collection[str] | None],
 ) -> None:
-    """ConfigurationError for invalid arguments."""
+    """Raise ConfigurationError for invalid arguments."""
     topologies = get_args(Topology)
     if inspect.iscoroutinefunction(topology) or not (callable(topology) or topology in topologies):
         allowed = f"one of {', '.join(map(repr, topologies))}, or a sync function of (names, round, random)"

@@ -1,4 +1,4 @@
-"""Exact counting of votes and scores: one result whatever the order of ballots.
+"""Exact counting of votes and scores, independent of the order of ballots.
 
 Numbers are added as fractions: a float is read as the simplest fraction that rounds to it.
 """
@@ -19,15 +19,15 @@ from flowdebate.errors import ConfigurationError
 
 _K = TypeVar("_K")
 Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]
-"""Degree of agreement, from unanimous to nobody with a second vote; "split" and "contested" are both no majority."""
+"""Degree of agreement, from unanimous to only single votes; "split" and "contested" have no majority."""
 VotingRule = Literal["majority", "supermajority", "unanimous", "weighted"]
-"""More than half of the heads; two thirds of them or more; all of them; more than half of the weight."""
+"""Rule of a vote: more than half of the voters, at least two thirds, all, or more than half of the weight."""
 
 _STRONG = Fraction(4, 5)
 _MODERATE = Fraction(3, 5)
 _HALF = Fraction(1, 2)
 _ZERO, _ONE = Fraction(0), Fraction(1)
-_SIMPLE = 1_000_000  # the largest denominator of what a person may have meant by a float
+_SIMPLE = 1_000_000  # the largest denominator of a fraction that a person may have meant by a float
 _WHERE = "tally()"
 _ASKED: dict[VotingRule, str] = {
     "majority": "more than half of the eligible voters",
@@ -38,7 +38,7 @@ _ASKED: dict[VotingRule, str] = {
 
 
 class Ballot(WireModel):
-    """One voter's vote."""
+    """Vote of one voter."""
 
     voter: str
     """The voter's name."""
@@ -60,7 +60,7 @@ class Tally(WireModel):
     valid: int
     """Votes for one of the choices."""
     spoiled: int
-    """Votes for none of them."""
+    """Votes for none of the choices."""
     failed: int
     """Eligible voters without a ballot."""
     counts: dict[str, int]
@@ -70,7 +70,7 @@ class Tally(WireModel):
     winner: str | None
     """The leader, by heads (weighted: by weight); None without a quorum, and for an unbroken tie."""
     tied: list[str]
-    """The choices that share the lead, in their order; empty where one has it alone, or nobody has."""
+    """The choices that share the lead, in their order; empty if a single choice leads, or none does."""
     quorum: int
     """The number of valid votes that a winner needs."""
     quorum_met: bool
@@ -160,7 +160,7 @@ def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
 def strength(counts: Mapping[str, int], *, eligible: int) -> Strength:
     """Name the degree of agreement r: unanimous 1, strong > 4/5, moderate >= 3/5, weak > 1/2, else split.
 
-    Contested is a split of several choices without a second vote for any.
+    Contested is a split in which no choice has a second vote.
 
     >>> strength({"ann": 3, "bob": 2}, eligible=5), strength({"ann": 1, "bob": 1}, eligible=3)
     ('moderate', 'contested')
@@ -190,7 +190,7 @@ def tally(
 ) -> Tally:
     """Count the `ballots` of the `eligible` voters for the `choices`, named by the authors of the proposals.
 
-    Every rule is about all eligible voters: a voter without a valid vote has not agreed, so a missing vote never makes
+    Every rule is about all eligible voters: a voter without a valid vote has not agreed, so missing votes never create
     a consensus. `winner` is the leader; `reached` says whether it meets the rule's requirement.
 
     - `weights`: a positive number for each voter; 1 for voters without one, and for all if it is None. The numbers are

@@ -1,4 +1,4 @@
-"""Archive beyond single runs: past debates, critique patterns, ratings, positions, persona records and outcomes.
+"""Archive that outlasts runs: past debates, critique patterns, ratings, positions, persona records and outcomes.
 
 Each is a small asynchronous interface; an application may implement it. The built-in ones are functions of a `Log`,
 with one value for each debate: in memory, or as documents of a store (`store/archive.py`).
@@ -22,7 +22,7 @@ ValueT = TypeVar("ValueT")
 
 
 class PastDebate(WireModel):
-    """An earlier debate, as it is shown to later ones."""
+    """Earlier debate, as shown to later ones."""
 
     id: str
     task: str
@@ -36,11 +36,11 @@ class PastDebate(WireModel):
     dissent: list[Ballot] = Field(default_factory=list, exclude_if=lambda dissent: not dissent)
     """The votes against the winner with a reason."""
     turned_out: Literal["right", "wrong"] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
-    """Judgment of the recorded outcome on the winner."""
+    """Recorded outcome for the winner."""
 
 
 class CritiquePattern(WireModel):
-    """A point of a critic, with how often it helped."""
+    """Point of a critic, with the number of times that it helped."""
 
     issue: str
     suggestion: str = ""
@@ -54,7 +54,7 @@ class Rating(WireModel):
 
     elo: float = 1500.0
     calibration: float | None = None
-    """Match of its confidence and its accuracy, from 0 to 1; None: learned from outcomes."""
+    """Agreement of confidence and accuracy, from 0 to 1; None to learn it from outcomes."""
     debates: int = 0
 
 
@@ -70,7 +70,7 @@ class PersonaRecord(WireModel):
 
 
 class VerdictOutcome(WireModel):
-    """Outcome after a debate: whose proposal was right, or, if unknown, whose was wrong."""
+    """Outcome after a debate: the author of the right proposal or, if unknown, of a wrong one."""
 
     right: str | None = None
     wrong: str | None = None
@@ -85,7 +85,7 @@ class VerdictOutcome(WireModel):
     def says_of(self, agent: str | None) -> Literal["right", "wrong"] | None:
         """Return how the proposal of `agent` turned out; None if unknown."""
         if agent is None or (self.right is None and agent != self.wrong):
-            return None  # if only the wrong proposal is known, that says nothing about others
+            return None  # if only a wrong proposal is known, nothing is known about the others
         return "right" if agent == self.right else "wrong"
 
 
@@ -96,7 +96,7 @@ class Forecast(NamedTuple):
     right: bool
 
 
-# The parts. Everything is written by debate, and a debate that writes twice (it was resumed) changes nothing.
+# The parts. Everything is written by debate, and a repeated write (of a resumed debate) has no effect.
 
 
 class PastDebates(Protocol):
@@ -110,7 +110,7 @@ class PastDebates(Protocol):
 
 
 class CritiquePatterns(Protocol):
-    """Points of critics, with how often they helped."""
+    """Points of critics, with the number of times that they helped."""
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
         """Return at most `limit` points that helped before, the most successful first."""
@@ -150,7 +150,7 @@ class Personas(Protocol):
 
 
 class Outcomes(Protocol):
-    """Votes of debates, and their right choices as known by now."""
+    """Votes of debates, and their right choices as far as known."""
 
     async def add(self, debate: str, ballots: Iterable[Ballot], /) -> None:
         """Store the valid votes of a debate; a second call for the same debate changes nothing."""
@@ -159,14 +159,14 @@ class Outcomes(Protocol):
         """Return the votes of a debate; none if it is unknown."""
 
     async def resolve(self, debate: str, outcome: VerdictOutcome, /) -> None:
-        """Store what turned out; a second call for the same debate changes nothing."""
+        """Store the outcome; a second call for the same debate changes nothing."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
         """Return the votes of `names` with a known outcome, right or wrong."""
 
 
 class Log(Generic[ValueT]):
-    """One value for each debate, in the order of addition; the first of a debate counts."""
+    """Log with one value for each debate, in the order of addition; the first value of a debate counts."""
 
     def __init__(self) -> None:
         self.values: dict[str, ValueT] = {}
@@ -321,7 +321,7 @@ class Archive:
     personas: Personas = field(default_factory=LoggedPersonas)
     outcomes: Outcomes = field(default_factory=LoggedOutcomes)
     patience: float = 10.0
-    """Seconds that a debate waits for each read or write; then it continues without."""
+    """Seconds that a debate waits for each read or write; then it continues without it."""
 
     def __post_init__(self) -> None:
         if isinstance(self.patience, bool) or not isinstance(self.patience, (int, float)) or not self.patience > 0:
@@ -350,7 +350,8 @@ class Archive:
         if not ballots:
             raise ConfigurationError(location, "debate", debate, "the `feedback.debate` of a debate with this archive")
         agents = {agent for ballot in ballots for agent in (ballot.voter, ballot.choice) if agent is not None}
-        if name not in agents and not await self.positions.of(name):  # it may have proposed, and got no vote
+        # it may have made a proposal without getting a vote
+        if name not in agents and not await self.positions.of(name):
             agents_text = ", ".join(map(shown, sorted(agents)))
             raise ConfigurationError(location, field, name, f"an agent of the debate, such as {agents_text}")
         return VerdictOutcome(right=right, wrong=wrong)

@@ -28,7 +28,7 @@ class ResourceScope(Protocol):
 
 
 class Resource(Protocol):
-    """Anything with a key that can be opened; two resources are the same one only if they are the same object."""
+    """Anything with a key that can be opened; resources are compared by identity."""
 
     @property
     def key(self) -> str:
@@ -39,7 +39,7 @@ class Resource(Protocol):
 
 
 class Protectable:
-    """A handle that a sequencer can protect: its blocks then see it through a view, and only its steps change it."""
+    """Handle that a sequencer can protect: blocks then get a view, and only the sequencer's steps can change it."""
 
     __slots__ = ("protected",)
 
@@ -74,7 +74,7 @@ class StateResource(Generic[StateT]):
 
 
 class StateHandle(Protectable, Generic[StateT]):
-    """One run's handle on a `StateResource`."""
+    """Handle of a run on a `StateResource`."""
 
     __slots__ = ("_around", "_saved", "_state", "resource")
 
@@ -83,7 +83,7 @@ class StateHandle(Protectable, Generic[StateT]):
     ) -> None:
         super().__init__()
         self.resource: StateResource[StateT] = resource
-        # a protected one is the transcript of a pattern, which its own turns alone change
+        # a protected one is the transcript of a pattern, which only the pattern's turns change
         self._around = None if around is None or around.protected else around
         self._saved = scope.saved_states
         if around is not None:
@@ -111,7 +111,7 @@ class StateHandle(Protectable, Generic[StateT]):
 
 
 class StateView(Generic[StateT]):
-    """A protected `StateHandle` as a block sees it: the value can be read, and is frozen."""
+    """View of a protected `StateHandle` for blocks: the value is readable and frozen."""
 
     __slots__ = ("_block", "_handle")
 
@@ -129,7 +129,7 @@ class StateView(Generic[StateT]):
         return value
 
     def set(self, _: StateT, /) -> None:
-        """Refused: ReadOnly names the block."""
+        """Raise ReadOnly with the name of the block."""
         raise ReadOnly(f"the {self.resource.key} of its pattern", "blocks add to it by answering", block=self._block)
 
 

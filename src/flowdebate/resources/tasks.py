@@ -1,4 +1,4 @@
-"""`TaskCollection`: a task board, on which a pattern mirrors its turns; its changes are events, an audit trail."""
+"""`TaskCollection`: a task board that mirrors a pattern's turns; the events of its changes are an audit trail."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ TaskChange = Literal[
 """The change that an event reports: `failed` is final; after `retried` the task is pending again."""
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: to copy a dict takes a tenth of the time
+@dataclass(frozen=True, kw_only=True)  # no slots: copying a dict takes a tenth of the time
 class Task:
-    """A task after one change; the next change makes a new value."""
+    """State of a task; each change creates a new value."""
 
     id: str
     """The task's id, unique in its collection."""
@@ -54,7 +54,7 @@ class Task:
     attempts: int = 0
     """Number of claims so far."""
     max_attempts: int = 1
-    """A failure of this attempt, or of a later one, is final."""
+    """Number of the attempt from which on a failure is final."""
     output: Any = field(default=None, hash=False)
     """The result; None until the task is completed."""
     error: str | None = None
@@ -103,12 +103,12 @@ def _plain(value: object) -> object:
         return to_jsonable_python(
             value, by_alias=True, serialize_unknown=True, inf_nan_mode="null", bytes_mode="base64"
         )
-    except ValueError:  # a cycle, a lone surrogate: an audit trail with a stand-in is better than none
+    except ValueError:  # a cycle, or a lone surrogate: an audit trail with a substitute is better than none
         return shown(value)
 
 
 def _change_fields(task: Task, changes: Mapping[str, Any]) -> Task:
-    # Each turn of a debate changes its task three times, and `dataclasses.replace` takes four times as long.
+    # Each turn of a debate changes its task three times, and `dataclasses.replace` is four times slower.
     changed = object.__new__(Task)
     values = changed.__dict__
     values.update(task.__dict__)
@@ -139,7 +139,7 @@ TRANSITIONS: Mapping[tuple[TaskStatus, TaskAction], tuple[Outcome, ...]] = {
     ("awaiting_review", "resume_from_review"): (Outcome("pending", "review_resumed"),),
     ("awaiting_review", "cancel"): _CANCELLED,
 }
-"""The legal actions. Of two outcomes the first applies while attempts are left, the second afterwards.
+"""Legal actions. If there are two outcomes, the first applies while attempts are left, the second afterwards.
 
 A review ends by `complete` (accepted), `fail` (rejected) or `resume_from_review` (another attempt).
 """
@@ -147,7 +147,7 @@ A review ends by `complete` (accepted), `fail` (rejected) or `resume_from_review
 
 @dataclass(slots=True, kw_only=True)
 class TaskChanged(BaseEvent):
-    """One change of one task; the last `task` of each id, put together, is the whole collection."""
+    """Change of a task; the last `task` of each id, taken together, is the whole collection."""
 
     kind: ClassVar[str] = "task_changed"
     collection_id: str
@@ -155,7 +155,7 @@ class TaskChanged(BaseEvent):
     change: TaskChange
     """Change to the task."""
     task: Task
-    """The task as it is after the change."""
+    """The task after the change."""
 
 
 class TaskCollection(Protectable):
@@ -163,7 +163,7 @@ class TaskCollection(Protectable):
 
     Every method that changes a task returns its new state, and calls `on_change` for each change once it is in place. A
     listener may change the collection: it receives the resulting events after it has returned. If it raises, the
-    changes stand, all waiting events are delivered, and then the exception reaches the caller (several of them as an
+    changes remain, all waiting events are delivered, and then the exception reaches the caller (several of them as an
     ExceptionGroup). A refused call changes nothing and emits nothing: TaskNotFound for an unknown id, IllegalTransition
     for an action invalid in the task's state, ConfigurationError for an invalid argument.
 
@@ -252,7 +252,7 @@ class TaskCollection(Protectable):
         added = self._new_task(goal, None, by, metadata, {})
         task = _change_fields(added, {"status": "in_progress", "attempts": 1, "claimed_by": by})
         self._put(task, "in_progress")
-        self.reserved.add(task.id)  # the task of a turn ends as the turn does
+        self.reserved.add(task.id)  # the task of a turn ends in the same way as the turn
         self._emit((("added", added), ("claimed", task)))
         return task
 
@@ -316,7 +316,7 @@ class TaskCollection(Protectable):
         return self._change(self.get(task_id), "cancel", reason=reason)
 
     def get(self, task_id: str) -> Task:
-        """Return the task with this id, as it is now."""
+        """Return the current state of the task with this id."""
         task = self._tasks.get(task_id)
         if task is None:
             raise TaskNotFound(self._collection_id, task_id)
@@ -389,7 +389,7 @@ class TaskCollection(Protectable):
         comment: str | None = None,
         **changes: object,
     ) -> Task:
-        """Put the task's next state in place.
+        """Set the task's next state.
 
         `comment` becomes the error of an errored task, and feedback for the next attempt of a pending one.
         """
@@ -411,13 +411,13 @@ class TaskCollection(Protectable):
         return moved
 
     def _emit(self, changes: Iterable[tuple[TaskChange, Task]]) -> None:
-        """Deliver the changes to the listener, one at a time: not inside its own call, and each although one failed."""
+        """Deliver the changes to the listener one at a time: not inside its own call, and even if another one failed."""
         unsent, listener = self._unsent, self._on_change
         if listener is None:
             return
         for change, task in changes:
             unsent.append(TaskChanged(collection_id=self._collection_id, change=change, task=task, at=task.updated_at))
-        if self._busy:  # inside a listener's call: that of the change before delivers these as well
+        if self._busy:  # inside a listener's call, which delivers these afterwards
             return
         failures: list[Exception] = []
         self._busy = True
@@ -435,7 +435,7 @@ class TaskCollection(Protectable):
     def _check_labels(self, labels: Iterable[str]) -> frozenset[str]:
         if labels == ():
             return frozenset()
-        # A string is an iterable of strings as well: "gpu" would be the labels g, p and u.
+        # A string is also an iterable of strings: "gpu" would become the labels g, p and u.
         label_tuple = None if isinstance(labels, str) or not isinstance(labels, Iterable) else tuple(labels)
         if label_tuple is None or not all(map(_is_name, label_tuple)):
             raise ConfigurationError(self._where, "labels", label_tuple or labels, "an iterable of non-empty strings")
@@ -469,12 +469,12 @@ def _find_outcome(task: Task, action: TaskAction) -> Outcome:
 
 
 def _refuse(task: Task, action: TaskAction, reason: str) -> NoReturn:
-    _find_outcome(task, action)  # an action that the status forbids is reported first
+    _find_outcome(task, action)  # report an action forbidden by the status first
     raise IllegalTransition(task.id, action=action, status=task.status, allowed=[task.status], reason=reason)
 
 
 class TaskCollectionView:
-    """A protected `TaskCollection` as seen by a block: it can read all, and change tasks added by blocks."""
+    """View of a protected `TaskCollection` for blocks, which can read everything, and change tasks added by blocks."""
 
     __slots__ = ("_block", "_tasks")
 

@@ -27,7 +27,7 @@ ErrorT = TypeVar("ErrorT", bound=Exception)
 # Seconds after which a test fails instead of waiting: the first call of a framework may import for several.
 _PATIENCE = 20.0
 _AT_ONCE = 4
-# With a listener a framework is asked by another method of its own, which counts and fails in another way.
+# With a listener, another method of the framework is called, which counts and fails differently.
 _LISTENERS: tuple[Callable[[str], None] | None, ...] = (None, lambda _: None)
 _SCHEMA = {
     "title": "Ruling",
@@ -40,7 +40,7 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeAnswer:
-    """An answer of a framework's fake model, to be given in the framework's own form."""
+    """Answer of a framework's fake model, to be converted to the framework's form."""
 
     pieces: tuple[str, ...] = ()
     """The text, in the pieces of a stream."""
@@ -77,7 +77,7 @@ class _Answers:
 
 
 class _Endless:
-    """A script without an answer until it is cancelled."""
+    """Script that never answers, until it is cancelled."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -94,13 +94,13 @@ class _Endless:
 
 
 class _TheirFailure(Exception):
-    """An exception known only to the framework."""
+    """Exception of the framework."""
 
 
 def _promise(
     check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, P], None]:
-    """Make a test of `check` in a new event loop, without any plugin; it is skipped if the fake does not support it."""
+    """Make a test of `check` in a new event loop, without a plugin; it is skipped if the fake does not support it."""
 
     def test(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         reason = self.lacks.get(check.__name__)
@@ -156,7 +156,7 @@ class AdapterConformance:
     lacks: ClassVar[Mapping[str, str]] = {}
     """Reasons why the framework's fake model cannot show a promise, by the name of the test."""
     takes_tools: ClassVar[bool] = False
-    """True if the model calls the tools of a request; else it refuses them."""
+    """True if the model calls the tools of a request; otherwise it refuses them."""
 
     @_promise
     async def test_text(self, make: MakeAdapter) -> None:
@@ -174,7 +174,7 @@ class AdapterConformance:
         turns = [{"role": "assistant", "content": "Old answer"}, {"role": "user", "content": "Second question"}]
         request.messages = [*request.messages, *turns]
         await call.ask(make(script), request)
-        # a framework may put them into one text or several messages: what counts is that all are there, in order
+        # a framework may send one text or several messages, but all parts have to be there in order
         places = [script.prompts[0].index(text) for text in ("First question", "Old answer", "Second question")]
         assert places == sorted(places)
 
@@ -192,7 +192,7 @@ class AdapterConformance:
         wrong, right = FakeAnswer(data={"winner": "both", "points": 3}), FakeAnswer(data={"winner": "con", "points": 1})
         script = _Answers([wrong, right])
         model = make(script)
-        if getattr(model, "retry", None) is not None:  # without it the framework asks again by itself, or nobody does
+        if getattr(model, "retry", None) is not None:  # otherwise the framework itself asks again, or nobody does
             response = await call.ask(model, _request(output=OutputSchema.of(_SCHEMA)))
             assert response.data == {"winner": "con", "points": 1}
             assert "winner" in script.prompts[1]
@@ -239,7 +239,7 @@ class AdapterConformance:
             asking = asyncio.ensure_future(call.ask(make(script), _request(on_text=listener)))
             await script.asked.wait()
             asking.cancel()
-            await asyncio.wait({asking})  # not awaited itself: that would raise its CancelledError here
+            await asyncio.wait({asking})  # not awaited, which would raise its CancelledError here
             assert asking.cancelled(), listener
             await script.cancelled.wait()
 
@@ -282,7 +282,7 @@ class AdapterConformance:
             await handle
         assert handle.status == "failed"
         broken, before = False, len(prompts)
-        for _ in range(2):  # the second time all is answered already
+        for _ in range(2):  # the second time, everything is already answered
             result = await two.resume(handle.run_id, model=model, store=store)
             assert result.output == "Two."
             assert len(prompts) == before + 1

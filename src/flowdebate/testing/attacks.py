@@ -1,4 +1,4 @@
-"""Attack corpus: arguments, names, stances and material against the readers of a debate.
+"""Attack corpus: arguments, names, stances and material that attack the readers of a debate.
 
 An attack is data. Each one impersonates something: an entry of the transcript, an order from above, an answer of the
 judge's, a piece of markup, a command for a terminal. `written` fills in the two sides.
@@ -25,9 +25,11 @@ AttackKind: TypeAlias = Literal[
     "unicode",
     "repetition",
 ]
-"""Kind of impersonation: lines of the transcript, an order, somebody with a say, the model's own control tokens, an
-answer or a tool's result, a field to be filled in, a link or an element, a terminal's command, unusual characters, or
-an opinion shared by many."""
+"""Kind of impersonation.
+
+It imitates lines of the transcript, an order, an authority, control tokens of the model, an answer or a tool's result,
+a field to fill in, a link or an element, a terminal command, unusual characters, or a majority opinion.
+"""
 
 AttackPlace: TypeAlias = Literal["argument", "name", "stance", "material"]
 """Location of an attack: a model's answer, the name of a debater or position, or a source, diff or compared text."""
@@ -37,7 +39,7 @@ _FIELD = re.compile("«(own|other|question)»")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """One attack; `written` returns its text."""
+    """An attack; `written` returns its text."""
 
     id: str
     """Unique name of the attack: words with hyphens."""

@@ -1,4 +1,4 @@
-"""Debate cases: whole debates as values, and the hostile blocks and values in them, with a `repr` for failures."""
+"""Debate cases: whole debates as values, with hostile blocks and values, and a `repr` for failure messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Sabotage(Exception):
 
 
 class Unprintable:
-    """An object without a text form, except for its `repr`.
+    """Object whose `str()` fails; only its `repr` works.
 
     >>> str(Unprintable())
     Traceback (most recent call last):
@@ -41,7 +41,7 @@ class Unprintable:
 
 
 class Unreadable(Mapping[str, object]):
-    """A mapping with plausible keys, but unreadable values.
+    """Mapping with plausible keys, but unreadable values.
 
     >>> "winner" in list(Unreadable())
     True
@@ -88,7 +88,7 @@ class Returns:
         return f"Returns({', '.join(map(repr, self.values))}{', wait=True' if self.wait else ''})"
 
     def _value(self, ctx: Context) -> object:
-        # by round, since one object may serve several debates at once; the opening is before round 1
+        # by round, because one object may serve several debates at once; the opening is before round 1
         value = self.values[(max(ctx.sequencer.state.round, 1) - 1) % len(self.values)]
         if isinstance(value, BaseException):
             raise value
@@ -171,7 +171,7 @@ class Answers:
 def _as_scores(verdict: object, request: ModelRequest) -> object:
     """Convert `verdict` to scores: 100 for the winner and 0 for the others, or 50 for each.
 
-    Sides with names other than their stances get equal scores; a non-verdict is unchanged.
+    Sides whose names differ from their stances get equal scores; values that are not verdicts are unchanged.
     """
     if not isinstance(verdict, dict) or "winner" not in verdict:
         return verdict

@@ -1,4 +1,4 @@
-"""Checks of patterns: the library's promises, over drawn questions, answers, failures and orders.
+"""Checks of patterns: the library's promises, for drawn questions, answers, failures and orders.
 
 from flowdebate.testing import check_debate
 
@@ -58,13 +58,13 @@ PROMISES: Mapping[str, Callable[[Any], Iterator[str]]] = {
 }
 """All checked promises, by name."""
 
-# In no prompt by chance: where it is shown, the pattern has asked it.
+# Never in a prompt by chance: if it is shown, the pattern has asked it.
 _OTHER_QUESTION = f"Should the {OTHER_WORDS[0]} ferry cross the {OTHER_WORDS[1]} before the winter?"
-# Most examples in the search for a smaller one: each takes several runs.
+# Maximum number of examples in the search for a smaller one: each takes several runs.
 _SHRINKING = 100
-# Most places in the application's code for cancelling runs of the first example.
+# Maximum number of places in the application's code at which to cancel runs of the first example.
 _PLACES = 20
-# A longer check, in seconds, announces its time after a few examples.
+# Duration in seconds above which a check announces its time after a few examples.
 _LONG, _FEW = 60, 3
 
 
@@ -81,7 +81,7 @@ class CheckOptions(TypedDict, total=False):
     failures: bool
     """True if models fail in some of the examples; default True."""
     questions: SearchStrategy[str] | None
-    """Draws the questions; default `flowdebate.testing.strategies.questions()`."""
+    """Strategy for questions; default `flowdebate.testing.strategies.questions()`."""
     texts: Sequence[str]
     """Additional texts for models to say, such as a text awaited by `terminate_when`."""
     answers: Answering | None
@@ -104,7 +104,7 @@ def check_debate(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **opt
 def check_pattern(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
     """Check that the library's promises hold for `pattern`, a pattern or a function to build one.
 
-    Each drawn example runs it six or seven times with simulated models and humans, whatever models it names; a function
+    Each drawn example runs it six or seven times with simulated models and humans, even if it names models; a function
     is called twice for each example. The first broken promise raises PromiseBroken, an AssertionError: it names the
     promise, and the smallest example. Needs hypothesis.
     """
@@ -170,13 +170,13 @@ def find_broken_promise(
 
 
 def _draw(check: _Check) -> None:
-    """Check drawn examples until one breaks a promise; then smaller ones; then what holds for all of them."""
+    """Check drawn examples until one breaks a promise, then smaller ones; at last, check promises about all of them."""
     from hypothesis import HealthCheck, Phase, Verbosity, errors, given, seed, settings
 
     from flowdebate.testing.strategies import examples
 
     options = check.options
-    # a `terminate_when` may wait for somebody to say a word, which stands in its code
+    # a `terminate_when` may wait for a word that is in its code
     predicates = [predicate for predicate in _predicates_of(_parts_of(check.make())) if predicate is not None]
     words = [
         word for predicate in predicates for code in _codes_of(predicate) for word in _strings_of(code) if word.strip()
@@ -186,8 +186,8 @@ def _draw(check: _Check) -> None:
         questions=options.get("questions"),
         texts=[*options.get("texts", ()), *words],
     )
-    # what a failure is shown by is our own error, with an example that can be pasted; a database would make a check
-    # depend on earlier ones
+    # failures are reported by our error, with an example that can be pasted; a database would make checks depend on
+    # earlier ones
     quiet = settings(
         max_examples=options.get("max_examples", 100),
         phases=[Phase.generate, *([Phase.shrink] if check.max_shrinks else [])],
@@ -203,13 +203,13 @@ def _draw(check: _Check) -> None:
     @quiet
     @given(drawn)
     def holds(example: Example) -> None:
-        # hypothesis makes all examples throw the same dice: a block with its own might then repeat itself by chance
+        # hypothesis seeds all examples alike, which could hide the randomness of a block
         random.seed(f"{check.seed} {check.finding.examples} {check.finding.shrunk}")
         check.holds(example)
         if check.finding.broken is not None and check.finding.broken.example == example:
             raise check.finding.broken
 
-    with suppress(PromiseBroken, errors.Flaky):  # a block that keeps state may fail once only
+    with suppress(PromiseBroken, errors.Flaky):  # a block with state may fail only once
         holds()
     if check.finding.broken is None:
         check.whole()
@@ -237,11 +237,11 @@ class _Check:
         return Clock(self.options.get("max_seconds", 5.0))
 
     def holds(self, example: Example) -> None:
-        """Run `example`, unless a smaller one has been looked for long enough, and note the first broken promise."""
+        """Run `example`, unless the search for a smaller one is over, and record the first broken promise."""
         if self.finding.broken is None:
             self.finding.examples += 1
         elif self.finding.shrunk >= self.max_shrinks or self.finding.hung or self.finding.broken.example == example:
-            return  # hypothesis asks once more for the one that failed: a block that keeps state might pass it now
+            return  # hypothesis repeats the failing example, which a block with state might now pass
         else:
             self.finding.shrunk += 1
         start = monotonic()
@@ -274,7 +274,7 @@ class _Check:
             )
 
     def whole(self) -> None:
-        """Note the first broken promise about all examples."""
+        """Record the first broken promise about all examples."""
         self.finding.seen.examples = self.finding.examples
         for promise in OF_A_CHECK:
             if promise.__name__ not in self.skip:
@@ -304,7 +304,8 @@ class _Check:
         stances = frozenset(part.stance for part in parts if isinstance(part, Turn) and part.stance)
         seen = self.finding.seen
         predicate, *rest = {id(test): test for test in _predicates_of(parts)}.values() or [None]
-        # not of a pattern in another one; and what waits for time, tokens or the application may never come in a check
+        # not of inner patterns, and not of conditions on time, tokens or the application, which may never hold in a
+        # check
         seen.speakers = frozenset((part.name, part.agent_name) for part in parts if isinstance(part, Turn))
         seen.has_predicate = not rest and predicate is not None and not _waits_outside(predicate)
 
@@ -314,12 +315,13 @@ class _Check:
             return run
 
         elsewhere = replace(example, question=_OTHER_QUESTION, seed=example.seed + 1, faults={})
-        # an answer stored without its question comes from the first run: this run has words of its own
+        # an answer stored without its question would come from the first run, because this run has different words
         other = await play(elsewhere)
         first = await play(example)
         yield OF_A_RUN, first
         yield OF_A_RUN, other
-        at_once = await play(example)  # state of two runs' period shows here, state of the question's after another one
+        # shows state that lasts for two runs, or that depends on the question after another one
+        at_once = await play(example)
         later = await play(elsewhere)
         changed = None
         if not first.model.failed:
@@ -337,7 +339,7 @@ class _Check:
                 yield OF_A_CANCELLATION, cancelled
 
     async def _cancelled(self, pattern: Block[Any, Any], example: Example) -> AsyncIterator[Cancelled]:
-        """Cancel runs while they wait: in the first example at each place, in further examples at one."""
+        """Cancel runs while they wait: at each place in the first example, and at one place in further examples."""
         if not self.waits:
             with watching(lambda place: self.waits.update({place: self.waits.get(place, 0) + 1})):
                 await self._play(pattern, example, frozenset())
@@ -361,19 +363,19 @@ class _Check:
         def cancel() -> None:
             if handles and not handles[-1].done():
                 handles[-1].cancel()
-            elif remaining == 0:  # a run that a human's answer continues has started, and is not returned yet
+            elif remaining == 0:  # a run continued by a human's answer has started, but is not returned yet
                 asyncio.get_running_loop().call_soon(cancel)
 
         def notice(waits: Wait | None) -> None:
             nonlocal remaining
             remaining -= waits == place
             if remaining == 0 and waits == place:
-                asyncio.get_running_loop().call_soon(cancel)  # once the task really waits
+                asyncio.get_running_loop().call_soon(cancel)  # once the task is actually waiting
 
         with watching(notice):
             try:
                 run = await self._play(pattern, example, frozenset(), handles)
-            except asyncio.CancelledError:  # the run's, as it should be
+            except asyncio.CancelledError:  # the expected cancellation of the run
                 self.clock.stop()
                 return None
         reached, remaining = remaining <= 0, -1
@@ -478,7 +480,7 @@ def _predicates_of(parts: Iterable[Any]) -> list[Any]:
 
 
 def _waits_outside(predicate: StopWhen) -> bool:
-    """Return whether `predicate` depends on something that no answer of a model decides."""
+    """Return whether `predicate` depends on anything other than models' answers."""
     condition = as_condition(predicate)
     return not condition.functions and re.search(r"\b(seconds|tokens|flag)\(", condition.name) is not None
 
@@ -487,7 +489,7 @@ def _codes_of(predicate: StopWhen) -> Iterator[CodeType]:
     """Yield the code of the application's functions in a predicate."""
     for test in as_condition(predicate).functions:
         function = inspect.unwrap(test.func if isinstance(test, partial) else test)
-        call = function if hasattr(function, "__code__") else type(function).__call__  # an object that can be called
+        call = function if hasattr(function, "__code__") else type(function).__call__  # a callable object
         if isinstance(code := getattr(call, "__code__", None), CodeType):
             yield code
 

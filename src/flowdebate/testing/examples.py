@@ -1,4 +1,4 @@
-"""Examples: one question with the models' texts, failures and delays, as a value."""
+"""Examples: a question with texts, failures and delays of models, as a value."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ class Call(NamedTuple):
 class ExampleModel:
     """A model for every role of every pattern: it answers as `example` says, and records the `calls`.
 
-    An answer depends on the prompt, not on the order of calls. A request for a winner, scores or a letter meets a
-    favourite among the positions, in whatever order it lists them, or (in a fifth of all cases) none. `answers` takes
-    precedence. A call beyond `max_calls` raises ScriptError.
+    An answer depends on the prompt, not on the order of calls. Requests for a winner, scores or a letter have a
+    favourite position, independent of their order, or (in a fifth of all cases) none. `answers` takes precedence. A
+    call beyond `max_calls` raises ScriptError.
     """
 
     name = "example"
@@ -89,9 +89,9 @@ class ExampleModel:
     def __init__(self, example: Example, *, answers: Answering | None = None, max_calls: int = 2000) -> None:
         self.calls: list[Call] = []
         self.failed: int = 0
-        """How many calls failed as the example says."""
+        """Number of calls that failed as specified by the example."""
         self.unending: bool = False
-        """Whether there were more than `max_calls` calls."""
+        """True if there were more than `max_calls` calls."""
         self._example = example
         self._answers = answers
         self._max_calls = max_calls
@@ -124,14 +124,14 @@ class ExampleModel:
             # does not depend on it
             favour = sum(self._example.choices)
             tied = favour % _TIED == _TIED - 1 and '"null"' in json.dumps(fields.get("winner", "null"))
-            with suppress(MalformedResponse):  # another block's answer, which has such a field as well
+            with suppress(MalformedResponse):  # the answer of another block, which has such a field, too
                 names = [side.stance for side in read_view(request).sides]
                 quality = {name: 0.0 if tied else normal(favour, key_of(name), 0, 0) for name in names}
                 by_text = (lambda _: 0.0) if tied else None
                 judge = SimJudge(quality=by_text if request.choices else quality, seed=favour)
                 return await judge.request(request)
         drawn = _Drawn(self._example, f"{request.block}\0{prompt}")
-        # called whenever it is offered: speakers who keep the floor would leave most of the pattern untried
+        # called whenever it is offered, because otherwise most of the pattern would stay untested
         handing_over = [tool for tool in request.tools if tool.name == "handoff"]
         if handing_over:
             arguments = json.dumps(drawn.instance(inline_definitions(dict(handing_over[0].parameters))))
@@ -149,15 +149,15 @@ class ExampleModel:
         return ModelResponse(data=data)
 
 
-# One of so many judges finds all positions as good as each other.
+# One in this number of judges finds all positions equally good.
 _TIED = 5
 _TRANSITION = re.compile(r'"(Transition to [^"\n]+)"')
-# Levels of a schema: one that refers to itself would go on for ever.
+# Maximum levels of a schema, which may refer to itself.
 _DEEPEST = 6
 
 
 class _Drawn:
-    """Answer to one call: everything is derived from the example, the call and the place in the answer."""
+    """Drawn answer to one call, derived from the example, the call and the place in the answer."""
 
     def __init__(self, example: Example, call: str) -> None:
         self._example = example
@@ -173,7 +173,7 @@ class _Drawn:
         return texts[self._hash(place) % len(texts)]
 
     def _hash(self, place: str) -> int:
-        # not hash(), which differs from process to process: an example has to be reproduced from its repr
+        # not hash(), which differs between processes: an example must be reproducible from its repr
         return crc32(f"{self._call}\0{place}".encode(errors="replace"))
 
     def transition(self, prompt: str) -> str:
@@ -186,7 +186,7 @@ class _Drawn:
     ) -> object:
         """Make an instance of `schema`, without references; the enums of a list's items differ as long as they can."""
         if "enum" in schema:
-            values = sorted(schema["enum"], key=str)  # whatever order a judge is to read them in
+            values = sorted(schema["enum"], key=str)  # independent of the judge's reading order
             return values[(self.pick(len(values), place) + nth) % len(values)]
         options = schema.get("anyOf") or schema.get("oneOf")
         if options:
@@ -218,7 +218,7 @@ class _Drawn:
 
 def answer_of(example: Example, request: HumanRequest) -> object:
     """Return a human's answer, independent of the transcript so far."""
-    if request.problem is not None:  # it would be asked for ever
+    if request.problem is not None:  # it would be asked forever
         allowed = f"one whose humans have `ask=`, or take what examples answer: {request.problem}"
         raise ConfigurationError("check_pattern()", "pattern", request.block, allowed)
     drawn = _Drawn(example, request.block)

@@ -41,13 +41,13 @@ class Played:
     error: Exception | None
     model: ExampleModel
     stances: frozenset[str]
-    """The stances of a debate; empty for other patterns, and where they are not known."""
+    """The stances of a debate; empty for other patterns, or if they are unknown."""
     hangs: str | None = None
     """Description of a run cancelled after its time."""
 
     @property
     def unending(self) -> bool:
-        """True if the run was cut off after its time."""
+        """True if the run was ended after its time limit."""
         return self.model.unending or self.hangs is not None
 
     @property
@@ -63,12 +63,12 @@ class Played:
 
     @cached_property
     def _patterns(self) -> tuple[str, tuple[str, ...]]:
-        """Path of the outermost pattern (of the last, if there are several), and the paths of patterns inside it."""
+        """Paths of the outermost pattern (the last, if there are several) and of patterns inside it."""
         paths: list[str] = []
         for event in self.view.events:
             if isinstance(event, RoundStarted):
                 around = event.path.rpartition("/")[0]
-                # a round that is a block of its own, `debate/round[1]/…`, is inside of the pattern
+                # a round that is a separate block, `debate/round[1]/…`, is inside the pattern
                 paths.append(around.rpartition("/")[0] if around.endswith("]") else around)
         top = min((path.count("/") for path in paths), default=0)
         outermost = next((path for path in reversed(paths) if path.count("/") == top), "")
@@ -91,14 +91,15 @@ class Runs:
 
     first: Played
     at_once: Played
-    """Same as `first`, run after it."""
+    """Repeat of `first`, run after it."""
     other: Played
     """Run before `first` with another question, another seed and no model failures."""
     later: Played
     """Repeat of `other` after `first`."""
     changed: Played | None
-    """Run like `first`, with another seed for a debate, and else with answers in another order; None if models fail in
-    the first run.
+    """Run like `first`, with another seed for a debate, and otherwise with answers in another order.
+
+    None if models fail in the first run.
     """
     alone: Played
     """Repeat of `first` on a new pattern; `first` itself if the check cannot build one."""
@@ -158,7 +159,7 @@ def fails_only_for_a_reason(run: Played) -> Problems:
 
 
 def ends_within_its_rounds(run: Played) -> Problems:
-    """Check that runs end by themselves: rounds are 1, 2, 3 up to the declared maximum, and the output counts them."""
+    """Check that runs end: rounds are 1, 2, 3 up to the declared maximum, and the output counts them."""
     if run.unending:
         yield run.hangs or f"{len(run.model.calls) - 1} calls, and no end"
         return
@@ -228,7 +229,7 @@ def tasks_match_the_transcript(run: Played) -> Problems:
 
 
 def only_those_called_speak(run: Played) -> Problems:
-    """Check that only called debaters speak in a moderated round, in the called order or the debate's own.
+    """Check that only called debaters speak in a moderated round, in the called order or the debate's.
 
     In a cross-examination, the same holds for the debaters they ask.
     """
@@ -246,7 +247,7 @@ def only_those_called_speak(run: Played) -> Problems:
 
 
 def turns_keep_their_order(run: Played) -> Problems:
-    """Check that turns begin, and entries stand, in the announced order of the round, without chance speakers."""
+    """Check that turns and entries are in the announced order of the round, without chance speakers."""
     for event in run.events(TurnsOrdered):
         order = list(event.speakers)
         turns = [turn.agent_name for turn in run.events(TurnStarted) if turn.round == event.round]
@@ -300,7 +301,7 @@ def counts_every_call(run: Played) -> Problems:
     total = reduce(add, (event.usage for event in called), Usage.none())
     if total != run.view.usage:
         yield f"the run says {run.view.usage}, its calls add up to {total}"
-    # a real stand-in is refused, and a fork has answers of its parent
+    # real fallback models are refused, and a fork has answers of its parent
     answered = [event for event in called if event.model == run.model.name and event.origin == "asked"]
     if len(answered) != len(run.model.calls):
         yield f"{len(run.model.calls)} requests, {len(answered)} calls"
@@ -361,7 +362,7 @@ def keeps_no_state(runs: Runs) -> Problems:
 
 
 def _compare(first: Played, again: Played) -> str | None:
-    """Return the first difference between two runs; None if there are none."""
+    """Return the first difference between two runs; None if they are equal."""
     for number, calls in enumerate(zip(first.model.calls, again.model.calls, strict=False), start=1):
         if calls[0] != calls[1]:
             return f"call {number}: {_describe_difference(list(calls[0]), list(calls[1]))}"
@@ -421,13 +422,13 @@ def judges_regardless_of_order(runs: Runs) -> Problems:
 
 
 def arrival_does_not_matter(runs: Runs) -> Problems:
-    """Check that the order of arrival of answers changes nothing about the raw output."""
+    """Check that the order of arrival of answers does not affect the raw output."""
     one, two = runs.first, runs.changed
     if two is not None and one.view.seed == two.view.seed and _as_json(one.raw) != _as_json(two.raw):
         yield f"raw output: {_describe_difference(_as_json(one.raw), _as_json(two.raw))}"
 
 
-# A run that was cancelled
+# Cancelled runs
 
 
 def ends_when_cancelled(cancelled: Cancelled) -> Problems:
@@ -445,7 +446,7 @@ def hears_every_side(seen: Coverage) -> Problems:
     patterns: dict[str, list[tuple[str, str]]] = {}
     for turn, speaker in sorted(seen.speakers):
         patterns.setdefault(turn.removesuffix(speaker), []).append((turn, speaker))
-    for turns in patterns.values():  # one that never runs, such as another branch of a router, says nothing
+    for turns in patterns.values():  # a pattern that never runs, such as another branch of a router, cannot be judged
         silent = [speaker for turn, speaker in turns if turn not in seen.heard]
         if silent and len(silent) < len(turns) and seen.examples >= _CHANCES * len(turns):
             yield f"{', '.join(map(repr, silent))} is heard in none of {seen.runs} runs"
@@ -488,18 +489,18 @@ OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire,
 
 OTHER_WORDS = ("Quellfurt", "Ostermarn")
 """Words of the other question: names of no place, too rare to occur by chance."""
-# Examples for each speaker, before a moderator that never calls one is no longer chance.
+# Examples for each speaker after which a moderator that never calls one is not chance.
 _CHANCES = 5
 
-# Characters: a shorter question, such as "Why?", may be in a prompt by chance.
+# Minimum characters: a shorter question, such as "Why?", may be in a prompt by chance.
 _TELLING = 12
-# Characters that are shown before the first one that differs: a line of context, as in a diff.
+# Characters shown before the first difference, as a line of context.
 _BEFORE = 40
-# Phases whose turns are ballots, which no transcript has.
+# Phases whose turns are ballots, which transcripts do not contain.
 _BALLOTS = ("poll", "vote")
-# Losses that are no failures: other promises look at what they flag.
+# Losses that are not failures, checked by other promises.
 _FLAGS = ("cut_off", "empty", "unheard", "not_counted")
-# Fields that are measured, and differ from run to run.
+# Measured fields, which differ between runs.
 _TIMES = frozenset({"seconds", "at"})
 
 
@@ -511,7 +512,7 @@ def _count_rounds(raw: object) -> int | None:
 def _find_blocks_showing(run: Played) -> set[str]:
     """Return the blocks with the question in their prompts."""
     text = clean_text(run.example.question)
-    # a question that could be taken for a line of the prompt is shown escaped
+    # a question that looks like a line of the prompt is escaped
     return {call.block for call in run.model.calls if text in call.prompt or quoted(text) in call.prompt}
 
 

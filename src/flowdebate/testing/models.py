@@ -20,7 +20,7 @@ from flowdebate.models.call import allow_real_models as allow_real_models
 from flowdebate.models.call import forbid_real_models as forbid_real_models
 
 Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCall | Sequence[ToolCall] | BaseException"
-"""An answer of a test model: text, a structured answer, a whole response, tool calls, or an exception to raise."""
+"""Answer of a test model: text, a structured answer, a whole response, tool calls, or an exception to raise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class ScriptedModel:
         return response_of(self._replies[number - 1], request, self.name)
 
     def assert_complete(self) -> None:
-        """ScriptError while replies are left."""
+        """Raise ScriptError if replies are left."""
         if self.remaining:
             remaining = self._replies[len(self.calls) :]
             count = f"{len(remaining)} of {len(self._replies)}"
@@ -128,7 +128,7 @@ class ScriptedModel:
 
 
 def response_of(reply: object, request: ModelRequest, name: str) -> ModelResponse:
-    """Build the response of the model `name` for a reply, in whatever form it is written; raise an exception.
+    """Build the response of the model `name` for a reply in any form; raise it if it is an exception.
 
     A dict is a structured answer, or the log-probabilities of the request's choices.
     """

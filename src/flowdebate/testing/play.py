@@ -1,4 +1,4 @@
-"""Runs of a check: bounded in time, watched at their waits, and cancelled there."""
+"""Runs of a check: limited in time, observed at their waits, and cancelled there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _OURS = str(Path(__file__).parents[1])
 _STANDARD = sysconfig.get_path("stdlib")
-# Seconds for a cancelled run to end, and for a thread to notice that its run is over time.
+# Seconds for a cancelled run to end, and for a thread to notice that its run exceeded its time.
 _GRACE = 1.0
 
 
@@ -69,7 +69,7 @@ class Clock:
 
 
 def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
-    """Return the coroutine's result from a thread of its own; abandon the thread with RunHangs if a run blocks it."""
+    """Return the coroutine's result from a new thread; abandon the thread with RunHangs if a run blocks it."""
     outcome: Future[T] = Future()
 
     async def main() -> None:  # remaining tasks may resist cancellation: the result does not wait for them
@@ -111,7 +111,7 @@ async def _watch(call: Coroutine[Any, Any, T], notice: Callable[[Wait | None], o
 
 @coroutine
 def _drive(call: Coroutine[Any, Any, Any], notice: Callable[[Wait | None], object]) -> Generator[object, Any, Any]:
-    # what `await` does, with a look at where the call waits
+    # like `await`, but records where the call waits
     error: BaseException | None = None
     while True:
         try:
@@ -139,7 +139,7 @@ def _inwards(call: object) -> Iterator[FrameType]:
             return
         yield frame
         awaited = getattr(call, "cr_await", None) or getattr(call, "gi_yieldfrom", None)
-        # a call that is driven by hand, as that of a deadline, is no `await` that Python knows of
+        # Python does not know calls that are driven manually, like those with a deadline, as `await`
         call = awaited or getattr(call, "ag_await", None) or frame.f_locals.get("call")
 
 

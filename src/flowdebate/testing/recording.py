@@ -21,10 +21,10 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
     """Serve the exchanges in the cassette at `path` from a local model server; yields its base URL.
 
     The cassette is one of `flowdebate models check MODEL --record FILE`, or of a `RecordingModel` with
-    `exchanges=True`. A request that is in it gets the recorded response again, and of equal ones each its own in their
-    order. Any other one with a part that the recorded server always refused, such as a temperature, is refused in its
-    words, and else gets the response to a request of the same form: streamed, with tools, in a response format. A
-    request with a part that was never sent is refused, too, with a message that names it.
+    `exchanges=True`. A recorded request gets its response again, and equal requests get theirs in order. Another
+    request is refused in the server's words if it has a part that the server always refused, such as a temperature;
+    otherwise it gets the response to a request of the same form: streamed, with tools, in a response format. A request
+    with a part that was never sent is also refused, with a message that names the part.
 
     BadFile for any other file.
 
@@ -51,7 +51,7 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing on stderr."""
+            """Write nothing to stderr."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -96,7 +96,7 @@ class _Recording:
         return self._next(form, alike, again=0)
 
     def _next(self, key: object, exchanges: Sequence[HttpExchange], *, again: int) -> HttpExchange:
-        """Return the next of `exchanges`; after the last one, those from number `again` on."""
+        """Return the next of `exchanges`; after the last one, repeat those from number `again` on."""
         with self._lock:
             number = self._served[key]
             self._served[key] += 1
@@ -119,7 +119,7 @@ def _form_of(parts: frozenset[str]) -> frozenset[str]:
 
 
 def _content_of(sent: dict[str, Any]) -> dict[str, Any]:
-    """Return a request without the model's name, since it may be redacted."""
+    """Return a request without the model's name, which may be redacted."""
     return {name: value for name, value in sent.items() if name != "model"}
 
 

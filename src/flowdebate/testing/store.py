@@ -16,7 +16,7 @@ from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNot
 from flowdebate.store.base import RunFilter, RunHeader, StepRow, Store, StoredRun, StoredStatus
 
 MakeStore: TypeAlias = "Callable[[], Store]"
-"""Returns another store object of the test's place."""
+"""Factory of store objects at the place of the test."""
 
 NASTY = (
     "plain",
@@ -38,7 +38,7 @@ NASTY = (
 """Texts that a store must neither change nor confuse: a null ends a text for C, and half a surrogate pair, possible in
 JSON, is no UTF-8; `..` leads out of a folder, and some databases drop blanks at the end."""
 
-# Runs are listed by their start, and two clocks' ticks may be the same: each is a millisecond later than the last one.
+# Runs are listed by start time, and clocks may repeat a value, so each run starts a millisecond later.
 _LATER = count(1)
 
 
@@ -76,9 +76,11 @@ def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
 
 
 def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a test that opens as many objects of one place as `check` takes, and runs it in a new event loop.
+    """Make a test that opens as many objects of one place as `check` takes.
 
-    This needs no pytest plugin. Tests of two objects are skipped for a store without sharing.
+    It runs in a new event loop, without a pytest plugin.
+
+    Tests of two objects are skipped for a store without sharing.
     """
     objects = len(inspect.signature(check).parameters) - 1
 
@@ -183,7 +185,7 @@ class StoreConformance:
         await store.create(header("other"))
         calls = [call("r") for call in (store.run, store.steps, store.take, store.delete)]
         await _refuses(RunNotFound, *calls, *_writes(store))
-        await store.release("r")  # it comes last in a cleanup, where an error would hide the one that matters
+        await store.release("r")  # called last in a cleanup, where its error would hide the original one
 
     @_promise
     async def test_a_finished_run_has_its_outcome_and_no_owner(self, store: Store) -> None:
@@ -223,7 +225,7 @@ class StoreConformance:
         await store.intend("r", "open", "call", None)
         before = await store.run("r"), await store.steps("r")
         await store.release("r")
-        await store.release("r")  # a run that was released already is nobody's: there is nothing to refuse
+        await store.release("r")  # a released run has no owner, so there is nothing to refuse
         await _refuses(RunConflict, *_writes(store))
         assert (replace(await store.run("r"), owned=True), await store.steps("r")) == before
         await store.take("r")
@@ -276,7 +278,7 @@ class StoreConformance:
         await one.close()
         assert not (await other.run("r")).owned
         end = time.monotonic() + self.take_within
-        while True:  # a server may notice a moment later that the owner is gone
+        while True:  # a server may notice the loss of the owner a moment later
             try:
                 taken_run = await other.take("r")
             except RunConflict:
@@ -316,7 +318,7 @@ class StoreConformance:
         before = await store.run("r"), await store.steps("r")
         await store.commit("r", "k", "loss", "2", 2.0)
         assert (await store.run("r"), await store.steps("r")) == before
-        # such as two workers of which one was thought to be dead: a step that was used must not change
+        # as with two workers of which one was considered dead: a used step must not change
         await asyncio.gather(*(store.commit("r", "at once", "call", str(n), 1.0) for n in range(10)))
         assert (await store.run("r")).steps == 2
         assert [(row.key, row.seq) for row in await store.steps("r")] == [("k", 1), ("at once", 2)]
@@ -408,7 +410,7 @@ class StoreConformance:
         """However often it is cancelled; and later writes come after it."""
         await store.create(header("r"))
         tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(30)]
-        await asyncio.sleep(0)  # each has started: an answer that was paid for is on its way
+        await asyncio.sleep(0)  # each has started, because paid answers are being written
         for task in tasks:
             task.cancel()
             task.cancel()
@@ -508,7 +510,7 @@ class StoreConformance:
     @_promise
     async def test_a_page_that_cannot_be_is_refused(self, store: Store) -> None:
         """Check that an invalid page raises ConfigurationError naming the argument; nothing is listed by mistake."""
-        # it comes back from a client: what is no position must not be compared as a database likes
+        # it may come from a client, so an invalid position must not reach a database comparison
         positions: tuple[Any, ...] = (
             *("a", 1.0, (), (1.0,), (1.0, "a", "b"), [1.0, "a"], (None, "a"), ("1", "a"), (1.0, 2), (1.0, None)),
             *((True, "a"), (float("nan"), "a"), (float("inf"), "a"), (-float("inf"), "a"), (10**400, "a")),

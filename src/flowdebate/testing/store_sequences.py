@@ -28,7 +28,7 @@ from flowdebate.testing.store import NASTY, header
 
 T = TypeVar("T")
 _TEXTS = st.sampled_from(NASTY) | st.text(max_size=8)
-# Few, so that random operations meet: two of the same step, and a document that is as expected.
+# Few, so that random operations collide: two on the same step, or a document with the expected text.
 _KEYS = st.sampled_from(("a", "b", "\x00", "\ud800"))
 _BODIES = st.sampled_from("xyz")
 _KINDS = st.sampled_from(("call", "effect", "loss", "human"))
@@ -51,12 +51,12 @@ class _StoreMachine(RuleBasedStateMachine):
         self.stores: list[Store] = [make(), make()] if shared else [make()]
         self.model: MemoryStore = MemoryStore()
         self.owners: dict[str, Store] = {}
-        # all sequences of a test have one place: the mark tells the runs of this one from those of earlier ones
+        # all sequences of a test share a place; the mark distinguishes the runs of this one
         self.mark: str = str(next(_NUMBERS))
 
     @initialize(target=runs)
     def begin(self) -> str:
-        return f"{self.mark}:"  # an id that no run has yet
+        return f"{self.mark}:"  # an unused id
 
     @rule(target=runs, name=_TEXTS, which=_OBJECTS, question=_TEXTS, block=st.sampled_from("xy"))
     def create(self, name: str, which: int, question: str, block: str) -> str:
@@ -72,7 +72,7 @@ class _StoreMachine(RuleBasedStateMachine):
         expected = self.done(self.model.take(run_id))
         got = self.done(self.at(which).take(run_id))
         while got == "RunConflict" != expected and time.monotonic() < end:
-            # a server may notice a moment later that an owner is gone
+            # a server may notice the loss of an owner a moment later
             got = self.done(self.at(which).take(run_id))
         assert _without_time(got) == _without_time(expected)
         if not isinstance(got, str):
@@ -80,7 +80,7 @@ class _StoreMachine(RuleBasedStateMachine):
 
     @rule(run_id=runs, which=_OBJECTS)
     def release(self, run_id: str, which: int) -> None:
-        # it raises nothing for another's run, since whoever closes a store releases all that it might own
+        # it does not raise for runs of others, because closing a store releases everything that it might own
         assert self.done(self.at(which).release(run_id)) is None
         if self.owners.get(run_id) is self.at(which):
             self.done(self.model.release(run_id))
@@ -97,7 +97,7 @@ class _StoreMachine(RuleBasedStateMachine):
     @rule(run_id=runs, which=_OBJECTS, key=_KEYS, failure=_TEXTS)
     def fail(self, run_id: str, which: int, key: str, failure: str) -> None:
         async def attempt(store: Store) -> None:
-            await store.intend(run_id, key, "call", None)  # only a step that was started can fail
+            await store.intend(run_id, key, "call", None)  # only a started step can fail
             await store.fail(run_id, key, failure)
 
         self.write(run_id, which, attempt)
@@ -116,7 +116,7 @@ class _StoreMachine(RuleBasedStateMachine):
         run = self.done(self.model.run(source))
         if isinstance(run, str):
             return
-        # under its own id it must be refused: that one is taken
+        # under its own id it must be refused, because the id is taken
         run_id = source if name is None else f"{self.mark}:copy {name}"
         copy = replace(run, header=replace(run.header, run_id=run_id))
         rows = self.loop.run(self.model.steps(source))
@@ -134,7 +134,7 @@ class _StoreMachine(RuleBasedStateMachine):
         store = self.at(which)
         self.done(store.close())
         self.stores[which] = self.make()
-        # its runs are released as they were, since the process that owned them is as good as dead
+        # its runs are released unchanged, as if the owning process were dead
         for run_id in [run_id for run_id, owner in self.owners.items() if owner is store]:
             self.done(self.model.release(run_id))
             del self.owners[run_id]
@@ -195,7 +195,7 @@ class _StoreMachine(RuleBasedStateMachine):
         """Run a write: its result equals the MemoryStore's for the owner, and is refused for others."""
         if self.owners.get(run_id) is self.at(which):
             return self.both(which, call)
-        # memory has one object, which owns what either of the two does: so it cannot say what others are refused
+        # the memory store is one object that owns the runs of both, so it cannot tell which writes are refused
         missing = isinstance(self.done(self.model.run(run_id)), str)
         got = self.done(call(self.at(which)))
         assert got == ("RunNotFound" if missing else "RunConflict")
@@ -212,7 +212,7 @@ def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: flo
     run_state_machine_as_test(
         lambda: _StoreMachine(make, shared=shared, take_within=take_within),  # type: ignore[arg-type]  # it only calls it
         settings=settings(
-            # a store may be slow: its speed is not what is promised
+            # a store may be slow: speed is not promised
             deadline=None,
             suppress_health_check=list(HealthCheck),
             max_examples=examples,

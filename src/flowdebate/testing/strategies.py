@@ -1,4 +1,4 @@
-"""Hypothesis strategies for property tests of debates: the application's, and the library's own.
+"""Hypothesis strategies for property tests of debates: for applications and for this library.
 
     from hypothesis import given
     from flowdebate.testing.strategies import debates
@@ -62,14 +62,14 @@ _FORGERIES = (
     "\u202eedecnoc I\u202c \u200b\ufeff\u2028",
     "é" * 400,
 )
-# Parts of questions that a template would fill in, and that a page would format.
+# Parts of questions that a template would fill in, or a page would format.
 _MARKUP = ("{not}", "{0}", "{{it}}", "100 %", "%s", "%(name)d", "<b>you</b>", "&amp;", "$me", "*{*_who_}*", "`\\1`")
-# Half a surrogate pair and a null are cleaned away before they are stored: no text would come back as it was drawn.
+# Half surrogate pairs and nulls are removed before storing, so texts with them would not be restored unchanged.
 _UNICODE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 
 def _texts(*fixed_texts: str, max_size: int) -> SearchStrategy[str]:
-    """Text that is not blank: plain words first, since draws shrink to them, then anything that is valid Unicode."""
+    """Draw non-blank texts: plain words first, to which draws shrink, then any valid Unicode."""
     anything = st.text(_UNICODE, min_size=1, max_size=max_size)
     return st.sampled_from(fixed_texts) | anything.filter(lambda text: bool(text.strip()) and not is_blank(text))
 
@@ -96,9 +96,9 @@ def stances() -> SearchStrategy[str]:
 
 @cache
 def arguments() -> SearchStrategy[str]:
-    """Draw texts of arguments, many of them in disguise as something else."""
+    """Draw texts of arguments, many of which imitate something else."""
     texts = _texts("Yes.", "No.", *_FORGERIES, max_size=80)
-    # strings of the program are drawn too, such as "<|eot|>": a model that says a control token alone says nothing
+    # strings of the program are drawn, too, such as "<|eot|>": an answer of only a control token is empty
     return texts.filter(lambda text: not is_blank(separate_thinking(text).text))
 
 
@@ -118,7 +118,7 @@ def debaters(
     )
 
     def have_two_stances(roster: Sequence[Debater | Mapping[str, Any]]) -> bool:
-        # of two that differ in unseen characters alone, a judge could not say which one has won
+        # a judge could not choose between names that only differ in invisible characters
         argued = {side.stance if isinstance(side, Debater) else side["stance"] for side in roster}
         return len(argued) == len(set(map(as_seen, argued))) > min(1, len(roster) - 1)
 
@@ -154,9 +154,9 @@ def phases(*, members: int = 2, up_to_rounds: int = 3) -> SearchStrategy[list[Ph
 def examples(
     *, failures: bool = True, texts: Sequence[str] = (), questions: SearchStrategy[str] | None = None
 ) -> SearchStrategy[Example]:
-    """Examples for `check_pattern`: a question, and what models say, choose, fail at and wait for.
+    """Draw examples for `check_pattern`: a question, and texts, choices, failures and delays of models.
 
-    With `failures`, calls fail in about a third of them. Models also say `texts`.
+    With `failures`, calls fail in about a third of them. Models also use `texts`.
     """
     texts_drawn = st.sampled_from(texts) | arguments() if texts else arguments()
     fails = st.dictionaries(st.integers(1, 9), st.sampled_from(list(FAULTS)), min_size=1, max_size=2)
@@ -184,7 +184,7 @@ def transcripts(
     max_turns: int = 4,
     texts: SearchStrategy[str] | None = None,
 ) -> DebateTranscriptState:
-    """Transcripts of debates: rounds ascend, speakers are of `roster` (None: any), each always with the same stance.
+    """Draw transcripts of debates: rounds ascend, and speakers are from `roster` (None: any) and keep their stances.
 
     A round has at most `max_turns` turns, and may have none.
     """
@@ -208,7 +208,7 @@ def moderator_decisions(
     valid: bool | None = True,
     max_turns: int = 4,
 ) -> Any:  # noqa: ANN401 - hostile ones are of any type
-    """Draw a moderator's decisions, as dicts in either key style; with `valid` None of both kinds.
+    """Draw a moderator's decisions, as dicts in either key style; `valid` None draws both kinds.
 
     Valid ones name only speakers of `roster`, at most `max_turns`, and nobody only when they are `done`. The others
     name strangers, or nobody without being done, lack keys or have too many, have values of wrong types, or are no
@@ -236,7 +236,7 @@ def moderator_decisions(
 
 
 def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStrategy[Any]:
-    """Verdicts of a judge, as dicts; with `valid` None of both kinds.
+    """Draw verdicts of a judge, as dicts; `valid` None draws both kinds.
 
     The invalid ones have a winner outside `stances`, lack keys or have too many, have values of wrong types, or are no
     verdicts at all.
@@ -322,7 +322,7 @@ def debates(  # noqa: C901 - an option a step
     verdict = verdicts([side.stance for side in roster], valid=None if hostile else True)
     decisions = _some(moderator_decisions(roster, valid=None if hostile else True))
     if "moderator" not in fixed and (draw(st.booleans()) if moderated is None else moderated):
-        # unless somebody opens there is nothing to judge
+        # without an opening, there is nothing to judge
         side_names = (
             decisions
             if hostile
@@ -368,7 +368,7 @@ def _some(values: SearchStrategy[Any]) -> SearchStrategy[list[Any]]:
     return st.lists(values, min_size=1, max_size=3)
 
 
-# Cached, as the others are: hypothesis validates each new strategy object before it draws from it.
+# Cached like the others, because hypothesis validates each new strategy object.
 @cache
 def _rosters() -> SearchStrategy[list[Any]]:
     return debaters(as_dicts=False)
@@ -400,12 +400,12 @@ def _name(side: Debater | Mapping[str, Any]) -> str:
     return str(side.name if isinstance(side, Debater) else side["name"])
 
 
-# Models and blocks at their worst
+# Hostile models and blocks
 
 
 @cache
 def hostile_values() -> SearchStrategy[Any]:
-    """Unusable return values of a block; exceptions among them are raised."""
+    """Draw unusable return values of a block; exceptions among them are raised."""
     odd = [
         None,
         0,
@@ -432,7 +432,7 @@ def hostile_values() -> SearchStrategy[Any]:
 
 @cache
 def hostile_replies() -> SearchStrategy[Any]:
-    """Unusable replies of a model, as `FunctionModel` takes them; exceptions among them are raised."""
+    """Draw unusable replies of a model for `FunctionModel`; exceptions among them are raised."""
     broken = [
         ToolCall(id="1", name="no_such_tool", arguments="{"),
         [ToolCall(id="", name="", arguments="null"), ToolCall(id="", name="", arguments="[]")],

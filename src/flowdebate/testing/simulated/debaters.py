@@ -15,7 +15,7 @@ from flowdebate.testing.simulated.draws import key_of, uniform
 Follows = Literal["majority", "last"]
 """Rule of a conformist: it adopts the position of most others, or the last one."""
 
-# The statements of simulated debaters, each after the tag of its speaker: so a position has no full stop of its own.
+# Statements of simulated debaters after the tags of their speakers; positions contain no full stop.
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
 
 
@@ -30,7 +30,7 @@ class SimDebater:
     """A model that says "I hold: {position}.", and may adopt a position stated by others.
 
     - `position`: its own, on one line and without a full stop.
-    - `conformity`: how likely it says the others' position instead of its own, each time it is asked.
+    - `conformity`: probability of stating the others' position instead of its own, each time it is asked.
     - `name_bias`: the conformity towards positions whose supporters have one of `names` in their tags; None: no bias.
     - `follows`: the majority position (of several the latest), or the last position.
 
@@ -91,22 +91,22 @@ class SimDebater:
         if self._follows == "last":
             followed = other_statements[-1].position
         else:
-            # each counts once, with what it said last, or who speaks most would be the majority
+            # each counts once, with its last statement; otherwise the most frequent speaker would be the majority
             counted = Counter({statement.tag: statement.position for statement in other_statements}.values())
             followed = [
                 statement.position
                 for statement in other_statements
                 if counted[statement.position] == max(counted.values())
             ][-1]
-        is_model = any(
+        has_biased_name = any(
             name in statement.tag
             for statement in other_statements
             if statement.position == followed
             for name in self._names
         )
-        likely = self._name_bias if is_model and self._name_bias is not None else self._conformity
-        # by the prompt and not by the number of requests: concurrent debaters are asked in any order
-        adopts = uniform(self._seed, key_of(prompt), key_of(self.name), 0) < likely
+        probability = self._name_bias if has_biased_name and self._name_bias is not None else self._conformity
+        # depends on the prompt instead of the number of requests, because concurrent debaters are asked in any order
+        adopts = uniform(self._seed, key_of(prompt), key_of(self.name), 0) < probability
         return followed if adopts else self.position
 
     def _filled(self, request: ModelRequest, position: str, prompt: str) -> dict[str, Any]:
@@ -144,5 +144,5 @@ def stubborn(position: str, *, name: str | None = None) -> SimDebater:
 
 
 def read_positions(prompt: str) -> list[Said]:
-    """Read the positions of simulated debaters in a prompt, in its order, each behind its tag."""
+    """Read the positions of simulated debaters in a prompt, in order, with their tags."""
     return [Said(unescaped(tag), unescaped(position)) for tag, position in _SAID.findall(prompt)]

@@ -1,7 +1,7 @@
 """Keyed random draws: each depends on its key only, not on order or concurrency.
 
 A number is made of a seed, an item, a view and a slot by splitmix64 (Steele, Lea and Flood 2014); its first 16 bits
-choose one of 65,536 quantiles of the standard normal distribution. One by one or as arrays of numpy, it is the same.
+choose one of 65,536 quantiles of the standard normal distribution. Single draws and numpy arrays give the same numbers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:  # numpy is an extra
     from numpy.typing import ArrayLike, NDArray
 
     Floats: TypeAlias = NDArray[float64]
-    Words: TypeAlias = NDArray[uint64]  # which overflow as `_mix` cuts
+    Words: TypeAlias = NDArray[uint64]  # overflow, as `_mix` expects
 
-# splitmix64's own constants: with others a stream is no longer known to pass the tests of randomness.
+# Constants of splitmix64; with others, a stream is not known to pass tests of randomness.
 _ALL = (1 << 64) - 1
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-# As many as one table for arrays holds in half a megabyte, which is what makes a million draws cheap.
+# Number of quantiles: a table for arrays takes half a megabyte, which makes a million draws cheap.
 _LEVELS = 1 << 16
 
 
@@ -36,7 +36,7 @@ def normal(seed: int, item: int, view: int, slot: int) -> float:
     >>> normal(0, 0, 0, 0) == normal(0, 0, 0, 0), normal(0, 0, 0, 0) == normal(0, 0, 0, 1)
     (True, False)
     """
-    return _quantile(_draw(seed, item, view, slot) >> 48)  # the upper bits are the best mixed ones
+    return _quantile(_draw(seed, item, view, slot) >> 48)  # the upper bits are mixed best
 
 
 def uniform(seed: int, item: int, view: int, slot: int) -> float:

@@ -63,7 +63,7 @@ class SimView:
     @property
     def item(self) -> int:
         """A number for the judged item: the same in all its views."""
-        # sorted, and without labels: a quality that is drawn must not change with the order of reading
+        # sorted, and without labels, because a drawn quality must not depend on the reading order
         return key_of(*sorted(key_of(side.stance, *side.texts).to_bytes(8, "big").hex() for side in self.sides))
 
     @property
@@ -94,7 +94,7 @@ def read_view(request: ModelRequest) -> SimView:
         criteria = tuple(scores[names[0]].get("properties", ())) if names else ()
     else:
         winner = properties.get("winner", {})
-        # null, for no winner, is another choice beside the sides
+        # null, for no winner, is a choice in addition to the sides
         enums = [choice["enum"] for choice in (winner, *winner.get("anyOf", ())) if "enum" in choice]
         names = tuple(name for name in enums[0] if name is not None) if enums else ()
     if not names:
@@ -162,7 +162,7 @@ _MARKS = re.compile(r"!+|\*\*[^*]+\*\*")
 
 
 class SimJudge:
-    """A judge model with the configured log-odds, bit for bit the same by seed, in whatever order asked.
+    """A judge model with the configured log-odds, bit for bit reproducible by seed, in any order of requests.
 
     It adds up for each side, in the unit of `quality` (differences are log-odds):
 
@@ -241,7 +241,7 @@ class SimJudge:
     def shares(self, view: SimView, *, draw: object = None) -> dict[str, float]:
         """Return the share of each side of `view`, by its name there; they add up to 1."""
         odds = self._odds(view, draw=draw)
-        highest = max(odds)  # taken off, since the exponential of a large bias has no float
+        highest = max(odds)  # subtracted, because the exponential of a large bias would overflow
         weights = [math.exp(value - highest) for value in odds]
         total = math.fsum(weights)
         return {side.called: weight / total for side, weight in zip(view.sides, weights, strict=True)}
@@ -261,7 +261,7 @@ class SimJudge:
             called=view.labels,
             content=[self._content(side) for side in view.sides],
             item=view.item,
-            # the same view asked again with another seed draws its noise anew, as a real model does
+            # another seed draws new noise for the same view, like a real model
             view=view.number if draw is None else key_of(str(view.number), repr(draw)),
             names=sorted(side.called for side in view.sides),
         )
@@ -349,7 +349,7 @@ class SimJudge:
 
 
 def style_of(text: str) -> float:
-    """Emphasis, from 0 to 1: exclamations and **bold** words, a sentence.
+    """Measure emphasis, from 0 to 1: exclamations and **bold** words per sentence.
 
     >>> style_of("Yes! It is good."), style_of("It is good.")
     (0.5, 0.0)
@@ -395,7 +395,7 @@ def _views_first(value: ArrayLike) -> Integers:
     return views if views.ndim == 3 else views[None]  # noqa: PLR2004 - items, views, sides
 
 
-# Sums of floats that are as near as this are a tie: `decide()` sums exactly, in fractions.
+# Maximum difference of tied sums of floats, because `decide()` sums exactly, in fractions.
 _SAME = 1e-12
 
 
@@ -431,7 +431,7 @@ def shares_of(log_odds: Floats) -> Floats:
 
 
 def votes_of(shares: Floats) -> Floats:
-    """Give all to the first side of a ballot; in equal parts to tied sides."""
+    """Give the vote to the first side of a ballot, or equal parts to tied sides."""
     first = shares >= shares.max(axis=-1, keepdims=True)
     votes: Floats = first / first.sum(axis=-1, keepdims=True)
     return votes
