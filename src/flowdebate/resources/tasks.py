@@ -411,7 +411,7 @@ class TaskCollection(Protectable):
         return moved
 
     def _emit(self, changes: Iterable[tuple[TaskChange, Task]]) -> None:
-        """Deliver the changes to the listener one at a time: not inside its own call, and even if another one failed."""
+        """Deliver the changes to the listener one at a time: not inside its own call, and even if one failed."""
         unsent, listener = self._unsent, self._on_change
         if listener is None:
             return
