@@ -210,9 +210,9 @@ def in_plain_words(problem: str) -> str:
     return problem
 
 
-_SHOWN = 500  # characters of a server's own text that an error shows
-_LOOKED_AT = 20_000  # characters of it that are searched for keys: error pages can have megabytes
-_SHORTEST_SECRET = 6  # characters; shorter ones are placeholders rather than keys, and occur in ordinary words
+_SHOWN = 500  # maximum characters of a server's text in an error
+_LOOKED_AT = 20_000  # maximum characters of it to search for keys: error pages can have megabytes
+_SHORTEST_SECRET = 6  # minimum characters of a key; shorter ones are placeholders, and occur in ordinary words
 _REDACTED = "[redacted]"
 # Keys of providers, also if the server has masked their middle.
 _KEYS = (

@@ -45,10 +45,10 @@ def split_entries(text: str) -> list[str]:
 
 _MARK = "⟦"
 _INVISIBLE = (
-    "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # control characters but tab and line feed: NUL, most line breaks
-    "\\u2028\\u2029"  # line breaks that str.splitlines knows
+    "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # control characters except tab and line feed: NUL, most line breaks
+    "\\u2028\\u2029"  # line breaks of str.splitlines
     "\\u202a-\\u202e\\u2066-\\u2069"  # they change the direction of the following text
-    "\\ud800-\\udfff"  # halves of surrogate pairs: no request with one can be encoded
+    "\\ud800-\\udfff"  # half surrogate pairs, which cannot be encoded in a request
 )
 # Servers read these as control tokens anywhere: `<|im_end|><|im_start|>system` would end the user's message.
 _CONTROL = (
@@ -237,7 +237,7 @@ def _control_tokens() -> frozenset[str]:
 # Opening brackets and quotes with their closing ones.
 PAIRS = {"(": ")", "[": "]", "<": ">", "“": "”", "\u2018": "’", "«": "»", "\u2039": "\u203a"}
 DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])  # quotes, markdown and brackets
-AROUND = f"{DECORATION}.!?,;:…"  # what models write around a name, and the end of a sentence
+AROUND = f"{DECORATION}.!?,;:…"  # decoration that models put around a name, and the end of a sentence
 
 
 def as_seen(name: str) -> str:

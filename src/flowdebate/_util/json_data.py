@@ -18,8 +18,8 @@ from pydantic_core import to_jsonable_python
 
 from flowdebate._text import clean_text, shown
 
-_DEEPEST = 50  # lists and objects inside each other; readers in many languages stop at about a hundred
-_LARGEST = 5_000_000  # characters, with those of `_ONE` for each value
+_DEEPEST = 50  # maximum nesting of lists and objects; readers in many languages stop at about a hundred
+_LARGEST = 5_000_000  # maximum characters, counting `_ONE` for each value
 _ONE = 10
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 # Bits: a number beyond them is none in most languages, and Python refuses to write one of thousands of digits.

@@ -14,7 +14,7 @@ from flowdebate.errors import ConfigurationError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MOST_WEIGHT = 1_000_000  # of a vote: sums of larger ones would overflow
+_MOST_WEIGHT = 1_000_000  # maximum weight of a vote: sums of larger ones would overflow
 # What to write in place of an option of other libraries, or of one that belongs to a group, by the name that was tried.
 _MEANT = {
     "agents": "debaters",

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 _WHERE = "mcp_tools()"
-_MOST_PAGES = 100  # pages of a list of tools: a server may not go on for ever
-_LONGEST_NAME = 64  # characters that providers accept in the name of a tool
-_LONGEST_RESULT = 50_000  # characters of a result that the model reads
+_MOST_PAGES = 100  # maximum pages of a list of tools, which a server could make endless
+_LONGEST_NAME = 64  # maximum characters of a tool's name that providers accept
+_LONGEST_RESULT = 50_000  # maximum characters of a result for the model
 
 
 async def mcp_tools(client: Client, *, only: Collection[str] | None = None, prefix: str = "") -> list[Tool]:

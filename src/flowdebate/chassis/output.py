@@ -52,8 +52,8 @@ class Entry:
     text: str
 
 
-_LEAST_REPEATED = 20  # characters of a contribution that is no mere "I agree."
-_SHOWN = 80  # characters of one that a remark quotes
+_LEAST_REPEATED = 20  # minimum characters of a contribution that is more than "I agree."
+_SHOWN = 80  # maximum characters of one in a remark
 
 
 class PatternOutput(WireModel):

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from flowdebate.stop import StopWhen
 
 
-_SHORT_TURN = 120  # words of the longest turn that is bounded by its sentences
-_SENTENCE = 20  # words of a sentence, by which a length in words becomes a number of sentences
+_SHORT_TURN = 120  # maximum words of a turn that is limited by sentences
+_SENTENCE = 20  # words per sentence, to convert a length in words to sentences
 SHOWN = Visibility()
 """The default of moderators, judges and synthesizers: shown to the client and added to the session's history."""
 LENGTH = length_text("medium")

@@ -205,7 +205,7 @@ async def follow_run(
 
     def stop() -> None:
         view.show_cursor()  # so that a second signal ends the process at once
-        loop.call_soon_threadsafe((handle or reading).cancel)  # in a signal handler: the loop may be asleep
+        loop.call_soon_threadsafe((handle or reading).cancel)  # in a signal handler, because the loop may be asleep
 
     reading = asyncio.ensure_future(read())
     with Interrupts(stop) if interrupts is None else nullcontext(interrupts) as caught:

@@ -26,9 +26,9 @@ LIMITS = (
     "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies: see the "
     "last word."
 )
-SATURATED = 0.99  # the share from which on a ballot gives a side everything
-_BLUNT = 0.8  # the saturation from which on scores are all or nothing: two orders then gain .007 over one, of .208
-_FEW = 10  # ballots, or debates with votes, from which on a share of them says anything
+SATURATED = 0.99  # minimum share of a side that counts as all of a ballot
+_BLUNT = 0.8  # minimum saturation of all-or-nothing scores: two orders then gain only .007 of .208 over one
+_FEW = 10  # minimum number of ballots, or of debates with votes, for a share of them
 PlaceKind = Literal["slot", "label", "turn"]
 """Kind of place: a position in the judge's reading order, the name of a side, or a position in the speaking order."""
 

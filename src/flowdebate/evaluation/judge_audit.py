@@ -322,8 +322,8 @@ def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Seq
 
 # Minimum of figures that can be below 0; None for no bounds.
 _LEAST: dict[str, float | None] = {"preference_fairness": -1.0, "slot_log_odds": None}
-_ENOUGH = 50  # items from which on models are correlated: with fewer, the estimate says nothing
-_FLAT = 1e-12  # a spread that is due to rounding
+_ENOUGH = 50  # minimum number of items for a correlation of models
+_FLAT = 1e-12  # spread due to rounding
 Spoken: TypeAlias = "Sequence[Sequence[str] | None] | None"
 
 

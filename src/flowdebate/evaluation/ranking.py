@@ -254,7 +254,7 @@ def _group(table: GameTable, *, minimum: float) -> _Groups:
         links[index[game.other], index[game.one]] += times * (1 - game.won >= minimum)
     reached = (links > 0) | np.eye(len(names), dtype=bool)
     for _ in range(len(names).bit_length()):
-        reached = reached @ reached  # chains of twice as many results
+        reached = reached @ reached  # chains with up to twice as many results
     part = np.argmax(reached & reached.T, axis=1)  # the first system of each group
 
     def size(number: int) -> tuple[int, float]:

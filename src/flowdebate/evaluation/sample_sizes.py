@@ -19,9 +19,9 @@ from flowdebate.evaluation.statistics import ALPHA, binomial_chances, check_scip
 if TYPE_CHECKING:
     from flowdebate.evaluation.statistics import Floats, Integers
 
-POWER = 0.8  # the share of biased judges that a test has to find
-SOUGHT = 0.7  # the win rate of one of two slots that an audit has to be able to find
-_TWO = 2  # sides for which the test is exact
+POWER = 0.8  # share of biased judges that a test has to detect
+SOUGHT = 0.7  # win rate of one of two slots that an audit has to detect
+_TWO = 2  # number of sides for which the test is exact
 # `smallest_n(sought(sides), sides=sides)`, so that saying "too few to tell" takes no library.
 NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
 

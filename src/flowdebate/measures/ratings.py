@@ -12,7 +12,7 @@ INITIAL_RATING = 1500.0
 K_FACTOR = 32.0
 """The points at stake in a game."""
 _SCALE = 400.0  # a lead of this many points means odds of 10 to 1
-_NEUTRAL = 10  # forecasts that a calibration is mixed with, so that a few outcomes say little
+_NEUTRAL = 10  # number of neutral forecasts mixed into a calibration, to limit the effect of a few outcomes
 _FARTHEST = 300.0  # the largest exponent: 10.0 ** 309 overflows
 
 

@@ -18,7 +18,7 @@ FlipKind = Literal["retraction", "contradiction", "refinement"]
 
 # Answers
 _UNSEEN = {"Cc", "Cf"}  # categories of invisible characters: controls, zero-width ones, changes of direction
-_SELECTORS = {"\ufe0e", "\ufe0f"}  # of the form of the character before
+_SELECTORS = {"\ufe0e", "\ufe0f"}  # selectors of the form of the preceding character
 _PART_OF_WORD = set("#%&@")  # punctuation at the edge of a word that belongs to it: C#, 5%
 _MARKDOWN = set("`~^|")  # symbols at the edge of a word that do not belong to it
 _SAME = str.maketrans("\u2212\u2010\u2011\u2019\u02bc\u2018", "---'''")  # variants of minus, hyphen and apostrophe
@@ -26,8 +26,8 @@ _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 _NEGATIONS = {"against", "cannot", "neither", "never", "no", "nobody", "none", "nor", "not", "nothing", "without"}
 
 # Flips
-_SENTENCE = 8  # words that an answer needs to be a paraphrase of another; a shorter one must have the same words
-_ALIKE = 0.6  # the similarity from which on a long answer is a paraphrase
+_SENTENCE = 8  # minimum words of a paraphrase; a shorter answer must have the same words
+_ALIKE = 0.6  # minimum similarity of a paraphrase
 _TAKEN_BACK = ("i retract", "i take back", "i take it back", "i take that back", "i withdraw")
 _NOTHING = {"", "i don't know", "n/a", "no answer", "no position", "none", "retracted", "undecided", "withdrawn"}
 # A negation after one of these does not negate the answer.

@@ -190,8 +190,8 @@ def _connect(endpoint: Endpoint, options: dict[str, Any]) -> MessagesClient:
 Json = dict[str, Any]
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
-_ROOM = 8_192  # tokens of an answer where nobody says: the API wants a number
-_THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # tokens that an effort may take beside that
+_ROOM = 8_192  # default tokens of an answer, because the API requires a number
+_THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # additional tokens for an effort
 # Models from before efforts, which are given a number of tokens to think in, and think nothing without one.
 _BY_BUDGET = re.compile(r"claude-(3|(haiku|sonnet|opus)-4-5|(opus|sonnet)-4(-[01])?(-\d{8})?$)")
 _LEAST_BUDGET = 1_024

@@ -48,7 +48,7 @@ class _Output(asyncio.SubprocessProtocol):
         return b"".join(self._parts[fd]).decode(errors="replace")
 
 
-_DRAIN = 1.0  # seconds for reading what a program that has ended left in its pipes
+_DRAIN = 1.0  # seconds for reading the rest in the pipes of a program that has ended
 _GRACE = 0.5  # seconds between SIGTERM and SIGKILL; a call past its deadline has one second to clean up
 
 

@@ -357,7 +357,7 @@ def _joined(words: Iterable[str]) -> str:
     return re.sub("[-_.]", "", "".join(words))
 
 
-_LONGEST_SENTENCE = 200  # characters; longer texts name nobody
+_LONGEST_SENTENCE = 200  # maximum characters; longer texts name nobody
 # Words that models write around a name that they choose.
 _ABOUT_NAMES = frozenset(
     "a agent an answer by candidate choice choose for from i is my of option proposal support the to vote".split()  # noqa: SIM905

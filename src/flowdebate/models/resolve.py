@@ -277,9 +277,9 @@ def nothing_found() -> str:
     )
 
 
-_PATIENCE = 0.2  # seconds for all servers together: one on this machine lists its models at once, or not at all
+_PATIENCE = 0.2  # seconds for all servers together: a local one lists its models at once, or never
 _LONGEST_LIST = 1_000_000  # bytes
-_FRESH = 60.0  # seconds for which an answer holds: whoever shows the model and whoever asks it mean the same one
+_FRESH = 60.0  # seconds to cache an answer, so that the displayed model is the one that is asked
 # Names of models that do not chat, of servers that do not say what their models can do.
 _NO_CHAT = re.compile(
     r"embed|rerank|whisper|tts|minilm|paraphrase|sentence[-_]|(^|/)(bge|gte|e5|clip|flux)[-_]", re.IGNORECASE

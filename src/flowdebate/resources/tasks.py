@@ -210,7 +210,7 @@ class TaskCollection(Protectable):
         self._now = now
         self._tasks: dict[str, Task] = {}  # in order of creation
         # Ids, in the same order: a pattern asks for its open task at each turn, and must not look at all earlier ones.
-        self._unfinished: dict[str, None] = {}  # in order of creation: claims do not pass all finished tasks
+        self._unfinished: dict[str, None] = {}  # in order of creation, so that claims need not skip all finished tasks
         self._counts: Counter[TaskStatus] = Counter()
         self._on_change = on_change
         self._unsent: list[TaskChanged] = []  # changes by a listener wait until it has returned

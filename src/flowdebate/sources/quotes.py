@@ -193,8 +193,8 @@ class VerifiedQuote(Quote):
 
 # Quotations in a text
 
-_DEEPEST = 2  # quotations further inside others are left out
-_MOST_OPEN = 16  # marks that wait for their counterpart: a text of nothing but marks would take quadratic time
+_DEEPEST = 2  # maximum depth of nested quotations; deeper ones are left out
+_MOST_OPEN = 16  # maximum open marks: a text of only marks would take quadratic time
 
 # Opening marks with their closing marks.
 _CLOSED_BY = {
@@ -243,8 +243,8 @@ _TOKEN = (
 )
 # Omitted words: … or three or four points, in brackets or not.
 _ELLIPSIS = re.compile(r"[\[(]\s?(?:…|\.\s?\.\s?\.)\s?[\])]|…|(?<!\.)\.\s?\.\s?\.(?:\s?\.)?(?!\.)")
-_CASE_CHANGED = r"\[([^\W\d_])\](?=[^\W\d_])"  # "[t]he": a letter in the case that the sentence around it needs
-_FEWEST = 2  # words: most sources have any one word
+_CASE_CHANGED = r"\[([^\W\d_])\](?=[^\W\d_])"  # "[t]he": a letter in the case required by the sentence
+_FEWEST = 2  # minimum words: most sources contain any single word
 
 
 def find_quotes(text: str) -> list[Quote]:

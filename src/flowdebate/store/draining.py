@@ -39,7 +39,7 @@ class Draining(Store):
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
         if self.stopping:
-            await asyncio.Event().wait()  # until the run is interrupted: an error would end it as failed
+            await asyncio.Event().wait()  # wait until the run is interrupted, because an error would end it as failed
         if kind != "human":  # an answer may take days: the run is suspended, and nothing is in flight
             self._open.add((run_id, key))
             self._quiet.clear()

@@ -462,8 +462,8 @@ class Together(Live):
 
     def _answered(self, turn: TurnFinished) -> Iterator[Section]:
         answer = self._answers.pop(turn.block, None)
-        del self._awaited[turn.block]  # what it is asked outside of its turns is no turn's trouble
-        if answer is not None:  # a human sees what it types
+        del self._awaited[turn.block]  # calls outside of turns do not concern a turn
+        if answer is not None:  # humans see what they type
             if answer.truncated:
                 self._flags[turn.agent_name] = "cut_off"
             yield from self.said(turn, str(answer.output))

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
 
 
-DEATHS_ALONE = 3  # of workers that executed nothing else: then the run is given up
-STRANDED = 60.0  # seconds for which a run waits for a worker of its version before it is said that there is none
-GRACE = 1.0  # seconds for which a worker must be gone: after a restart of the server all of them are, for a moment
+DEATHS_ALONE = 3  # maximum deaths of workers that executed nothing else, after which the run is given up
+STRANDED = 60.0  # seconds that a run waits for a worker of its version before it is rejected
+GRACE = 1.0  # minimum seconds of a worker's absence, because a restart of the server briefly affects all
 _PAGE = 500
 _ONE_AT_A_TIME = 0x464C4452  # the first half of the advisory lock of a sweep: "FLDR"
 _UNDELIVERED = """

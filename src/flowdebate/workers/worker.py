@@ -49,8 +49,8 @@ _LOGGER = logging.getLogger("flowdebate")
 COOLDOWN = 10.0
 """Seconds without new runs after an outage of the provider; then each worker tries one."""
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_TRIES = 100  # attempts to resume a run while its store is unreachable: at least ten minutes
-_SWEEPS_PER_STORE_SWEEP = 3  # sweeps of the queue for each sweep of the store, which reads all running runs
+_TRIES = 100  # maximum attempts to resume a run while its store is unreachable: at least ten minutes
+_SWEEPS_PER_STORE_SWEEP = 3  # number of sweeps of the queue for each sweep of the store, which reads all running runs
 
 
 class _WorkerStore(Draining):
@@ -218,8 +218,8 @@ class Worker:
                 "name": deliveries.name,
                 "system_database_url": deliveries.url,
                 "dbos_system_schema": deliveries.schema,
-                "application_version": deliveries.version,  # by default a hash of our own source
-                "executor_id": self.id,  # workers with DBOS's default, one for all, repeat each other's work
+                "application_version": deliveries.version,  # the default would be a hash of our source
+                "executor_id": self.id,  # with DBOS's default, one id for all, workers would repeat each other's work
                 "sys_db_pool_size": 5,
                 "run_migrations": False,
                 "serializer": json_serializer(),

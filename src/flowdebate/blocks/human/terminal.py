@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.suspend import HumanRequest
 
 
-_LINE = 100_000  # bytes of a line; longer lines are cut
+_LINE = 100_000  # maximum bytes of a line; longer lines are cut
 # A lock for the one terminal of the process, on which requests are asked one at a time; locks belong to a loop.
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 

@@ -158,7 +158,7 @@ def show_outcome(run: StoredRun, page: Page) -> None:
         page.labelled("Error", str(outcome["error"]), "red")
     output, raw = outcome.get("output"), outcome.get("raw")
     if isinstance(raw, dict):
-        with suppress(BadFile):  # of a block that is no pattern
+        with suppress(BadFile):  # for a block that is not a pattern,
             sections = list(document_of(run, ()).outcome())  # the contributions are shown above
             for section in sections:
                 page.show(section)

@@ -34,12 +34,12 @@ _STRUCTURED = {**_SAMPLING, "repeat_penalty": 1.0}
 _TEMPERATURE = 0.5
 
 # Tokens.
-_TURN = 160  # of a text: two to four sentences; small models ramble beyond that
-_SENTENCE = 45  # of a sentence, where their number is bounded
-_WORD, _SPARE = 2, 40  # of each word that the prompt asks for, in most languages, and for the end of a sentence
-_ANSWER = 1_200  # of a structured answer, at the first attempt
-_MORE = 3  # times as many after one that was truncated
-_RETRY = Retry(attempts=2, first_wait=0)  # an engine that has died is restarted by the second request
+_TURN = 160  # tokens of a text: two to four sentences, beyond which small models ramble
+_SENTENCE = 45  # tokens of a sentence, if the number of sentences is limited
+_WORD, _SPARE = 2, 40  # tokens of each requested word, in most languages, with a margin to end the sentence
+_ANSWER = 1_200  # tokens of a structured answer, at the first attempt
+_MORE = 3  # factor for the attempt after a truncated one
+_RETRY = Retry(attempts=2, first_wait=0)  # the second request restarts a dead engine
 
 
 class LocalModel(PooledModel):

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from flowdebate.models.local.engine import Config
 
 
-CONTEXT = 8192  # tokens of prompt and answer together: a length that models of this size handle well
-_START = 300.0  # seconds until it listens: joining its file, verifying it and loading it, on a slow disk
-_PATIENCE = 5.0  # seconds that an engine has to exit by itself
+CONTEXT = 8192  # tokens of prompt and answer together, which models of this size handle well
+_START = 300.0  # maximum seconds for joining, verifying and loading the file on a slow disk
+_PATIENCE = 5.0  # seconds for an engine to exit by itself
 
 # Engines by file (None for the model "local") and by process, so that a fork neither uses nor stops its parent's.
 _servers: dict[tuple[int, Path | None], LocalServer] = {}

@@ -448,7 +448,7 @@ class Chat:
         except Exception as error:  # noqa: BLE001 - all exceptions of libraries are mapped here
             failure = self._map(error, during, parameters)
         else:
-            attempt.usage = response.usage  # with the thinking that the server does not count
+            attempt.usage = response.usage  # including thinking that the server does not count
             if listen is not None and response.text:  # the server does not stream
                 listen(response.text)
             return completion, response

@@ -77,7 +77,7 @@ async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> As
         yield b"".join(rest)
 
 
-_BOM = b"\xef\xbb\xbf"  # openai takes it for part of the first word of a JSON or an event
+_BOM = b"\xef\xbb\xbf"  # openai would treat it as part of the first word of a JSON or an event
 # zlib's window bits for each content encoding.
 _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 _SENT = 1_000_000  # decompressed bytes of one piece: 200 KB of gzip can unpack to 200 MB

@@ -49,7 +49,7 @@ OWN = " (you)"
 def render_said(entries: Iterable[DeliberationEntry], *, own_name: str | None = None) -> str:
     """Render the transcript as text: `[name, role] …`, under a heading for each round.
 
-    More entries only add to the end. With `own_name`, the reader's name, the reader's contributions are marked.
+    New entries are only added at the end. With `own_name`, the reader's name, the reader's contributions are marked.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationEntry
     >>> print(render_said([DeliberationEntry(round=1, name="Bear", role="risk analyst", text="It can fail.")]))

@@ -187,7 +187,7 @@ SPEAKERS = Profiles(
 
 
 def render_turns(entries: Iterable[HandoffEntry]) -> str:
-    """Render the transcript as text, `[name] …` in a line for each turn; more entries only add to the end.
+    """Render the transcript as text, `[name] …` in a line for each turn; new entries are only added at the end.
 
     >>> from flowdebate.patterns.handoff.schemas import HandoffEntry
     >>> print(render_turns([HandoffEntry(round=1, agent_name="Neutral", text="It depends.")]))

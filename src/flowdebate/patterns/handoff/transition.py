@@ -22,9 +22,9 @@ class Transition:
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
 _LEAD = f"{DECORATION}-+•>=#→⇒.0123456789 \t\r"
 """Characters allowed before a marker on a line of its own: bullets, numbers, quotes, markdown."""
-_MOST_MARKERS = 50  # looked at, from the last on: a model can write any number of them
-_LONGEST_NAME = 2_000  # characters of a name with all of them escaped
-_LONGEST_STRANGER = 80  # characters of a name that nobody has; what is longer is a sentence about some transition
+_MOST_MARKERS = 50  # maximum markers to examine, from the last on: a model can write any number
+_LONGEST_NAME = 2_000  # maximum characters of a fully escaped name
+_LONGEST_STRANGER = 80  # maximum characters of an unknown name; longer texts are sentences about a transition
 
 
 def read_transition(text: str, names: Iterable[str]) -> Transition:

@@ -155,8 +155,8 @@ def create_referee(
 
 # entries that models write into a list that should be empty
 _NO_ISSUE = frozenset({"", "n/a", "no", "no issue", "no issues", "none", "nothing"})
-_ISSUES = 3  # how many issues a model may list for one debater: without a bound it could loop
-_LONGEST = 1_000  # characters of an issue and of the notes: they are part of each later prompt
+_ISSUES = 3  # maximum number of issues of a debater: without a limit, a model could loop
+_LONGEST = 1_000  # maximum characters of an issue and of the notes, which each later prompt contains
 
 
 @lru_cache(maxsize=256)  # cached for debates of the same members
@@ -218,7 +218,7 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
         if name is None:
             dropped.append(clean_text(assessment.agent_name))
         else:
-            speakers.remove(name)  # the first assessment of each counts
+            speakers.remove(name)  # the first assessment of each debater counts
             # a referee of the application's may write what no store takes, such as NUL
             kept_scores.append({**clean_data(assessment.model_dump()), "agent_name": name})
     return RefereeAudit(

@@ -84,8 +84,8 @@ class AgUi:
     def _forget(self) -> None:
         self._speech = Speech()
         self._open: dict[str, str] = {}  # ids of messages, by utterance
-        self._last: dict[str, str] = {}  # the last message of each block, which its tool calls belong to
-        self._steps: dict[str, str] = {}  # names of open steps, by the place of their pattern
+        self._last: dict[str, str] = {}  # the last message of each block, to which its tool calls belong
+        self._steps: dict[str, str] = {}  # names of open steps, by the path of their pattern
         self._numbers: Counter[str] = Counter()
         self._collections: set[str] = set()
         self._calls = 0

@@ -258,8 +258,9 @@ def _migrate(connection: Session, address: Address) -> None:
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     try:
         with engine.connect() as session:
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))  # it ends with the transaction
-            if (read_version(connection, address) or "") >= KNOWN:  # another process was quicker
+            # released at the end of the transaction
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))
+            if (read_version(connection, address) or "") >= KNOWN:  # another process was faster
                 return
             connection.execute("SET LOCAL statement_timeout = 0")  # indexing many runs may take long
             make_schema(connection, address.schema)

@@ -53,7 +53,7 @@ class _Worker:
                 job.value = job.work(self._session)
             except BaseException as error:  # noqa: BLE001 - raised where the job is awaited
                 if self._session is not None and self._session.info.transaction_status:
-                    self._drop()  # it is not idle, but lost or in the middle of something
+                    self._drop()  # the session is not idle, but lost or busy
                 remaining = since + self._address.patience - time.monotonic()  # the wait in the queue counts
                 if remaining <= 0 or not self._address.may_pass(error):
                     job.error = error

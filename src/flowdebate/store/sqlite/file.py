@@ -127,7 +127,7 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
     # A missing one is created. One that is there is not opened: closing it would end this process's locks on it, and
     # another process could believe that it is the last one to use the store, and delete the log that is in use.
     # Under a lock: another thread's SQLite must not have locked the file before this descriptor is closed.
-    with _creating, suppress(OSError):  # which SQLite describes
+    with _creating, suppress(OSError):  # described by SQLite
         os.close(open_private(os.path.realpath(path), os.O_RDWR | os.O_EXCL))
     connection = _open(path, patience)
     try:
