@@ -365,7 +365,7 @@ def hide_credentials(address: str) -> str:
 _LIBPQ = ("host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "sslmode")
 
 
-LONGEST_ARGUMENT = 1_000_000  # characters: every later turn is shown every argument
+LONGEST_ARGUMENT = 1_000_000  # maximum characters: every later turn is shown every argument
 
 # Letters and marks that are invisible by themselves.
 _UNSEEN = re.compile(

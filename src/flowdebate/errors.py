@@ -774,7 +774,7 @@ class DeadLetter(StoreError):
 
 
 class TaskError(FlowDebateError):
-    """Base of what a `TaskCollection` refuses; the collection is unchanged afterwards."""
+    """Base class of errors of a `TaskCollection`, which is unchanged afterwards."""
 
 
 class TaskNotFound(TaskError):

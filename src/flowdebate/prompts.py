@@ -166,7 +166,7 @@ def explain_escapes(*texts: str) -> str:
     return f"(The texts above have {', and '.join(parts)}.)" if parts else ""
 
 
-_MOST_MARKS = 3  # characters that the explanation names: a binary file may have dozens
+_MOST_MARKS = 3  # maximum characters named in the explanation: a binary file may have dozens
 
 
 def unquoted(text: str) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import Sending
 
-_UNREACHABLE = {"APIConnectionError", "APITimeoutError"}  # of the clients of OpenAI and Anthropic
+_UNREACHABLE = {"APIConnectionError", "APITimeoutError"}  # exceptions of the clients of OpenAI and Anthropic
 _ROOM = 4096
 """Tokens of an answer for Anthropic, which requires a number, if the request has none."""
 

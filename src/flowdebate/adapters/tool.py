@@ -11,7 +11,7 @@ from flowdebate.blocks.functions import result_text
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.execute import RunOptions
 
-_LONGEST_NAME = 64  # characters that providers accept in the name of a tool
+_LONGEST_NAME = 64  # maximum characters of a tool's name that providers accept
 
 
 def as_tool(

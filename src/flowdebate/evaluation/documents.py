@@ -395,7 +395,7 @@ def _lay_out_tournament(tournament: Tournament) -> Summary:
     )
 
 
-_SHOWN_REPAIRS = 3  # a table for each model
+_SHOWN_REPAIRS = 3  # maximum repairs of a model in a table
 
 
 def lay_out_leaderboard(board: Leaderboard) -> Summary:

@@ -174,7 +174,7 @@ def _split_by_script(word: str) -> Iterator[str]:
 
 
 # How much a turn may share with an earlier one; evidence/records/local-model.md has the debates behind it.
-LONGEST_COPY = 12  # consecutive words
+LONGEST_COPY = 12  # maximum consecutive words
 MOST_COPIED = 0.3  # share of word pairs
 
 

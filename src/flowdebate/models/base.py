@@ -98,7 +98,7 @@ class Usage:
 
 
 _PARTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_written_tokens")
-_ALWAYS = 4  # counts that are shown even if unknown
+_ALWAYS = 4  # number of counts that are shown even if unknown
 
 # frozen, so that every call may share them
 _NONE = Usage(

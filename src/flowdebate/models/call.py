@@ -149,7 +149,7 @@ def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[M
     return error.answer is not None and find_object(error.answer) is None
 
 
-_IGNORED = 2  # invalid answers; a single one may be the fault of the model
+_IGNORED = 2  # number of invalid answers; a single one may be the fault of the model
 
 
 def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelRequest:

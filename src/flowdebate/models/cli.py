@@ -45,7 +45,7 @@ def _is_worth_another(error: ModelError) -> bool:
 
 
 _RETRY = Retry(attempts=2, on=_is_worth_another)
-_LONGEST_CAUSE = 480  # characters
+_LONGEST_CAUSE = 480  # maximum characters
 _PATIENCE = 10.0  # seconds for a program to report its login; if it hangs, the first call finds out
 _STYLES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LOGIN = re.compile(

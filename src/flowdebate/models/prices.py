@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from flowdebate.models.base import Usage
 from flowdebate.models.providers import PROVIDERS
 
-_VENDORS = {"gemini": "google", "xai": "x-ai"}  # other names are the same there
+_VENDORS = {"gemini": "google", "xai": "x-ai"}  # vendors with different names there
 HOW = 'pip install "flowdebate[prices]"'
 GIVEN = "by given prices"
 """Currency label of a cost by prices of the application, whose currency is unknown."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from flowdebate.errors import ModelUnavailable, ResponseTooLarge
 
-_LARGEST = 16_000_000  # bytes of output
+_LARGEST = 16_000_000  # maximum bytes of output
 
 
 class _Output(asyncio.SubprocessProtocol):

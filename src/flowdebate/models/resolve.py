@@ -278,13 +278,13 @@ def nothing_found() -> str:
 
 
 _PATIENCE = 0.2  # seconds for all servers together: a local one lists its models at once, or never
-_LONGEST_LIST = 1_000_000  # bytes
+_LONGEST_LIST = 1_000_000  # maximum bytes
 _FRESH = 60.0  # seconds to cache an answer, so that the displayed model is the one that is asked
 # Names of models that do not chat, of servers that do not say what their models can do.
 _NO_CHAT = re.compile(
     r"embed|rerank|whisper|tts|minilm|paraphrase|sentence[-_]|(^|/)(bge|gte|e5|clip|flux)[-_]", re.IGNORECASE
 )
-_MOST_ASKED = 5  # models of a server whose abilities are asked for
+_MOST_ASKED = 5  # maximum models of a server to ask about their abilities
 
 
 @dataclass(frozen=True, slots=True)

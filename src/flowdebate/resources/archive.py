@@ -357,7 +357,7 @@ class Archive:
         return VerdictOutcome(right=right, wrong=wrong)
 
 
-_SHORT = 3  # letters of "and", "the", "how", by which tasks are not compared
+_SHORT = 3  # maximum letters of words ignored when comparing tasks: "and", "the", "how"
 
 
 def _fold(text: str) -> str:

@@ -91,7 +91,7 @@ class Task:
 
 
 _WIRE_KEYS = {item.name: to_camel(item.name) for item in fields(Task)}
-_NEW = Task(id="", goal="", created_at=0.0, updated_at=0.0, seq=0)  # its defaults, for `_change_fields`
+_NEW = Task(id="", goal="", created_at=0.0, updated_at=0.0, seq=0)  # default values for `_change_fields`
 
 
 def _plain(value: object) -> object:

@@ -42,7 +42,8 @@ _TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 _DIGITS = 16
 """Limit of a number's digits, above the milliseconds since the epoch: parsing a million digits is slow."""
-_MOST_OF_SOURCES = 14_000_000  # bytes of a request that begins a run, which may contain 10 MB of images as base64
+# maximum bytes of a request that begins a run, which may contain 10 MB of images as base64
+_MOST_OF_SOURCES = 14_000_000
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "

@@ -128,7 +128,7 @@ def read_queue(workers: Workers) -> QueueState:
     )
 
 
-WORKFLOW = "flowdebate.deliver"  # the only one
+WORKFLOW = "flowdebate.deliver"  # name of the only workflow
 _TURNS = 2**24
 """Number of turns of each priority, out of DBOS's 2**31; few are needed, because an empty queue starts again."""
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS's statuses of deliveries that have not ended

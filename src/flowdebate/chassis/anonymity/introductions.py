@@ -88,8 +88,8 @@ _ENDS = re.compile(
     r"(?=(?:i|my|we|our|it|this|that|the|you|your|they|he|she)\b"
     r"|[\w-]{1,30} (?:should|is|are|was|were|will|would|can)\b)"
 )
-_LONGEST = 300  # characters of an introduction
-_MOST = 5  # introductions of a sentence
+_LONGEST = 300  # maximum characters of an introduction
+_MOST = 5  # maximum introductions in a sentence
 
 
 class _Patterns(NamedTuple):
@@ -189,7 +189,7 @@ _BETWEEN = re.compile(
     r"|\w*(?:assist|asyst|ассист|помощ|помич|model|модел|bot|sprach|langu|lingu|lengu|язык|мовн|intelig|intellig|virtu"
     r"|digit|artif|kunst|yapay|zeka|asist|مساعد|نموذج|βοηθ|μοντελ)\w*|k[i\u0131]|ia|ai|ии|ші|d'ia)[\s*_\"'«„“:,-]*){0,8}"
 )
-_LONGEST_BETWEEN = 80  # characters
+_LONGEST_BETWEEN = 80  # maximum characters
 _BETWEEN_UNSPACED = re.compile(r"[^,、。!?\n]{0,25}")
 _BEHIND_TOPIC = re.compile(
     r"[\s*_\"'」』]*(?:です|と申|とい|という|である|だ|입니다|이라|라고|예요|이에요|이며|[,、。.]|\Z)"

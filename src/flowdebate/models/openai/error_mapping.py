@@ -435,7 +435,7 @@ class _Reason:
 
 
 _MOST_FIELDS = 200
-_LONGEST = 20_000  # characters
+_LONGEST = 20_000  # maximum characters
 _DEEPEST = 8
 # Fields in which an endpoint forwards the message of another one.
 _SENTENCES = frozenset({"message", "detail", "error", "raw", "reason", "msg"})

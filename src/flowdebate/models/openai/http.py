@@ -33,7 +33,7 @@ from flowdebate.models.openai.transport import (
 
 _LOGGER = logging.getLogger("flowdebate.models")
 
-_WHOLE = 1_000_000  # bytes of a request above which aiohttp wants a file to read from, piece by piece
+_WHOLE = 1_000_000  # maximum bytes of a request that aiohttp sends from memory without a warning
 
 
 class _Fields(dict[str, Any]):

@@ -197,7 +197,7 @@ _MODE_HINT = _hint(
     r"response_?format|output_?config|output_?format|json|schema|structured|tool|function.?call|grammar|\bformat"
 )
 
-_IGNORED = 2  # answers without JSON; a single one may be the fault of the model
+_IGNORED = 2  # number of answers without JSON; a single one may be the fault of the model
 
 
 @dataclass(frozen=True, slots=True)

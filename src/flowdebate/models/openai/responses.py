@@ -359,7 +359,7 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
     }
 
 
-_UNLIKELIEST = -100.0  # servers write -9999 and the like for "impossible"
+_UNLIKELIEST = -100.0  # lower bound, because servers write -9999 and the like for "impossible"
 _LEAST = 1e-9  # minimum probability, so that its logarithm exists
 _AROUND = " \t\r\n\u2581\u0120"  # white space, and tokenizers' signs for a space before a token
 

@@ -80,7 +80,7 @@ async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> As
 _BOM = b"\xef\xbb\xbf"  # openai would treat it as part of the first word of a JSON or an event
 # zlib's window bits for each content encoding.
 _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-_SENT = 1_000_000  # decompressed bytes of one piece: 200 KB of gzip can unpack to 200 MB
+_SENT = 1_000_000  # maximum decompressed bytes of a piece: 200 KB of gzip can unpack to 200 MB
 
 
 def check_length(headers: Mapping[str, str]) -> None:
@@ -152,7 +152,7 @@ async def _unpacked(parts: AsyncIterator[bytes], encoding: str) -> AsyncIterator
         raise MalformedResponse(f"the response's {encoding} encoding ends too early")
 
 
-_HEADER = 65_536  # bytes of one header; aiohttp's own limit, 8,190, is below what some proxies send
+_HEADER = 65_536  # maximum bytes of a header; some proxies exceed aiohttp's default of 8,190
 
 
 def open_session(*, limit: int, context: ssl.SSLContext | None) -> aiohttp.ClientSession:

@@ -322,7 +322,7 @@ _COMMON = frozenset(
 # evidence it picks the same sentence for every side. But it sorts well when asked which side a single sentence
 # supports, with each side once under each letter.
 
-_MOST_FACTS = 8  # each takes one call for each side
+_MOST_FACTS = 8  # maximum facts: each takes one call for each side
 _LONGEST_FACT = 240  # maximum characters
 _SORTER = "You sort evidence by side. Reply with one letter."
 

@@ -16,7 +16,7 @@ from flowdebate.measures.votes import leaders, margin, portions, split, total
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
 """The form of a judge's answer: a winner, a score for each side, or one letter whose log-probabilities count."""
-MOST_LETTERS = 20  # letters to choose from: servers report log-probabilities of at most so many tokens
+MOST_LETTERS = 20  # maximum letters: servers report log-probabilities of no more tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
 """The decision rule: the mean of scores, one vote per ballot for the side it ranks first, or the median over models of
 their mean log-odds.

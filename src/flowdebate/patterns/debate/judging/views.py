@@ -28,7 +28,7 @@ ScheduleLike: TypeAlias = "Schedule | str"
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
 _MOST_SAMPLES = 1_000
 """Maximum number of sampled views: each is a call, and all are drawn before the first call."""
-FULL_AT_MOST = 4  # number of sides: five would need 120 calls
+FULL_AT_MOST = 4  # maximum number of sides: five would need 120 calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
