@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -495,6 +496,25 @@ def test_an_export_that_is_terminated_leaves_nothing_behind(store: Path, tmp_pat
         process.terminate()
         assert process.wait(30) == -signal.SIGTERM
     assert list(target.iterdir()) == []
+
+
+def test_a_terminated_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Reports, pages and tables are written by one function, here 200 MB in a process that ends as the command does."""
+    script = """
+import sys
+from pathlib import Path
+from flowdebate.cli.terminal.process import clean_up_at_termination, write_whole
+with clean_up_at_termination():
+    write_whole(Path(sys.argv[1]), b"x" * 200_000_000)
+    sys.stdin.read()
+"""
+    target = tmp_path / "report.html"
+    with started([sys.executable, "-c", script, str(target)], stdin=subprocess.PIPE) as process:
+        while process.poll() is None and not any(part.stat().st_size for part in tmp_path.iterdir()):
+            time.sleep(0.001)
+        process.terminate()
+        assert process.wait(30) == -signal.SIGTERM
+    assert [path.name for path in tmp_path.iterdir() if path != target] == []
 
 
 def test_what_is_deleted_is_gone(store: Path) -> None:
