@@ -603,12 +603,14 @@ class Service(Readership):
         people += [request.block for request, _ in asked_in(steps, stored.header.run_id, store=self.store.name)]
         return list(dict.fromkeys(people))
 
-    async def call(self, run_id: str, place: str) -> CallDetails | None:
+    async def call(self, run_id: str, place: str, *, record: RunRecord | None = None) -> CallDetails | None:
         """Return a call of a model as it was sent, by replaying the run; None if the run has no call there.
 
-        ConfigurationError if the run's pattern is not known here.
+        The run is read from the store unless it has been read as a `record`. ConfigurationError if the run's pattern is
+        not known here.
         """
-        stored, steps = await self.store.run(run_id), await self.store.steps(run_id)
+        stored = await self.store.run(run_id) if record is None else record.stored
+        steps = await self.store.steps(run_id) if record is None else record.steps
         details: list[CallDetails] = []
 
         def note(path: str, request: ModelRequest) -> None:

@@ -386,7 +386,7 @@ async def travel(
     sent = None
     if moment is not None:
         try:
-            sent = await service.call(run_id, moment.call.place)
+            sent = await service.call(run_id, moment.call.place, record=record)
         except ConfigurationError:  # its pattern is unknown here
             sent = None
     steps = {} if sheet is None else {call.place: call for call in sheet.trace.calls}
