@@ -18,11 +18,11 @@ def main() -> None:
     parser.add_argument("--model", choices=["local"], help="ask the local models; goes on where it stopped")
     parser.add_argument("--out", type=Path, default=Path("evidence/records/evidence.md"), help="the page")
     parser.add_argument("--judgements", type=Path, default=BALLOTS, help="the models' answers")
-    chosen = parser.parse_args()
-    if chosen.model is not None:
-        asyncio.run(measure(MODELS, fact_pairs(), chosen.judgements))
-    told = merged(real(rows_of(chosen.judgements), stored_pairs()), stored_real(chosen.out))
-    chosen.out.write_text(page(told, published=stored_published(chosen.out)), "utf-8")
+    options = parser.parse_args()
+    if options.model is not None:
+        asyncio.run(measure(MODELS, fact_pairs(), options.judgements))
+    section = merged(real(rows_of(options.judgements), stored_pairs()), stored_real(options.out))
+    options.out.write_text(page(section, published=stored_published(options.out)), "utf-8")
 
 
 if __name__ == "__main__":

@@ -17,25 +17,36 @@ from statsmodels.stats.proportion import proportion_confint
 def derive(lines, fixed):
     """Figures by method, comparison and change, from the lines of an answers file and what was registered."""
     last = {(a["design"], a["item"], a.get("repeat", 0)): a for a in map(json.loads, lines)}
-    alpha, said, credits, methods, compared = 1 - fixed["confidence"], {}, {}, {}, {}
+    alpha, answers, credits, methods, compared = 1 - fixed["confidence"], {}, {}, {}, {}
     courses, places, leads = defaultdict(list), defaultdict(list), defaultdict(list)
     for method in fixed["methods"]:
         owner = next((d for d in (*fixed["designs"], "noise") if d == method.partition(":")[0]), fixed["methods"][0])
-        asked = {key[1:]: a for key, a in last.items() if key[0] == owner}
-        own = said[method] = {key: a["answers"][method] for key, a in asked.items() if method in a["answers"]}
-        got = {key: credit(a["answer"], asked[key]) for key, a in own.items()}
-        instead = fmean(got.values()) if got and method != owner else 0.0  # a failed debate is wrong, no baseline is
-        credits[method] = got | {key: instead for key, a in asked.items() if a.get("problem") and key not in got}
+        items = {key[1:]: a for key, a in last.items() if key[0] == owner}
+        method_answers = answers[method] = {
+            key: a["answers"][method] for key, a in items.items() if method in a["answers"]
+        }
+        scores = {key: credit(a["answer"], items[key]) for key, a in method_answers.items()}
+        instead = (
+            fmean(scores.values()) if scores and method != owner else 0.0
+        )  # a failed debate is wrong, no baseline is
+        credits[method] = scores | {key: instead for key, a in items.items() if a.get("problem") and key not in scores}
         if n := len(credits[method]):
-            known = [[a[name] for a in own.values() if a.get(name) is not None] for name in ("calls", "tokens")]
-            means = [fmean(each) if len(each) >= max(1, 0.9 * len(own)) else None for each in known]
-            right, undecided = fmean(credits[method].values()), sum(len(a["answer"]) != 1 for a in own.values())
+            columns = [
+                [a[name] for a in method_answers.values() if a.get(name) is not None] for name in ("calls", "tokens")
+            ]
+            means = [fmean(column) if len(column) >= max(1, 0.9 * len(method_answers)) else None for column in columns]
+            right, undecided = (
+                fmean(credits[method].values()),
+                sum(len(a["answer"]) != 1 for a in method_answers.values()),
+            )
             methods[method] = [n, right, *proportion_confint(n * right, n, alpha, "wilson"), undecided, *means]
     for pair in (fixed["primary"], *fixed["compare"]):
-        one, other = pair.split(" against ")
-        if keys := sorted(credits[one].keys() & credits[other].keys()):
-            a, b = ([credits[name][key] for key in keys] for name in (one, other))
-            better, worse = signs(x - y for x, y, key in zip(a, b, keys) if key in said[one] and key in said[other])
+        one, second = pair.split(" against ")
+        if keys := sorted(credits[one].keys() & credits[second].keys()):
+            a, b = ([credits[name][key] for key in keys] for name in (one, second))
+            better, worse = signs(
+                x - y for x, y, key in zip(a, b, keys) if key in answers[one] and key in answers[second]
+            )
             won, lost = signs(x - y for x, y in zip(a, b))
             e_value = exp(betaln(won + 0.5, lost + 0.5) - betaln(0.5, 0.5) + (won + lost) * log(2))
             compared[pair] = [len(keys), better, worse, *newcombe(a, b, alpha), flips(a, b), e_value]
@@ -44,36 +55,43 @@ def derive(lines, fixed):
         for pair, adjusted in zip(rest, multipletests([compared[p][6] for p in rest] + to_come, method="holm")[1]):
             compared[pair][6] = adjusted
     for (design, *key), a in last.items():
-        if firsts := [each["winner"] == each["order"][0] for each in a.get("ballots", []) if each.get("winner")]:
+        if firsts := [
+            ballot_row["winner"] == ballot_row["order"][0]
+            for ballot_row in a.get("ballots", [])
+            if ballot_row.get("winner")
+        ]:
             places[design].append(fmean(firsts))
-        if a.get("ballots") and all(each.get("logOdds") for each in a["ballots"]):
-            leads[design].append(sum(lead(each, a["truth"]) for each in a["ballots"]) > 0)
+        if a.get("ballots") and all(entry.get("logOdds") for entry in a["ballots"]):
+            leads[design].append(sum(lead(entry, a["truth"]) for entry in a["ballots"]) > 0)
         if design in fixed["designs"] and design in a["answers"]:
             end, ballots = sole(a["answers"][design]), defaultdict(list)
             for ballot in a.get("ballots", []):
                 ballots[ballot.get("model")].append(ballot.get("winner"))
-            if alone := said.get(f"{design}:single", said["single"]).get(tuple(key)):
+            if alone := answers.get(f"{design}:single", answers["single"]).get(tuple(key)):
                 courses[f"one call, then {design}"].append(([[sole(alone), end]], end, a["truth"]))
             courses[f"ballots of {design}"].append(([*ballots.values()], end, a["truth"]))
-    changes = {name: change(found) for name, found in courses.items()}
-    dynamics = {name: found for name, found in changes.items() if any(each is not None for each in found[2:4])}
+    changes = {name: change(course) for name, course in courses.items()}
+    dynamics = {name: values for name, values in changes.items() if any(value is not None for value in values[2:4])}
     read = {name: [fmean(a), *proportion_confint(sum(a), len(a), alpha, "wilson")] for name, a in places.items()}
-    found = {"asked": len(last), "methods": methods, "comparisons": compared, "dynamics": dynamics}
-    found["noise_of"] = Counter(Counter(a["partner"] for a in last.values() if a.get("partner")).values())
-    return found | {"first_read": read, "any_lead": {name: [len(each), fmean(each)] for name, each in leads.items()}}
+    figures = {"asked": len(last), "methods": methods, "comparisons": compared, "dynamics": dynamics}
+    figures["noise_of"] = Counter(Counter(a["partner"] for a in last.values() if a.get("partner")).values())
+    return figures | {
+        "first_read": read,
+        "any_lead": {name: [len(values), fmean(values)] for name, values in leads.items()},
+    }
 
 
-def credit(answer, asked):
+def credit(answer, item):
     """What is undecided is a lot among what it leaves open."""
-    return (asked["truth"] in answer) / len(answer) if answer else 1 / len(asked["order"])
+    return (item["truth"] in answer) / len(answer) if answer else 1 / len(item["order"])
 
 
 def lead(ballot, side):
     """The log-odds of a side less those of the other one, without what their lengths explain: up to four times."""
-    other = next(each for each in ballot["order"] if each != side)
-    longer = log(max(ballot["lengths"][side], 1) / max(ballot["lengths"][other], 1))
+    opponent = next(name for name in ballot["order"] if name != side)
+    longer = log(max(ballot["lengths"][side], 1) / max(ballot["lengths"][opponent], 1))
     longer = max(-log(4), min(longer, log(4)))
-    return ballot["logOdds"][side] - ballot["logOdds"][other] - ballot["fit"]["perLogLength"] * longer
+    return ballot["logOdds"][side] - ballot["logOdds"][opponent] - ballot["fit"]["perLogLength"] * longer
 
 
 def sole(answer):
@@ -81,15 +99,15 @@ def sole(answer):
 
 
 def signs(gaps):
-    found = Counter((gap > 1e-9) - (gap < -1e-9) for gap in gaps)
-    return found[1], found[-1]
+    counts = Counter((gap > 1e-9) - (gap < -1e-9) for gap in gaps)
+    return counts[1], counts[-1]
 
 
 def newcombe(a, b, alpha):
     n, p, q = len(a), fmean(a), fmean(b)
     (low, high), (low_q, high_q) = (proportion_confint(n * share, n, alpha, "wilson") for share in (p, q))
-    both, spread = fmean(x * y for x, y in zip(a, b)) - p * q, sqrt(p * (1 - p) * q * (1 - q))
-    phi = (max(both - 1 / 2 / n, 0) if both > 0 else both) / spread if spread else 0
+    covariance, spread = fmean(x * y for x, y in zip(a, b)) - p * q, sqrt(p * (1 - p) * q * (1 - q))
+    phi = (max(covariance - 1 / 2 / n, 0) if covariance > 0 else covariance) / spread if spread else 0
     below, above = (sqrt(x * x - 2 * phi * x * y + y * y) for x, y in ((p - low, high_q - q), (high - p, q - low_q)))
     return p - q, p - q - below, p - q + above
 
@@ -103,10 +121,19 @@ def flips(a, b):
 
 
 def change(courses):
-    voices = [(own[0] == truth, own[-1] == truth, len(own) > 1) for voice, _, truth in courses for own in voice]
-    lost, won = ([is_now != was for was, is_now, twice in voices if twice and was is begun] for begun in (True, False))
-    ever = fmean(truth in (end, *(said for own in voice for said in own)) for voice, end, truth in courses)
-    shares = [fmean(each) if each else None for each in ([v[0] for v in voices], [v[1] for v in voices], lost, won)]
+    voices = [
+        (winners[0] == truth, winners[-1] == truth, len(winners) > 1)
+        for voice, _, truth in courses
+        for winners in voice
+    ]
+    lost, won = (
+        [is_now != first_right for first_right, is_now, twice in voices if twice and first_right is initial]
+        for initial in (True, False)
+    )
+    ever = fmean(truth in (end, *(winner for winners in voice for winner in winners)) for voice, end, truth in courses)
+    shares = [
+        fmean(values) if values else None for values in ([v[0] for v in voices], [v[1] for v in voices], lost, won)
+    ]
     return [*shares, ever - fmean(end == truth for _, end, truth in courses)]
 
 

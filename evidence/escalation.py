@@ -135,8 +135,8 @@ async def simulate(misleading: float, questions: int = QUESTIONS) -> EscalationR
         elif request.output_schema is None:
             text = answer_at(number, request.block)
         else:
-            chosen = answer_at(number, "debate")
-            scores = {side: 70 if side == chosen else 30 for side in ("yes", "no")}
+            choice = answer_at(number, "debate")
+            scores = {side: 70 if side == choice else 30 for side in ("yes", "no")}
             text, data = "", {"reasoning": "A sentence or two.", "scores": scores, "verdict": "A sentence."}
         usage = Usage(
             calls=1,
@@ -267,19 +267,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--llmbar", type=Path, required=True, metavar="PATH", help="a clone of the repository")
     parser.add_argument("--questions", type=int, default=QUESTIONS, metavar="N", help="size of a simulated population")
     parser.add_argument("--out", type=Path, default=PAGE, help="the page")
-    chosen = parser.parse_args(arguments)
-    pairs = read_pairs(chosen.llmbar)
+    options = parser.parse_args(arguments)
+    pairs = read_pairs(options.llmbar)
     replayed = {name: asyncio.run(replay(pairs, *steps)) for name, steps in REPLAYS.items()}
-    simulated = {name: asyncio.run(simulate(misleading, chosen.questions)) for name, misleading in POPULATIONS.items()}
+    simulated = {name: asyncio.run(simulate(misleading, options.questions)) for name, misleading in POPULATIONS.items()}
     text = PAGE_TEXT.format(
-        commit=commit_of(chosen.llmbar),
+        commit=commit_of(options.llmbar),
         pairs=len(pairs),
-        questions=chosen.questions,
+        questions=options.questions,
         replayed=tabulate(replayed),
         simulated=tabulate(simulated),
         checks="\n".join(checked(name, report) for name, report in (replayed | simulated).items()),
     )
-    chosen.out.write_text(text, "utf-8")
+    options.out.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

@@ -31,20 +31,20 @@ class Estimate(NamedTuple):
 
 def mean_of(values: Any) -> Estimate:
     """The mean of independent items, by the normal approximation: for thousands of them."""
-    found = np.asarray(values, dtype=float)
-    half = Z * float(found.std(ddof=1)) / math.sqrt(found.size)
-    middle = float(found.mean())
-    return Estimate(middle, middle - half, middle + half, found.size)
+    samples = np.asarray(values, dtype=float)
+    half = Z * float(samples.std(ddof=1)) / math.sqrt(samples.size)
+    middle = float(samples.mean())
+    return Estimate(middle, middle - half, middle + half, samples.size)
 
 
 def bootstrapped(values: Any, *, seed: int = 1) -> Estimate:
     """The mean of a few independent items, by 10,000 resamples of items."""
-    found = np.asarray(values, dtype=float)
-    if not found.size:
+    samples = np.asarray(values, dtype=float)
+    if not samples.size:
         return Estimate(math.nan, math.nan, math.nan, 0)
-    drawn = np.random.default_rng(seed).integers(0, found.size, (RESAMPLES, found.size))
-    low, high = np.quantile(found[drawn].mean(axis=1), [0.025, 0.975])
-    return Estimate(float(found.mean()), float(low), float(high), found.size)
+    drawn = np.random.default_rng(seed).integers(0, samples.size, (RESAMPLES, samples.size))
+    low, high = np.quantile(samples[drawn].mean(axis=1), [0.025, 0.975])
+    return Estimate(float(samples.mean()), float(low), float(high), samples.size)
 
 
 def wilson(wins: int, n: int) -> Estimate:

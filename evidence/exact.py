@@ -38,9 +38,11 @@ def _latin() -> tuple[str, str, str]:
         sides = set(views[0].order)
         slots = [{view.order[slot] for view in views} for slot in range(len(sides))]
         labels = [{view.named(side) for view in views} for side in sides]
-        wrong += any(found != sides for found in slots) or any(len(found) != len(sides) for found in labels)
-    what = f"`cyclic` puts each side in each slot once, and under each label once (2 to {MOST_SIDES} sides)"
-    return what, str(len(squares)), str(wrong)
+        wrong += any(occupants != sides for occupants in slots) or any(
+            len(occupants) != len(sides) for occupants in labels
+        )
+    claim = f"`cyclic` puts each side in each slot once, and under each label once (2 to {MOST_SIDES} sides)"
+    return claim, str(len(squares)), str(wrong)
 
 
 def _cancelled() -> tuple[str, str, str]:
@@ -50,12 +52,12 @@ def _cancelled() -> tuple[str, str, str]:
         orders = orders_of(schedule, sides)
         quality = np.random.default_rng(sides).normal(size=(1_000, sides))
         bias = np.random.default_rng(-sides % 97).normal(size=sides).tolist()
-        found = [SimJudge(slot=slot).log_odds_of(quality, orders=orders).mean(axis=1) for slot in (bias, 0.0)]
-        apart = found[0] - found[1]
+        log_odds = [SimJudge(slot=slot).log_odds_of(quality, orders=orders).mean(axis=1) for slot in (bias, 0.0)]
+        apart = log_odds[0] - log_odds[1]
         furthest = max(furthest, float(np.abs(apart - apart.mean(axis=1, keepdims=True)).max()))
         cases += len(quality)
-    what = "The mean of log-odds cancels an additive slot bias (`swap` for two sides, `cyclic` for any number)"
-    return what, f"{cases:,}", "0" if furthest < 1e-12 else f"off by {furthest:.2g}"
+    claim = "The mean of log-odds cancels an additive slot bias (`swap` for two sides, `cyclic` for any number)"
+    return claim, f"{cases:,}", "0" if furthest < 1e-12 else f"off by {furthest:.2g}"
 
 
 def _curtailed(by: DecidedBy) -> tuple[str, str, str]:
@@ -66,9 +68,9 @@ def _curtailed(by: DecidedBy) -> tuple[str, str, str]:
         for shares in ((1, 0, 0), (0, 1, 0), (0, 0, 1), (0.5, 0.5, 0), (0.75, 0.25, 0))
     ]
     cases = wrong = 0
-    for cast, left in _stops(kinds, sides, planned, by):
+    for cast, remaining in _stops(kinds, sides, planned, by):
         winner = decide(cast, sides=sides, by=by).winner
-        for rest in product(kinds, repeat=left):
+        for rest in product(kinds, repeat=remaining):
             cases += 1
             wrong += winner is None or decide([*cast, *rest], sides=sides, by=by).winner != winner
     return f'After curtailing stops, no remaining ballot can change the winner (by "{by}")', f"{cases:,}", str(wrong)
@@ -84,5 +86,5 @@ def _stops(
 
 
 def _nine() -> tuple[str, str, str]:
-    what = "Nine judges whose errors correlate by 0.4375 are worth two (n / (1 + (n - 1) rho))"
-    return what, "1", str(int(effective_n(9) != 2))
+    claim = "Nine judges whose errors correlate by 0.4375 are worth two (n / (1 + (n - 1) rho))"
+    return claim, "1", str(int(effective_n(9) != 2))

@@ -31,9 +31,9 @@ def tournament_games(
     games = []
     for question in range(questions):
         luck = {name: strength + rng.normal(0, mood) for name, strength in strengths.items()}
-        for one, other in permutations(strengths, 2):
-            chance = 1 / (1 + np.exp(luck[other] - luck[one] - first))
-            games.append(Game(one, other, float(rng.random() < chance), question))
+        for one, second in permutations(strengths, 2):
+            chance = 1 / (1 + np.exp(luck[second] - luck[one] - first))
+            games.append(Game(one, second, float(rng.random() < chance), question))
     return games
 
 
@@ -57,15 +57,15 @@ def audited_choices(
     for question in range(questions):
         worth, long, marks = rng.normal(0, mood, 3), rng.normal(0, 1, 3), rng.poisson(2, 3) / 2
         for _ in range(ballots):
-            one, other = rng.choice(3, 2, replace=False).tolist()
-            chance = 1 / (1 + np.exp(worth[other] - worth[one] - length * (long[one] - long[other])))
+            one, second = rng.choice(3, 2, replace=False).tolist()
+            chance = 1 / (1 + np.exp(worth[second] - worth[one] - length * (long[one] - long[second])))
             won = float(rng.random() < chance)
             columns = {
-                "length": [long[one], long[other]], "order": [0.5, -0.5], "style": [marks[one], marks[other]],
+                "length": [long[one], long[second]], "order": [0.5, -0.5], "style": [marks[one], marks[second]],
             }  # fmt: skip
             choices.append(
                 ContentChoice(
-                    systems=["abc"[one], "abc"[other]], shares=[won, 1 - won], columns=columns, cluster=str(question)
+                    systems=["abc"[one], "abc"[second]], shares=[won, 1 - won], columns=columns, cluster=str(question)
                 )
             )
     return choices
@@ -73,13 +73,13 @@ def audited_choices(
 
 def alarms(questions: int, *, studies: int, length: float = 0.0) -> dict[str, float]:
     """Simulate content audits; the share in which the interval of each effect excludes 0."""
-    rng, found, audits = np.random.default_rng(questions), dict.fromkeys(("length", "order", "style"), 0), 0
+    rng, counts, audits = np.random.default_rng(questions), dict.fromkeys(("length", "order", "style"), 0), 0
     for _ in range(studies):
         audit = content_audit(audited_choices(rng, questions, length=length))
         audits += audit.problem is None
         for name, effect in audit.effects.items():
-            found[name] += effect.low is not None and effect.high is not None and not effect.low <= 0 <= effect.high
-    return {name: number / audits for name, number in found.items()}
+            counts[name] += effect.low is not None and effect.high is not None and not effect.low <= 0 <= effect.high
+    return {name: number / audits for name, number in counts.items()}
 
 
 def main() -> None:
@@ -89,8 +89,11 @@ def main() -> None:
     )
     for systems in (2, 3):
         for questions in QUESTIONS:
-            found = cover(systems, questions, studies=2_000)
-            print(f"| {systems} | {questions} | {found.has:.2f} | {found.holds:.3f} | {found.width:.2f} |", flush=True)
+            coverage = cover(systems, questions, studies=2_000)
+            print(
+                f"| {systems} | {questions} | {coverage.has:.2f} | {coverage.holds:.3f} | {coverage.width:.2f} |",
+                flush=True,
+            )
     print("\n| questions | length | order | style | finds length |\n| --- | --- | --- | --- | --- |")
     for questions in (6, 10, 20):
         shares = alarms(questions, studies=2_000)

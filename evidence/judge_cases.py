@@ -104,8 +104,8 @@ class Case:
     @property
     def lengths(self) -> dict[str, int]:
         """The characters of each side."""
-        said = self.transcript
-        return {side: sum(len(entry.text) for entry in said if entry.stance == side) for side in self.stances}
+        entries = self.transcript
+        return {side: sum(len(entry.text) for entry in entries if entry.stance == side) for side in self.stances}
 
     def read_by(self, judge: str) -> Case:
         """As `judge` reads it."""
@@ -145,8 +145,8 @@ def read_case(row: dict[str, Any]) -> Case:
         )
         for number, turn in enumerate(row["turns"])
     ]
-    about = {name: row[name] for name in ("id", "kind", "question")}
-    return Case(**about, positions=positions, better=row.get("better"), transcript=entries)
+    fields = {name: row[name] for name in ("id", "kind", "question")}
+    return Case(**fields, positions=positions, better=row.get("better"), transcript=entries)
 
 
 def found_in(path: Path = BALLOTS) -> list[Found]:
@@ -173,12 +173,12 @@ async def judged(case: Case, judge: str, model: Any) -> Found:
     return Found(
         case=case.id,
         judge=judge,
-        leads=[each[first] - each[second] for each in odds],
+        leads=[odds_of_order[first] - odds_of_order[second] for odds_of_order in odds],
         mass=[ballot.mass or 0.0 for ballot in verdict.judging.ballots],
     )
 
 
-def judging_of(case: Case, found: Found) -> Judging:
+def judging_of(case: Case, row: Found) -> Judging:
     """The ballots that were cast, as a verdict records them."""
     first, second = case.speaking
     ballots = [
@@ -190,7 +190,7 @@ def judging_of(case: Case, found: Found) -> Judging:
             lengths=case.lengths,
         )
         for view, (order, lead, mass) in enumerate(
-            zip(((first, second), (second, first)), found.leads, found.mass, strict=True)
+            zip(((first, second), (second, first)), row.leads, row.mass, strict=True)
         )
     ]
     return Judging(answer="letter", decided_by="log_odds", ballots=ballots, scores={first: 0.5, second: 0.5})
@@ -201,22 +201,22 @@ def half_of(case: Case) -> int:
     return int(case.id[1:]) % 2
 
 
-def fitted(found: Sequence[Found], judge: str = "letter", *, half: int | None = None) -> LetterFit:
+def fitted(rows: Sequence[Found], judge: str = "letter", *, half: int | None = None) -> LetterFit:
     """What `fit_letters` makes of a judge's tuning cases and of the equal ones, or of one half of these."""
-    known = {case.id: case for case in cases()}
+    by_id = {case.id: case for case in cases()}
     used = []
-    for each in found:
-        case = known[each.case]
+    for row in rows:
+        case = by_id[row.case]
         equal = case.group == "equal" and half in (None, half_of(case))
-        if each.judge == judge and (case.group == "tuning" or equal):
-            used.append((judging_of(case, each), case.stances[0] if case.better else None))
+        if row.judge == judge and (case.group == "tuning" or equal):
+            used.append((judging_of(case, row), case.stances[0] if case.better else None))
     return fit_letters(used)
 
 
-def _leads(found: Sequence[Found], judge: str, group: str) -> list[tuple[Case, float]]:
+def _leads(rows: Sequence[Found], judge: str, group: str) -> list[tuple[Case, float]]:
     """How far the first of a case's `stances` is ahead, in both orders together."""
-    known = {case.id: case.read_by(judge) for case in cases()}
-    some = [(known[each.case], each) for each in found if each.judge == judge]
+    by_id = {case.id: case.read_by(judge) for case in cases()}
+    some = [(by_id[row.case], row) for row in rows if row.judge == judge]
     return [
         (case, float(np.mean(each.leads)) * (1 if case.stances == case.speaking else -1))
         for case, each in some
@@ -224,38 +224,38 @@ def _leads(found: Sequence[Found], judge: str, group: str) -> list[tuple[Case, f
     ]
 
 
-def tables(found: Sequence[Found]) -> tuple[str, str]:
+def tables(table_rows: Sequence[Found]) -> tuple[str, str]:
     """The words of the question compared, and how the judges do, in Markdown."""
-    slope, least = next(iter(FITTED.values()))
+    slope, min_log_odds = next(iter(FITTED.values()))
     words = []
     for judge, name in (("earlier", "earlier words"), ("helps", "tried"), ("letter", "**in use**")):
-        pairs = _leads(found, judge, "tuning")
+        pairs = _leads(table_rows, judge, "tuning")
         if len(pairs) > 2:
             ratio, lead = np.array([(case.ratio, lead) for case, lead in pairs]).T
             per_length, at_equal = np.polyfit(ratio, lead, 1)
-            left = lead - at_equal - per_length * ratio
-            spread = float(np.sqrt(np.sum(left**2) / (len(lead) - 2)))
+            residuals = lead - at_equal - per_length * ratio
+            spread = float(np.sqrt(np.sum(residuals**2) / (len(lead) - 2)))
             error = spread * math.sqrt(1 / len(lead) + ratio.mean() ** 2 / np.sum((ratio - ratio.mean()) ** 2))
             words.append([name, str(len(lead)), f"{at_equal:+.3f} ± {error:.3f}", f"{per_length:+.3f}"])
-    rows, in_use = [], LetterFit(per_log_length=slope, min_log_odds=least)
+    rows, in_use = [], LetterFit(per_log_length=slope, min_log_odds=min_log_odds)
     for judge, name, fit in (
         ("earlier", "earlier words, length not discounted", LetterFit(per_log_length=0.0, min_log_odds=MIN_LOG_ODDS)),
-        ("earlier", "earlier words", fitted(found, "earlier")),
-        ("letter", "in use, length not discounted", LetterFit(per_log_length=0.0, min_log_odds=least)),
+        ("earlier", "earlier words", fitted(table_rows, "earlier")),
+        ("letter", "in use, length not discounted", LetterFit(per_log_length=0.0, min_log_odds=min_log_odds)),
         ("letter", "**in use**", in_use),
         ("first_round", "in use, of the first round", in_use),
     ):
         for group in ("tuning", "new", "equal"):
-            pairs = [(case, lead - fit.per_log_length * case.ratio) for case, lead in _leads(found, judge, group)]
+            pairs = [(case, lead - fit.per_log_length * case.ratio) for case, lead in _leads(table_rows, judge, group)]
             if not pairs:
                 continue
-            named = [lead > 0 for _, lead in pairs if abs(lead) >= fit.min_log_odds]
+            decided = [lead > 0 for _, lead in pairs if abs(lead) >= fit.min_log_odds]
             shorter = [lead > 0 for case, lead in pairs if case.ratio < 0]
-            shares = [_share([lead > 0 for _, lead in pairs]), _share(named), _share(shorter)]
+            shares = [_share([lead > 0 for _, lead in pairs]), _share(decided), _share(shorter)]
             if group == "equal":
                 halves = judge != "first_round" and fit.per_log_length
-                told = _winners_by_half(found, judge) if halves else f"{len(named)} of {len(pairs)}"
-                shares = ["", f"{told} get a winner", ""]
+                winners = _winners_by_half(table_rows, judge) if halves else f"{len(decided)} of {len(pairs)}"
+                shares = ["", f"{winners} get a winner", ""]
             r = np.corrcoef([case.ratio for case, _ in pairs], [lead for _, lead in pairs])[0, 1]
             rows.append([name, group, *shares, f"{r:+.2f}"])
     head = ["words", "debates", "right by sign", "right of the winners named", "right where the better side is shorter"]
@@ -265,18 +265,18 @@ def tables(found: Sequence[Found]) -> tuple[str, str]:
     )
 
 
-def _winners_by_half(found: Sequence[Found], judge: str) -> str:
+def _winners_by_half(rows: Sequence[Found], judge: str) -> str:
     """How many of each half of the equal debates get a winner by the fit of the other half."""
-    told = []
+    cells = []
     for half in (0, 1):
-        fit = fitted(found, judge, half=1 - half)
-        left = [
+        fit = fitted(rows, judge, half=1 - half)
+        residuals = [
             lead - fit.per_log_length * case.ratio
-            for case, lead in _leads(found, judge, "equal")
+            for case, lead in _leads(rows, judge, "equal")
             if half_of(case) == half
         ]
-        told.append(f"{sum(abs(each) >= fit.min_log_odds for each in left)} of {len(left)}")
-    return " and ".join(told)
+        cells.append(f"{sum(abs(value) >= fit.min_log_odds for value in residuals)} of {len(residuals)}")
+    return " and ".join(cells)
 
 
 def _share(right: Sequence[bool]) -> str:
@@ -284,14 +284,14 @@ def _share(right: Sequence[bool]) -> str:
 
 
 async def _ask_all(out: Path, judges: Sequence[str]) -> None:
-    done = {(each.case, each.judge) for each in found_in(out)}
+    done = {(row.case, row.judge) for row in found_in(out)}
     async with LocalModel() as model:
         for judge in judges:
             for case in cases():
                 if (case.id, judge) not in done and (judge != "winner" or case.group != "equal"):
-                    found = await judged(case, judge, model)
+                    row = await judged(case, judge, model)
                     with out.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps({key: value for key, value in vars(found).items() if value}) + "\n")
+                        file.write(json.dumps({key: value for key, value in vars(row).items() if value}) + "\n")
 
 
 if __name__ == "__main__":
@@ -299,8 +299,8 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=BALLOTS)
     parser.add_argument("--judges", nargs="*", choices=list(JUDGES), default=["letter"])
     parser.add_argument("--show", action="store_true", help="only print the tables of what is there, and the fit")
-    given = parser.parse_args()
-    if not given.show:
-        asyncio.run(_ask_all(given.out, given.judges))
-    print("\n\n".join(tables(found_in(given.out))))
-    print(repr(fitted(found_in(given.out))))
+    options = parser.parse_args()
+    if not options.show:
+        asyncio.run(_ask_all(options.out, options.judges))
+    print("\n\n".join(tables(found_in(options.out))))
+    print(repr(fitted(found_in(options.out))))

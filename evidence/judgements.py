@@ -136,12 +136,12 @@ async def judged(
     except FlowDebateError as error:
         return ballot.model_copy(update={"problem": type(error).__name__}), {}
     call = next(event for event in result.events if isinstance(event, ModelCalled))
-    took = {
+    costs = {
         "seconds": round(call.seconds, 2),
         "prompt_tokens": call.usage.prompt_tokens,
         "completion_tokens": call.usage.completion_tokens,
     }
-    return (_by_letter if by_letter else _read)(ballot, result.output), took
+    return (_by_letter if by_letter else _read)(ballot, result.output), costs
 
 
 def _settings(pair: FactPair, name: str) -> ModelSettings:
@@ -155,19 +155,19 @@ def _by_letter(ballot: JudgeBallot, logprobs: Mapping[str, float] | None) -> Jud
     """The ballot with the log-odds of its letters, however probable they are, as in the rows that are there."""
     if logprobs is None:
         return ballot.model_copy(update={"problem": NO_LOGPROBS})
-    found = read_logprobs(logprobs, ballot.labels or {})
-    return ballot.model_copy(update={**found, "winner": leader_of(found["scores"]), "problem": None})
+    reading = read_logprobs(logprobs, ballot.labels or {})
+    return ballot.model_copy(update={**reading, "winner": leader_of(reading["scores"]), "problem": None})
 
 
 def _read(ballot: JudgeBallot, answer: Any) -> JudgeBallot:
     """The ballot with the points of an answer as shares; no points at all are the same for each."""
     labels = ballot.labels or {}
     points = {side: getattr(answer.scores, labels[side]) for side in ballot.order}
-    whole = sum(points.values())
-    scores = {side: point / whole if whole else 0.5 for side, point in points.items()}
+    total = sum(points.values())
+    scores = {side: point / total if total else 0.5 for side, point in points.items()}
     best = [side for side in scores if scores[side] == max(scores.values())]
-    found = {"scores": scores, "winner": best[0] if len(best) == 1 else None}
-    return ballot.model_copy(update=found)
+    reading = {"scores": scores, "winner": best[0] if len(best) == 1 else None}
+    return ballot.model_copy(update=reading)
 
 
 def rows_of(out: Path) -> list[Row]:
@@ -185,16 +185,16 @@ def cells(models: Sequence[str], pairs: Sequence[FactPair]) -> Iterator[tuple[st
 
 async def measure(models: Sequence[str], pairs: Sequence[FactPair], out: Path) -> None:
     """Make the calls that `out` does not have."""
-    known = {row.id for row in rows_of(out)}
+    done = {row.id for row in rows_of(out)}
     opened = {name: _opened(name) for name in models}
     for model, pair, view in cells(models, pairs):
         id_ = f"{model}/{pair.id}/{view}"
-        if id_ in known:
+        if id_ in done:
             continue
-        ballot, took = await judged(
+        ballot, costs = await judged(
             pair, view, views_of(pair)[view], opened[model], by_letter=model.endswith(_BY_LETTER)
         )
-        row = Row(id=id_, model=model, item=pair.id, view=view, ballot=ballot, **took)
+        row = Row(id=id_, model=model, item=pair.id, view=view, ballot=ballot, **costs)
         with out.open("a") as file:
             file.write(row.model_dump_json(exclude_defaults=True) + "\n")
         print(id_, ballot.problem or ballot.scores, flush=True)
@@ -217,8 +217,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=BALLOTS, help="the file of judgements")
     parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
     parser.add_argument("--pairs", type=int, help="how many pairs (default: all)")
-    chosen = parser.parse_args()
-    asyncio.run(measure(chosen.models, fact_pairs()[: chosen.pairs], chosen.out))
+    options = parser.parse_args()
+    asyncio.run(measure(options.models, fact_pairs()[: options.pairs], options.out))
 
 
 if __name__ == "__main__":

@@ -68,11 +68,11 @@ def read_matchups(clone: Path) -> tuple[list[Matchup], list[BallotRow]]:
                         lengths=lengths,
                     )
                 )  # fmt: skip
-        one, other = re.findall(r"\*\*(.+?)\*\*", _find(r"^- matchup: (.+)$", head))
+        one, second = re.findall(r"\*\*(.+?)\*\*", _find(r"^- matchup: (.+)$", head))
         result = _find(r"^- overall judged result \(normalized\): \*\*(.+)\*\*", head)
         eligible = _find(r"^- rating_eligible: `(\d)`", head) == "1"
-        winner = result if result in (one, other) else None
-        matchups.append(Matchup(motion, (one, other), winner, eligible, tuple(names)))
+        winner = result if result in (one, second) else None
+        matchups.append(Matchup(motion, (one, second), winner, eligible, tuple(names)))
     return matchups, ballots
 
 
@@ -153,13 +153,13 @@ class LeaderboardAudit:
 
     def markdown(self, commit: str) -> str:
         """Write the figures as a part of the page."""
-        one, other, agreed, kappa, debates = self.agreement
+        one, second, agreed, kappa, debates = self.agreement
         share, matchups = self.same_side
         length, order = self.content.effects.get("length"), self.content.effects.get("order")
         outside = [name for names in (self.ranking.above, self.ranking.below, self.ranking.apart) for name in names]
         rows = "\n".join(
-            f"| {each.one} | {each.other} | {each.debates} | {100 * each.difference:+.1f} points | {_p(each.p)} |"
-            for each in self.preferences
+            f"| {preference.one} | {preference.other} | {preference.debates} | {100 * preference.difference:+.1f} points | {_p(preference.p)} |"
+            for preference in self.preferences
         )
         return f"""\
 Snapshot of lechmazur/debate at `{commit}`.
@@ -171,7 +171,7 @@ Snapshot of lechmazur/debate at `{commit}`.
 | Spearman correlation of `rank_games()` on matchups with the published order of {self.listed} models | {self.spearman:.3f} |
 | the same with `prior=5`, which ranks all systems: {self.listed_of_all} models | {self.spearman_of_all:.3f} |
 | systems outside the largest connected part, which are listed as above or below | {len(outside)} |
-| agreement of {one} and {other} on {debates:,} debates | {agreed:.1%}, κ {kappa:.2f} |
+| agreement of {one} and {second} on {debates:,} debates | {agreed:.1%}, κ {kappa:.2f} |
 | matchups of {matchups:,} in which the same *side* won both debates | {share:.1%} |
 
 ### New
@@ -217,24 +217,24 @@ def audit_leaderboard(clone: Path) -> LeaderboardAudit:
     motion_of = {ballot.item: ballot.cluster or "" for ballot in ballots}
     for ballot in ballots:
         read.setdefault(ballot.judge or "", {})[ballot.item] = _vote(ballot)
-    one, other = sorted(read, key=lambda judge: -len(read[judge]))[:2]
-    both = [debate for debate in read[one] if debate in read[other]]
-    agreed = fmean(read[one][debate] == read[other][debate] for debate in both)
-    kappa = cohen_kappa([read[one][debate] for debate in both], [read[other][debate] for debate in both])
+    one, second_judge = sorted(read, key=lambda judge: -len(read[judge]))[:2]
+    shared = [debate for debate in read[one] if debate in read[second_judge]]
+    agreed = fmean(read[one][debate] == read[second_judge][debate] for debate in shared)
+    kappa = cohen_kappa([read[one][debate] for debate in shared], [read[second_judge][debate] for debate in shared])
     sides = {debate: fmean(votes[debate] for votes in read.values() if debate in votes) for debate in motion_of}
     decided = [
         [sides[debate] for debate in matchup.debates]
         for matchup in matchups
         if len(matchup.debates) == 2 and all(sides.get(debate, 0.5) != 0.5 for debate in matchup.debates)
     ]
-    same = [(first > 0.5) == (second > 0.5) for first, second in decided]
+    agreements = [(first > 0.5) == (second > 0.5) for first, second in decided]
     measured = [ballot for ballot in ballots if ballot.choice is not None and ballot.lengths is not None]
     content = content_audit(BallotFile(measured).choices)
     rho = _correlation(ballots, read)
     motions, motion_p, motion_sd = _motions(sides, motion_of)
     return LeaderboardAudit(
-        spearman=spearman, listed=listed, spearman_of_all=spearman_of_all, listed_of_all=listed_of_all, ranking=ranking, agreement=(one, other, agreed, kappa or 0.0, len(both)),
-        same_side=(fmean(same), len(same)), preferences=_preferences(read, motion_of), content=content, correlation=rho,
+        spearman=spearman, listed=listed, spearman_of_all=spearman_of_all, listed_of_all=listed_of_all, ranking=ranking, agreement=(one, second_judge, agreed, kappa or 0.0, len(shared)),
+        same_side=(fmean(agreements), len(agreements)), preferences=_preferences(read, motion_of), content=content, correlation=rho,
         effective=effective_n(len(read), rho), judges=len(read), motions=motions, motion_p=motion_p, motion_sd=motion_sd,
     )  # fmt: skip
 
@@ -260,22 +260,22 @@ def _pairs(read: dict[str, dict[str, float]]) -> list[tuple[str, str, list[str]]
     """Pair judges with enough debates in common, those with most ballots first."""
     judges = sorted(read, key=lambda judge: -len(read[judge]))
     common = [
-        (one, other, [debate for debate in read[one] if debate in read[other]])
-        for one, other in combinations(judges, 2)
+        (one, second, [debate for debate in read[one] if debate in read[second]])
+        for one, second in combinations(judges, 2)
     ]
     return [pair for pair in common if len(pair[2]) >= _FEWEST]
 
 
 def _preferences(read: dict[str, dict[str, float]], motion_of: dict[str, str]) -> list[Preference]:
-    found = []
-    for one, other, debates in _pairs(read):
+    results = []
+    for one, second, debates in _pairs(read):
         leans = dict.fromkeys((motion_of[debate] for debate in debates), 0.0)
         for debate in debates:
-            leans[motion_of[debate]] += read[one][debate] - read[other][debate]
-        difference = fmean(read[one][debate] - read[other][debate] for debate in debates)
-        found.append((one, other, len(debates), difference, sign_flip_test([*leans.values()])))
-    adjusted = holm([p for *_, p in found])
-    return [Preference(*each[:4], p) for each, p in zip(found, adjusted, strict=True)]
+            leans[motion_of[debate]] += read[one][debate] - read[second][debate]
+        difference = fmean(read[one][debate] - read[second][debate] for debate in debates)
+        results.append((one, second, len(debates), difference, sign_flip_test([*leans.values()])))
+    adjusted = holm([p for *_, p in results])
+    return [Preference(*values[:4], p) for values, p in zip(results, adjusted, strict=True)]
 
 
 def _correlation(ballots: Sequence[BallotRow], read: dict[str, dict[str, float]]) -> float:
@@ -287,11 +287,11 @@ def _correlation(ballots: Sequence[BallotRow], read: dict[str, dict[str, float]]
         if ballot.systems
     }
     pairs = []
-    for one, other, debates in _pairs(read):
-        residuals = [[read[judge][debate] - chance[debate] for debate in debates] for judge in (one, other)]
+    for one, second, debates in _pairs(read):
+        residuals = [[read[judge][debate] - chance[debate] for debate in debates] for judge in (one, second)]
         pairs.append((correlation(*residuals), len(debates)))
-    whole = sum(debates for _, debates in pairs)
-    return sum(value * debates for value, debates in pairs) / whole if whole else 0.0
+    total = sum(debates for _, debates in pairs)
+    return sum(value * debates for value, debates in pairs) / total if total else 0.0
 
 
 def _motions(sides: dict[str, float], motion_of: dict[str, str]) -> tuple[int, float, float]:
@@ -311,8 +311,8 @@ def _motions(sides: dict[str, float], motion_of: dict[str, str]) -> tuple[int, f
             sums[number] += value
         return sum(total**2 / sizes[motion] for total, motion in zip(sums, motions, strict=True))
 
-    random, seen, draws = Random(0), between(values), 2_000
-    as_far = sum(between(random.sample(values, len(values))) >= seen - 1e-9 for _ in range(draws))
+    random, observed, draws = Random(0), between(values), 2_000
+    as_far = sum(between(random.sample(values, len(values))) >= observed - 1e-9 for _ in range(draws))
     shares = [fmean(results[debate] for debate in debates if motion_of[debate] == motion) for motion in motions]
     mean = fmean(values)
     noise = mean * (1 - mean) * fmean(1 / sizes[motion] for motion in motions)

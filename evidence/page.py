@@ -231,11 +231,11 @@ doubtful themselves ("Humans share approximately 50% of their DNA with bananas" 
 
 def page(real: str, *, published: str = "", scale: float = 1.0) -> str:
     """The whole page, with the `published` part as it is; `scale` is for tests, which have less time."""
-    tables, found = simulated.schedules(scale)
+    tables, estimates = simulated.schedules(scale)
     parts = {
         "schedules": tables,
         "unkind": unkind(scale),
-        "quotes": simulated.quotes(found),
+        "quotes": simulated.quotes(estimates),
         "labels": simulated.labels(scale),
         "content": simulated.content(scale),
         "debates": simulated_runs.debates(max(5, int(400 * scale))),
@@ -243,10 +243,10 @@ def page(real: str, *, published: str = "", scale: float = 1.0) -> str:
         "panels": simulated_runs.panels(max(1_000, int(400_000 * scale))),
         "audits": simulated_runs.audits(max(5, int(1_000 * scale))),
     }
-    told = f"## Exact\n\n{exact()}"
+    text = f"## Exact\n\n{exact()}"
     return (
         "\n".join(
-            (HEAD, published, f"{told}\n", SIMULATED.format(**parts), written(), f"{REAL}\n{BEGIN}\n{real}\n{END}")
+            (HEAD, published, f"{text}\n", SIMULATED.format(**parts), written(), f"{REAL}\n{BEGIN}\n{real}\n{END}")
         )
         + "\n"
     )
@@ -254,10 +254,10 @@ def page(real: str, *, published: str = "", scale: float = 1.0) -> str:
 
 def written() -> str:
     """The section on written debates, from the ballots in the repository."""
-    found = found_in()
-    slope, least = next(iter(FITTED.values()))
-    words, judges = tables(found)
-    return WRITTEN.format(words=words, judges=judges, slope=slope, least=least)
+    rows = found_in()
+    slope, threshold = next(iter(FITTED.values()))
+    words, judges = tables(rows)
+    return WRITTEN.format(words=words, judges=judges, slope=slope, least=threshold)
 
 
 def stored_published(file: Path) -> str:

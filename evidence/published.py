@@ -55,12 +55,12 @@ async def replay(pairs: Sequence[Pair]) -> ComparisonTable:
 
     def answer(request: ModelRequest) -> dict[str, Any]:
         prompt = str(request.messages[-1]["content"])
-        shown = {text: label for label, text in re.findall(r"^\[(\w+)\] Text (\d)\.$", prompt, re.MULTILINE)}
+        labels = {text: label for label, text in re.findall(r"^\[(\w+)\] Text (\d)\.$", prompt, re.MULTILINE)}
         match = re.search(r"Pair (\d+)", prompt)
         assert match is not None, prompt
         pair = pairs[int(match[1])]
-        choice = pair.one_first if next(iter(shown)) == "1" else pair.two_first
-        scores = {shown[text]: 50 if choice is None else 75 if text == choice else 25 for text in shown}
+        choice = pair.one_first if next(iter(labels)) == "1" else pair.two_first
+        scores = {labels[text]: 50 if choice is None else 75 if text == choice else 25 for text in labels}
         return {"reasoning": "-", "scores": scores, "verdict": "-"}
 
     rows = [
@@ -83,10 +83,10 @@ def llmbar_pairs(clone: Path, part: str, judge: str, prompt: str) -> list[Pair]:
 
 def prompts_of(clone: Path) -> list[str]:
     """List the prompts that all judges were asked with."""
-    found = [
+    prompt_sets = [
         {path.name for path in (clone / f"Dataset/LLMBar/{SETS[0]}/evaluators/{judge}").iterdir()} for judge in JUDGES
     ]
-    return sorted(set.intersection(*found))
+    return sorted(set.intersection(*prompt_sets))
 
 
 def matches_of(clone: Path) -> tuple[int, int, int]:
@@ -99,14 +99,17 @@ def matches_of(clone: Path) -> tuple[int, int, int]:
                 published = json.loads((folder / "statistics.json").read_text("utf-8"))
                 pairs = llmbar_pairs(clone, part, judge, prompt)
                 table = asyncio.run(replay(pairs))
-                truth, flips = table.judges[0].truth, sum(found.flips for found in table.comparisons if found)
+                truth, flips = (
+                    table.judges[0].truth,
+                    sum(comparison.flips for comparison in table.comparisons if comparison),
+                )
                 assert truth is not None
-                ours = {"correct_average": truth.one_order.value, "equal": 1 - flips / len(pairs)}
+                replayed = {"correct_average": truth.one_order.value, "equal": 1 - flips / len(pairs)}
                 equal += sum(
                     isclose(float(published[name].split("= ")[-1].rstrip("%")), 100 * value, abs_tol=1e-9)
-                    for name, value in ours.items()
+                    for name, value in replayed.items()
                 )
-                figures, comparisons = figures + len(ours), comparisons + len(pairs)
+                figures, comparisons = figures + len(replayed), comparisons + len(pairs)
     return equal, figures, comparisons
 
 
@@ -129,14 +132,14 @@ def judgebench_pairs(clone: Path) -> dict[str, list[Pair]]:
         pair = json.loads(line)
         one, two = ((judgment or {}).get("decision") for judgment in pair["judgments"])
         # the second judgment calls the text that it read first A
-        found = Pair(
+        judged_pair = Pair(
             {"A>B": "1", "B>A": "2"}[pair["label"]],
             {"A>B": "1", "B>A": "2"}.get(one or ""),
             {"A>B": "2", "B>A": "1"}.get(two or ""),
         )
         category = next(name for source, name in CATEGORIES.items() if pair["source"].startswith(source))
-        groups[category].append(found)
-        groups["all"].append(found)
+        groups[category].append(judged_pair)
+        groups["all"].append(judged_pair)
     return groups
 
 
@@ -232,24 +235,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="PATH", help="a clone of the repository")
     parser.add_argument("--out", type=Path, default=PAGE, help="the page whose first section it writes")
     parser.add_argument("--audit", type=Path, default=AUDIT, help="the page with the audit of the leaderboard")
-    chosen = parser.parse_args(arguments)
-    equal, figures, comparisons = matches_of(chosen.llmbar)
-    audited = audit_leaderboard(chosen.debate)
+    options = parser.parse_args(arguments)
+    equal, figures, comparisons = matches_of(options.llmbar)
+    audited = audit_leaderboard(options.debate)
     section = SECTION.format(
-        llmbar_commit=commit_of(chosen.llmbar),
-        judgebench_commit=commit_of(chosen.judgebench),
-        debate_commit=commit_of(chosen.debate),
-        prompts={8: "eight"}.get(len(prompts_of(chosen.llmbar)), len(prompts_of(chosen.llmbar))),
+        llmbar_commit=commit_of(options.llmbar),
+        judgebench_commit=commit_of(options.judgebench),
+        debate_commit=commit_of(options.debate),
+        prompts={8: "eight"}.get(len(prompts_of(options.llmbar)), len(prompts_of(options.llmbar))),
         equal=equal,
         figures=figures,
         comparisons=comparisons,
-        llmbar=llmbar_table(chosen.llmbar),
-        judgebench=judgebench_table(chosen.judgebench),
+        llmbar=llmbar_table(options.llmbar),
+        judgebench=judgebench_table(options.judgebench),
         spearman=audited.spearman,
-        debate=debate_table(chosen.debate),
+        debate=debate_table(options.debate),
     )
-    write_between(chosen.out, section)
-    write_between(chosen.audit, audited.markdown(commit_of(chosen.debate)))
+    write_between(options.out, section)
+    write_between(options.audit, audited.markdown(commit_of(options.debate)))
 
 
 def write_between(path: Path, section: str) -> None:

@@ -19,9 +19,9 @@ RULE = "| --- | --- | --- | --- | --- | --- |"
 def shown(hits: float, n: int) -> str:
     """Write a share with Wilson's interval."""
     z, share = 1.959963984540054, hits / max(n, 1)
-    middle, whole = share + z * z / (2 * max(n, 1)), 1 + z * z / max(n, 1)
+    middle, scale = share + z * z / (2 * max(n, 1)), 1 + z * z / max(n, 1)
     half = z * math.sqrt(share * (1 - share) / max(n, 1) + (z / (2 * max(n, 1))) ** 2)
-    return f"{share:.1%} [{max((middle - half) / whole, 0):.1%}, {min((middle + half) / whole, 1):.1%}]" if n else ""
+    return f"{share:.1%} [{max((middle - half) / scale, 0):.1%}, {min((middle + half) / scale, 1):.1%}]" if n else ""
 
 
 def row(pairs: list) -> str:

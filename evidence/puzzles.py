@@ -32,7 +32,7 @@ def puzzles(count: int = 250, *, seed: int = 2) -> list[dict[str, Any]]:
         names = random.sample(_NAMES, steps + 1 + _BESIDE)
         chain, beside = names[: steps + 1], names[steps + 1 :]
         pairs = [pair for group in (chain, beside) for pair in pairwise(group)]
-        notes = [f"{one} finished {random.randint(2, 9)} minutes before {other}." for one, other in pairs]
+        notes = [f"{one} finished {random.randint(2, 9)} minutes before {second}." for one, second in pairs]
         random.shuffle(notes)
         first, last = chain[0], chain[-1]
         choices = [f"{first} finished before {last}", f"{last} finished before {first}"]

@@ -43,8 +43,8 @@ class Judged(NamedTuple):
 
     def right(self, views: Iterable[str], by: DecidedBy = "mean") -> float:
         """1 for the true statement, 0 for the other; 0.5 for neither, and where no ballot could be used."""
-        found = decide([self.ballots[view] for view in views], sides=SIDES, by=by).winner
-        return 0.5 if found is None else float(found == "true")
+        winner = decide([self.ballots[view] for view in views], sides=SIDES, by=by).winner
+        return 0.5 if winner is None else float(winner == "true")
 
 
 def real(rows: Sequence[Row], pairs: Sequence[Pair]) -> str:
@@ -53,8 +53,8 @@ def real(rows: Sequence[Row], pairs: Sequence[Pair]) -> str:
     for model in sorted({row.model for row in rows}, key=MODELS.index):
         items = list(_whole([row for row in rows if row.model == model], pairs))
         if len(items) > 1:
-            own = [row for row in rows if row.model == model]
-            parts.append("\n\n".join((f"### `{model}`", _setup(items, own), _accuracy(items), _found(items))))
+            model_rows = [row for row in rows if row.model == model]
+            parts.append("\n\n".join((f"### `{model}`", _setup(items, model_rows), _accuracy(items), _found(items))))
     return "\n\n".join(parts) if len(parts) > 1 else "Nothing has been judged yet."
 
 
@@ -97,8 +97,8 @@ def _accuracy(items: Sequence[Judged]) -> str:
         cells = [f"{_right(some, views, by):3}" for some in (items, matched)]
         undecided = sum(item.right(views, by) == 0.5 for item in items)
         lines.append([name, str(len(views)), *cells, f"{undecided} of {len(items)}"])
-    for name, others in OVER:
-        cells = [f"{_gain(some, others):+3}" for some in (items, matched)]
+    for name, baseline in OVER:
+        cells = [f"{_gain(some, baseline):+3}" for some in (items, matched)]
         lines.append([f"`swap` over {name}", "", *cells, ""])
     head = ["verdict", "calls", f"right, n = {len(items)}", f"right, lengths matched, n = {len(matched)}", "undecided"]
     return table(head, lines)
@@ -108,10 +108,10 @@ def _right(items: Sequence[Judged], views: Sequence[str], by: DecidedBy) -> Esti
     return bootstrapped([item.right(views, by) for item in items])
 
 
-def _gain(items: Sequence[Judged], others: Sequence[Sequence[str]]) -> Estimate:
+def _gain(items: Sequence[Judged], baseline: Sequence[Sequence[str]]) -> Estimate:
     """How much more often both orders together are right than others are, in the mean of these."""
     return bootstrapped(
-        [item.right(("first", "reverse")) - sum(map(item.right, others)) / len(others) for item in items]
+        [item.right(("first", "reverse")) - sum(map(item.right, baseline)) / len(baseline) for item in items]
     )
 
 
@@ -122,10 +122,10 @@ def _found(items: Sequence[Judged]) -> str:
         used = [item.ballots["first"] for item in items if item.ballots["first"].winner is not None]
         lines.append([name, f"{wilson(sum(map(is_it, used)), len(used)):3}" if used else "-", f"{len(used)}"])
     rates = table(["choice of a single verdict", "share", "verdicts for a side"], lines)
-    said = list(full_audit([[item.ballots["first"], item.ballots["reverse"]] for item in items]).findings)
-    again = full_audit([[item.ballots["first"], item.ballots["again"]] for item in items]).findings
-    said[-1:-1] = [sentence for sentence in again if sentence.startswith("repetition stability")]
-    return f"{rates}\n\nThe audit of both orders says:\n\n" + "\n".join(f"- {sentence}" for sentence in said)
+    findings = list(full_audit([[item.ballots["first"], item.ballots["reverse"]] for item in items]).findings)
+    repetition = full_audit([[item.ballots["first"], item.ballots["again"]] for item in items]).findings
+    findings[-1:-1] = [sentence for sentence in repetition if sentence.startswith("repetition stability")]
+    return f"{rates}\n\nThe audit of both orders says:\n\n" + "\n".join(f"- {sentence}" for sentence in findings)
 
 
 def _first_slot(ballot: JudgeBallot) -> bool:

@@ -85,10 +85,10 @@ def ballots(world: World, cast: Ballots, items: int) -> Iterator[tuple[Any, Any]
         yield odds, quality.argmax(axis=1)
 
 
-def right(world: World, cast: Ballots, items: int, *found: Callable[[Any], Any]) -> list[Any]:
+def right(world: World, cast: Ballots, items: int, *measures: Callable[[Any], Any]) -> list[Any]:
     """For each way to decide, which makes a `Decided` of log-odds: for each item whether the best side has won."""
-    chunks = [[is_right(way(odds), best) for way in found] for odds, best in ballots(world, cast, items)]
-    return [np.concatenate(each) for each in zip(*chunks, strict=True)]
+    chunks = [[is_right(way(odds), best) for way in measures] for odds, best in ballots(world, cast, items)]
+    return [np.concatenate(values) for values in zip(*chunks, strict=True)]
 
 
 def _orders(world: World, cast: Ballots, items: Any) -> Any:

@@ -74,17 +74,17 @@ ROWS = (
 
 def schedules(scale: float = 1.0) -> tuple[str, dict[tuple[str, str, str], Estimate]]:
     """The table, and its numbers by world, schedule and way to decide."""
-    found: dict[tuple[str, str, str], Estimate] = {}
+    estimates: dict[tuple[str, str, str], Estimate] = {}
     lines = []
     for world, name, cast, items in ROWS:
-        whole = max(1_000, int(items * scale))
-        each = map(mean_of, right(WORLDS[world], cast, whole, *WAYS.values()))
-        found |= {(world, name, way): estimate for way, estimate in zip(WAYS, each, strict=True)}
-        cells = [f"{found[world, name, way]:3}" for way in WAYS]
+        count = max(1_000, int(items * scale))
+        values = map(mean_of, right(WORLDS[world], cast, count, *WAYS.values()))
+        estimates |= {(world, name, way): estimate for way, estimate in zip(WAYS, values, strict=True)}
+        cells = [f"{estimates[world, name, way]:3}" for way in WAYS]
         calls = _calls(cast, WORLDS[world].sides)
-        lines.append([f"`{world}`", name, str(calls), *cells, f"{whole:,}"])
+        lines.append([f"`{world}`", name, str(calls), *cells, f"{count:,}"])
     head = ["judge", "schedule", "calls", "scores averaged", "hard votes", "log-odds averaged", "items"]
-    return table(head, lines), found
+    return table(head, lines), estimates
 
 
 def _calls(cast: Ballots, sides: int) -> int:
@@ -123,12 +123,12 @@ QUOTES = (
 )
 
 
-def quotes(found: dict[tuple[str, str, str], Estimate]) -> str:
+def quotes(estimates: dict[tuple[str, str, str], Estimate]) -> str:
     """Table of the quoted figures, and whether they were reproduced."""
     rows = []
-    for figure, said, world, row, way in QUOTES:
-        measured = found[world, row, way]
-        rows.append([figure, said, f"`{world}`", f"{measured:4}", _verdict(figure, measured)])
+    for figure, description, world, row, way in QUOTES:
+        measured = estimates[world, row, way]
+        rows.append([figure, description, f"`{world}`", f"{measured:4}", _verdict(figure, measured)])
     return table(["figure", "description", "judge", "measured", "reproduced"], rows)
 
 
@@ -149,22 +149,22 @@ def labels(scale: float = 1.0) -> str:
         ("`cyclic`, labels rotate", Ballots(schedule="cyclic", labels="moved")),
         ("control: no bias", Ballots(schedule="cyclic", biased=False)),
     ):
-        found = np.concatenate(
+        results = np.concatenate(
             [
                 np.stack([is_right(by_mean(odds), best), by_mean(odds).leaders[:, 0]])
                 for odds, best in ballots(WORLDS["labels"], cast, items)
             ],
             axis=1,
         )
-        rows.append([name, f"{mean_of(found[0]):3}", f"{mean_of(found[1]):3}", f"{items:,}"])
+        rows.append([name, f"{mean_of(results[0]):3}", f"{mean_of(results[1]):3}", f"{items:,}"])
     return table(["schedule", "right", "wins of the side that is A in the first view", "items"], rows)
 
 
 def content(scale: float = 1.0) -> str:
     """The negative control: what is in the text moves with its side."""
     rows, items = [], max(1_000, int(ITEMS * scale))
-    for world, what in (("content", "text only"), ("both", "text and slot")):
-        found = {
+    for world, label in (("content", "text only"), ("both", "text and slot")):
+        results = {
             name: right(WORLDS[world], cast, items, by_mean)[0]
             for name, cast in (
                 ("single", Ballots()),
@@ -172,8 +172,8 @@ def content(scale: float = 1.0) -> str:
                 ("same", Ballots(times=2)),
             )
         }
-        gained = mean_of(found["swap"] - found["same"])
-        rows.append([what, *(f"{mean_of(each):3}" for each in found.values()), f"{gained:+3}", f"{items:,}"])
+        gained = mean_of(results["swap"] - results["same"])
+        rows.append([label, *(f"{mean_of(values):3}" for values in results.values()), f"{gained:+3}", f"{items:,}"])
     fair = World(sides=2, quality=WORLDS["gap"].quality, noise=WORLDS["gap"].noise)
     ceiling = mean_of(right(fair, Ballots(schedule="swap"), items, by_mean)[0])
     rows.append(["neither", "", f"{ceiling:3}", "", "", f"{items:,}"])
@@ -194,9 +194,9 @@ def curtailing(scale: float = 1.0) -> str:
         saved, changed = [], 0
         for odds, _ in ballots(world, cast, items):
             shares = shares_of(odds)
-            calls, same = _stopped(votes_of(shares) if by == "vote" else shares)
+            calls, agreements = _stopped(votes_of(shares) if by == "vote" else shares)
             saved.append(1 - calls / shares.shape[1])
-            changed += int((~same).sum())
+            changed += int((~agreements).sum())
         rows.append([name, f"{mean_of(np.concatenate(saved)):3}", str(changed), f"{items:,}"])
     return table(["judge", "calls saved", "verdicts changed", "items"], rows)
 
@@ -206,8 +206,8 @@ def _stopped(shares: Any) -> tuple[Any, Any]:
     planned = shares.shape[1]
     totals = shares.cumsum(axis=1)
     ordered = np.sort(totals, axis=-1)
-    left = planned - 1 - np.arange(planned)
-    settled = ordered[..., -1] - ordered[..., -2] > left
+    remaining = planned - 1 - np.arange(planned)
+    settled = ordered[..., -1] - ordered[..., -2] > remaining
     settled[:, -1] = True
     calls = settled.argmax(axis=1) + 1
     early = calls < planned

@@ -43,8 +43,8 @@ async def _debated(schedule: str, count: int) -> list[float]:
         sides = [Debater(side, side, block=Returns(f"{side}, in item {item}")) for side in SIDES]
         pattern = debate(name="item", debaters=sides, max_rounds=1, judge=schedule, synthesizer=False)
         verdict = (await pattern.run(f"Item {item}?", model=judge, seed=item)).raw.verdict
-        found = None if verdict is None else verdict.winner
-        rights.append(0.5 if found is None else float(found == max(SIDES, key=quality.__getitem__)))
+        winner = None if verdict is None else verdict.winner
+        rights.append(0.5 if winner is None else float(winner == max(SIDES, key=quality.__getitem__)))
     return rights
 
 
@@ -54,9 +54,9 @@ def panels(items: int = 400_000) -> str:
     grid = np.arange(items)[:, None], np.zeros(1, dtype=int)
     gap = normals(SEED + 1, *grid, np.zeros(1, dtype=int))
     for judges, rho in ((1, 0.0), (2, 0.0), (9, 0.0), (9, 0.2), (9, PUBLISHED_CORRELATION)):
-        own = normals(SEED + 2, *grid, np.arange(judges)[None, :])
+        individual = normals(SEED + 2, *grid, np.arange(judges)[None, :])
         shared = normals(SEED + 3, *grid, np.zeros(1, dtype=int))
-        errors = (rho**0.5 * shared + (1 - rho) ** 0.5 * own).mean(axis=1, keepdims=True)
+        errors = (rho**0.5 * shared + (1 - rho) ** 0.5 * individual).mean(axis=1, keepdims=True)
         rights = ((gap + errors) > 0) == (gap > 0)
         worth = 1 / float(errors.var())
         half = 1.959964 * worth * (2 / items) ** 0.5
@@ -76,8 +76,8 @@ def audits(count: int = 1_000) -> str:
     """How often the audit finds a judge's preference for a slot, and how often it finds one that is not there."""
     rows = []
     for rate, items in ((0.5, 54), (0.6, 210), (0.7, 54), (0.8, 23)):
-        found = sum(_finds(seed, rate, items) for seed in range(count))
-        rows.append([f"{rate:.0%}", str(items), f"{wilson(found, count):3}", f"{count:,}"])
+        detected = sum(_finds(seed, rate, items) for seed in range(count))
+        rows.append([f"{rate:.0%}", str(items), f"{wilson(detected, count):3}", f"{count:,}"])
     return table(["the first slot wins", "items in an audit", "bias found (p ≤ .05)", "audits"], rows)
 
 
@@ -85,8 +85,8 @@ def _finds(seed: int, rate: float, items: int) -> bool:
     """Whether one audit of a judge that finds for the first slot at this rate says so."""
     spread = (1 + 0.25) ** 0.5
     judge = SimJudge(slot=NormalDist().inv_cdf(rate) * spread, noise=HALF / 2, seed=seed)
-    found = full_audit([[ballot] for ballot in _ballots(judge, seed, items)], resamples=0)
-    p = found.slots[0].p
+    audit = full_audit([[ballot] for ballot in _ballots(judge, seed, items)], resamples=0)
+    p = audit.slots[0].p
     return p is not None and p <= 0.05
 
 
@@ -97,5 +97,5 @@ def _ballots(judge: SimJudge, seed: int, items: int) -> Iterator[JudgeBallot]:
     orders = np.where(first[:, None], [[0, 1]], [[1, 0]])[:, None, :]
     odds = judge.log_odds_of(quality, orders=orders)[:, 0]
     for order, (yes, no) in zip(orders[:, 0], odds, strict=True):
-        shown, winner = [SIDES[side] for side in order], SIDES[0] if yes > no else SIDES[1]
-        yield JudgeBallot.model_construct(order=shown, winner=winner)  # half a million of them
+        presented, winner = [SIDES[side] for side in order], SIDES[0] if yes > no else SIDES[1]
+        yield JudgeBallot.model_construct(order=presented, winner=winner)  # half a million of them

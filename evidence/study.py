@@ -72,14 +72,15 @@ class Arm:
     def read(self, first: int | None = None) -> list[StudyAnswer]:
         """What the first lines of the answers say (None: all of them); of two answers to one question the later one."""
         lines = self.answers.read_bytes().splitlines()[:first]
-        return list({each.key: each for each in map(StudyAnswer.model_validate_json, lines)}.values())
+        return list({answer.key: answer for answer in map(StudyAnswer.model_validate_json, lines)}.values())
 
     def study(self, answers: Sequence[StudyAnswer]) -> Study:
         """The study as its file has it, without its texts: positions are "0" and "1", as in the answers."""
-        said = tomllib.loads((_FOLDER / f"{self.name}.toml").read_text("utf-8"))
+        study_file = tomllib.loads((_FOLDER / f"{self.name}.toml").read_text("utf-8"))
         truths = {answer.item: answer.truth for answer in answers}
         rows = [
-            {"id": each, "question": each, "choices": ["0", "1"], "truth": truths.get(each, "0")} for each in self.ids()
+            {"id": question_id, "question": question_id, "choices": ["0", "1"], "truth": truths.get(question_id, "0")}
+            for question_id in self.ids()
         ]
 
         def design(options: Mapping[str, Any]) -> Any:
@@ -89,11 +90,17 @@ class Arm:
 
             return made
 
-        shared = said["debate"]["baselines"]
-        designs = {name: design({"baselines": own.get("baselines", shared)}) for name, own in said["designs"].items()}
-        plain = {name: said[name] for name in ("name", "id", "seed", "min_gain", "noise", "primary", "prediction")}
+        shared = study_file["debate"]["baselines"]
+        designs = {
+            name: design({"baselines": design_options.get("baselines", shared)})
+            for name, design_options in study_file["designs"].items()
+        }
+        plain = {
+            name: study_file[name] for name in ("name", "id", "seed", "min_gain", "noise", "primary", "prediction")
+        }
         fixed = {
-            f"options of {name}": self._as_registered(said["debate"] | own) for name, own in said["designs"].items()
+            f"options of {name}": self._as_registered(study_file["debate"] | design_options)
+            for name, design_options in study_file["designs"].items()
         }
         return Study(rows=rows, designs=designs, fixed=fixed, **plain)
 
@@ -199,9 +206,11 @@ def differences(study: Study, answers: Sequence[StudyAnswer], fixed: Registratio
     """What is not as it was registered, of what can be seen without the texts and in another version."""
     unseen = ["rows:", "designs:", "library:", "models:", "sources:"]
     unseen += [] if "fixed" in fixed.fixed else ["fixed:"]  # the first versions had no hashes of options
-    found = [each for each in fixed.differences(study.registration()) if not each.startswith(tuple(unseen))]
+    changes = [
+        difference for difference in fixed.differences(study.registration()) if not difference.startswith(tuple(unseen))
+    ]
     early = sum(answer.at < fixed.at for answer in answers)
-    return [*found, *([f"{early} answers are older than the registration"] if early else [])]
+    return [*changes, *([f"{early} answers are older than the registration"] if early else [])]
 
 
 def page(first: Mapping[str, int] | None = None) -> str:
@@ -269,36 +278,36 @@ def part(arm: Arm, first: int | None = None) -> str:
     lines = len(arm.answers.read_bytes().splitlines()[:first])
     answers, fixed = arm.read(first), Registration.read(arm.registration)
     study = arm.study(answers)
-    found = study_report(study, answers)
+    report = study_report(study, answers)
     changed = differences(study, answers, fixed)
     hours = sum(answer.seconds for answer in answers) / _MINUTE / _MINUTE
     methods = table(
-        ["method", "answers", "right", f"{found.confidence:.0%} interval", "undecided", "calls", "tokens"],
+        ["method", "answers", "right", f"{report.confidence:.0%} interval", "undecided", "calls", "tokens"],
         [
             [
-                f"`{each.method}`",
-                str(each.n),
-                f"{each.accuracy:.3f}",
-                f"{each.low:.3f} to {each.high:.3f}",
-                str(each.undecided),
-                *("-" if mean is None else f"{mean:,.0f}" for mean in (each.calls, each.tokens)),
+                f"`{method.method}`",
+                str(method.n),
+                f"{method.accuracy:.3f}",
+                f"{method.low:.3f} to {method.high:.3f}",
+                str(method.undecided),
+                *("-" if mean is None else f"{mean:,.0f}" for mean in (method.calls, method.tokens)),
             ]
-            for each in found.methods
+            for method in report.methods
         ],
     )
     comparisons = table(
-        ["comparison", "better", "worse", "difference", f"{found.confidence:.0%} interval", "p", "e-value"],
+        ["comparison", "better", "worse", "difference", f"{report.confidence:.0%} interval", "p", "e-value"],
         [
             [
-                f"`{each.one}` against `{each.other}`{', primary' if each.primary else ''}",
-                str(each.better),
-                str(each.worse),
-                f"{each.difference:+.3f}",
-                f"{each.low:+.3f} to {each.high:+.3f}",
-                f"{each.p_adjusted:.2g}",
-                f"{each.e_value:.3g}",
+                f"`{comparison.one}` against `{comparison.other}`{', primary' if comparison.primary else ''}",
+                str(comparison.better),
+                str(comparison.worse),
+                f"{comparison.difference:+.3f}",
+                f"{comparison.low:+.3f} to {comparison.high:+.3f}",
+                f"{comparison.p_adjusted:.2g}",
+                f"{comparison.e_value:.3g}",
             ]
-            for each in found.comparisons
+            for comparison in report.comparisons
         ],
     )
     dynamics = table(
@@ -307,28 +316,28 @@ def part(arm: Arm, first: int | None = None) -> str:
             [
                 name,
                 *(
-                    "-" if each is None else f"{each.value:.3f} of {each.n}"
-                    for each in (found_.first_right, found_.last_right, found_.right_to_wrong, found_.wrong_to_right)
+                    "-" if change is None else f"{change.value:.3f} of {change.n}"
+                    for change in (found_.first_right, found_.last_right, found_.right_to_wrong, found_.wrong_to_right)
                 ),
                 f"{found_.oracle_gap or 0:.3f}",
             ]
-            for name, found_ in found.dynamics.items()
+            for name, found_ in report.dynamics.items()
         ],
     )
     version = f" for the commit `{arm.commit}`, which alone asks" if arm.commit else ""
-    state = "" if found.unfinished else "All is answered. "
+    state = "" if report.unfinished else "All is answered. "
     places = table(
-        ["judge of", "answers", "for the side read first", f"{found.confidence:.0%} interval"],
+        ["judge of", "answers", "for the side read first", f"{report.confidence:.0%} interval"],
         [
-            [f"`{design}`", str(each.n), f"{each.value:.3f}", f"{each.low:.3f} to {each.high:.3f}"]
-            for design, each in found.first_read.items()
+            [f"`{design}`", str(share.n), f"{share.value:.3f}", f"{share.low:.3f} to {share.high:.3f}"]
+            for design, share in report.first_read.items()
         ],
     )
     parts = [methods, comparisons, dynamics, places, *any_lead(answers)]
     parts += shared_arguments(answers)
     parts += [] if arm.steps is None else [by_steps(arm.steps, study, answers)]
     registration = (
-        " ".join(f"Differences from the registration: {each}." for each in changed)
+        " ".join(f"Differences from the registration: {difference}." for difference in changed)
         or "Nothing is seen to differ from it."
     )
     return f"""## {arm.heading}
@@ -337,7 +346,7 @@ def part(arm: Arm, first: int | None = None) -> str:
 
 **Prediction**, registered before the first answer as `{fixed.hash[:12]}`{version}: {fixed.fixed["prediction"].strip()}
 
-**{"So far" if found.unfinished else "Found"}.** {state}{found.summary} It took {hours:.1f} hours.
+**{"So far" if report.unfinished else "Found"}.** {state}{report.summary} It took {hours:.1f} hours.
 
 **Registration.** {registration}{renamed_options(arm, fixed)}
 
@@ -364,12 +373,12 @@ def any_lead(answers: Iterable[StudyAnswer]) -> list[str]:
     asked_for_more = False
     for answer in answers:
         if answer.ballots and all(ballot.log_odds for ballot in answer.ballots):
-            found = decide(answer.ballots, sides=answer.order, by="log_odds", min_log_odds=0)
-            right.setdefault(answer.design, []).append(found.winner == answer.truth)
-            asked_for_more |= not answer.answers[answer.design].answer and found.winner is not None
+            decision = decide(answer.ballots, sides=answer.order, by="log_odds", min_log_odds=0)
+            right.setdefault(answer.design, []).append(decision.winner == answer.truth)
+            asked_for_more |= not answer.answers[answer.design].answer and decision.winner is not None
     if not asked_for_more:
         return []
-    shares = [f"`{design}` {fmean(each):.3f} of {len(each)}" for design, each in right.items()]
+    shares = [f"`{design}` {fmean(values):.3f} of {len(values)}" for design, values in right.items()]
     return [f"Had any lead decided, however small, right were: {', '.join(shares)}. That was not registered."]
 
 
@@ -378,20 +387,20 @@ def shared_arguments(answers: Iterable[StudyAnswer]) -> list[str]:
     read = Counter(answer.partner for answer in answers if answer.partner is not None)
     if read.total() == len(read):
         return []
-    most = read.most_common(1)[0][1]
-    said = f"""The {read.total()} answers of `noise` are about the arguments of {len(read)} debates, {most} of them
+    count = read.most_common(1)[0][1]
+    warning = f"""The {read.total()} answers of `noise` are about the arguments of {len(read)} debates, {count} of them
 about one: the registered version takes what is at hand, which after a lost store is little. They are not independent,
 and intervals of `noise`, and against it, are too narrow."""
-    return [said]
+    return [warning]
 
 
 def by_steps(steps: Callable[[str], int], study: Study, answers: Sequence[StudyAnswer]) -> str:
     """How often the first design is right, by the steps that it takes from the source to the answer."""
     right: dict[int, list[float]] = {}
     for answer in answers:
-        if answer.design == study.first and (said := answer.answers.get(study.first)) is not None:
-            right.setdefault(steps(answer.item), []).append(said.credit(answer.truth, sides=len(answer.order)))
-    rows = [[str(number), str(len(found)), f"{fmean(found):.3f}"] for number, found in sorted(right.items())]
+        if answer.design == study.first and (method_answer := answer.answers.get(study.first)) is not None:
+            right.setdefault(steps(answer.item), []).append(method_answer.credit(answer.truth, sides=len(answer.order)))
+    rows = [[str(number), str(len(values)), f"{fmean(values):.3f}"] for number, values in sorted(right.items())]
     return table(["steps", f"answers of {study.first}", "right"], rows)
 
 
@@ -401,6 +410,6 @@ if __name__ == "__main__":
     elif sys.argv[1:2] == ["ask"]:
         sys.exit(ask(ARMS[sys.argv[2]], sys.argv[3]))
     else:
-        for each in ARMS.values():
-            under_numbers(each.answers)
+        for study_arm in ARMS.values():
+            under_numbers(study_arm.answers)
         PAGE.write_text(page(), "utf-8")

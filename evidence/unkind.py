@@ -96,6 +96,6 @@ def unkind(scale: float = 1.0) -> str:
         shares = shares_of(drawn.quality[:, None, :] + row.adds(drawn))
         blunt = dull < np.quantile(dull, row.blunt) if row.blunt < 1 else np.ones_like(dull, dtype=bool)
         shares = np.where(blunt[..., None], shares == shares.max(axis=-1, keepdims=True), shares)
-        one, both = (is_right(decide_all(cast), best) for cast in (shares[:, :1], shares))
-        rows.append([row.name, f"{mean_of(one):3}", f"{mean_of(both):3}", f"{mean_of(both - one):+3}"])
+        one, scheduled = (is_right(decide_all(cast), best) for cast in (shares[:, :1], shares))
+        rows.append([row.name, f"{mean_of(one):3}", f"{mean_of(scheduled):3}", f"{mean_of(scheduled - one):+3}"])
     return table(["judge", "one order", "`swap`", "`swap` over one order"], rows)
