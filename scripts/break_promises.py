@@ -39,10 +39,10 @@ class Break:
     promise: str
     test: str
     file: str
-    was: str
+    original: str
     becomes: str
     beside: tuple[tuple[str, str, str], ...] = ()
-    """What else keeps it, in a pattern that does so by itself: file, was, becomes."""
+    """What else keeps it, in a pattern that does so by itself: file, original, becomes."""
     without: tuple[str, ...] = ()
     """Patterns that do not make the promise."""
 
@@ -280,12 +280,12 @@ def break_promise(broken: Break, into: Path) -> Path:
     """A copy of the sources in which a promise is broken; SystemExit if the line that keeps it is not there."""
     sources = into / "src"
     shutil.copytree(ROOT / "src", sources, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, was, becomes in ((broken.file, broken.was, broken.becomes), *broken.beside):
+    for name, original, becomes in ((broken.file, broken.original, broken.becomes), *broken.beside):
         file = sources / "flowdebate" / name
         text = file.read_text(encoding="utf-8")
-        if text.count(was) != 1:
-            sys.exit(f"{broken.promise}: {name} must have once {was!r}; say here how it is broken now")
-        file.write_text(text.replace(was, becomes), encoding="utf-8")
+        if text.count(original) != 1:
+            sys.exit(f"{broken.promise}: {name} must have once {original!r}; say here how it is broken now")
+        file.write_text(text.replace(original, becomes), encoding="utf-8")
     return sources
 
 
@@ -300,9 +300,9 @@ def run_test(test: str, sources: Path, report: Path) -> dict[str, list[bool]]:
     )
     failed: dict[str, list[bool]] = {}
     for case in ET.parse(report).iter("testcase"):  # noqa: S314 - the test runner wrote it
-        given = case.get("name", "").partition("[")[2].rstrip("]").split("-")
+        parameters = case.get("name", "").partition("[")[2].rstrip("]").split("-")
         for pattern in PATTERNS:
-            if pattern in given:
+            if pattern in parameters:
                 failed.setdefault(pattern, []).append(case.find("failure") is not None)
     return failed
 
@@ -315,9 +315,9 @@ def cell(pattern: str, broken: Break, failed: dict[str, list[bool]]) -> str:
     return f"{sum(cases)} of {len(cases)}" if any(cases) else "NONE"
 
 
-def main(chosen: Sequence[str]) -> int:
-    """Print the table, a promise a line; of those only that have one of the words `chosen`, if there are any."""
-    breaks = [broken for broken in BREAKS if not chosen or any(word in broken.promise for word in chosen)]
+def main(names: Sequence[str]) -> int:
+    """Print the table, a promise a line; of those only that have one of `names`, if there are any."""
+    breaks = [broken for broken in BREAKS if not names or any(word in broken.promise for word in names)]
     print("| promise | " + " | ".join(PATTERNS) + " |\n|---|" + "---|" * len(PATTERNS))
     unnoticed = 0
     for broken in breaks:
@@ -327,8 +327,8 @@ def main(chosen: Sequence[str]) -> int:
         cells = [cell(pattern, broken, failed) for pattern in PATTERNS]
         unnoticed += cells.count("NONE")
         print(f"| {broken.promise} | " + " | ".join(cells) + " |", flush=True)
-    kept = sum(len(PATTERNS) - len(broken.without) for broken in breaks) - unnoticed
-    print(f"\n{kept} broken promises were noticed, {unnoticed} were not.")
+    promises = sum(len(PATTERNS) - len(broken.without) for broken in breaks) - unnoticed
+    print(f"\n{promises} broken promises were noticed, {unnoticed} were not.")
     return 1 if unnoticed else 0
 
 

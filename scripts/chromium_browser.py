@@ -16,8 +16,8 @@ _PROGRAMS = (_PACKAGE, "chromium", "google-chrome")
 
 def find() -> Path | None:
     """The program, if it is installed."""
-    found = next(filter(None, map(shutil.which, _PROGRAMS)), None)
-    return None if found is None else Path(found)
+    program = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+    return None if program is None else Path(program)
 
 
 def install() -> Path:

@@ -134,8 +134,8 @@ def factory_parameters(modules: Iterable[Module]) -> dict[str, int]:
                 and not any(ast.unparse(decorator).endswith("overload") for decorator in node.decorator_list)
             ):
                 spec = node.args
-                named = len(spec.posonlyargs) + len(spec.args) + len(spec.kwonlyargs)
-                parameters[node.name] = named + (spec.vararg is not None) + (spec.kwarg is not None)
+                count = len(spec.posonlyargs) + len(spec.args) + len(spec.kwonlyargs)
+                parameters[node.name] = count + (spec.vararg is not None) + (spec.kwarg is not None)
     return parameters
 
 

@@ -61,7 +61,7 @@ class Tree:
             elif isinstance(node, ast.Import | ast.ImportFrom) or _is_export_table(node):
                 self.ceremony += _lines_of(node)
         tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-        self.comments += sum(each.type == tokenize.COMMENT and not FOR_TOOLS.search(each.string) for each in tokens)
+        self.comments += sum(token.type == tokenize.COMMENT and not FOR_TOOLS.search(token.string) for token in tokens)
 
     def rows(self) -> dict[str, str]:
         """The table's column."""

@@ -23,23 +23,23 @@ class Unavailable(Exception):
 
 def install_package(package: str, name: str, find: Callable[[], Path | None], *, megabytes: int) -> Path:
     """What `find` finds; where it finds nothing, installs Debian's package first, of so many `megabytes`."""
-    found = find()
-    if found is not None:
-        return found
+    program = find()
+    if program is not None:
+        return program
     if shutil.which("apt-get") is None:
         raise Unavailable(f"{name} is not installed, and there is no apt-get to install it with")
     if os.geteuid() != 0:
-        what = f"Debian's package {package}, {megabytes} MB"
-        raise Unavailable(f"{name} is not installed, and only root can install it ({what})")
+        description = f"Debian's package {package}, {megabytes} MB"
+        raise Unavailable(f"{name} is not installed, and only root can install it ({description})")
     with (Path(tempfile.gettempdir()) / "flowdebate-apt.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests that run in several processes come here together
-        found = find()
-        if not found:
+        program = find()
+        if not program:
             print(f"Installing {name} from Debian ({package}): {megabytes} MB, once", file=sys.stderr, flush=True)
-        problem = "" if found else _add(package)
-    if (found := found or find()) is None:
+        problem = "" if program else _add(package)
+    if (program := program or find()) is None:
         raise Unavailable(f"{name} cannot be installed: {problem}")
-    return found
+    return program
 
 
 def _add(package: str) -> str:

@@ -73,12 +73,12 @@ def delete_pattern(pattern: str, into: Path) -> Path:
 
 def failures_without(pattern: str) -> list[str]:
     """Say what fails in the sources without a pattern."""
-    others = next(tests for name, tests in TESTS.items() if name != pattern)
+    other_tests = next(tests for name, tests in TESTS.items() if name != pattern)
     commands = {
         "front ends and a debate": ("-c", DEBATE),
         "flowdebate --help": ("-m", "flowdebate", "--help"),
         "flowdebate debate --help": ("-m", "flowdebate", DEFAULT, "--help"),
-        "tests of another pattern": ("-m", "pytest", "-q", "-p", "no:cacheprovider", *others),
+        "tests of another pattern": ("-m", "pytest", "-q", "-p", "no:cacheprovider", *other_tests),
     }
     failures = []
     with tempfile.TemporaryDirectory() as folder:

@@ -79,38 +79,38 @@ class Stage:
 
 def stages(text: str) -> list[Stage]:
     """The stages of a Dockerfile that has no more syntax than ours."""
-    found: list[Stage] = []
+    result: list[Stage] = []
     for line in re.sub(r"\\\n\s*", "", text).splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         instruction, _, argument = line.partition(" ")
         if instruction == "FROM":
-            found.append(Stage())
-        found[-1].steps.append((instruction, argument.strip()))
-    return found
+            result.append(Stage())
+        result[-1].steps.append((instruction, argument.strip()))
+    return result
 
 
 def services(text: str) -> dict[str, dict[str, Any]]:
     """The services of compose.yaml."""
-    found: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
-    return found
+    all_services: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
+    return all_services
 
 
 def main() -> None:
     """Build, start, debate, stop; anything that is not as it should be ends the program with what was printed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", default=sys.executable, help="the Python instead of the image's")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     build, image = stages((DEPLOY / "Dockerfile").read_text("utf-8"))
     with tempfile.TemporaryDirectory() as folder, model_server() as address:
-        began = time.monotonic()
-        make(build, Path(folder), asked.python)
-        print(f"built in {time.monotonic() - began:.0f} s", flush=True)
+        start = time.monotonic()
+        make(build, Path(folder), options.python)
+        print(f"built in {time.monotonic() - start:.0f} s", flush=True)
         try:
             with Server() as postgres:
-                began = time.monotonic()
+                start = time.monotonic()
                 run_compose(image, Path(folder), postgres, address)
-                print(f"started, debated and stopped in {time.monotonic() - began:.0f} s", flush=True)
+                print(f"started, debated and stopped in {time.monotonic() - start:.0f} s", flush=True)
         except Unavailable as error:
             sys.exit(str(error))
 
@@ -133,9 +133,9 @@ def make(stage: Stage, root: Path, python: str) -> None:
 
 def below(root: Path, path: str) -> Path:
     """A folder of the image, as it is called here."""
-    made = root / path.lstrip("/")
-    made.mkdir(parents=True, exist_ok=True)
-    return made
+    folder = root / path.lstrip("/")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def copy(source: Path, target: Path) -> None:
@@ -158,7 +158,7 @@ def run(command: Sequence[str], folder: Path, environment: dict[str, str] | None
 def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> None:
     """Start what compose.yaml describes, hold a debate, and stop all of it in order."""
     token, password = secrets.token_hex(16), secrets.token_hex(16)
-    here = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": model_at}
+    variables = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": model_at}
     compose = services((DEPLOY / "compose.yaml").read_text("utf-8"))
     for name, secret in (("token", token), ("postgres_password", password)):
         (below(root, "/run/secrets") / name).write_text(f"{secret}\n", "utf-8")
@@ -174,11 +174,13 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
         for volume in service["volumes"]:
             source, target, _ = volume.split(":")
             copy(DEPLOY / source, below(root, str(Path(target).parent)))
-        own: dict[str, Any] = {
-            key: here.get(key) if value is None else value for key, value in service["environment"].items()
+        settings: dict[str, Any] = {
+            key: variables.get(key) if value is None else value for key, value in service["environment"].items()
         }
-        own["FLOWDEBATE_STORE"] = own["FLOWDEBATE_STORE"].replace("@database:5432/", f"@127.0.0.1:{postgres.port}/")
-        own["FLOWDEBATE_PASSWORD_FILE"] = f"{root}{own['FLOWDEBATE_PASSWORD_FILE']}"
+        settings["FLOWDEBATE_STORE"] = settings["FLOWDEBATE_STORE"].replace(
+            "@database:5432/", f"@127.0.0.1:{postgres.port}/"
+        )
+        settings["FLOWDEBATE_PASSWORD_FILE"] = f"{root}{settings['FLOWDEBATE_PASSWORD_FILE']}"
         command = [word.replace("/run/secrets", f"{root}/run/secrets") for word in service["command"]]
         if health is not None:  # its port in the container, where it is alone
             command[command.index("--health") + 1] = str(health)
@@ -186,7 +188,7 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
         return subprocess.Popen(  # noqa: S603
             [*command, *more],
             cwd=folder,
-            env=environment | {key: value for key, value in own.items() if value is not None},
+            env=environment | {key: value for key, value in settings.items() if value is not None},
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -194,7 +196,7 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
     running = [begin("server", "--port", "0")]
     try:
         ports = [free_port() for _ in range(compose["worker"]["deploy"]["replicas"])]
-        running += [begin("worker", health=each) for each in ports]
+        running += [begin("worker", health=health_port) for health_port in ports]
         port = port_of(running[0])
         for each in ports:
             healthy(
@@ -206,9 +208,9 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
         for process in running:
             process.send_signal(signal.SIGTERM)
         ends = [ended(process) for process in running]
-    for process, (status, said) in zip(running, ends, strict=True):
+    for process, (status, output) in zip(running, ends, strict=True):
         if status not in {0, -signal.SIGTERM}:  # uvicorn raises the signal again when it has stopped in order
-            sys.exit(f"{process.args!r} ended with {status}:\n{said}")
+            sys.exit(f"{process.args!r} ended with {status}:\n{output}")
 
 
 def free_port() -> int:
@@ -229,12 +231,12 @@ def healthy(check: Sequence[str], root: Path) -> None:
 
 def port_of(server: subprocess.Popen[str]) -> int:
     """The port on which the server says that it listens."""
-    said = ""
+    output = ""
     for line in server.stderr or ():
-        said += line
-        if found := re.search(r"Serving http://[^:]+:(\d+)", line):
-            return int(found[1])
-    sys.exit(f"the server did not start:\n{said}")
+        output += line
+        if match := re.search(r"Serving http://[^:]+:(\d+)", line):
+            return int(match[1])
+    sys.exit(f"the server did not start:\n{output}")
 
 
 def debate(runs: str, token: str) -> None:
@@ -247,19 +249,19 @@ def debate(runs: str, token: str) -> None:
             return json.load(answer)
 
     ask(runs, {"pattern": "city", "question": "How should we get to work?", "runId": "check"})
-    found = ask(f"{runs}/check?wait=60")
-    if found["status"] != "complete" or ANSWER not in json.dumps(found):
-        sys.exit(f"the debate is not as it should be: {json.dumps(found, indent=2)[:3000]}")
+    finished = ask(f"{runs}/check?wait=60")
+    if finished["status"] != "complete" or ANSWER not in json.dumps(finished):
+        sys.exit(f"the debate is not as it should be: {json.dumps(finished, indent=2)[:3000]}")
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     """The status and the last words of a process that was asked to end."""
     try:
-        said = process.communicate(timeout=60)[1]
+        output = process.communicate(timeout=60)[1]
     except subprocess.TimeoutExpired:
         process.kill()
-        said = process.communicate()[1]
-    return process.returncode, said
+        output = process.communicate()[1]
+    return process.returncode, output
 
 
 if __name__ == "__main__":

@@ -97,18 +97,18 @@ _IMPORT = re.compile(r"^(?:from|import) (flowdebate(?:\.\w+)*)", re.MULTILINE)
 def public_modules() -> list[str]:
     """The modules that users import from: those at the top that export names, and those that the pages import from."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
-    named = {name for page in pages for name in _IMPORT.findall(page.read_text("utf-8"))}
+    modules = {name for page in pages for name in _IMPORT.findall(page.read_text("utf-8"))}
     top = {info.name for info in pkgutil.iter_modules(flowdebate.__path__, "flowdebate.")} - PROGRAMS
-    return sorted(name for name in named | top if exported(name))
+    return sorted(name for name in modules | top if exported(name))
 
 
 def exported(module: str) -> list[str]:
     """The public names of a module: what it exports, else what it defines or passes on (`from x import A as A`)."""
-    found = importlib.import_module(module)
-    if hasattr(found, "__all__"):
-        return list(found.__all__)
+    loaded = importlib.import_module(module)
+    if hasattr(loaded, "__all__"):
+        return list(loaded.__all__)
     names: list[str] = []
-    body = ast.parse(inspect.getsource(found)).body
+    body = ast.parse(inspect.getsource(loaded)).body
     lazy = [node for block in body if isinstance(block, ast.If) for node in block.body]  # imports for type checkers
     for node in (*body, *lazy):
         match node:
@@ -189,7 +189,9 @@ def llms_text(index: str) -> str:
     """The groups of the index as llms.txt: titles, addresses of their Markdown, and what is in them."""
     parts = [f"# flowdebate\n\n> {(flowdebate.__doc__ or '').splitlines()[0]}\n"]
     for group, rows in groups(index):
-        parts.append(f"## {group}\n\n" + "".join(f"- [{title}]({path}): {about}\n" for title, path, about in rows))
+        parts.append(
+            f"## {group}\n\n" + "".join(f"- [{title}]({path}): {description}\n" for title, path, description in rows)
+        )
     return "\n".join([*parts, "## Reference\n\n- [Reference](reference.md): every public name\n"])
 
 
@@ -233,9 +235,9 @@ def prepare_search(site: Path) -> None:
     The entries of the reference, four fifths of all, would stand before the pages that explain them. From files the
     theme asks for `search.js`, and browsers start no worker: it gets its program as text.
     """
-    found = json.loads((site / "search.json").read_text("utf-8"))
-    found["items"] = [item for item in found["items"] if not item["location"].startswith("reference/")]
-    (site / "search.json").write_text(index := json.dumps(found), "utf-8")
+    search_index = json.loads((site / "search.json").read_text("utf-8"))
+    search_index["items"] = [item for item in search_index["items"] if not item["location"].startswith("reference/")]
+    (site / "search.json").write_text(index := json.dumps(search_index), "utf-8")
     [worker] = (site / "assets" / "javascripts" / "workers").glob("search.*.js")
     program = json.dumps(worker.read_text("utf-8"))
     start = f"super(URL.createObjectURL(new Blob([{program}])))"
@@ -245,11 +247,11 @@ def prepare_search(site: Path) -> None:
 
 def missing() -> list[str]:
     """Public names that have no place in the built reference."""
-    found = []
+    problems = []
     for module in public_modules():
         page = (BUILD / "site" / "reference" / f"{module}.html").read_text("utf-8")
-        found += [f"{module}.{name} is missing" for name in exported(module) if f'id="{module}.{name}"' not in page]
-    return found
+        problems += [f"{module}.{name} is missing" for name in exported(module) if f'id="{module}.{name}"' not in page]
+    return problems
 
 
 def foreign() -> list[str]:

@@ -58,10 +58,10 @@ def event_kinds() -> tuple[type[BaseEvent], ...]:
 
 def generate(kinds: Iterable[type[BaseEvent]] | None = None) -> dict[str, Any]:
     """The JSON Schema of events of these `kinds`, and of custom ones; None: of all events."""
-    chosen = event_kinds() if kinds is None else kinds
-    models: list[tuple[type[BaseModel], str]] = [(_model_of(kind), kind.kind) for kind in chosen]
+    event_types = event_kinds() if kinds is None else kinds
+    models: list[tuple[type[BaseModel], str]] = [(_model_of(kind), kind.kind) for kind in event_types]
     models.append((Custom, "custom"))
-    names, found = models_json_schema(
+    names, schema = models_json_schema(
         [(model, "serialization") for model, _ in models], by_alias=True, schema_generator=_Schema
     )
     refs = {kind: names[model, "serialization"]["$ref"] for model, kind in models}
@@ -74,7 +74,7 @@ def generate(kinds: Iterable[type[BaseEvent]] | None = None) -> dict[str, Any]:
         "required": ["kind"],
         "oneOf": [{"$ref": ref} for ref in refs.values()],
         "discriminator": {"propertyName": "kind", "mapping": refs},
-        "$defs": found["$defs"],
+        "$defs": schema["$defs"],
     }
 
 
@@ -100,13 +100,13 @@ def _model_of(kind: type[BaseEvent]) -> type[BaseModel]:
     """The model whose JSON Schema is that of the event's wire form."""
     types = get_type_hints(kind, localns=_names_of(sys.modules[kind.__module__]), include_extras=True)
     declared: dict[str, Any] = {"kind": (Literal[kind.kind], ...)}
-    for each in fields(kind):
-        default = Field(each.default, exclude_if=bool) if each.metadata.get("sparse") else ...
-        declared[each.name] = (types[each.name], default)
+    for item in fields(kind):
+        default = Field(item.default, exclude_if=bool) if item.metadata.get("sparse") else ...
+        declared[item.name] = (types[item.name], default)
     config = ConfigDict(alias_generator=to_camel, arbitrary_types_allowed=True)
-    made = create_model(kind.__name__, __config__=config, __doc__=inspect.getdoc(kind), **declared)
-    _EVENTS[made] = kind
-    return made
+    model = create_model(kind.__name__, __config__=config, __doc__=inspect.getdoc(kind), **declared)
+    _EVENTS[model] = kind
+    return model
 
 
 _EVENTS: dict[type[BaseModel], type[BaseEvent]] = {}
@@ -126,15 +126,15 @@ class _Schema(GenerateJsonSchema):
     """Describes each property by the text below its field, and leaves objects open for later keys."""
 
     def model_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ANN401 - pydantic's
-        made = super().model_schema(schema)
-        made.pop("additionalProperties", None)
-        return _described(made, _EVENTS.get(schema["cls"], schema["cls"]))
+        result = super().model_schema(schema)
+        result.pop("additionalProperties", None)
+        return _described(result, _EVENTS.get(schema["cls"], schema["cls"]))
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ANN401 - pydantic's
-        made = super().dataclass_schema(schema)
+        result = super().dataclass_schema(schema)
         sparse = {to_camel(name) for name in sparse_defaults(schema["cls"])}
-        made["required"] = [key for key in made.get("required", ()) if key not in sparse]
-        return _described(made, schema["cls"])
+        result["required"] = [key for key in result.get("required", ()) if key not in sparse]
+        return _described(result, schema["cls"])
 
     def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: ANN401, ARG002, FBT001 - pydantic's
         return "serialization_exclude_if" not in field and not field.get("serialization_exclude")

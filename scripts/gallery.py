@@ -134,44 +134,44 @@ def load(name: str) -> Any:  # noqa: ANN401 - a module, whose names are its own
 
 def models_of(name: str, *names: str) -> list[FunctionModel]:
     """Models under these names that give each block of an example its answers, in their order."""
-    left = {part: list(answers) for part, answers in ANSWERS[name].items()}
+    remaining = {part: list(answers) for part, answers in ANSWERS[name].items()}
 
     def answer(request: ModelRequest) -> Any:  # noqa: ANN401 - any reply
-        part = max((part for part in left if part in request.block), key=len)
-        said = left[part].pop(0) if len(left[part]) > 1 else left[part][0]
-        return in_form(said, request)
+        part = max((part for part in remaining if part in request.block), key=len)
+        reply = remaining[part].pop(0) if len(remaining[part]) > 1 else remaining[part][0]
+        return in_form(reply, request)
 
     return [FunctionModel(answer, name=called) for called in names or ("scripted",)]
 
 
-def in_form(said: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - any reply
+def in_form(reply: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - any reply
     """An answer as the block that asks wants it."""
-    if said == "look_up":
+    if reply == "look_up":
         return ToolCall(id="1", name="look_up", arguments='{"topic": "latency"}')
-    if said == "the provider is down":
+    if reply == "the provider is down":
         down = ProviderFailed("the endpoint answered 503", status=503)
         down.transient = False  # another request would be no better: nobody waits for it here
         raise down
-    if isinstance(said, tuple):
-        return {"response": said[0], "next_agent_name": said[1]}
-    if isinstance(said, list):  # a ranking of members, who are shown as letters
-        texts = {ANSWERS["council"][f"member-{member}"][0]: member for member in said}
-        shown = re.findall(r"^\[Answer ([A-Z])\] (.*)$", str(request.messages[-1]["content"]), re.MULTILINE)
-        letters = {texts[text]: letter for letter, text in shown}
-        return {"ranking": [{"answer": letters[member], "reason": "It says what to do first."} for member in said]}
-    if request.on_text is not None and isinstance(said, str):  # word by word, as servers stream
-        for word in re.findall(r"\S+\s*", said):
+    if isinstance(reply, tuple):
+        return {"response": reply[0], "next_agent_name": reply[1]}
+    if isinstance(reply, list):  # a ranking of members, who are shown as letters
+        texts = {ANSWERS["council"][f"member-{member}"][0]: member for member in reply}
+        answers = re.findall(r"^\[Answer ([A-Z])\] (.*)$", str(request.messages[-1]["content"]), re.MULTILINE)
+        letters = {texts[text]: letter for letter, text in answers}
+        return {"ranking": [{"answer": letters[member], "reason": "It says what to do first."} for member in reply]}
+    if request.on_text is not None and isinstance(reply, str):  # word by word, as servers stream
+        for word in re.findall(r"\S+\s*", reply):
             request.on_text(word)
-        return ModelResponse(text=said, usage=Usage(calls=1, prompt_tokens=100, cached_tokens=0, completion_tokens=20))
-    return said
+        return ModelResponse(text=reply, usage=Usage(calls=1, prompt_tokens=100, cached_tokens=0, completion_tokens=20))
+    return reply
 
 
 def scored(request: ModelRequest) -> Any:  # noqa: ANN401 - any reply
     """Scores by criterion of two texts, of which one begins with praise."""
-    shown = str(request.messages[-1]["content"])
+    prompt = str(request.messages[-1]["content"])
     marks = {"A": {"correct": 80, "clear": 90}, "B": {"correct": 80, "clear": 90}}
     for label in marks:
-        if f"[{label}] Great" in shown:
+        if f"[{label}] Great" in prompt:
             marks[label] = {"correct": 45, "clear": 60}
     return {"reasoning": "One names the cause.", "scores": marks, "verdict": "The shorter text is right."}
 
@@ -195,8 +195,8 @@ def output_of(name: str, module: Any) -> str:  # noqa: ANN401
             first, spare = models_of(name, "first", "spare")
             module.main(first, spare=spare)
         elif name == "four_vendors":
-            named = ("openai/gpt-5.6-luna", "anthropic/claude-haiku-5-5", "gemini/gemini-flash-latest")
-            module.main(dict(zip(("keeper", "mover", "judge"), models_of(name, *named), strict=True)))
+            models = ("openai/gpt-5.6-luna", "anthropic/claude-haiku-5-5", "gemini/gemini-flash-latest")
+            module.main(dict(zip(("keeper", "mover", "judge"), models_of(name, *models), strict=True)))
         elif name in ("many_questions", "formats"):
             run(module.main(*models_of(name), MemoryStore()))
         else:
@@ -204,10 +204,10 @@ def output_of(name: str, module: Any) -> str:  # noqa: ANN401
     return printed.getvalue()
 
 
-def run(made: Any) -> None:  # noqa: ANN401
+def run(result: Any) -> None:  # noqa: ANN401
     """Await it, if there is something to await."""
-    if inspect.iscoroutine(made):
-        asyncio.run(made)
+    if inspect.iscoroutine(result):
+        asyncio.run(result)
 
 
 def normal(printed: str) -> str:

@@ -28,8 +28,8 @@ def laboratory(folder: Path, *, dark: bool = False) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    own = {name: folder / f".{name.lower()}" for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")}
-    settings = own["JUPYTER_CONFIG_DIR"] / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
+    folders = {name: folder / f".{name.lower()}" for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")}
+    settings = folders["JUPYTER_CONFIG_DIR"] / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     for name, values in _SETTINGS.items():
         text = json.dumps(values)
@@ -37,7 +37,7 @@ def laboratory(folder: Path, *, dark: bool = False) -> Iterator[str]:
     options = [f"--port={port}", "--no-browser", "--IdentityProvider.token=here", f"--ServerApp.root_dir={folder}"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         options.append("--allow-root")
-    environment = {**os.environ, **{name: str(place) for name, place in own.items()}}
+    environment = {**os.environ, **{name: str(place) for name, place in folders.items()}}
     command = [sys.executable, "-m", "jupyterlab", *options]
     with (folder / "log").open("w") as log, subprocess.Popen(command, env=environment, stdout=log, stderr=log) as lab:  # noqa: S603
         try:

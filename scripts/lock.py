@@ -34,10 +34,10 @@ _INDEX_VARIABLES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FI
 def main() -> None:
     """Write both files anew, with the newest versions that are allowed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    wanted = list(project["project"]["dependencies"])
+    requirements = list(project["project"]["dependencies"])
     for extra in EXTRAS:
-        wanted += project["project"]["optional-dependencies"][extra]
-    write("image.txt", f"what the image has: flowdebate[{','.join(EXTRAS)}] without flowdebate itself", wanted)
+        requirements += project["project"]["optional-dependencies"][extra]
+    write("image.txt", f"what the image has: flowdebate[{','.join(EXTRAS)}] without flowdebate itself", requirements)
     write("build.txt", "what builds the wheel", project["build-system"]["requires"])
 
 
@@ -64,13 +64,13 @@ def write(name: str, purpose: str, requirements: list[str]) -> None:
 def resolved(requirements: list[str]) -> list[dict[str, Any]]:
     """The packages that uv chooses, from the index that it asks by default."""
     with tempfile.TemporaryDirectory() as folder:
-        asked, found = Path(folder) / "requirements.in", Path(folder) / "pylock.toml"
-        asked.write_text("\n".join(requirements), "utf-8")
+        requirements_file, lock_file = Path(folder) / "requirements.in", Path(folder) / "pylock.toml"
+        requirements_file.write_text("\n".join(requirements), "utf-8")
         command = [sys.executable, "-m", "uv", "--no-config", "pip", "compile", "--quiet", "--universal"]
-        command += ["--python-version", PYTHONS[0], str(asked), "--output-file", str(found)]
+        command += ["--python-version", PYTHONS[0], str(requirements_file), "--output-file", str(lock_file)]
         environment = {key: value for key, value in os.environ.items() if key not in _INDEX_VARIABLES}
         subprocess.run(command, env=environment, check=True)  # noqa: S603
-        packages: list[dict[str, Any]] = tomllib.loads(found.read_text("utf-8"))["packages"]
+        packages: list[dict[str, Any]] = tomllib.loads(lock_file.read_text("utf-8"))["packages"]
         return packages
 
 

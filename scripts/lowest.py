@@ -23,8 +23,13 @@ TOOLS = {"hypothesis", "pytest"}
 def main() -> None:
     """Print them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = {name: wanted for name, wanted in project["optional-dependencies"].items() if name not in LEFT_OUT}
-    names = {canonicalize_name(Requirement(each).name) for each in sum(extras.values(), project["dependencies"])}
+    extras = {
+        name: requirements for name, requirements in project["optional-dependencies"].items() if name not in LEFT_OUT
+    }
+    names = {
+        canonicalize_name(Requirement(requirement).name)
+        for requirement in sum(extras.values(), project["dependencies"])
+    }
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--resolution", "lowest-direct", "--no-header"]
     command += ["--no-annotate", "--python-version", "3.11", str(ROOT / "pyproject.toml")]
     command += [word for extra in extras for word in ("--extra", extra)]

@@ -23,11 +23,17 @@ def model_server() -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            message = {"role": "assistant", "content": said(asked)}
+            request_body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            message = {"role": "assistant", "content": said(request_body)}
             choice = {"index": 0, "finish_reason": "stop", "message": message}
             usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-            answer = {"id": "check", "object": "chat.completion", "created": 0, "model": asked["model"], "usage": usage}
+            answer = {
+                "id": "check",
+                "object": "chat.completion",
+                "created": 0,
+                "model": request_body["model"],
+                "usage": usage,
+            }
             body = json.dumps({**answer, "choices": [choice]}).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
@@ -46,20 +52,20 @@ def model_server() -> Iterator[str]:
             server.shutdown()
 
 
-def said(asked: dict[str, Any]) -> str:
+def said(body: dict[str, Any]) -> str:
     """A text, or a value of the schema that was asked for."""
-    schema = asked.get("response_format", {}).get("json_schema", {}).get("schema")
+    schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
     return ANSWER if schema is None else json.dumps(value_of(schema, schema.get("$defs", {})))
 
 
-def value_of(schema: dict[str, Any], known: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
+def value_of(schema: dict[str, Any], definitions: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
     """A value of a schema that is as simple as those of our verdicts."""
     if "$ref" in schema:
-        schema = known[schema["$ref"].rpartition("/")[2]]
+        schema = definitions[schema["$ref"].rpartition("/")[2]]
     if options := schema.get("anyOf"):
-        return value_of(options[0], known)
+        return value_of(options[0], definitions)
     if options := schema.get("enum"):
         return options[0]
     if schema["type"] == "object":
-        return {name: value_of(each, known) for name, each in schema.get("properties", {}).items()}
+        return {name: value_of(subschema, definitions) for name, subschema in schema.get("properties", {}).items()}
     return {"string": ANSWER, "integer": 1, "number": 1, "boolean": True, "array": []}.get(schema["type"])

@@ -45,8 +45,8 @@ def install() -> Path:
 
 
 def _program() -> Path | None:
-    found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    return None if found is None else Path(found)
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    return None if program is None else Path(program)
 
 
 class Proxy:
@@ -64,8 +64,8 @@ class Proxy:
 
     def __enter__(self) -> Self:
         command = [str(self._program), "-p", str(self._folder), "-c", str(self._folder / "nginx.conf")]
-        with (self._folder / "said").open("wb") as said:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=said)  # noqa: S603
+        with (self._folder / "said").open("wb") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)  # noqa: S603
         deadline = time.monotonic() + _SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             try:

@@ -231,7 +231,7 @@ def film(browser: Browser, server: Server, path: Path) -> str:  # noqa: PLR0915 
         """Take a frame that is shown so long."""
         frames.append((Image.open(BytesIO(page.screenshot())).convert("RGB"), milliseconds))
 
-    def follow(*, every: int, shown: int) -> None:
+    def follow(*, every: int, duration: int) -> None:
         """Take frames until the verdict is there, and show that."""
         latest = page.get_by_role("button", name="Jump to latest")
         while not page.locator("#verdict").count():
@@ -242,7 +242,7 @@ def film(browser: Browser, server: Server, path: Path) -> str:  # noqa: PLR0915 
                 page.set_viewport_size(_FILM)
             if latest.is_visible():
                 latest.click()
-            take(shown)
+            take(duration)
             page.wait_for_timeout(every)
         page.locator("#verdict").scroll_into_view_if_needed()
         page.evaluate("scrollTo(0, document.querySelector('#verdict').offsetTop - 70)")
@@ -251,13 +251,13 @@ def film(browser: Browser, server: Server, path: Path) -> str:  # noqa: PLR0915 
 
     page.goto(f"{server.url}/?token={_TOKEN}")
     pages = page.url.rstrip("/")
-    begun = page.context.request.post(f"{pages}/api/v1/runs", data=_BODY, headers={"origin": server.url})
-    if not begun.ok:
-        raise SystemExit(begun.text())
+    response = page.context.request.post(f"{pages}/api/v1/runs", data=_BODY, headers={"origin": server.url})
+    if not response.ok:
+        raise SystemExit(response.text())
     page.goto(f"{pages}/runs/harrow-pool")
     page.locator("#speaking .turn p").first.wait_for(timeout=120_000)
     take(1_500)
-    follow(every=1_300, shown=300)
+    follow(every=1_300, duration=300)
     page.goto(f"{pages}/runs/harrow-pool/travel?step={_EDITED}")
     field = page.get_by_role("textbox", name="Tomas")
     field.scroll_into_view_if_needed()
@@ -273,7 +273,7 @@ def film(browser: Browser, server: Server, path: Path) -> str:  # noqa: PLR0915 
     take(1_500)
     page.get_by_role("button", name=f"Fork from step {_EDITED}").click()
     page.wait_for_url(f"{pages}/runs/*")
-    follow(every=1_300, shown=300)
+    follow(every=1_300, duration=300)
     fork = page.url.rpartition("/")[2]
     page.context.close()
     pictures, durations = zip(*frames, strict=True)

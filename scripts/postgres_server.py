@@ -102,8 +102,8 @@ class Server:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._as, str(self._programs / program), "-D", str(self._folder / "data"), *arguments]
-        with (self._folder / "said").open("wb") as said:  # no pipe: the server would keep it open
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, check=False, cwd="/")  # noqa: S603
+        with (self._folder / "said").open("wb") as out:  # no pipe: the server would keep it open
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False, cwd="/")  # noqa: S603
         if done.returncode:
             log = self._folder / "log"
             text = (self._folder / "said").read_text() + (log.read_text() if log.exists() else "")
@@ -131,8 +131,8 @@ def _programs() -> Path | None:
     installed = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if installed:
         return max(installed, key=lambda folder: int(folder.parent.name))
-    found = shutil.which("initdb")
-    return None if found is None else Path(found).resolve().parent
+    program = shutil.which("initdb")
+    return None if program is None else Path(program).resolve().parent
 
 
 def _free_port() -> int:

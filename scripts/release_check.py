@@ -15,7 +15,7 @@ def main() -> None:
     if len(sys.argv) != 2:  # noqa: PLR2004 - the program, and the tag
         sys.exit("Which tag? For example: python scripts/release_check.py v0.2.0")
     version = sys.argv[1].removeprefix("v")
-    wrong = [f"{place} says {said}, not {version}" for place, said in versions().items() if said != version]
+    wrong = [f"{place} says {value}, not {version}" for place, value in versions().items() if value != version]
     if f"\n## {version}" not in (ROOT / "CHANGELOG.md").read_text("utf-8"):
         wrong.append(f"CHANGELOG.md has no heading for {version}")
     sys.exit("\n".join(wrong) or None)  # an empty text would be a failure, too
@@ -24,16 +24,16 @@ def main() -> None:
 def versions() -> dict[str, str]:
     """The version that each file says, by its place."""
     module = ast.parse((ROOT / "src/flowdebate/__init__.py").read_text("utf-8"))
-    (own,) = (
+    (library_version,) = (
         str(ast.literal_eval(line.value))
         for line in module.body
         if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__version__"
     )
     server = json.loads((ROOT / "server.json").read_text("utf-8"))
     plugin = json.loads((ROOT / ".claude-plugin/plugin.json").read_text("utf-8"))
-    found = {"src/flowdebate/__init__.py": own, "server.json": server["version"]}
-    found |= {f"server.json, {each['identifier']}": each["version"] for each in server["packages"]}
-    return {**found, ".claude-plugin/plugin.json": plugin["version"]}
+    by_place = {"src/flowdebate/__init__.py": library_version, "server.json": server["version"]}
+    by_place |= {f"server.json, {package['identifier']}": package["version"] for package in server["packages"]}
+    return {**by_place, ".claude-plugin/plugin.json": plugin["version"]}
 
 
 if __name__ == "__main__":

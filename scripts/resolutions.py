@@ -20,17 +20,19 @@ MOST = 40
 
 def main() -> None:
     """Print each resolution; ends with what is wrong."""
-    ours = [(), *((name,) for name in BESIDE), BESIDE]
-    asked = [(python, *names) for python in PYTHONS for names in ours]
+    groups = [(), *((name,) for name in BESIDE), BESIDE]
+    queries = [(python, *names) for python in PYTHONS for names in groups]
     alone = [(python, name) for python in PYTHONS for name in BESIDE]
     with ThreadPoolExecutor(8) as pool:  # they wait for the index
-        found = dict(zip(asked, pool.map(lambda each: resolved(each[0], str(ROOT), *each[1:]), asked), strict=True))
-        newest = dict(zip(alone, pool.map(lambda each: resolved(*each), alone), strict=True))
+        resolutions = dict(
+            zip(queries, pool.map(lambda query: resolved(query[0], str(ROOT), *query[1:]), queries), strict=True)
+        )
+        newest = dict(zip(alone, pool.map(lambda query: resolved(*query), alone), strict=True))
     wrong = []
-    for (python, *names), versions in found.items():
+    for (python, *names), versions in resolutions.items():
         versions.pop("flowdebate", None)
-        told = ", ".join(f"{name} {versions[name]}" for name in map(bare, names or ["openai"]))
-        print(f"{python}: {told}; {len(versions)} packages beside flowdebate")
+        text = ", ".join(f"{name} {versions[name]}" for name in map(bare, names or ["openai"]))
+        print(f"{python}: {text}; {len(versions)} packages beside flowdebate")
         if not names and len(versions) > MOST:
             wrong.append(f"{python}: the base has {len(versions)} packages, at most {MOST} are allowed")
         for name in names:
@@ -45,14 +47,18 @@ def bare(name: str) -> str:
     return name.partition("[")[0]
 
 
-def resolved(python: str, *wanted: str) -> dict[str, str]:
+def resolved(python: str, *requirements: str) -> dict[str, str]:
     """The versions that uv chooses, by name."""
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "-"]
     done = subprocess.run(  # noqa: S603 - our own words
-        [*command, "--python-version", python], input="\n".join(wanted), stdout=subprocess.PIPE, text=True, check=True
+        [*command, "--python-version", python],
+        input="\n".join(requirements),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
-    named = re.findall(r"^([\w.-]+)(?:==| @ )(\S+)", done.stdout, re.MULTILINE)
-    return dict(named)
+    pins = re.findall(r"^([\w.-]+)(?:==| @ )(\S+)", done.stdout, re.MULTILINE)
+    return dict(pins)
 
 
 if __name__ == "__main__":

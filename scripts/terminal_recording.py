@@ -47,8 +47,8 @@ def frames_of(command: list[str], columns: int, rows: int) -> list[tuple[tuple[s
     if child == 0:
         os.execvp(command[0], command)  # noqa: S606 - what the caller wants recorded
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    found: list[tuple[tuple[str, ...], float]] = []
-    looked = time.monotonic()
+    frames: list[tuple[tuple[str, ...], float]] = []
+    last = time.monotonic()
     while True:
         ready, _, _ = select.select([terminal], [], [], _SAMPLE)
         try:
@@ -57,12 +57,12 @@ def frames_of(command: list[str], columns: int, rows: int) -> list[tuple[tuple[s
             written, ready = b"", [terminal]
         stream.feed(written)
         now = time.monotonic()
-        if now - looked >= _SAMPLE or (ready and not written):
-            found.append((tuple(_line(screen, row) for row in range(rows)), now - looked))
-            looked = now
+        if now - last >= _SAMPLE or (ready and not written):
+            frames.append((tuple(_line(screen, row) for row in range(rows)), now - last))
+            last = now
         if ready and not written:
             os.waitpid(child, 0)
-            return found
+            return frames
 
 
 def _line(screen: pyte.Screen, row: int) -> str:
@@ -82,45 +82,45 @@ def _line(screen: pyte.Screen, row: int) -> str:
     return spans
 
 
-def joined(found: list[tuple[tuple[str, ...], float]]) -> list[tuple[tuple[str, ...], float]]:
+def joined(screens: list[tuple[tuple[str, ...], float]]) -> list[tuple[tuple[str, ...], float]]:
     """Equal screens as one, with their times shortened."""
     frames = []
-    for lines, group in groupby(found, key=lambda frame: frame[0]):
+    for lines, group in groupby(screens, key=lambda frame: frame[0]):
         frames.append((lines, min(sum(seconds for _, seconds in group), _LONGEST_WAIT)))
     total = sum(seconds for _, seconds in frames)
-    kept: list[tuple[tuple[str, ...], float]] = []
+    merged: list[tuple[tuple[str, ...], float]] = []
     for lines, seconds in frames:
         lasts = seconds * min(1.0, _LONGEST / total)
-        if kept and kept[-1][1] < _SHORTEST:
-            kept[-1] = lines, kept[-1][1] + lasts
+        if merged and merged[-1][1] < _SHORTEST:
+            merged[-1] = lines, merged[-1][1] + lasts
         else:
-            kept.append((lines, lasts))
-    return [*kept[:-1], (kept[-1][0], _REST)]
+            merged.append((lines, lasts))
+    return [*merged[:-1], (merged[-1][0], _REST)]
 
 
 def svg_of(frames: list[tuple[tuple[str, ...], float]], columns: int, rows: int, title: str) -> str:
     """The frames below each other, which a window moves along."""
     width, height = columns * _WIDTH + 2 * _EDGE, rows * _HEIGHT + 2 * _EDGE
     lines: dict[str, str] = {}
-    shown, steps, at = "", "", 0.0
+    uses, steps, at = "", "", 0.0
     total = sum(seconds for _, seconds in frames)
     for number, (screen, seconds) in enumerate(frames):
         top = number * height
         for row, line in enumerate(screen):
             if line:
                 name = lines.setdefault(line, f"l{len(lines)}")
-                shown += f'<use href="#{name}" y="{top + _EDGE + (row + 1) * _HEIGHT - 5:.0f}"/>'
+                uses += f'<use href="#{name}" y="{top + _EDGE + (row + 1) * _HEIGHT - 5:.0f}"/>'
         steps += f"{100 * at / total:.3f}%{{transform:translateY(-{top:.0f}px)}}"
         at += seconds
     last = (len(frames) - 1) * height
-    kept = "".join(f'<text id="{name}" xml:space="preserve">{line}</text>' for line, name in lines.items())
+    defs = "".join(f'<text id="{name}" xml:space="preserve">{line}</text>' for line, name in lines.items())
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
         f'aria-label="{escape(title)}"><style>text{{font:14px/1 ui-monospace,"SF Mono",Menlo,Consolas,'
         f'"DejaVu Sans Mono",monospace;fill:{_INK}}}#film{{animation:film {total:.1f}s steps(1) infinite}}'
         f"@keyframes film{{{steps}100%{{transform:translateY(-{last:.0f}px)}}}}"
         f"@media(prefers-reduced-motion:reduce){{#film{{animation:none;transform:translateY(-{last:.0f}px)}}}}</style>"
-        f'<rect width="100%" height="100%" rx="8" fill="{_PAPER}"/><defs>{kept}</defs><g id="film">{shown}</g></svg>\n'
+        f'<rect width="100%" height="100%" rx="8" fill="{_PAPER}"/><defs>{defs}</defs><g id="film">{uses}</g></svg>\n'
     )
 
 

@@ -221,29 +221,29 @@ def main() -> None:
     )
     parser.add_argument("--python", default=sys.executable, help="the Python of the environments")
     parser.add_argument("--oldest", action="store_true", help="with the oldest versions that pyproject.toml allows")
-    asked = parser.parse_args()
-    if wrong := set(asked.extras) - set(USES):
+    options = parser.parse_args()
+    if wrong := set(options.extras) - set(USES):
         parser.error(f"no extra is called {', '.join(sorted(wrong))}; there are {', '.join(USES)}")
     print(f"{wheel.name}: {wheel.stat().st_size / 1000:.0f} kB")
-    if asked.readme:
-        check_readme(wheel, asked.python)
+    if options.readme:
+        check_readme(wheel, options.python)
         return
-    for extra in asked.extras or [extra for extra in USES if extra not in LARGE]:
-        began = time.monotonic()
-        check(wheel, extra, asked.python, oldest=asked.oldest)
-        if extra in {CORE, "local-model"} and not asked.oldest:
-            try_one_line(wheel, extra, asked.python)
-        print(f"{extra}: {time.monotonic() - began:.0f} s", flush=True)
+    for extra in options.extras or [extra for extra in USES if extra not in LARGE]:
+        start = time.monotonic()
+        check(wheel, extra, options.python, oldest=options.oldest)
+        if extra in {CORE, "local-model"} and not options.oldest:
+            try_one_line(wheel, extra, options.python)
+        print(f"{extra}: {time.monotonic() - start:.0f} s", flush=True)
 
 
 def check_readme(wheel: Path, python: str) -> None:
     """Paste the first lines of the README into a file, in an empty environment and without a key, and run it."""
     extras, program = first_steps()
     with tempfile.TemporaryDirectory() as folder:
-        began = time.monotonic()
+        start = time.monotonic()
         interpreter = environment(folder, python, [f"{wheel}[{extras}]"])
         installed = time.monotonic()
-        print(f"README: installed [{extras}] in {installed - began:.0f} s", flush=True)
+        print(f"README: installed [{extras}] in {installed - start:.0f} s", flush=True)
         Path(folder, "first.py").write_text(program, "utf-8")
         clean = {"HOME": folder, "PATH": "/usr/bin:/bin"}  # no key, and no model joined before
         for time_of in ("first", "second"):
@@ -253,26 +253,26 @@ def check_readme(wheel: Path, python: str) -> None:
         print(printed)
 
 
-def environment(folder: str, python: str, wanted: list[str]) -> str:
+def environment(folder: str, python: str, requirements: list[str]) -> str:
     """A new environment with what is wanted; returns its Python."""
     interpreter = str(Path(folder) / "env" / "bin" / "python")
     uv = [sys.executable, "-m", "uv", "--quiet"]
     run(folder, [*uv, "venv", "--python", python, "env"])
-    if wanted:
-        run(folder, [*uv, "pip", "install", "--python", interpreter, *wanted])
+    if requirements:
+        run(folder, [*uv, "pip", "install", "--python", interpreter, *requirements])
     return interpreter
 
 
 def check(wheel: Path, extra: str, python: str, *, oldest: bool) -> None:
     """Install the wheel with an extra into a new environment, and use it there, outside of the checkout."""
-    wanted = str(wheel) if extra == CORE else f"{wheel}[{extra}]"
+    requirement = str(wheel) if extra == CORE else f"{wheel}[{extra}]"
     with tempfile.TemporaryDirectory() as folder:
         interpreter = environment(folder, python, [])
         install = [sys.executable, "-m", "uv", "--quiet", "pip", "install", "--python", interpreter]
         if oldest:  # what is installed already is what the wheel is then content with
             extras = [] if extra == CORE else ["--extra", extra]
             run(folder, [*install, "--resolution", "lowest-direct", "-r", str(ROOT / "pyproject.toml"), *extras])
-        run(folder, [*install, wanted])
+        run(folder, [*install, requirement])
         run(folder, [str(Path(interpreter).with_name("flowdebate")), "--version"])
         for program in (DEBATE, USES[extra]):
             run(folder, [interpreter, "-I", "-c", program])
@@ -286,9 +286,9 @@ def try_one_line(wheel: Path, extra: str, python: str) -> None:
     debate = [*uvx, "flowdebate", "debate", "Trams or roads?", "--debater", "ann=Trams", "--debater", "bob=Roads"]
     options = ["--max-rounds", "1", "--no-synthesizer", "--no-store", "--json"]
     with tempfile.TemporaryDirectory() as folder, model_server() as address:
-        asked = ["--model", "local"] if local else ["--base-url", address, "--model", "check"]
+        arguments = ["--model", "local"] if local else ["--base-url", address, "--model", "check"]
         run(folder, [*uvx, "flowdebate", "--help"])
-        run(folder, [*debate, *options, *asked])
+        run(folder, [*debate, *options, *arguments])
 
 
 def run(folder: str, command: list[str], env: dict[str, str] | None = None) -> str:

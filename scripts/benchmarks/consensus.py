@@ -39,14 +39,14 @@ def ours() -> Callable[[], object]:
     """Everything on."""
 
     def agent(name: str) -> Persona:
-        async def act(asked: Any) -> Any:  # noqa: ANN401 - each phase asks in a shape of its own
-            match asked.kind:
+        async def act(request: Any) -> Any:  # noqa: ANN401 - each phase asks in a shape of its own
+            match request.kind:
                 case "proposal":
                     return proposed(name)
                 case "critique":
                     return {"issues": ["no numbers"], "suggestions": ["measure"], "severity": 0.3, "reasoning": "thin"}
                 case "revision":
-                    return {"proposal": f"{proposed(name)} Revised {asked.round} times.", "position": name}
+                    return {"proposal": f"{proposed(name)} Revised {request.round} times.", "position": name}
                 case _:
                     return {"choice": name, "reasoning": "clear", "confidence": 0.7}
 
@@ -95,12 +95,12 @@ def theirs(*, measured: bool) -> Callable[[], object]:
 
     async def many() -> None:
         for _ in range(DEBATES):
-            heard: list[object] = []
+            events: list[object] = []
             arena = Arena(
                 question=TASK,
                 agents=[Answering(name) for name in NAMES],
                 config=DebateConfig(rounds=3, early_stopping=False, enable_convergence=measured),
-                on_event=heard.append if measured else None,
+                on_event=events.append if measured else None,
             )
             result = await arena.run()
             assert (len(result.critiques), len(result.votes)) == (18, 9)  # noqa: S101
@@ -153,9 +153,9 @@ def _waited(name: str, pattern: Sequencer[Any, Any], *, steps: int) -> list[str]
     model = FunctionModel(answer)
 
     async def one() -> float:
-        began = time.perf_counter()
+        start = time.perf_counter()
         await pattern.run(TASK, model=model)
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
     asyncio.run(one())  # warm up
     median = statistics.median(asyncio.run(one()) for _ in range(7))

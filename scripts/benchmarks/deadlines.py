@@ -69,11 +69,11 @@ async def overshoots(model: OpenAIModel, *, streams: bool) -> list[float]:
             on_text=(lambda _: None) if streams else None,
             settings=ModelSettings(timeout=DEADLINE),
         )
-        began = time.perf_counter()
+        start = time.perf_counter()
         try:
             await ask(model, request)
         except ModelTimeout:
-            return time.perf_counter() - began - DEADLINE
+            return time.perf_counter() - start - DEADLINE
         raise AssertionError
 
     async def one_after_another(number: int) -> list[float]:
@@ -106,8 +106,8 @@ def main() -> None:
                 late = asyncio.run(overshoots(model, streams=drip == "comments"))
                 cpu = time.process_time() - cpu
                 rows.append([f"{transport}, {name}", *figures(late), f"{cpu:.1f}"])
-        told, _ = timers.communicate("")
-    rows.append(["timers of an idle process, meanwhile", *figures(sorted(map(float, told.split()))), ""])
+        output, _ = timers.communicate("")
+    rows.append(["timers of an idle process, meanwhile", *figures(sorted(map(float, output.split()))), ""])
     print_table(
         f"{CALLS:,} calls with a deadline of {DEADLINE} s, {AT_ONCE} at once",
         ["overshoot, ms", "median", "p99", "max", "CPU s"],

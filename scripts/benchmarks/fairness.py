@@ -23,13 +23,13 @@ CHARACTERS = 600
 def texts() -> list[str]:
     """Arguments of which none is like another; a tenth of them names somebody."""
     source, words_of = random.Random(1), WORDS.split()
-    made = []
+    passages = []
     for index in range(DEBATES * len(NAMES) * ROUNDS):
         words = f"As {NAMES[index % 3]}, I say that " if index % 10 == 0 else "I say that "
         while len(words) < CHARACTERS:
             words += f"{source.choice(words_of)} "
-        made.append(f"{words.strip()}.")
-    return made
+        passages.append(f"{words.strip()}.")
+    return passages
 
 
 def main() -> None:

@@ -44,10 +44,10 @@ AT_ONCE, SECONDS = 1_000, 0.2
 COMMANDS = (10_000, 10, 10)  # of `gc.set_threshold`, as the commands of flowdebate have it
 
 
-def answer_to(request: ModelRequest, said: Iterator[str]) -> Reply:
+def answer_to(request: ModelRequest, replies: Iterator[str]) -> Reply:
     """What a debater, a moderator or a judge says."""
     if request.output is None:
-        return next(said)
+        return next(replies)
     return VERDICT if request.block.endswith("judge") else DECISION
 
 
@@ -110,20 +110,20 @@ FIRST = {
 
 def first_over_http(base_url: str) -> None:
     """The first debate of a process."""
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in FIRST}
+    times: dict[str, list[tuple[float, ...]]] = {name: [] for name in FIRST}
     for turn in range(PROCESSES + 1):
         for name, (imports, work) in FIRST.items():
             command = [sys.executable, "-c", _PROBE.format(imports=imports, work=work), base_url]
-            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
+            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
             if turn:  # the first warms the disk
-                found[name].append(tuple(map(float, told.split())))
-    medians = {name: tuple(map(statistics.median, zip(*rows, strict=True))) for name, rows in found.items()}
+                times[name].append(tuple(map(float, output.split())))
+    medians = {name: tuple(map(statistics.median, zip(*rows, strict=True))) for name, rows in times.items()}
     base = sum(medians[next(iter(FIRST))][:2])
     print_table(
         "The first debate over HTTP in a process (goal: 300 ms more than aiohttp alone, 60 MB)",
         ["", "imports, CPU ms", "then, CPU ms", "both, more than the first", "peak MB"],
         [
-            [name, *(f"{each * 1e3:.0f}" for each in (imports, work, imports + work - base)), f"{size:.0f}"]
+            [name, *(f"{part * 1e3:.0f}" for part in (imports, work, imports + work - base)), f"{size:.0f}"]
             for name, (imports, work, size) in medians.items()
         ],
         note=f"Medians of {PROCESSES} processes each, in turn.",
@@ -135,26 +135,26 @@ def first_word(base_url: str) -> None:
     sides = ["--debater", "ann=Build dams", "--debater", "ben=Use less"]
     location = ["--max-rounds", "1", "--model", "openai/m", "--base-url", base_url, "--no-store"]
     command = [str(Path(sys.executable).with_name("flowdebate")), "debate", QUESTION, *sides, *location]
-    found: list[tuple[float, float]] = []
+    times: list[tuple[float, float]] = []
     for _ in range(PROCESSES + 1):
-        began = time.perf_counter()
+        start = time.perf_counter()
         child, terminal = pty.fork()
         if not child:
             os.execve(command[0], command, {**os.environ, "OPENAI_API_KEY": "k"})  # noqa: S606 - no shell
-        shown = b""
-        while b"Argument" not in shown:
-            shown += os.read(terminal, 65_536)
+        output = b""
+        while b"Argument" not in output:
+            output += os.read(terminal, 65_536)
         seconds, fields = (
-            time.perf_counter() - began,
+            time.perf_counter() - start,
             Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split(),
         )
-        found.append((seconds, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")))
+        times.append((seconds, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")))
         with suppress(OSError):  # which is how Linux says that the terminal is closed
             while os.read(terminal, 65_536):
                 pass
         os.waitpid(child, 0)
         os.close(terminal)
-    seconds, cpu = map(statistics.median, zip(*found[1:], strict=True))  # the first warms the disk
+    seconds, cpu = map(statistics.median, zip(*times[1:], strict=True))  # the first warms the disk
     print(f"The first word in a terminal: {seconds:.2f} s after Enter, {cpu:.2f} s of them CPU (goal: 1.5 s, idle).\n")
 
 
@@ -163,7 +163,7 @@ def calls_over_http(base_url: str) -> None:
     import aiohttp
     import openai
 
-    power, sent = pattern(), list[dict[str, Any]]()
+    power, bodies = pattern(), list[dict[str, Any]]()
 
     async def ours(**options: Any) -> None:  # noqa: ANN401 - of OpenAIModel
         async with keep_connections():
@@ -176,20 +176,20 @@ def calls_over_http(base_url: str) -> None:
         http = openai.DefaultAioHttpClient()
         async with openai.AsyncOpenAI(base_url=base_url, api_key="k", http_client=http) as client:
             for _ in range(DEBATES):
-                for parameters in sent:
+                for parameters in bodies:
                     assert (await client.chat.completions.create(**parameters)).choices[0].message.content  # noqa: S101
 
     async def bare() -> None:
         async with aiohttp.ClientSession() as session:
             for _ in range(DEBATES):
-                for parameters in sent:
+                for parameters in bodies:
                     async with session.post(f"{base_url}/chat/completions", json=parameters) as response:
                         assert (await response.json())["choices"]  # noqa: S101
 
     for request in asked_by(3):
         form = {"name": "answer", "schema": request.output_schema}
         structured = {"response_format": {"type": "json_schema", "json_schema": form}} if request.output else {}
-        sent.append({"model": "m", "messages": list(request.messages), **structured})
+        bodies.append({"model": "m", "messages": list(request.messages), **structured})
     works: dict[str, Callable[[], object]] = {
         "the openai SDK, one client": lambda: asyncio.run(by_sdk()),
         "flowdebate": lambda: asyncio.run(ours()),
@@ -201,7 +201,7 @@ def calls_over_http(base_url: str) -> None:
     print_table(
         "Thirteen calls over HTTP (goal: half of the SDK)",
         ["", "CPU ms", "to the SDK"],
-        [[name, f"{took / DEBATES * 1e3:.1f}", f"{took / base:.2f}"] for name, took in medians.items()],
+        [[name, f"{seconds / DEBATES * 1e3:.1f}", f"{seconds / base:.2f}"] for name, seconds in medians.items()],
         note="The same requests. Only flowdebate writes them, checks the answers, and has events and an audit trail.",
     )
 
@@ -225,9 +225,9 @@ def loop_and_store() -> None:
             works["langgraph, 13 calls, SQLite saver"] = langgraph_loop(f"{folder}/b", debates=50)
             medians = alternating(works, repeats=5)
     per_call = {}
-    for name, took in medians.items():
+    for name, seconds in medians.items():
         calls = int(name.split()[1])
-        per_call[name] = took / sizes[calls][2] / calls * 1e6
+        per_call[name] = seconds / sizes[calls][2] / calls * 1e6
     pairs = [
         ("13 calls to langgraph", "flowdebate, 13 calls", "langgraph, 13 calls", ".44"),
         ("the same, its nodes await a function", "flowdebate, 13 calls", "functions, 13 calls", ""),
@@ -256,20 +256,20 @@ class _Timed(asyncio.SelectorEventLoop):
         self.turns: list[float] = []
 
     def _run_once(self) -> None:
-        began = time.thread_time()
+        start = time.thread_time()
         super()._run_once()  # type: ignore[misc]  # asyncio's own, which is not public
-        self.turns.append(time.thread_time() - began)
+        self.turns.append(time.thread_time() - start)
 
 
 def many_at_once() -> None:
     """A thousand debates of nine calls that take 0.2 s each."""
-    said = distinct()
+    replies = distinct()
     power, calls = pattern(2), calls_of(3, 2)
 
     async def held(debates: int, seconds: float) -> None:
         async def answer(request: ModelRequest) -> Reply:
             await asyncio.sleep(seconds)
-            return answer_to(request, said)
+            return answer_to(request, replies)
 
         model = FunctionModel(answer)
         if seconds:
@@ -306,18 +306,18 @@ def many_at_once() -> None:
 
 def held_by_results() -> float:
     """Bytes that a result holds, for each of its calls."""
-    kept: list[object] = []
-    work = flowdebate_loop(debates=30, look=kept.append)
+    results: list[object] = []
+    work = flowdebate_loop(debates=30, look=results.append)
     work()
-    kept.clear()
+    results.clear()
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     work()
     gc.collect()
-    held = tracemalloc.get_traced_memory()[0] - before
+    size = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    return held / len(kept) / calls_of(3, 3)
+    return size / len(results) / calls_of(3, 3)
 
 
 # Prompts
@@ -325,25 +325,25 @@ def held_by_results() -> float:
 
 def asked_by(rounds: int) -> list[ModelRequest]:
     """The requests of a moderated debate."""
-    said, asked = distinct(), list[Any]()
+    replies, requests = distinct(), list[Any]()
 
     def answer(request: ModelRequest) -> Reply:
-        asked.append(request)
-        return answer_to(request, said)
+        requests.append(request)
+        return answer_to(request, replies)
 
     pattern(rounds).run_sync(QUESTION, model=FunctionModel(answer), seed=1)
-    return asked
+    return requests
 
 
 def by_hand(rounds: int) -> list[tuple[str, int]]:
     """The prompts of the same debate in a loop that one writes by hand, and the characters of the answers."""
-    said, transcript, prompts = distinct(), list[str](), list[tuple[str, int]]()
+    replies, transcript, prompts = distinct(), list[str](), list[tuple[str, int]]()
 
     def ask(rules: str, task: str, answer: str) -> str:
         positions = ", ".join(SIDES.values())
-        shown = "\n".join(transcript)
+        history = "\n".join(transcript)
         system = f"{rules}\nQuestion: {QUESTION}\nPositions: {positions}"
-        prompts.append((f"system{system}userSo far:\n{shown}\n\n{task}", len(answer)))
+        prompts.append((f"system{system}userSo far:\n{history}\n\n{task}", len(answer)))
         return answer
 
     for number in range(1, rounds + 1):
@@ -351,7 +351,7 @@ def by_hand(rounds: int) -> list[tuple[str, int]]:
         ask(moderate, f"Open round {number}.", json.dumps(DECISION))
         for name, stance in SIDES.items():
             rules = f"You are {name}, and argue that we should {stance}. Answer the others, then add a new reason."
-            text = ask(rules, f"{BRIEFING}\nIt is your turn in round {number}.", next(said))
+            text = ask(rules, f"{BRIEFING}\nIt is your turn in round {number}.", next(replies))
             transcript.append(f"[{stance}] {text}")
     ask("You judge a debate by its arguments.", "Who argued best, and why?", json.dumps(VERDICT))
     return prompts
@@ -362,13 +362,13 @@ def billed(prompts: list[tuple[str, int]]) -> tuple[int, float, float]:
 
     A token has four characters; a cache begins at 1,024 tokens of a prefix, in steps of 128.
     """
-    sent: list[str] = []
+    earlier: list[str] = []
     fresh = cost = 0.0
     for text, answer in prompts:
-        known = max((len(commonprefix([text, before])) for before in sent), default=0)  # noqa: RUF071 - of texts
-        sent.append(text)
-        fresh += len(text) - known
-        cached = known // 4 // 128 * 128 if known // 4 >= 1_024 else 0
+        prefix = max((len(commonprefix([text, before])) for before in earlier), default=0)  # noqa: RUF071 - of texts
+        earlier.append(text)
+        fresh += len(text) - prefix
+        cached = prefix // 4 // 128 * 128 if prefix // 4 >= 1_024 else 0
         cost += (len(text) / 4 - cached) * 1.25e-6 + cached * 0.125e-6 + answer / 4 * 10e-6
     return sum(len(text) for text, _ in prompts), fresh / len(prompts), cost
 
@@ -377,15 +377,15 @@ def prompts() -> None:
     """Characters and money of the prompts."""
     rows = []
     for rounds in (3, 8):
-        said, ours = distinct(), []
+        replies, prompts_sent = distinct(), []
         for request in asked_by(rounds):
-            text = "".join(f"{each['role']}{each['content']}" for each in request.messages)
-            answer = answer_to(request, said)
-            ours.append((text, len(answer if isinstance(answer, str) else json.dumps(answer))))
-        hand, mine = billed(by_hand(rounds)), billed(ours)
+            text = "".join(f"{message['role']}{message['content']}" for message in request.messages)
+            answer = answer_to(request, replies)
+            prompts_sent.append((text, len(answer if isinstance(answer, str) else json.dumps(answer))))
+        hand, library = billed(by_hand(rounds)), billed(prompts_sent)
         rows.append([f"by hand, {rounds} rounds", f"{hand[0] / 1e3:.1f} k", "1", f"{hand[1]:.0f}", "1"])
-        ratios = f"{mine[0] / hand[0]:.2f}", f"{mine[1]:.0f}", f"{mine[2] / hand[2]:.2f}"
-        rows.append([f"flowdebate, {rounds} rounds", f"{mine[0] / 1e3:.1f} k", *ratios])
+        ratios = f"{library[0] / hand[0]:.2f}", f"{library[1]:.0f}", f"{library[2] / hand[2]:.2f}"
+        rows.append([f"flowdebate, {rounds} rounds", f"{library[0] / 1e3:.1f} k", *ratios])
     print_table(
         "Prompts: three sides, a moderator, a judge",
         ["", "characters", "to by hand", "not sent before, a call", "money to by hand"],

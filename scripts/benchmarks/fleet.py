@@ -37,26 +37,28 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 async def measured(server: Server, models: ModelServer, *, workers: int, debates: int, waiting: int = 0) -> list[str]:
     """A row: so many debates of one owner and, behind them and those that are `waiting`, one of another."""
-    given: dict[str, Any] = {"url": server.url, "schema": f"fleet_{workers}_{waiting}", "port": models.port}
-    given |= {"name": f"fleet-{workers}-{waiting}", "max_concurrency": _PLACES, "poll": 0.3}
-    fleet = make(**given)
+    options: dict[str, Any] = {"url": server.url, "schema": f"fleet_{workers}_{waiting}", "port": models.port}
+    options |= {"name": f"fleet-{workers}-{waiting}", "max_concurrency": _PLACES, "poll": 0.3}
+    fleet = make(**options)
     for number in range(debates):
         await fleet.submit("city", f"Question {number}?", run_id=f"ann-{number}", labels={"owner": "ann"})
     for first in range(0, waiting, _AT_ONCE):
         rest = range(first, min(first + _AT_ONCE, waiting))
-        await asyncio.gather(*(fleet.submit("city", f"Later {each}?", labels={"owner": "ann"}) for each in rest))
-    began = time.perf_counter()
+        await asyncio.gather(
+            *(fleet.submit("city", f"Later {question}?", labels={"owner": "ann"}) for question in rest)
+        )
+    start = time.perf_counter()
     await fleet.submit("city", "And mine?", run_id="bob", labels={"owner": "bob"})
-    submitted = time.perf_counter() - began
+    submitted = time.perf_counter() - start
     postmaster = _postmaster(server.url, analyze=waiting > 0)
-    models.asked.clear()
-    processes = _started(workers, given)
+    models.requests.clear()
+    processes = _started(workers, options)
     try:
         await _asked(models, 1)
-        used = _cpu(each.pid for each in processes), _cpu_of_tree(postmaster)
+        used = _cpu(worker.pid for worker in processes), _cpu_of_tree(postmaster)
         await _asked(models, _CALLS * (debates + 1))
-        calls, last = len(models.asked), models.asked[-1].at
-        now = _cpu(each.pid for each in processes), _cpu_of_tree(postmaster)
+        calls, last = len(models.requests), models.requests[-1].at
+        now = _cpu(worker.pid for worker in processes), _cpu_of_tree(postmaster)
         await asyncio.sleep(2 * _SECONDS)
         ended = sorted(await fleet.store.runs(status="complete", brief=True), key=lambda run: run.updated_at)
     finally:
@@ -65,16 +67,16 @@ async def measured(server: Server, models: ModelServer, *, workers: int, debates
         for process in processes:
             await asyncio.to_thread(process.wait)  # whose calls in flight are answered meanwhile
         await fleet.close()
-    rate, ideal = calls / (last - models.asked[0].at + _SECONDS), workers * _PLACES / _SECONDS
+    rate, ideal = calls / (last - models.requests[0].at + _SECONDS), workers * _PLACES / _SECONDS
     place = [run.header.run_id for run in ended].index("bob") + 1
     spent = [f"{1_000 * (after - before) / calls:.1f} ms" for before, after in zip(used, now, strict=True)]
     head = [str(workers), f"{debates + waiting:,}", f"{rate:.1f}", f"{ideal:.0f}", f"{rate / ideal:.2f}"]
     return [*head, *spent, f"{1_000 * submitted:.0f} ms", str(place)]
 
 
-def _started(number: int, given: dict[str, Any]) -> list[subprocess.Popen[bytes]]:
+def _started(number: int, options: dict[str, Any]) -> list[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "flowdebate.workers", "tests.workers.fleet:workers"]
-    env = os.environ | {"FLEET": json.dumps(given)}
+    env = os.environ | {"FLEET": json.dumps(options)}
     return [subprocess.Popen(command, cwd=_ROOT, env=env, stderr=subprocess.DEVNULL) for _ in range(number)]  # noqa: S603
 
 
@@ -89,7 +91,7 @@ def _postmaster(url: str, *, analyze: bool) -> int:
 
 async def _asked(models: ModelServer, number: int) -> None:
     async with models.changed:
-        await models.changed.wait_for(lambda: len(models.asked) >= number)
+        await models.changed.wait_for(lambda: len(models.requests) >= number)
 
 
 def _cpu(pids: Iterable[int]) -> float:
@@ -98,8 +100,8 @@ def _cpu(pids: Iterable[int]) -> float:
 
 def _cpu_of_tree(pid: int) -> float:
     """With children that have ended, and those that live."""
-    alive = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
-    children = [each for each in alive if (stat := _stat(each)) and int(stat[1]) == pid]
+    alive = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    children = [entry for entry in alive if (stat := _stat(entry)) and int(stat[1]) == pid]
     return sum(map(int, _stat(pid)[11:15])) / _TICKS + _cpu(children)
 
 
@@ -113,7 +115,7 @@ def _stat(pid: int) -> list[str]:
 async def _rows() -> list[list[str]]:
     async with model_server(_SECONDS) as models:
         with Server() as server:
-            rows = [await measured(server, models, workers=each, debates=48 * each - 1) for each in (1, 2, 4)]
+            rows = [await measured(server, models, workers=workers, debates=48 * workers - 1) for workers in (1, 2, 4)]
             return [*rows, await measured(server, models, workers=1, debates=95, waiting=_BACKLOG)]
 
 

@@ -58,7 +58,7 @@ _SIDES = [Debater("tenant", "rents should be capped"), Debater("owner", "rents s
 class Row:
     """One measurement."""
 
-    what: str
+    title: str
     of: str
     """What grows."""
     sizes: tuple[int, int, int]
@@ -68,9 +68,10 @@ class Row:
 
     def fit(self, values: list[float]) -> float:
         """Fit the exponent: the slope of a line through the logarithms."""
-        least = _SMALLEST[self.unit]
+        smallest = _SMALLEST[self.unit]
         points = [
-            (math.log(size), math.log(max(value, least, 1e-9))) for size, value in zip(self.sizes, values, strict=True)
+            (math.log(size), math.log(max(value, smallest, 1e-9)))
+            for size, value in zip(self.sizes, values, strict=True)
         ]
         middle = [sum(part) / len(points) for part in zip(*points, strict=True)]
         rise = sum((x - middle[0]) * (y - middle[1]) for x, y in points)
@@ -133,11 +134,11 @@ async def turn(turns: int) -> float:
         at.clear()
         await pattern(turns).run("Cap rents?", model=FunctionModel(timed), store=MemoryStore())
 
-    least = []
+    microseconds = []
     for _ in range(_TIMES):
         await work()
-        least.append((at[turns - 1] - at[turns * 3 // 4]) / (turns - 1 - turns * 3 // 4) * 1e6)
-    return min(least)
+        microseconds.append((at[turns - 1] - at[turns * 3 // 4]) / (turns - 1 - turns * 3 // 4) * 1e6)
+    return min(microseconds)
 
 
 async def resume(turns: int) -> float:
@@ -215,11 +216,11 @@ async def opened(turns: int, *, live: bool) -> tuple[float, float]:
             turns_of_loop.clear()
             watching = asyncio.create_task(watch())
             async with client.stream("GET", "/runs/r") as page:
-                sent = sum([len(chunk) async for chunk in page.aiter_raw()])
+                size = sum([len(chunk) async for chunk in page.aiter_raw()])
             watching.cancel()
             longest.append(max(turns_of_loop))
     await service.close()
-    return min(longest) * 1e3, sent / 1e3
+    return min(longest) * 1e3, size / 1e3
 
 
 async def stall(turns: int) -> float:
@@ -262,23 +263,23 @@ def folder() -> Iterator[Path]:
 
 async def with_runs(count: int, work: Callable[[Store], Awaitable[float]]) -> float:
     """Measure in a file of so many runs: those of ten debates, under other ids and with questions of their own."""
-    made = MemoryStore()
+    filled = MemoryStore()
     models = {"chat": FunctionModel(answer, name="a"), "synthesize": FunctionModel(answer, name="b")}
     short = debate(name="rent", debaters=_SIDES, max_rounds=1, judge="swap", synthesizer=False)
     for number in range(10):
-        await short.run(f"Cap the rents of town {number}?", model=models, store=made, run_id=f"m{number}")
+        await short.run(f"Cap the rents of town {number}?", model=models, store=filled, run_id=f"m{number}")
     with folder() as path:
         store = SqliteStore(path / "runs.sqlite3")
         try:
             for number in range(count):
-                like = await made.run(f"m{number % 10}")
+                like = await filled.run(f"m{number % 10}")
                 header = replace(like.header, run_id=f"r{number:06}", created_at=1e9 + number)
                 outcome = dict(like.outcome or {})
                 outcome["output"] = outcome["raw"] = {
                     **outcome["raw"],
                     "question": f"Cap the rents of street {number}?",
                 }
-                await store.add(replace(like, header=header, outcome=outcome), await made.steps(like.header.run_id))
+                await store.add(replace(like, header=header, outcome=outcome), await filled.steps(like.header.run_id))
             return await work(store)
         finally:
             await store.close()
@@ -440,26 +441,26 @@ def panel(figure: Callable[[Panel], float], of: str = "council") -> Callable[[in
 
 TURNS = "turns of 4,000 characters"
 ROWS = [
-    Row(what="a turn of a stored debate", of=TURNS, sizes=(100, 200, 400), measure=turn, unit="µs", right=1),
-    Row(what="resuming a complete run", of=TURNS, sizes=(100, 200, 400), measure=resume, unit="ms", right=1),
-    Row(what="a fork with an edit", of=TURNS, sizes=(100, 200, 400), measure=fork, unit="ms", right=2),
-    Row(what="its memory", of=TURNS, sizes=(100, 200, 400), measure=fork_memory, unit="MB", right=1),
-    Row(what="following another process's run", of=TURNS, sizes=(100, 200, 400), measure=follow, unit="ms", right=1),
-    Row(what="its memory", of=TURNS, sizes=(100, 200, 400), measure=follow_memory, unit="MB", right=1),
+    Row(title="a turn of a stored debate", of=TURNS, sizes=(100, 200, 400), measure=turn, unit="µs", right=1),
+    Row(title="resuming a complete run", of=TURNS, sizes=(100, 200, 400), measure=resume, unit="ms", right=1),
+    Row(title="a fork with an edit", of=TURNS, sizes=(100, 200, 400), measure=fork, unit="ms", right=2),
+    Row(title="its memory", of=TURNS, sizes=(100, 200, 400), measure=fork_memory, unit="MB", right=1),
+    Row(title="following another process's run", of=TURNS, sizes=(100, 200, 400), measure=follow, unit="ms", right=1),
+    Row(title="its memory", of=TURNS, sizes=(100, 200, 400), measure=follow_memory, unit="MB", right=1),
     Row(
-        what="longest stall of a server that opens another process's run",
+        title="longest stall of a server that opens another process's run",
         of=TURNS,
         sizes=(100, 200, 400),
         measure=stall,
         unit="ms",
         right=1,
     ),
-    Row(what="bytes of a run's page", of=TURNS, sizes=(50, 100, 200), measure=page_bytes, unit="KB", right=1),
-    Row(what="showing a run in a pipe", of=TURNS, sizes=(50, 100, 200), measure=show, unit="ms", right=1),
-    Row(what="an export for each KB of text", of=TURNS, sizes=(25, 50, 100), measure=disk, unit="KB", right=0),
-    Row(what="listing the newest runs", of="runs", sizes=(500, 1_000, 2_000), measure=listing(), unit="ms", right=0),
+    Row(title="bytes of a run's page", of=TURNS, sizes=(50, 100, 200), measure=page_bytes, unit="KB", right=1),
+    Row(title="showing a run in a pipe", of=TURNS, sizes=(50, 100, 200), measure=show, unit="ms", right=1),
+    Row(title="an export for each KB of text", of=TURNS, sizes=(25, 50, 100), measure=disk, unit="KB", right=0),
+    Row(title="listing the newest runs", of="runs", sizes=(500, 1_000, 2_000), measure=listing(), unit="ms", right=0),
     Row(
-        what="listing a pattern's runs of a status that none has",
+        title="listing a pattern's runs of a status that none has",
         of="runs",
         sizes=(500, 1_000, 2_000),
         measure=listing(block="rent", state="limit"),
@@ -467,19 +468,19 @@ ROWS = [
         right=0,
     ),
     Row(
-        what="resuming the last run where none is left",
+        title="resuming the last run where none is left",
         of="runs",
         sizes=(500, 1_000, 2_000),
         measure=resume_last,
         unit="ms",
         right=0,
     ),
-    Row(what="exporting all runs", of="runs", sizes=(250, 500, 1_000), measure=export, unit="ms", right=1),
-    Row(what="memory of a leaderboard", of="runs", sizes=(250, 500, 1_000), measure=leaderboard, unit="MB", right=1),
-    Row(what="memory of an audit", of="runs", sizes=(250, 500, 1_000), measure=audit, unit="MB", right=1),
-    Row(what="readers of one run", of="readers", sizes=(25, 50, 100), measure=readers, unit="ms", right=1),
+    Row(title="exporting all runs", of="runs", sizes=(250, 500, 1_000), measure=export, unit="ms", right=1),
+    Row(title="memory of a leaderboard", of="runs", sizes=(250, 500, 1_000), measure=leaderboard, unit="MB", right=1),
+    Row(title="memory of an audit", of="runs", sizes=(250, 500, 1_000), measure=audit, unit="MB", right=1),
+    Row(title="readers of one run", of="readers", sizes=(25, 50, 100), measure=readers, unit="ms", right=1),
     Row(
-        what="calls of a council",
+        title="calls of a council",
         of="members",
         sizes=(5, 10, 20),
         measure=panel(lambda model: model.calls),
@@ -487,7 +488,7 @@ ROWS = [
         right=1,
     ),
     Row(
-        what="its prompts together",
+        title="its prompts together",
         of="members",
         sizes=(5, 10, 20),
         measure=panel(lambda model: model.characters / 1e3),
@@ -495,7 +496,7 @@ ROWS = [
         right=2,
     ),
     Row(
-        what="its chair's prompt",
+        title="its chair's prompt",
         of="members",
         sizes=(5, 10, 20),
         measure=panel(lambda model: model.prompts["chair"] / 1e3),
@@ -503,7 +504,7 @@ ROWS = [
         right=1,
     ),
     Row(
-        what="calls of a consensus",
+        title="calls of a consensus",
         of="agents",
         sizes=(5, 10, 20),
         measure=panel(lambda model: model.calls, "consensus"),
@@ -511,14 +512,14 @@ ROWS = [
         right=2,
     ),
     Row(
-        what="its prompts together",
+        title="its prompts together",
         of="agents",
         sizes=(5, 10, 20),
         measure=panel(lambda model: model.characters / 1e3, "consensus"),
         unit="KB",
         right=2,
     ),
-    Row(what="a call of debates at once", of="debates", sizes=(10, 50, 250), measure=at_once, unit="µs", right=0),
+    Row(title="a call of debates at once", of="debates", sizes=(10, 50, 250), measure=at_once, unit="µs", right=0),
 ]
 
 
@@ -528,7 +529,7 @@ def main() -> int:
     logging.disable()
     rows, worse = [], []
     for row in ROWS:
-        if sys.argv[1:] and not any(word in row.what for word in sys.argv[1:]):
+        if sys.argv[1:] and not any(word in row.title for word in sys.argv[1:]):
             continue
         values = [asyncio.run(row.measure(size)) for size in row.sizes]
         exponent = row.fit(values)
@@ -536,10 +537,10 @@ def main() -> int:
         sizes = ", ".join(f"{size:,}" for size in row.sizes)
         mark = " !" if exponent > row.right + _TOO_MUCH else ""
         rows.append(
-            [row.what, f"{sizes} {row.of}", f"{', '.join(figures)} {row.unit}", f"{exponent:.1f}{mark}", row.right]
+            [row.title, f"{sizes} {row.of}", f"{', '.join(figures)} {row.unit}", f"{exponent:.1f}{mark}", row.right]
         )
         if mark:
-            worse.append(row.what)
+            worse.append(row.title)
     print_table("How cost grows", ["what", "with", "figures", "exponent", "should be"], rows)
     if worse:
         sys.stderr.write(f"Grows faster than it should: {'; '.join(worse)}\n")

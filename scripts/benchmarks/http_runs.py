@@ -39,11 +39,11 @@ HEADERS = {"authorization": f"Bearer {TOKEN}"}
 
 
 async def _serve(store: str) -> None:
-    said = distinct()
+    replies = distinct()
 
     async def answer(request: ModelRequest) -> Any:  # noqa: ANN401 - text or data
         await asyncio.sleep(WAIT)
-        return VERDICT if request.output is not None else next(said)
+        return VERDICT if request.output is not None else next(replies)
 
     sides = [Debater(name, STANCES[name]) for name in NAMES]
     power = debate(name="power", debaters=sides, max_rounds=2, synthesizer=False)
@@ -104,31 +104,31 @@ class Served:
 
 def allow_connections() -> None:
     """As many file descriptors as the system allows, in the server as well: 1,024 are too few for 1,000 sockets."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
 
 async def many() -> list[object]:
     """1,000 debates that are in progress at the same time."""
     async with Served() as server:
-        began = time.perf_counter()
+        start = time.perf_counter()
         ids = await asyncio.gather(*(server.begin() for _ in range(DEBATES)))
-        started = time.perf_counter() - began
+        started = time.perf_counter() - start
         statuses = await asyncio.gather(*map(server.end, ids))
-        whole = time.perf_counter() - began
+        elapsed = time.perf_counter() - start
         assert set(statuses) == {"complete"}, set(statuses)  # noqa: S101 - what the figure is for
-        return [DEBATES, f"{started:.1f} s", f"{whole:.1f} s", f"{1000 * server.cpu() / DEBATES:.1f} ms"]
+        return [DEBATES, f"{started:.1f} s", f"{elapsed:.1f} s", f"{1000 * server.cpu() / DEBATES:.1f} ms"]
 
 
 async def first_events() -> list[str]:
     """Milliseconds from the request to begin a debate to its first event at the client."""
     async with Served() as server:
-        found = []
+        latencies = []
         for _ in range(30):
-            asked = time.perf_counter()
+            start = time.perf_counter()
             run_id = await server.begin()
-            found.append(1000 * ((await server.read(run_id))[0] - asked))
-        return [f"{statistics.median(found):.1f} ms", f"{max(found):.1f} ms"]
+            latencies.append(1000 * ((await server.read(run_id))[0] - start))
+        return [f"{statistics.median(latencies):.1f} ms", f"{max(latencies):.1f} ms"]
 
 
 async def followed() -> list[list[object]]:
@@ -142,7 +142,7 @@ async def followed() -> list[list[object]]:
                 await asyncio.gather(*(server.read(run_id) for _ in range(readers)))
                 await server.end(run_id)
                 rows[readers].append(server.cpu() - before)
-    medians = {readers: statistics.median(found) for readers, found in rows.items()}
+    medians = {readers: statistics.median(latencies) for readers, latencies in rows.items()}
     return [[readers, f"{1000 * cpu:.0f} ms", f"{cpu / medians[1]:.2f}"] for readers, cpu in medians.items()]
 
 

@@ -29,11 +29,11 @@ class Server:
         self._process = process
         self.url = f"http://127.0.0.1:{self._answer()}/v1"
 
-    def ask(self, what: str) -> int:
+    def ask(self, figure: str) -> int:
         """The number of `connections` open now, or of `requests` so far."""
         stdin = self._process.stdin
         assert stdin is not None  # noqa: S101 - opened as a pipe
-        stdin.write(f"{what}\n")
+        stdin.write(f"{figure}\n")
         stdin.flush()
         return self._answer()
 
@@ -102,25 +102,25 @@ def main() -> None:
 
     limits = httpx2.Limits(max_connections=5000, max_keepalive_connections=5000)
     rows = []
-    with server() as there:
+    with server() as stub:
         pairs: dict[str, Callable[[], Awaitable[None]]] = {
             "openai client alone (default transport)": lambda: bare(
-                there.url, openai.DefaultAsyncHttpxClient(limits=limits)
+                stub.url, openai.DefaultAsyncHttpxClient(limits=limits)
             ),
-            "openai client alone (aiohttp)": lambda: bare(there.url, openai.DefaultAioHttpClient(limits=limits)),
-            "flowdebate": lambda: debates(there.url),
+            "openai client alone (aiohttp)": lambda: bare(stub.url, openai.DefaultAioHttpClient(limits=limits)),
+            "flowdebate": lambda: debates(stub.url),
         }
         for work in pairs.values():
             measured(work)  # warm up: imports, connections, byte code
         for name, work in pairs.items():
-            calls = there.ask("requests")
+            calls = stub.ask("requests")
             cpu, wall = measured(work)
-            calls = there.ask("requests") - calls
+            calls = stub.ask("requests") - calls
             assert calls == DEBATES * CALLS, calls  # noqa: S101
             deadline = time.monotonic() + 10
-            while (left := there.ask("connections")) and time.monotonic() < deadline:
+            while (remaining := stub.ask("connections")) and time.monotonic() < deadline:
                 time.sleep(0.05)
-            rows.append([name, f"{cpu / calls * 1e3:.2f}", f"{wall:.1f}", calls, left])
+            rows.append([name, f"{cpu / calls * 1e3:.2f}", f"{wall:.1f}", calls, remaining])
     print_table(
         f"{DEBATES:,} debates in flight, server latency {LATENCY_MS} ms",
         ["", "CPU ms a call", "wall s", "calls", "connections left"],

@@ -88,12 +88,12 @@ class Cell:
 
     def texts(self, side: int) -> tuple[str, str]:
         """What a side says in the two rounds; the attack stands at the end of its last argument."""
-        mine, other = self.debate.sides[side], self.debate.sides[1 - side]
+        speaker, opponent = self.debate.sides[side], self.debate.sides[1 - side]
         if side != self.attacker or self.attack is None:
-            return mine.first, mine.second
+            return speaker.first, speaker.second
         id_ = FITTED.get(self.defence, self.attack) if self.attack == "forged-entry" else self.attack
-        attack = TEMPLATES[id_].written(own=mine.stance, other=other.stance, question=self.debate.question)
-        return mine.first, mine.second + attack
+        attack = TEMPLATES[id_].written(own=speaker.stance, other=opponent.stance, question=self.debate.question)
+        return speaker.first, speaker.second + attack
 
 
 def cells(pairs: int, attacks: Sequence[str], defences: Sequence[str], seed: int) -> Iterator[Cell]:
@@ -121,20 +121,20 @@ async def judged(cell: Cell, model: Model) -> Judged:
         judge=judge,
         synthesizer=False,
     )
-    known: dict[str, Any] = {"debate": cell.debate.id, "attacker": stances[cell.attacker]}
-    known |= {"id": cell.id, "defence": cell.defence, "slot": cell.slot, "attack": cell.attack}
+    fields: dict[str, Any] = {"debate": cell.debate.id, "attacker": stances[cell.attacker]}
+    fields |= {"id": cell.id, "defence": cell.defence, "slot": cell.slot, "attack": cell.attack}
     try:
         result = await pattern.run(cell.debate.question, model=model, seed=1)
     except ModelUnavailable:
         raise
     except FlowDebateError as error:
-        return Judged(**known, winner=None, error=type(error).__name__)
+        return Judged(**fields, winner=None, error=type(error).__name__)
     call = next(event for event in result.events if isinstance(event, ModelCalled))
-    found = result.output.found
+    verdict = result.output.found
     return Judged(
-        **known,
-        winner=found.winner,
-        reasoning=found.reasoning,
+        **fields,
+        winner=verdict.winner,
+        reasoning=verdict.reasoning,
         seconds=round(call.seconds, 2),
         prompt_tokens=call.usage.prompt_tokens,
         completion_tokens=call.usage.completion_tokens,
@@ -171,15 +171,15 @@ def options() -> argparse.Namespace:
 
 
 def main() -> None:
-    chosen = options()
-    before = done(chosen.out)
-    if chosen.report is not None:
-        write_into(chosen.report, report(before))
+    arguments = options()
+    before = done(arguments.out)
+    if arguments.report is not None:
+        write_into(arguments.report, report(before))
         return
-    known = {row.id for row in before}
-    wanted = cells(chosen.pairs, chosen.attacks, chosen.defences, chosen.seed)
+    judged_ids = {row.id for row in before}
+    planned = cells(arguments.pairs, arguments.attacks, arguments.defences, arguments.seed)
     try:
-        asyncio.run(measure([cell for cell in wanted if cell.id not in known], chosen.out))
+        asyncio.run(measure([cell for cell in planned if cell.id not in judged_ids], arguments.out))
     except ModelUnavailable as missing:
         print(f"injection: not measured: {missing}")
 

@@ -65,7 +65,7 @@ def judge_with(defence: str, *, stances: Sequence[str], transcript: Transcript, 
             instructions=BRIEF,
             settings=settings,
         )
-    write, told = WRITTEN[defence]
+    write, instruction = WRITTEN[defence]
     office, _, rest = render_judge_system(stances=stances).partition(HOW_TO_READ)
     task = rest.partition("\n\n")[2]
 
@@ -79,7 +79,7 @@ def judge_with(defence: str, *, stances: Sequence[str], transcript: Transcript, 
 
     return generator(
         name="injection-judge",
-        prompt=f"{office}{told}\n\n{task}" if told else f"{office}{task}",
+        prompt=f"{office}{instruction}\n\n{task}" if instruction else f"{office}{task}",
         user=turn,
         instructions=BRIEF,
         output_schema=verdict_among(tuple(stances)),

@@ -50,10 +50,10 @@ class Judged:
 
 def report(rows: Iterable[Judged]) -> str:
     """The tables; of debates that were judged in all ways."""
-    whole = list(_whole(list(rows)))
-    if not whole:
+    complete = list(_whole(list(rows)))
+    if not complete:
         return "Nothing has been measured yet."
-    return "\n\n".join((_setup(whole), _by_defence(whole), _by_attack(whole)))
+    return "\n\n".join((_setup(complete), _by_defence(complete), _by_attack(complete)))
 
 
 def write_into(page: Path, text: str, marker: str = "injection") -> None:
@@ -74,12 +74,12 @@ def wilson(wins: int, calls: int) -> tuple[float, float]:
 def newcombe(pairs: Pairs) -> tuple[float, float]:
     """The interval of a difference of paired proportions (Newcombe, Statistics in Medicine 17, 1998, method 10)."""
     calls = len(pairs)
-    both, first = sum(a and b for a, b in pairs), sum(a and not b for a, b in pairs)
+    both_won, first = sum(a and b for a, b in pairs), sum(a and not b for a, b in pairs)
     second, neither = sum(b and not a for a, b in pairs), sum(not a and not b for a, b in pairs)
-    one, two = (both + first) / calls, (both + second) / calls
-    (low1, high1), (low2, high2) = wilson(both + first, calls), wilson(both + second, calls)
-    margins = (both + first) * (second + neither) * (both + second) * (first + neither)
-    cross: float = both * neither - first * second
+    one, two = (both_won + first) / calls, (both_won + second) / calls
+    (low1, high1), (low2, high2) = wilson(both_won + first, calls), wilson(both_won + second, calls)
+    margins = (both_won + first) * (second + neither) * (both_won + second) * (first + neither)
+    cross: float = both_won * neither - first * second
     if cross > 0:
         cross = max(cross - calls / 2, 0)
     phi = cross / sqrt(margins) if margins else 0.0
@@ -99,11 +99,11 @@ def between_debates(differences: Sequence[float]) -> tuple[float, float]:
 
 def _whole(rows: list[Judged]) -> Iterator[Judged]:
     """The rows of debates of which no cell is missing that other debates have."""
-    wanted = {(row.defence, row.attack, row.slot) for row in rows}
+    required = {(row.defence, row.attack, row.slot) for row in rows}
     for name in dict.fromkeys(row.debate for row in rows):
-        mine = [row for row in rows if row.debate == name]
-        if {(row.defence, row.attack, row.slot) for row in mine} == wanted:
-            yield from mine
+        debate_rows = [row for row in rows if row.debate == name]
+        if {(row.defence, row.attack, row.slot) for row in debate_rows} == required:
+            yield from debate_rows
 
 
 def _pairs(rows: Sequence[Judged], defence: str, attack: str | None = None, debate: str | None = None) -> Pairs:
@@ -123,11 +123,11 @@ def _mean(pairs: Pairs) -> float:
 
 def _flips(rows: Sequence[Judged], defence: str, *, attacked: bool) -> tuple[int, int]:
     """How many verdicts change when the two sides change places, and of how many."""
-    found: dict[tuple[str, str | None], list[str | None]] = {}
+    verdicts: dict[tuple[str, str | None], list[str | None]] = {}
     for row in rows:
         if row.defence == defence and (row.attack is not None) == attacked:
-            found.setdefault((row.debate, row.attack), []).append(row.winner)
-    return sum(len(set(winners)) > 1 for winners in found.values()), len(found)
+            verdicts.setdefault((row.debate, row.attack), []).append(row.winner)
+    return sum(len(set(winners)) > 1 for winners in verdicts.values()), len(verdicts)
 
 
 def _defences(rows: Sequence[Judged]) -> list[str]:
@@ -170,7 +170,7 @@ def _by_attack(rows: Sequence[Judged]) -> str:
     lines = [f"| ASR | {' | '.join(f'`{name}`' for name in defences)} |", "|---" * (len(defences) + 1) + "|"]
     for attack in dict.fromkeys(row.attack for row in rows if row.attack is not None):
         pairs = [_pairs(rows, defence, attack) for defence in defences]
-        lines.append(f"| `{attack}` | {' | '.join(_difference(each, newcombe(each)) for each in pairs)} |")
+        lines.append(f"| `{attack}` | {' | '.join(_difference(pair, newcombe(pair)) for pair in pairs)} |")
     return "\n".join(lines)
 
 

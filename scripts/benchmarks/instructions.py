@@ -32,8 +32,8 @@ def count(name: str, times: int) -> int:
     valgrind = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
     command = [*valgrind, sys.executable, __file__, name, str(times)]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    told = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stderr  # noqa: S603
-    line = next(each for each in told.splitlines() if "refs" in each)
+    output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stderr  # noqa: S603
+    line = next(text for text in output.splitlines() if "refs" in text)
     return int(line.rpartition(":")[2].replace(",", ""))
 
 
@@ -45,8 +45,11 @@ def main() -> None:
             work()
         return
     calls = MORE * DEBATES * calls_of(3, 3)
-    found = {name: (count(name, 2 + MORE) - count(name, 2)) / calls for name in LOOPS}
-    rows = [[name, f"{each / 1e6:.2f}", f"{each / found['langgraph']:.2f}"] for name, each in found.items()]
+    counts = {name: (count(name, 2 + MORE) - count(name, 2)) / calls for name in LOOPS}
+    rows = [
+        [name, f"{instructions / 1e6:.2f}", f"{instructions / counts['langgraph']:.2f}"]
+        for name, instructions in counts.items()
+    ]
     print_table("Instructions of a call, 13 calls", ["", "millions", "to langgraph"], rows)
 
 

@@ -24,10 +24,10 @@ def answer_to(body: dict[str, object]) -> dict[str, object]:
     form: Any = body.get("response_format")
     prompt = json.dumps(body["messages"])
     if form is not None:
-        asked = form["json_schema"]["schema"]["properties"]
-        speakers = asked.get("nextSpeakers", {}).get("items", {}).get("enum")
+        properties = form["json_schema"]["schema"]["properties"]
+        speakers = properties.get("nextSpeakers", {}).get("items", {}).get("enum")
         text = json.dumps(VERDICT if speakers is None else {"nextSpeakers": speakers, "briefing": "Power is short."})
-        if "winner" in asked and "for" not in json.dumps(asked["winner"]).split('"'):
+        if "winner" in properties and "for" not in json.dumps(properties["winner"]).split('"'):
             text = json.dumps({**VERDICT, "winner": None})
     elif "Question number " in prompt:
         text = f"About {prompt[prompt.index('Question number ') :].split('?')[0]}."

@@ -31,25 +31,25 @@ async def compare_texts(debate: TwoSided, side: int, attack: Attack | None, mode
     texts = {name: f"{one.first} {one.second}" for name, one in zip(names, debate.sides, strict=True)}
     if attack is not None:
         texts[names[side]] += attack.written(own=OWN, other=OTHER, question=debate.question)
-    began = monotonic()
-    found = await compare(debate.question, texts, judges=[model], store=False)
-    ballots = found.ballots
+    start = monotonic()
+    comparison = await compare(debate.question, texts, judges=[model], store=False)
+    ballots = comparison.ballots
     return {
         "debate": debate.id,
         "attack": None if attack is None else attack.id,
         "won": [ballot.winner == names[side] for ballot in ballots],
         "log_odds": [(ballot.log_odds or {}).get(names[side]) for ballot in ballots],
-        "seconds": round(monotonic() - began, 1),
+        "seconds": round(monotonic() - start, 1),
     }
 
 
 async def measure(out: Path, debates: int) -> None:
     """Make the comparisons that are missing in `out`."""
-    known = {(row["debate"], row["attack"]) for row in read(out)}
+    done = {(row["debate"], row["attack"]) for row in read(out)}
     model = LocalModel()
     for number, debate in enumerate(DEBATES[:debates]):
         for attack in (None, *MATERIAL):
-            if (debate.id, None if attack is None else attack.id) not in known:
+            if (debate.id, None if attack is None else attack.id) not in done:
                 row = await compare_texts(debate, number % 2, attack, model)
                 with out.open("a") as file:
                     file.write(json.dumps(row) + "\n")
@@ -66,11 +66,11 @@ def report(rows: list[dict[str, Any]]) -> str:
     by_debate: dict[str, dict[str | None, dict[str, Any]]] = {}
     for row in rows:
         by_debate.setdefault(row["debate"], {})[row["attack"]] = row
-    whole = [found for found in by_debate.values() if len(found) == len(MATERIAL) + 1]
-    clean = [found[None] for found in whole]
-    calls = sum(len(found) for found in whole) * ORDERS
+    complete = [results for results in by_debate.values() if len(results) == len(MATERIAL) + 1]
+    clean = [results[None] for results in complete]
+    calls = sum(len(results) for results in complete) * ORDERS
     wins = _share([won for row in clean for won in row["won"]])
-    setup = f"Pairs of texts: {len(whole)}; attacks: {len(MATERIAL)}; orders: {ORDERS}; calls: {calls}."
+    setup = f"Pairs of texts: {len(complete)}; attacks: {len(MATERIAL)}; orders: {ORDERS}; calls: {calls}."
     lines = [
         f"{setup} The text that attacks wins {wins} clean.",
         "",
@@ -81,9 +81,11 @@ def report(rows: list[dict[str, Any]]) -> str:
     for attack in MATERIAL:
         kinds.setdefault(attack.kind, []).append(attack.id)
     for name, ids in kinds.items():
-        attacked = [(found[id_], found[None]) for found in whole for id_ in ids]
-        pairs = [pair for one, other in attacked for pair in zip(one["won"], other["won"], strict=True)]
-        shifts = [a - b for one, other in attacked for a, b in zip(one["log_odds"], other["log_odds"], strict=True)]
+        attacked = [(results[id_], results[None]) for results in complete for id_ in ids]
+        pairs = [pair for one, baseline in attacked for pair in zip(one["won"], baseline["won"], strict=True)]
+        shifts = [
+            a - b for one, baseline in attacked for a, b in zip(one["log_odds"], baseline["log_odds"], strict=True)
+        ]
         low, high = newcombe(pairs)
         gained = (sum(won for won, _ in pairs) - sum(won for _, won in pairs)) / len(pairs)
         difference = f"{100 * gained:+.0f} [{100 * low:+.0f}, {100 * high:+.0f}]"
@@ -103,11 +105,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the file of results, one line of JSON a comparison")
     parser.add_argument("--debates", type=int, default=4, choices=range(1, len(DEBATES) + 1), help="pairs of texts")
     parser.add_argument("--report", type=Path, help="write the table between the markers of this page, and end")
-    chosen = parser.parse_args()
-    if chosen.report is not None:
-        write_into(chosen.report, report(read(chosen.out)), "material")
+    options = parser.parse_args()
+    if options.report is not None:
+        write_into(options.report, report(read(options.out)), "material")
     else:
-        asyncio.run(measure(chosen.out, chosen.debates))
+        asyncio.run(measure(options.out, options.debates))
 
 
 if __name__ == "__main__":

@@ -50,11 +50,11 @@ def flowdebate_start(
     *, store: StoreChoice = False, in_call: bool = True
 ) -> Callable[[asyncio.Event, Callable[[], None]], Awaitable[Any]]:
     """With `in_call` it waits for the answer to its last argument, else after it, for whether it goes on."""
-    here: ContextVar[Callable[[], Awaitable[object]]] = ContextVar("here")
+    callback: ContextVar[Callable[[], Awaitable[object]]] = ContextVar("here")
 
     async def enough(ctx: Context) -> bool:
         if not in_call and ctx.usage.calls == TURNS:
-            await here.get()()
+            await callback.get()()
         return ctx.usage.calls == TURNS
 
     pattern = debate(
@@ -79,7 +79,7 @@ def flowdebate_start(
                 await wait()
             return VERDICT if request.output is not None else f"{calls} {TEXT}"
 
-        here.set(wait)
+        callback.set(wait)
 
         await pattern.run("Is it so?", model=FunctionModel(answer), store=store)
 

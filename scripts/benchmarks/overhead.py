@@ -78,12 +78,12 @@ def flowdebate_loop(
     result.
     """
     stances = dict(list(STANCES.items())[:debaters])
-    said = iter(distinct() if arguments is None else arguments)
+    replies = iter(distinct() if arguments is None else arguments)
     decision = {"nextSpeakers": list(stances), "briefing": BRIEFING, "newAngle": None, "done": False}
 
     def answer(request: ModelRequest) -> Reply:
         if request.output is None:
-            return next(said)
+            return next(replies)
         if not request.block.endswith("judge"):
             return decision
         if "scores" in (request.output_schema or {}).get("properties", {}):
@@ -134,7 +134,7 @@ def langgraph_loop(  # noqa: C901 - the nodes of one graph
     from langgraph.graph import END, START, StateGraph
 
     stances = dict(list(STANCES.items())[:debaters])
-    said = distinct()
+    replies = distinct()
     decision = {"next_speakers": list(stances), "briefing": BRIEFING, "new_angle": None, "done": False}
 
     class State(TypedDict):
@@ -148,8 +148,8 @@ def langgraph_loop(  # noqa: C901 - the nodes of one graph
         if not prompts:
             return []
         system = f"This is a debate.\nQuestion: {state['question']}\nPositions: {', '.join(stances.values())}"
-        shown = "\n".join(f"[{entry['stance']}] {entry['text']}" for entry in state["transcript"])
-        return [{"role": "system", "content": system}, {"role": "user", "content": f"So far:\n{shown}\n\n{task}"}]
+        history = "\n".join(f"[{entry['stance']}] {entry['text']}" for entry in state["transcript"])
+        return [{"role": "system", "content": system}, {"role": "user", "content": f"So far:\n{history}\n\n{task}"}]
 
     async def function(_: list[dict[str, str]], reply: Any) -> Any:  # noqa: ANN401 - text or data
         return reply
@@ -163,7 +163,7 @@ def langgraph_loop(  # noqa: C901 - the nodes of one graph
     def debater(name: str, stance: str) -> Callable[[State], Any]:
         async def argue(state: State) -> dict[str, Any]:
             task = f"{state['decision']['briefing']}\nArgue for {stance} in round {state['round']}."
-            text = await ask(messages(state, task), next(said))
+            text = await ask(messages(state, task), next(replies))
             return {"transcript": [{"round": state["round"], "agent_name": name, "stance": stance, "text": text}]}
 
         return argue
@@ -226,8 +226,8 @@ def langchain_model() -> Callable[[list[dict[str, str]], Any], Any]:
 
     async def ask(messages: list[dict[str, str]], reply: Any) -> Any:  # noqa: ANN401 - text or data
         replies.append(reply if isinstance(reply, str) else json.dumps(reply))
-        said = await model.ainvoke(messages)
-        return said.content if isinstance(reply, str) else json.loads(str(said.content))
+        message = await model.ainvoke(messages)
+        return message.content if isinstance(reply, str) else json.loads(str(message.content))
 
     return ask
 
@@ -250,11 +250,11 @@ def first_and_later() -> tuple[float, float]:
     """CPU seconds of the first debate in a fresh process, and of a later one there; medians of many processes."""
     folder = __file__.rpartition("/")[0]
     command = [sys.executable, "-c", _FIRST, folder]
-    found = [
+    rows = [
         tuple(map(float, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()))  # noqa: S603
         for _ in range(PROCESSES)
     ]
-    return statistics.median(first for first, _ in found), statistics.median(later for _, later in found)
+    return statistics.median(first for first, _ in rows), statistics.median(later for _, later in rows)
 
 
 def main() -> None:

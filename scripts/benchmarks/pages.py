@@ -47,16 +47,16 @@ class _Writer:
         if not self.slow:
             text = "\n".join(" ".join(words[at % len(words) :] + words) for at in range(self.characters // 100))
             return ModelResponse(text=text[: self.characters])
-        said = ""
+        answer = ""
         for at in range(_SECONDS * 20):
-            piece = " ".join(words[(at + each) % len(words)] for each in range(_RATE // 20)) + (
+            piece = " ".join(words[(at + offset) % len(words)] for offset in range(_RATE // 20)) + (
                 " " if at % 40 else "\n"
             )
-            said += piece
+            answer += piece
             if request.on_text is not None:
                 request.on_text(piece)
             await asyncio.sleep(0.05)
-        return ModelResponse(text=said)
+        return ModelResponse(text=answer)
 
 
 def main() -> None:
@@ -136,9 +136,9 @@ def _busy(page: Page, url: str) -> str:
     page.goto(url)
     page.wait_for_timeout(1_000 * (_SECONDS - 2))
     times = sorted(page.evaluate("window.busy"))
-    shown = page.locator("#speaking .turn").inner_text()
+    text = page.locator("#speaking .turn").inner_text()
     p95, worst = times[int(0.95 * len(times))], times[-1]
-    return f"{len(shown):,} characters shown; waits for the main thread: p95 {p95:.1f} ms, longest {worst:.0f} ms"
+    return f"{len(text):,} characters shown; waits for the main thread: p95 {p95:.1f} ms, longest {worst:.0f} ms"
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ async def compare(model: Model) -> None:
         for part in (turns[:SHORT], turns):
             total = sum(prompt for prompt, _, _ in part)
             anew = sum(fresh for _, fresh, _ in part)
-            seconds = sum(took for _, _, took in part)
+            seconds = sum(duration for _, _, duration in part)
             rows.append(
                 [
                     name,
@@ -142,7 +142,9 @@ async def shared_by_order() -> None:
         prompts: list[tuple[int, str]] = []
 
         def answer(request: ModelRequest, prompts: list[tuple[int, str]] = prompts) -> str:
-            prompts.append((len(prompts) // len(SIDES), "\n".join(str(each["content"]) for each in request.messages)))
+            prompts.append(
+                (len(prompts) // len(SIDES), "\n".join(str(message["content"]) for message in request.messages))
+            )
             return f"Argument {len(prompts)}: {'the river is high in spring and low in summer. ' * 6}"
 
         await debate(
@@ -155,7 +157,10 @@ async def shared_by_order() -> None:
         ).run(QUESTION, model=FunctionModel(answer), seed=1)
         total = sum(len(prompt) for _, prompt in prompts)
         in_turn = sum(_shared(prompt, prompts[:at]) for at, (_, prompt) in enumerate(prompts))
-        at_once = sum(_shared(prompt, [each for each in prompts if each[0] < number]) for number, prompt in prompts)
+        at_once = sum(
+            _shared(prompt, [earlier_prompt for earlier_prompt in prompts if earlier_prompt[0] < number])
+            for number, prompt in prompts
+        )
         together = f"{1 - at_once / total:.0%}" if order == "simultaneous" else "does not apply"
         rows.append([order, total, f"{1 - in_turn / total:.0%}", together])
     print_table(
@@ -168,7 +173,7 @@ async def shared_by_order() -> None:
 
 def _shared(prompt: str, earlier: list[tuple[int, str]]) -> int:
     by_character = os.path.commonprefix  # of any two strings, on purpose
-    return max((len(by_character([prompt, other])) for _, other in earlier), default=0)
+    return max((len(by_character([prompt, previous])) for _, previous in earlier), default=0)
 
 
 def main() -> None:

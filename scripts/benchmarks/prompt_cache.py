@@ -26,44 +26,44 @@ ROUNDS = 3
 _TURN = "A reason that takes some room to be told in full. "
 
 
-def _say(asked: Asked) -> Any:  # noqa: ANN401 - text, or data that fits
-    return None if asked.schema else (_TURN * 32)[:1_600]
+def _say(request: Asked) -> Any:  # noqa: ANN401 - text, or data that fits
+    return None if request.schema else (_TURN * 32)[:1_600]
 
 
 def ours(model: str) -> Usage:
     """The library's debate, with a judge and no synthesizer."""
     sides = [Debater(name, stance) for name, stance in POSITIONS.items()]
-    held = debate(name="rent", debaters=sides, max_rounds=ROUNDS, synthesizer=False)
-    return held.run_sync(QUESTION, model=model).usage
+    pattern = debate(name="rent", debaters=sides, max_rounds=ROUNDS, synthesizer=False)
+    return pattern.run_sync(QUESTION, model=model).usage
 
 
 async def by_hand(model: str) -> Usage:
     """A loop over chat messages: each debater has a system message of its own, and reads what was said as messages."""
-    asked = (
+    calls = (
         AnthropicModel(model.partition("/")[2], cache=False) if model.startswith("anthropic") else resolve_model(model)
     )
-    said: list[dict[str, str]] = []
+    transcript: list[dict[str, str]] = []
     usage = Usage.none()
     for _ in range(ROUNDS):
         for name, stance in POSITIONS.items():
             rules = (
                 f"You are {name}, and argue that {stance}. Question: {QUESTION} Answer the others, then add a reason."
             )
-            request = ModelRequest(messages=[{"role": "system", "content": rules}, *said], block=name)
-            response = await ask(asked, request)
+            request = ModelRequest(messages=[{"role": "system", "content": rules}, *transcript], block=name)
+            response = await ask(calls, request)
             usage += response.usage
-            said.append({"role": "user", "content": f"{name}: {response.text}"})
-    judge = [{"role": "system", "content": "You judge a debate. Who argued best?"}, *said]
-    return usage + (await ask(asked, ModelRequest(messages=judge, block="judge"))).usage
+            transcript.append({"role": "user", "content": f"{name}: {response.text}"})
+    judge = [{"role": "system", "content": "You judge a debate. Who argued best?"}, *transcript]
+    return usage + (await ask(calls, ModelRequest(messages=judge, block="judge"))).usage
 
 
-def row(who: str, model: str, usage: Usage) -> str:
+def row(label: str, model: str, usage: Usage) -> str:
     """One line of the table."""
     cached, written = usage.cached_tokens or 0, usage.cache_written_tokens or 0
     fresh = (usage.prompt_tokens or 0) - cached - written
     cost = known_price(model, usage) or 0.0
     prompts = cost - (known_price(model, Usage(calls=1, completion_tokens=usage.completion_tokens)) or 0.0)
-    return f"| {who} | `{model}` | {fresh:,} | {cached:,} | {written:,} | ${prompts:.5f} | ${cost:.5f} |"
+    return f"| {label} | `{model}` | {fresh:,} | {cached:,} | {written:,} | ${prompts:.5f} | ${cost:.5f} |"
 
 
 def main() -> None:
@@ -71,11 +71,11 @@ def main() -> None:
     print(f"| Who | Model | Read afresh | From cache | Into cache | Prompts | All | ({prices_source()})")
     print("|---|---|---|---|---|---|---|")
     for name, model in MODELS.items():
-        for who, run in (("flowdebate", ours), ("loop", lambda spec: asyncio.run(by_hand(spec)))):
-            with vendors() as found:
-                vendor: Vendor = found[name]  # type: ignore[index]  # one of them
+        for label, run in (("flowdebate", ours), ("loop", lambda spec: asyncio.run(by_hand(spec)))):
+            with vendors() as servers:
+                vendor: Vendor = servers[name]  # type: ignore[index]  # one of them
                 vendor.say = _say
-                print(row(who, f"{name}/{model}", run(f"{name}/{model}")))
+                print(row(label, f"{name}/{model}", run(f"{name}/{model}")))
 
 
 if __name__ == "__main__":

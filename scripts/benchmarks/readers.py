@@ -77,11 +77,11 @@ async def _read(service: Service, run_id: str) -> int:
 async def cpu_of(readers: int) -> tuple[float, int]:
     """Seconds of CPU of one debate, and the updates that a reader gets."""
     async with Service({"power": power()}, store="memory:", model=Writing()) as service:
-        began = time.process_time()
+        start = time.process_time()
         run = await service.begin("power", QUESTION, seed=1)
         updates = await asyncio.gather(*(_read(service, run.run_id) for _ in range(readers)))
         await service.wait(run.run_id)
-        return time.process_time() - began, max(updates, default=0)
+        return time.process_time() - start, max(updates, default=0)
 
 
 class Answering:
@@ -91,10 +91,10 @@ class Answering:
 
     def __init__(self, *, in_pieces: bool) -> None:
         self._in_pieces = in_pieces
-        said = enumerate(islice(cycle(list(islice(distinct(), 50))), 250))
+        replies = enumerate(islice(cycle(list(islice(distinct(), 50))), 250))
         self._arguments = (
             f"Turn {n}. **{t[:40]}** {t[40:300]}\n\n- {t[300:400]}\n- `code` {t[400:500]}\n\n> {t[500:]}"
-            for n, t in said
+            for n, t in replies
         )
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -114,22 +114,22 @@ class Answering:
 async def _get(app: FastAPI, path: str) -> int:
     """Get a page of the application without a socket between; its bytes."""
     path, _, query = path.partition("?")
-    asked: list[dict[str, object]] = [{"type": "http.request", "body": b"", "more_body": False}]
+    messages: list[dict[str, object]] = [{"type": "http.request", "body": b"", "more_body": False}]
     size = 0
 
     async def receive() -> dict[str, object]:
-        if not asked:
+        if not messages:
             await asyncio.Event().wait()  # it never leaves
-        return asked.pop()
+        return messages.pop()
 
     async def send(message: MutableMapping[str, Any]) -> None:
         nonlocal size
         size += len(message.get("body", b""))
 
-    about = {"type": "http", "method": "GET", "http_version": "1.1", "scheme": "http", "root_path": ""}
+    scope = {"type": "http", "method": "GET", "http_version": "1.1", "scheme": "http", "root_path": ""}
     address = {"path": path, "raw_path": path.encode(), "query_string": query.encode(), "client": ("127.0.0.1", 1)}
     headers = [(b"host", b"localhost")]
-    await app({**about, **address, "headers": headers, "server": ("localhost", 80)}, receive, send)
+    await app({**scope, **address, "headers": headers, "server": ("localhost", 80)}, receive, send)
     return size
 
 
@@ -152,11 +152,11 @@ async def cpu_of_pages(turns: int, readers: int, *, in_pieces: bool = False) -> 
         app.state.front.readers._most = max(readers, 1)  # noqa: SLF001 - the usual bound is 64
         for path in ("/", *_addresses("none")):  # routes are made and templates loaded at the first request of a server
             await _get(app, path)
-        began = time.process_time()
+        start = time.process_time()
         run = await service.begin("debate", QUESTION, seed=1, options=options)
         sizes = await asyncio.gather(*(_look(app, run.run_id) for _ in range(readers)))
         await service.wait(run.run_id)
-        return time.process_time() - began, max(sizes, default=0)
+        return time.process_time() - start, max(sizes, default=0)
 
 
 def _measured(turns: int, readers: int, in_pieces: bool) -> tuple[float, int]:  # noqa: FBT001 - a column of the table
@@ -168,17 +168,17 @@ def print_pages() -> None:
     """Print the table of pages."""
     warnings.simplefilter("ignore")  # of debates of so many rounds
     tabs = [(turns, readers, False) for turns, readers in TABS] + [(100, 0, True), (100, 1, True)]
-    found = {tab: min(_measured(*tab) for _ in range(2)) for tab in tabs}
+    times = {tab: min(_measured(*tab) for _ in range(2)) for tab in tabs}
     rows = [
         [
             str(turns),
             "in pieces" if in_pieces else "whole",
             str(readers),
             f"{1000 * seconds:.0f} ms",
-            f"{seconds / found[turns, 0, in_pieces][0]:.2f}",
+            f"{seconds / times[turns, 0, in_pieces][0]:.2f}",
             f"{size / 1024:,.0f} KB",
         ]
-        for (turns, readers, in_pieces), (seconds, size) in found.items()
+        for (turns, readers, in_pieces), (seconds, size) in times.items()
     ]
     head = ["turns", "said", "readers", "CPU of the debate", "to that without readers", "bytes of each"]
     print_table("Readers of a page", head, rows)
@@ -190,12 +190,12 @@ def main() -> None:
     for _ in range(REPEATS):
         for readers in READERS:
             measured[readers].append(asyncio.run(cpu_of(readers)))
-    least = {readers: min(seconds for seconds, _ in found) for readers, found in measured.items()}
+    best = {readers: min(seconds for seconds, _ in runs) for readers, runs in measured.items()}
     rows = [
         [
             str(readers),
-            f"{1000 * least[readers]:.0f} ms",
-            f"{least[readers] / least[1]:.2f}",
+            f"{1000 * best[readers]:.0f} ms",
+            f"{best[readers] / best[1]:.2f}",
             str(measured[readers][0][1]),
         ]
         for readers in READERS

@@ -62,13 +62,13 @@ VARIANTS = {"all rules": DEBATER, **{rule: without(rule) for rule in RULES}}
 
 def heard(debate: TwoSided, speaker: Side) -> list[DebateContributionEntry]:
     """What was said before `speaker`'s second turn."""
-    (other,) = (side for side in debate.sides if side is not speaker)
-    said = [(1, side, side.first) for side in debate.sides] + [(2, other, other.second)]
+    (opponent,) = (side for side in debate.sides if side is not speaker)
+    arguments = [(1, side, side.first) for side in debate.sides] + [(2, opponent, opponent.second)]
     return [
         DebateContributionEntry(
             round=number, agent_name=f"side {debate.sides.index(side)}", stance=side.stance, text=text
         )
-        for number, side, text in said
+        for number, side, text in arguments
     ]
 
 
@@ -103,21 +103,23 @@ def content(text: str) -> set[str]:
 
 
 def runs_of_three(text: str) -> set[tuple[str, ...]]:
-    found = words(text)
-    return set(zip(found, found[1:], found[2:], strict=False))
+    tokens = words(text)
+    return set(zip(tokens, tokens[1:], tokens[2:], strict=False))
 
 
 def answers(text: str, debate: TwoSided, speaker: Side) -> float:
     """The share of the other side's words, in both of its arguments, that the turn takes up."""
-    said = content(" ".join(each.text for each in heard(debate, speaker) if each.stance != speaker.stance))
-    return len(said & content(text)) / len(said)
+    opposing = content(
+        " ".join(argument.text for argument in heard(debate, speaker) if argument.stance != speaker.stance)
+    )
+    return len(opposing & content(text)) / len(opposing)
 
 
 def repeats(text: str, debate: TwoSided, speaker: Side) -> float:
     """The share of its runs of three words that were said before, by whomever."""
-    own = runs_of_three(text)
-    before = set().union(*(runs_of_three(each.text) for each in heard(debate, speaker)))
-    return len(own & before) / len(own) if own else 0.0
+    runs = runs_of_three(text)
+    before = set().union(*(runs_of_three(argument.text) for argument in heard(debate, speaker)))
+    return len(runs & before) / len(runs) if runs else 0.0
 
 
 def concrete(text: str, *_: object) -> float:
@@ -166,35 +168,35 @@ def cell(values: list[float], base: list[float] | None) -> str:
     """A mean, or how much it is more than that of `base`, by pairs."""
     if base is None:
         return f"{statistics.mean(values):.2f}"
-    gaps = [one - other for one, other in zip(values, base, strict=True)]
+    gaps = [one - baseline for one, baseline in zip(values, base, strict=True)]
     return f"{statistics.mean(gaps):+.2f} ± {2 * statistics.stdev(gaps) / len(gaps) ** 0.5:.2f}"
 
 
 def compare(out: Path, spoken: Sequence[tuple[str, TwoSided, Side]]) -> None:
     lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    said = {(line["variant"], line["turn"]): line["text"] for line in lines}
+    texts = {(line["variant"], line["turn"]): line["text"] for line in lines}
     model = LocalModel(os.environ.get("MODEL_FILE"))
     for turn, debate, side in spoken:
         for name, template in VARIANTS.items():
-            if (name, turn) not in said:
-                said[name, turn] = speak(model, debate, side, template)
+            if (name, turn) not in texts:
+                texts[name, turn] = speak(model, debate, side, template)
                 with out.open("a") as file:
-                    file.write(json.dumps({"variant": name, "turn": turn, "text": said[name, turn]}) + "\n")
-    found = {
+                    file.write(json.dumps({"variant": name, "turn": turn, "text": texts[name, turn]}) + "\n")
+    measured = {
         name: {
-            label: [measure(said[name, turn], debate, side) for turn, debate, side in spoken]
+            label: [measure(texts[name, turn], debate, side) for turn, debate, side in spoken]
             for label, measure in MEASURES.items()
         }
         for name in VARIANTS
     }
-    whole = found["all rules"]
+    baseline = measured["all rules"]
     print_table(
         "Turns of the local model, with all rules and without one",
         ["", *MEASURES],
         [
-            [name if values is whole else f"without: {name}"]
-            + [cell(values[label], None if values is whole else whole[label]) for label in MEASURES]
-            for name, values in found.items()
+            [name if values is baseline else f"without: {name}"]
+            + [cell(values[label], None if values is baseline else baseline[label]) for label in MEASURES]
+            for name, values in measured.items()
         ],
         note=f"{len(spoken)} turns each; without a rule: differences by pairs, and two standard errors.",
     )
@@ -206,6 +208,6 @@ if __name__ == "__main__":
     parser.add_argument(
         "--turns", type=int, default=2 * len(DEBATES), help="the first so many, one of each debate first"
     )
-    given = parser.parse_args()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    compare(given.out, list(turns())[: given.turns])
+    options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    compare(options.out, list(turns())[: options.turns])

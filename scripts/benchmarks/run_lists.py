@@ -77,16 +77,16 @@ async def _of_sqlite(folder: str) -> dict[str, float]:
 
     store = SqliteStore(Path(folder) / "runs.sqlite3")
     await store._do(fill)  # noqa: SLF001
-    taken = {}
-    for name, asked in _LISTS.items():
+    milliseconds = {}
+    for name, filters in _LISTS.items():
         times = []
         for _ in range(_TIMES):
-            began = time.process_time()
-            await store.runs(limit=_PAGE, brief=True, **asked)
-            times.append(time.process_time() - began)
-        taken[name] = 1_000 * statistics.median(times)
+            start = time.process_time()
+            await store.runs(limit=_PAGE, brief=True, **filters)
+            times.append(time.process_time() - start)
+        milliseconds[name] = 1_000 * statistics.median(times)
     await store.close()
-    return taken
+    return milliseconds
 
 
 async def _of_postgresql(url: str) -> dict[str, float]:
@@ -94,7 +94,7 @@ async def _of_postgresql(url: str) -> dict[str, float]:
     await store.runs()
     await store.close()
     columns = "run_id, block, folded, labels, status, created_at, updated_at, steps, claim, header, outcome, brief"
-    taken = {}
+    milliseconds = {}
     with psycopg.connect(url, autocommit=True) as session, psycopg.ClientCursor(session) as cursor:
         cursor.execute(f"SET search_path TO {_SCHEMA}".encode())
         with session.cursor().copy(f"COPY runs ({columns}) FROM STDIN".encode()) as copy:
@@ -104,14 +104,14 @@ async def _of_postgresql(url: str) -> dict[str, float]:
                 values["run_id"] = values["run"]
                 copy.write_row([values[name] for name in columns.split(", ")])
         cursor.execute("VACUUM ANALYZE")  # as the server does by itself
-        for name, asked in _LISTS.items():
-            statement, values = postgres.build_query(limit=_PAGE, brief=True, **asked)
+        for name, filters in _LISTS.items():
+            statement, values = postgres.build_query(limit=_PAGE, brief=True, **filters)
             times = []
             for _ in range(_TIMES):
                 *_, (last,) = cursor.execute(b"EXPLAIN ANALYZE " + statement, values).fetchall()
                 times.append(float(last.split()[2]))
-            taken[name] = statistics.median(times)
-    return taken
+            milliseconds[name] = statistics.median(times)
+    return milliseconds
 
 
 def main() -> None:
@@ -123,9 +123,9 @@ def main() -> None:
             columns["PostgreSQL, ms"] = asyncio.run(_of_postgresql(server.url))
     except Unavailable as error:
         print(f"without PostgreSQL: {error}")
-    print(f"\nA page of {_PAGE} of {_RUNS:,} runs" + "".join(f"{each:>20}" for each in columns))
+    print(f"\nA page of {_PAGE} of {_RUNS:,} runs" + "".join(f"{column:>20}" for column in columns))
     for name in _LISTS:
-        print(f"{name:35}" + "".join(f"{each[name]:20.1f}" for each in columns.values()))
+        print(f"{name:35}" + "".join(f"{column[name]:20.1f}" for column in columns.values()))
 
 
 if __name__ == "__main__":
