@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 from unicodedata import category, combining, normalize
 
@@ -38,17 +39,29 @@ def shown(value: object) -> str:
 def typed(value: object) -> str:
     """Show a value as people type it: text as it is, data as JSON; on one line, cut to a readable length.
 
-    >>> typed("debte"), typed({"rounds": True}), typed(" ")
-    ('debte', '{"rounds": true}', '" "')
+    >>> typed("debte"), typed({"rounds": True}), typed(" "), typed(None)
+    ('debte', '{"rounds": true}', '" "', 'null')
     """
     import json
 
     if isinstance(value, str) and value.strip() == value != "" and value.isprintable():
         return value if len(value) <= _LONGEST_VALUE else f"{cut(value, _LONGEST_VALUE)} ({len(value)})"
-    if isinstance(value, (str, dict, list, bool)) and not is_deeper(value, _DEEPEST_VALUE):
+    if isinstance(value, (str, dict, list, tuple, bool, NoneType)) and not is_deeper(value, _DEEPEST_VALUE):
         with suppress(TypeError, ValueError):
             return cut(json.dumps(value, ensure_ascii=not str(value).isprintable()), _LONGEST_VALUE)
     return shown(value)
+
+
+def join_choices(values: Iterable[object]) -> str:
+    """Join the valid values of a field; texts of several words are quoted.
+
+    >>> join_choices(["pro", "con"]), join_choices(["cap rents", "free rents", "b"])
+    ('pro or con', '"cap rents", "free rents" or b')
+    """
+    import json
+
+    texts = [json.dumps(text, ensure_ascii=False) if re.search(r"[\s,]", text) else text for text in map(typed, values)]
+    return " or ".join(part for part in (", ".join(texts[:-1]), *texts[-1:]) if part)
 
 
 _NUMBER = re.compile(
@@ -81,8 +94,8 @@ def requirement(allowed: str, got: object) -> str:
     if allowed.startswith("left out"):
         rest = allowed.removeprefix("left out")
         return next(match.expand(form) for pattern, form in _LEFT_OUT if (match := pattern.fullmatch(rest)))
-    if isinstance(got, str) and allowed.removesuffix(", or None") in _BLANK:
-        return "must not be blank"
+    if allowed.removesuffix(", or None") in _BLANK:
+        return "must not be blank" if isinstance(got, str) else "is required" if got is None else "must be a text"
     if (number := _NUMBER.fullmatch(allowed)) is not None:
         of_number = isinstance(got, (int, float)) and not isinstance(got, bool)
         bounds = [f"{_BOUNDS[sign]} {limit}" for sign, limit in re.findall(r"([<>]=?) ([\d.,]*\d)", number["bounds"])]
@@ -180,33 +193,76 @@ def problems_of(error: ValidationError, *, got: bool = True) -> list[tuple[str, 
     problems = []
     for item in error.errors(include_url=False, include_context=False):
         path = ".".join(cut(str(part), _LONGEST_KEY) for part in item["loc"])  # a model can invent keys of any length
-        problem = item["msg"].removeprefix("Value error, ")
-        problems.append((path, f"{problem}, got {shown(item.get('input'))}" if got else in_plain_words(problem)))
+        problems.append((path, describe_problem(item, got=got)))
     return problems
 
 
-_PYDANTIC = (
-    (re.compile(r"^Field required$"), "is missing"),
-    (re.compile(r"^Extra inputs are not permitted$"), "is not a field of the answer"),
-    (re.compile(r"^Input should be a valid string$"), "should be a text"),
-    (re.compile(r"^Input should be a valid (list|tuple)$"), "should be a list"),
-    (re.compile(r"^Input should be a valid dictionary.*|^Input should be an object$"), "should be an object"),
-    (re.compile(r"^Input should be a valid boolean.*"), "should be true or false"),
-    (re.compile(r"^Input should be a valid number.*"), "should be a number"),
-    (re.compile(r"^Input should be a valid integer.*"), "should be a whole number"),
-    (re.compile(r"^Input should be "), "should be "),
+def describe_problem(item: Mapping[str, Any], *, got: bool = True) -> str:
+    """Describe one of pydantic's errors in plain words; with `got`, the description ends with the invalid value."""
+    problem = in_plain_words(str(item["msg"]))
+    is_told = item["type"] in _WITHOUT_VALUE or (item["type"] == "value_error" and not isinstance(item["input"], str))
+    return problem if is_told or not got else f"{problem} (got {typed(item.get('input'))})"
+
+
+_WITHOUT_VALUE = {
+    "missing",
+    "unknown_field",
+    "extra_forbidden",
+    "json_invalid",
+    "recursion_loop",
+    "too_long",
+    "too_short",
+    "string_too_short",
+}
+"""Types of errors whose value is absent, long, or says nothing."""
+_BOUND = r"(?:the )?(?P<bound>[\d.e+-]+)"
+_PYDANTIC = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"^(?:Value error|Assertion failed), ", ""),
+        (r"^Field required$", "is missing"),
+        (r"^Extra inputs are not permitted$", "is not a known field"),
+        (r"^Invalid JSON: (.+)", r"is not JSON: \1"),
+        (r"^Unable to extract tag using discriminator '(\w+)'$", r"has no `\1`"),
+        (
+            r"^Input tag '.*' found using '(\w+)' does not match any of the expected tags: ",
+            r"has an unknown `\1`; known: ",
+        ),
+        (rf"^Input should be greater than or equal to {_BOUND}$", r"must be at least \g<bound>"),
+        (rf"^Input should be less than or equal to {_BOUND}$", r"must be at most \g<bound>"),
+        (rf"^Input should be greater than {_BOUND}$", r"must be more than \g<bound>"),
+        (rf"^Input should be less than {_BOUND}$", r"must be less than \g<bound>"),
+        (r"^String should have at least 1 character$", "must not be empty"),
+        (r"^String should have at (least|most) (\d+) characters?$", r"must have at \1 \2 characters"),
+        (r"^String should match pattern .*", "has an invalid form"),
+        (r"^(?:List|Tuple|Dictionary) should have at least 1 item after validation, not 0$", "must not be empty"),
+        (
+            r"^(?:List|Tuple|Dictionary) should have at (least|most) (\d+) items? after validation, not (.+)$",
+            r"must have at \1 \2 entries, not \3",
+        ),
+        (r"^Input should be a valid string.*", "must be a text"),
+        (r"^Input should be a valid (?:list|tuple|set).*", "must be a list"),
+        (r"^Input should be (?:a valid dictionary|a valid mapping|an object|an instance of).*", "must be an object"),
+        (r"^Input should be a valid boolean.*", "must be true or false"),
+        (r"^Input should be a (?:valid|finite) number.*", "must be a number"),
+        (r"^Input should be a valid integer.*|^Unable to parse input string as an integer.*", "must be a whole number"),
+        (r"^Input should be None$", "must be null"),
+        (r"^Input should be ", "must be "),
+    )
 )
+_LITERAL, _QUOTED = re.compile(r"'([^'\s]+)'"), re.compile(r"'([^']+)'")
 
 
 def in_plain_words(problem: str) -> str:
     """Describe the problem with a field of an answer in plain words, instead of pydantic's.
 
     >>> in_plain_words("Field required"), in_plain_words("Input should be 'cap' or 'free'")
-    ('is missing', "should be 'cap' or 'free'")
+    ('is missing', 'must be cap or free')
     """
     for pattern, words in _PYDANTIC:
-        if pattern.search(problem):
-            return pattern.sub(words, problem)
+        if match := pattern.search(problem):
+            rest = problem[match.end() :]
+            return match.expand(words) + (_QUOTED.sub(r'"\1"', _LITERAL.sub(r"\1", rest)) if words else rest)
     return problem
 
 
@@ -241,6 +297,33 @@ def did_you_mean(word: str, choices: Iterable[str], *, form: str = "{}", cutoff:
     """
     meant = nearest(word, choices, cutoff=cutoff)
     return "" if meant is None else f"Did you mean {form.format(meant)}?"
+
+
+def unknown_choice(field: str, value: object, choices: Iterable[str]) -> str:
+    """Describe a value that is none of the choices of a field; the likely one is named, or else all of them.
+
+    >>> unknown_choice("`pattern`", "debte", ["council", "debate"])
+    '`pattern` is unknown: debte. Did you mean debate?'
+    >>> unknown_choice("`pattern`", 3, ["council", "debate"]), unknown_choice("`pattern`", None, ["council", "debate"])
+    ('`pattern` must be council or debate (got 3)', '`pattern` is required: council or debate')
+    """
+    names = list(choices)
+    if value is None:
+        return f"{field} is required: {join_choices(names)}"
+    if isinstance(value, str) and (meant := did_you_mean(value, names)):
+        return f"{field} is unknown: {typed(value)}. {meant}"
+    return f"{field} must be {join_choices(names)} (got {typed(value)})"
+
+
+def missing_column(column: str, columns: Sequence[str]) -> str:
+    """Describe a column that a table lacks; the likely one is named, or else all of them.
+
+    >>> missing_column("question", ["Qestion", "truth"]), missing_column("truth", ["a", "b"])
+    ('there is no column `question`. Did you mean `Qestion`?', 'there is no column `truth`; columns: `a`, `b`')
+    """
+    if meant := did_you_mean(column, columns, form="`{}`"):
+        return f"there is no column `{column}`. {meant}"
+    return f"there is no column `{column}`; columns: {', '.join(f'`{name}`' for name in columns)}"
 
 
 def counted(number: int, one: str) -> str:

@@ -133,7 +133,7 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.message = message
         """The whole message, where it is no sentence about a wrong value; None if it is."""
         if message is None:
-            message = f"{location}: `{field}` {self.problem}"
+            message = f"{location}: `{_SUBSCRIPT.sub(_KEY, field) if self._is_typed else field}` {self.problem}"
             if (received := self.given) is not None:
                 message = f"{message} (got {received})"
         elif not hint:
@@ -143,7 +143,7 @@ class ConfigurationError(FlowDebateError, ValueError):
     @property
     def problem(self) -> str:
         """Problem of the field: a sentence without its subject."""
-        return requirement(_QUOTED.sub(r"\1", self.allowed) if self._is_typed else self.allowed, self.got)
+        return requirement(_unquote(self.allowed) if self._is_typed else self.allowed, self.got)
 
     @property
     def given(self) -> str | None:
@@ -151,6 +151,8 @@ class ConfigurationError(FlowDebateError, ValueError):
         is_blank = isinstance(self.got, str) and not self.got.strip()
         if self.got is None or is_blank or self.allowed.startswith("left out"):
             return None
+        if isinstance(self.got, type):
+            return self.got.__name__
         return typed(self.got) if self._is_typed else shown(self.got)
 
     @property
@@ -158,9 +160,19 @@ class ConfigurationError(FlowDebateError, ValueError):
         return _TYPED.search(self.location) is not None
 
 
-_TYPED = re.compile(r"^(?:command line|options|the stored run|start_debate)$|^(?:POST|PATCH) |\.(?:toml|json)$")
+_TYPED = re.compile(
+    r"^(?:command line|options|the stored run|start_debate)$|^(?:POST|PATCH|the row of) |\.(?:toml|jsonl?|csv)(?:: |$)"
+    r"|\benvironment$"
+)
 """Locations of values typed by a person; nothing there is shown as Python writes it."""
 _QUOTED = re.compile(r"'([\w-]+)'")
+_SUBSCRIPT, _KEY = re.compile(r"\['([^']+)'\]"), r".\1"
+"""A field of a mapping as Python writes it, and as a file does."""
+
+
+def _unquote(text: str) -> str:
+    """Write values as people type them, not as Python does; they leave an option out instead of setting it to None."""
+    return _QUOTED.sub(r"\1", text).removesuffix(", or None")
 
 
 class ConflictingOptions(ConfigurationError):
@@ -171,7 +183,7 @@ class ConflictingOptions(ConfigurationError):
     >>> print(error)
     debate 'rent': `mirror` cannot be combined with `turn_order` 'simultaneous'
     >>> print(error.at("command line", {"mirror": "--mirror", "turn_order": "--turn-order"}))
-    command line: `--mirror` cannot be combined with `--turn-order` 'simultaneous'
+    command line: `--mirror` cannot be combined with `--turn-order` simultaneous
     """
 
     def __init__(
@@ -182,7 +194,8 @@ class ConflictingOptions(ConfigurationError):
         self.sentence = sentence
         """The message without its place; each option stands in braces."""
         quoted = {name: f"`{text}`" for name, text in names.items()}
-        message = f"{location}: {sentence.format_map(quoted)}"
+        text = sentence.format_map(quoted)
+        message = f"{location}: {_unquote(text) if _TYPED.search(location) else text}"
         super().__init__(location, names[self.options[0]], None, "left out", message=message)
 
     def at(self, location: str, spelled: Mapping[str, str]) -> ConflictingOptions:
@@ -472,16 +485,25 @@ class ScriptError(ModelError, AssertionError):
 
 
 class OutputError(FlowDebateError):
-    """A block of the application returned an unusable value.
+    """A block of the application returned an unusable value, or a person gave an unusable answer for it.
 
     `problems` are `(field, what is wrong)` pairs; the field is empty where the whole value is meant.
+
+    >>> str(OutputError("ann", "a Vote", [("choice", "is missing")], by_person=True))
+    'the answer for ann does not fit: `choice` is missing'
     """
 
-    def __init__(self, block: str, expected: str, problems: Iterable[tuple[str, str]]) -> None:
+    def __init__(
+        self, block: str, expected: str, problems: Iterable[tuple[str, str]], *, by_person: bool = False
+    ) -> None:
         self.block = block
         self.expected = expected
         self.problems: tuple[tuple[str, str], ...] = tuple(problems)
-        super().__init__(f"block {block!r} must return {expected}: {listed(self.problems)}")
+        frame = f"block {block!r} must return {expected}:"
+        if by_person:
+            has_field = any(field for field, _ in self.problems)
+            frame = f"the answer for {block}{' does not fit:' if has_field else ''}"
+        super().__init__(f"{frame} {listed(self.problems)}")
 
 
 class RosterError(OutputError):
@@ -684,7 +706,7 @@ class RunNotFound(StoreError):
 
     def __init__(self, store: str, run_id: str) -> None:
         self.run_id = run_id
-        super().__init__(store, f"there is no run {shown(run_id)}")
+        super().__init__(store, f"there is no run {typed(run_id)}")
 
 
 class RunExists(StoreError):
@@ -692,7 +714,7 @@ class RunExists(StoreError):
 
     def __init__(self, store: str, run_id: str) -> None:
         self.run_id = run_id
-        super().__init__(store, f"there is a run {shown(run_id)} already")
+        super().__init__(store, f"there is a run {typed(run_id)} already")
 
 
 class RunConflict(StoreError):

@@ -105,17 +105,17 @@ def test_the_model_sees_its_calls_and_their_answers_in_order() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("{", "arguments: Invalid JSON"),
-        ("[1]", "arguments: "),
-        ("null", "a: "),
-        ("", "a: Field required"),
-        ("{}", "a: Field required"),
-        ('{"a": "x"}', "a: Input should be a valid integer"),
-        ('{"a": 1, "c": 2}', "c: Extra inputs are not permitted"),
-        ('{"a": 1, "b": null}', "b: Input should be a valid integer"),
-        ('{"argument_0": 1}', "a: Field required"),
-        ("[" * 5_000, "arguments: Invalid JSON"),
-        ('{"a": 1\ud800}', "arguments: Invalid JSON"),
+        ("{", "`arguments` is not JSON"),
+        ("[1]", "`arguments` must be an object (got [1])"),
+        ("null", "`a` is missing"),
+        ("", "`a` is missing"),
+        ("{}", "`a` is missing"),
+        ('{"a": "x"}', "`a` must be a whole number (got x)"),
+        ('{"a": 1, "c": 2}', "`c` is not a known field"),
+        ('{"a": 1, "b": null}', "`b` must be a whole number (got null)"),
+        ('{"argument_0": 1}', "`a` is missing"),
+        ("[" * 5_000, "`arguments` is not JSON"),
+        ('{"a": 1\ud800}', "`arguments` is not JSON"),
     ],
 )
 def test_arguments_that_do_not_fit_are_told_to_the_model(arguments: str, message: str) -> None:

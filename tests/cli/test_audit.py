@@ -103,11 +103,11 @@ def test_names_of_models_are_printed_safely(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("", "holds no item"),
+        ("", "has no items"),
         ("{", "line 1: is not JSON"),
-        (line(("ab", "a")) + "\n[]", "line 3: must hold an object, got []"),
-        ('{"ballots": NaN}', "line 1: is not JSON: NaN is not a JSON value"),
-        ('{"ballots": [{"order": 1}]}', "line 1: `ballots.0.order`: "),
+        (line(("ab", "a")) + "\n[]", "line 3: must hold an object (got [])"),
+        ('{"ballots": NaN}', "line 1: is not JSON: NaN is not a number in JSON"),
+        ('{"ballots": [{"order": 1}]}', "line 1: `ballots.0.order` must be a list"),
         ("[" * 100_000, "line 1: is nested too deeply"),
     ],
     ids=["empty", "no JSON", "a list", "NaN", "no order", "deep"],

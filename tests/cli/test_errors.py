@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +13,7 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 MISUSE = {
     "debate": 'Give a question, for example: flowdebate debate "Should we cap rents?"; '
@@ -40,11 +43,11 @@ MISUSE = {
     "resume --last": "No interrupted run to resume in STORE.",
     "resume --last --model local": "Another --model changes the run: add --allow-changes.",
     "resume abc": "There is no run abc. Type at least the first 4 characters of its id.",
-    "resume abcd": "store STORE: there is no run 'abcd'. flowdebate runs lists the stored runs.",
+    "resume abcd": "store STORE: there is no run abcd. flowdebate runs lists the stored runs.",
     "runs answer abcd yes --json 1": "TEXT cannot be combined with --json DATA.",
     "show": "Say which run: flowdebate show RUN, or --last. flowdebate runs lists the stored runs.",
     "show --last": "There is no run in STORE.",
-    "show abcd": "store STORE: there is no run 'abcd'. flowdebate runs lists the stored runs.",
+    "show abcd": "store STORE: there is no run abcd. flowdebate runs lists the stored runs.",
     "runs --limit 0": "--limit must be at least 1 (got 0).",
     "runs delete": "Say which runs to delete: their ids, or --older-than DAYS, --status STATUS or --label NAME=VALUE.",
     "runs delete abcd --status failed": "Run ids cannot be combined with --older-than, --status or --label.",
@@ -105,9 +108,66 @@ def test_a_model_s_mistyped_name_is_answered_with_the_right_one(option: str, mea
     assert "Did you mean openai/gpt-5-mini?" in result.stderr
 
 
-def test_evaluate_says_how_to_install_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eval_benefit_says_how_to_install_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command, the library, and the extra."""
-    monkeypatch.setattr("flowdebate.cli.evaluate.find_spec", lambda _: None)
-    result = CliRunner().invoke(app, ["eval", "evaluate", "x.csv"], catch_exceptions=False)
+    monkeypatch.setattr("flowdebate.cli.benefit.find_spec", lambda _: None)
+    result = CliRunner().invoke(app, ["eval", "benefit", "x.csv"], catch_exceptions=False)
     assert result.exit_code == 2
-    assert result.stderr == 'Error: `evaluate` needs scipy: pip install "flowdebate[audit]"\n'
+    assert result.stderr == 'Error: `flowdebate eval benefit` needs scipy: pip install "flowdebate[audit]"\n'
+
+
+FILES: dict[str, Callable[[object], list[object]]] = {
+    "run plan.json": lambda value: [
+        value,
+        {"pattern": value},
+        {"pattern": "debate", "question": value},
+        {"pattern": "debate", "question": "Q?", "debaters": [value]},
+        {"pattern": "debate", "question": "Q?", "phases": value},
+        {"pattern": "debate", "question": "Q?", "audience": value},
+        {"pattern": "debate", "question": "Q?", "terminate_when": value},
+        {"pattern": "consensus", "task": "Q?", "topology": value},
+    ],
+    "runs render saved.json": lambda value: [
+        value,
+        {"pattern": value, "raw": {}},
+        {"pattern": "debate", "raw": value},
+    ],
+    "import runs.jsonl": lambda value: [value, {"kind": value}, {"kind": "run", "format": 1, "run": value, "rows": 0}],
+    "batch rows.jsonl": lambda value: [value, {"question": value}, {"question": "Q?", "sources": value or 1}],
+    "eval benefit rows.jsonl": lambda value: [
+        {"question": "Q?", "answer": value},
+        {"question": "Q?", "answer": "x", "choices": value},
+    ],
+    "eval audit --data rows.jsonl": lambda value: [
+        value,
+        {"item": "a", "order": value},
+        {"item": "a", "order": ["x", "y"], "choice": value or "z"},
+        {"item": "a", "order": ["x", "y"], "lengths": value or 1},
+    ],
+    "eval critic rows.jsonl": lambda value: [{"question": value, "answer": "a", "right": True}],
+    "compare rows.jsonl": lambda value: [{"question": value, "one": "a", "two": "b"}],
+    "debate Q? --output-schema schema.json": lambda value: [[value]],
+    "debate Q? --replay cassette.jsonl": lambda value: [value],
+}
+"""Contents of files that no command can use, for a value that is out of place in each of them."""
+OF_PYTHON = re.compile(
+    r"(?<!\w)'|, got |\b(?:None|True|False|NoneType|str|int|bool|float|dict|tuple)\b|Input should|Field required"
+)
+"""Words of Python, and of its libraries, in place of those of the file."""
+
+
+@pytest.mark.parametrize("line", FILES)
+def test_problems_of_a_file_are_told_without_words_of_python(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the file, and shows values as the file has them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLOWDEBATE_MODEL", "no/model")  # a file without a problem would not be asked about
+    *_, file = line.split()
+    for value in (3, [], [1], {"a": None}):
+        for content in FILES[line](value):
+            Path(file).write_text(json.dumps(content))
+            result = CliRunner().invoke(app, line.split(), catch_exceptions=False)
+            assert (result.exit_code, result.stdout) == (2, ""), content
+            assert not OF_PYTHON.search(result.stderr), result.stderr
+            assert file in result.stderr or "the row of" in result.stderr or "Give a" in result.stderr

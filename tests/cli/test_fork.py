@@ -189,7 +189,7 @@ def test_what_cannot_be_forked_is_one_message(store: Path) -> None:
         cases: dict[tuple[str, ...], str] = {
             (): "Say which run: flowdebate runs fork RUN, or --last.",
             (run_id, "--last"): "A run id cannot be combined with --last.",
-            ("nobody",): "there is no run 'nobody'",
+            ("nobody",): "there is no run nobody",
             ("my-run",): "await block.fork('my-run') in Python",
             (run_id, "--say", "x"): "--say replaces the answer at --at PLACE",
             (run_id, "--at", "judge", "--say", "not-there.txt"): "not-there.txt: cannot be read",

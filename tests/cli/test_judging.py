@@ -201,7 +201,7 @@ WRONG = {
         "--curtail",
         "--on-flip",
         "tie",
-    ): "`--curtail` cannot be combined with `--on-flip` 'tie': ballots that are left out cannot flip",
+    ): "`--curtail` cannot be combined with `--on-flip` tie: ballots that are left out cannot flip",
     ("--schedule", "swap", "--human", "judge"): "--human cannot be combined with options of a judging model",
 }
 

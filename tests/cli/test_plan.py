@@ -70,10 +70,8 @@ BAD = [
     Case(id="seed", text="seed = 1.5", message="`seed` must be a whole number (got 1.5)"),
     Case(id="debaters", text='debaters = "a=b"', message="`debaters` must be a list of tables with name and stance"),
     Case(id="debater", text='debaters = ["a=b"]', message="`debaters[0]` must be a table with name and stance"),
-    Case(id="no stance", text='debaters = [{name = "a"}]', message="`debaters[0].stance` is required: text"),
-    Case(
-        id="name", text="debaters = [{name = 1}]", message="`debaters[0].name` must be text that is not blank (got 1)"
-    ),
+    Case(id="no stance", text='debaters = [{name = "a"}]', message="`debaters[0].stance` is required"),
+    Case(id="name", text="debaters = [{name = 1}]", message="`debaters[0].name` must be a text (got 1)"),
     Case(
         id="debater's key",
         text='debaters = [{nam = "a"}]',
@@ -112,13 +110,13 @@ BAD = [
     ),
     Case(id="not TOML", text="question = \nx", message="is not TOML: Invalid value (at line 1, column 12)"),
     Case(id="not JSON", name="debate.json", text='{"a":\n x}', message="line 2, column 2: is not JSON"),
-    Case(id="NaN", name="debate.json", text='{"seed": NaN}', message="NaN is not a JSON value"),
-    Case(id="no object", name="debate.json", text="[]", message="must hold a JSON object, got list"),
+    Case(id="NaN", name="debate.json", text='{"seed": NaN}', message="NaN is not a number in JSON"),
+    Case(id="no object", name="debate.json", text="[]", message="must hold a JSON object (got [])"),
     Case(id="deep JSON", name="debate.json", text="[" * 100_000, message="is nested too deeply"),
     Case(id="deep TOML", text="a = " + "[" * 100_000, message="is nested too deeply"),
     Case(id="huge number", name="debate.json", text='{"seed": 1' + "0" * 5000 + "}", message="is not JSON: Exceeds"),
     Case(id="too large", text="# " + "x" * 1_000_000, message="is larger than 1 MB"),
-    Case(id="YAML", name="debate.yaml", text="question: x", message="YAML is not read: write TOML or JSON"),
+    Case(id="YAML", name="debate.yaml", text="question: x", message="YAML files are not supported: write TOML or JSON"),
 ]
 
 

@@ -129,4 +129,4 @@ def test_a_fork_is_gone_on_with_by_its_id() -> None:
         assert len(on.bodies) - asked == 3
     assert [each.exit_code for each in (early, first, again, other)] == [3, 0, 0, 1]
     assert json.loads(first.stdout)["raw"] == json.loads(again.stdout)["raw"]
-    assert "there is a run 'rents-2' already" in other.stderr
+    assert "there is a run rents-2 already" in other.stderr

@@ -30,7 +30,7 @@ OWN_PAGES = {
     "batch": "batch.md#On the command line",
     "compare": "compare.md#From the command line",
     "critic": "critique.md#Does it pay with your models?",
-    "evaluate": "evaluate.md#On the command line",
+    "benefit": "evaluate.md#On the command line",
     "leaderboard": "judges.md#A leaderboard from the command line",
     "study": "evaluate.md#A study as a file",
 }
@@ -246,7 +246,7 @@ MISUSE = [
     (["handoff", "Q", "--max-turns", "0"], "--max-turns must be at least 1 (got 0)"),
     (["round-robin", "Q", "--debater", "a", "--debater", "A"], "different from that of debaters[0]"),
     (["round-robin", "Q", "--output-schema", "none.json"], "none.json: cannot be read: No such file"),
-    (["consensus", "Q", "--hub", "Maker"], "`--hub` needs `--topology` 'star': no other topology has a hub"),
+    (["consensus", "Q", "--hub", "Maker"], "`--hub` requires `--topology` star: no other topology has a hub"),
     (["consensus", "Q", "--topology", "star", "--hub", "x"], "--hub must be"),
     (["consensus", "Q", "--convergence", "2"], "--convergence must be from 0 to 1, or off"),
     (["consensus", "Q", "--convergence", "yes"], "--convergence must be a number from 0 to 1, or off"),
@@ -276,8 +276,8 @@ BAD = [
     ),
     ("handoff", 'judge = "x/y"', "unknown key `judge`. The keys are"),
     ("consensus", 'on_failure = "retry"', "`on_failure` must be fail or skip (got retry)"),
-    ("consensus", "weights = {Maker = 2}", "`weights` need `voting` 'weighted'"),
-    ("consensus", 'voting = "weighted"\nweights = {x = 2}', "`weights['x']` must be of one of the agents"),
+    ("consensus", "weights = {Maker = 2}", "`weights` requires `voting` weighted"),
+    ("consensus", 'voting = "weighted"\nweights = {x = 2}', "`weights` must be by agent, one of Planner"),
     ("consensus", "convergence = true", "`convergence` must be a number from 0 to 1, or off"),
     ("round-robin", "referee = 1", "`referee` must be true or false (got 1)"),
     (
@@ -319,14 +319,22 @@ def test_what_a_pattern_refuses_is_placed_where_it_was_given(tmp_path: Path) -> 
         raise ConfigurationError("handoff", "name", 1, "x")
 
 
-@pytest.mark.parametrize("pattern", ["x\x1b", 3, None])
-def test_a_document_of_an_unknown_pattern_is_one_error(pattern: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        ("x\x1b", "must be debate, deliberation, handoff"),
+        (3, "must be debate, deliberation, handoff"),
+        (None, "is required: debate, deliberation, handoff"),
+        ("debte", "is unknown: debte. Did you mean debate?"),
+    ],
+)
+def test_a_document_of_an_unknown_pattern_is_one_error(pattern: object, problem: str, tmp_path: Path) -> None:
     """Which says what there is."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps({"pattern": pattern, "raw": {}}))
     result = CliRunner().invoke(app, ["runs", "render", str(path)])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "`pattern`: must be one of debate, deliberation, handoff" in result.stderr
+    assert f"`pattern` {problem}" in result.stderr
     assert "\x1b" not in result.stderr
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 
-from .test_evaluate import FACTS, School
+from .test_benefit import FACTS, School
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -201,10 +201,10 @@ def test_a_budget_holds_for_all_questions(folder: Path) -> None:
         (('"single"]\nnoise', '"revision"]\nnoise'), "primary"),
         (("[debate]", "[debate]\nmax_round = 1"), "max_round"),
         (('questions = "facts.jsonl"', 'questions = "none.jsonl"'), "none.jsonl"),
-        (("seed = 3", 'truth = "right"'), "facts.jsonl: question 1: there is no column `right`; there are: 'question'"),
+        (("seed = 3", 'truth = "right"'), "facts.jsonl: question 1: there is no column `right`; columns: `question`"),
         (
             ("seed = 3", 'cluster = "topic"'),
-            "facts.jsonl: question 1: there is no column `topic`; there are: 'question'",
+            "facts.jsonl: question 1: there is no column `topic`; columns: `question`",
         ),
         (
             ("seed = 3", 'id = "choices"\ncluster = "empty"'),

@@ -193,7 +193,7 @@ def test_misuse_is_one_message(store: Path) -> None:
     cases: dict[tuple[str, ...], str] = {
         (): "Say which run: flowdebate runs watch RUN, or --last.",
         (run_id, "--last"): "A run id cannot be combined with --last.",
-        ("nobody",): "there is no run 'nobody'",
+        ("nobody",): "there is no run nobody",
         (run_id, "--markdown", str(store.parent)): "is a folder",
     }
     for arguments, words in cases.items():

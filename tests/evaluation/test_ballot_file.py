@@ -118,10 +118,10 @@ def test_sides_may_be_roles_of_systems(tmp_path: Path) -> None:
     [
         ({"order": ["a", "b"]}, "line 2: `item`"),
         ({"item": "1"}, "line 2: `order`"),
-        ({"item": "1", "order": ["a"]}, "`order` must be two different sides or more"),
-        ({"item": "1", "order": ["a", "b"], "choice": "c"}, "`choice` must be one of 'a', 'b', got 'c'"),
+        ({"item": "1", "order": ["a"]}, "`order` must have two or more different sides"),
+        ({"item": "1", "order": ["a", "b"], "choice": "c"}, "`choice` must be one of `order`: a or b (got c)"),
         ({"item": "1", "order": ["a", "b"], "truth": "c"}, "`truth` must be one of"),
-        ({"item": "0", "order": ["a", "b"], "truth": "b"}, "`truth` of item '0' is 'a' above"),
+        ({"item": "0", "order": ["a", "b"], "truth": "b"}, "`truth` of item 0 is b, but a above"),
         ({"item": "1", "order": ["a", "b"], "lengths": [1]}, "`lengths` must have 2 values"),
         ({"item": "1", "order": ["a", "b"], "lengths": [1, "long"]}, "`lengths.1`"),
     ],
@@ -132,7 +132,7 @@ def test_a_row_that_is_no_ballot_is_named(tmp_path: Path, row: dict[str, Any], p
     with pytest.raises(BadFile) as error:
         read_ballots(path)
     assert problem in str(error.value)
-    with pytest.raises(BadFile, match="holds no ballot"):
+    with pytest.raises(BadFile, match="has no ballots"):
         read_ballots(write(tmp_path / "none.jsonl", []))
 
 

@@ -733,7 +733,7 @@ def test_a_line_that_is_no_answer_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="line 1: `item`"):
         AnswersFile(path)
     path.write_text("x\n", "utf-8")
-    with pytest.raises(BadFile, match="line 1: Invalid JSON"):
+    with pytest.raises(BadFile, match="line 1: is not JSON"):
         AnswersFile(path)
-    with pytest.raises(BadFile, match=f"{path.name}: Invalid JSON"):
+    with pytest.raises(BadFile, match=f"{path.name}: is not JSON"):
         Registration.read(path)

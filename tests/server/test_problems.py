@@ -74,7 +74,7 @@ def test_a_problem_names_the_field() -> None:
 
 def test_a_problem_does_not_say_where_the_store_is() -> None:
     """Paths and addresses are nobody's business; the log has them."""
-    assert read(RunNotFound("/home/ann/runs.sqlite3", "x"))["detail"] == "there is no run 'x'"
+    assert read(RunNotFound("/home/ann/runs.sqlite3", "x"))["detail"] == "there is no run x"
     assert "/home/ann" not in str(read(StoreError("/home/ann/runs.sqlite3", "/home/ann/runs.sqlite3 is no database")))
     assert read(NotAwaited("s", "x", "waits elsewhere", ["a", "b"]))["open"] == ["a", "b"]
 
@@ -157,7 +157,7 @@ def test_invalid_fields_are_listed(shared: Stage, body: dict[str, Any], fields: 
     ("content", "said"),
     [
         (b"{", "is not JSON"),
-        (b"", "required"),
+        (b"", "the body is missing"),
         (b"\xfe{}", "body"),
         (b'{"pattern": "debate", "seed": NaN}', "seed"),
         (b"[" * 100_000, "body"),

@@ -20,7 +20,7 @@ NAMES = {name for info in PATTERNS.values() for name in (info.name, info.verb)}
 DEBATES = {
     "evaluation/": "judge audits, benefits and leaderboards are statistics of debates' ballots",
     "cli/ballots.py": "the commands of these statistics, which say of other patterns that they have none",
-    "cli/evaluate.py": "compares debates with baselines, which only a debate has",
+    "cli/benefit.py": "compares debates with baselines, which only a debate has",
     "cli/demo/__init__.py": "shows a debate that was recorded",
     "cli/study.py": "writes the plan of a study, whose pattern is a debate unless it says otherwise",
     "server/pages/runs.py": "the page of a debate that is read blind",

@@ -242,38 +242,42 @@ def changed(line: str, *path: str, to: Any) -> str:
 
 
 RUN_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
-    "a status that there is not": (("run", "status"), "done", "`run.status` must be queued or running or complete or"),
-    "a seed that is no number": (("run", "header", "seed"), "7", "`run.header.seed` must be of type integer, got '7'"),
-    "a bool as a seed": (("run", "header", "seed"), True, "`run.header.seed` must be of type integer, got True"),
-    "no id": (("run", "header", "run_id"), "", "`run.header.run_id` must be not empty, got ''"),
-    "a label that is no text": (("run", "header", "labels"), {"a": 1}, "`run.header.labels.a` must be of type string"),
-    "a field too many": (("run", "colour"), "red", "`run` may have header, status, .*, got 'colour'"),
-    "a negative count": (("run", "recoveries"), -1, "`run.recoveries` must be >= 0, got -1"),
-    "a count that no store can hold": (("run", "recoveries"), 2**70, "`run.recoveries` must be <= 90071992547"),
-    "a time beyond all": (("run", "updated_at"), 10**400, "`run.updated_at` must be a number of seconds"),
-    "an outcome of another type": (("run", "outcome"), [], "`run.outcome` must be of type object or null"),
-    "another number of steps": (
-        ("run", "steps"),
-        1,
-        "`run.steps` must be the number of its finished steps, which is 2",
+    "a status that there is not": (("run", "status"), "done", "`run.status` must be queued, running, complete,"),
+    "a seed that is no number": (
+        ("run", "header", "seed"),
+        "7",
+        "`run.header.seed` must be a whole number \\(got 7\\)",
     ),
-    "fewer rows than follow": (("rows",), 2, "a line of kind 'run' must follow: run 'r1' has all its steps"),
-    "more rows than follow": (("rows",), 4, "4 steps of run 'r1' must follow its line, got 3"),
-    "another format": (("format",), 2, r"`format`: .* another version of flowdebate \(2, known: 1\): import it with"),
-    "an older format": (("format",), 0, r"`format`: .* another version of flowdebate \(0, known: 1\): import it with"),
+    "a bool as a seed": (("run", "header", "seed"), True, "`run.header.seed` must be a whole number \\(got true\\)"),
+    "no id": (("run", "header", "run_id"), "", "`run.header.run_id` must not be empty"),
+    "a label that is no text": (("run", "header", "labels"), {"a": 1}, "`run.header.labels.a` must be a text"),
+    "a field too many": (("run", "colour"), "red", "`run.colour` is not a known field"),
+    "a negative count": (("run", "recoveries"), -1, "`run.recoveries` must be at least 0 \\(got -1\\)"),
+    "a count that no store can hold": (("run", "recoveries"), 2**70, "`run.recoveries` must be at most 90071992547"),
+    "a time beyond all": (("run", "updated_at"), 10**400, "`run.updated_at` must be a number of seconds"),
+    "an outcome of another type": (("run", "outcome"), [], "`run.outcome` must be an object or null"),
+    "another number of steps": (("run", "steps"), 1, "`run.steps` is 1, but the run has 2 finished steps"),
+    "fewer rows than follow": (("rows",), 2, "this step is one too many: all 2 steps of run r1 are above"),
+    "more rows than follow": (("rows",), 4, "run r1 has 4 steps, but only 3 of them follow"),
+    "another format": (("format",), 2, r"`format`: .* another version of flowdebate \(2, known: 1\). Import it with"),
+    "an older format": (("format",), 0, r"`format`: .* another version of flowdebate \(0, known: 1\). Import it with"),
     "another format of headers": (("run", "header", "format"), 9, r"`run.header.format`: .* another .*\(9, known: 1\)"),
-    "no format": (("format",), None, "`format` must be 1, got None"),
-    "another kind": (("kind",), "walk", '`kind` must be "run" or "step", got \'walk\''),
+    "no format": (("format",), None, "`format` is required: 1"),
+    "another kind": (("kind",), "walk", r"`kind` must be run or step \(got walk\)"),
 }
 STEP_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
-    "a kind that there is not": (("row", "kind"), "walk", "`row.kind` must be call or effect or loss or human, got"),
-    "no attempts": (("row", "attempts"), 0, "`row.attempts` must be >= 1, got 0"),
-    "a body that is no JSON": (("row", "body"), "{", "`row.body` must be JSON, got '{'"),
+    "a kind that there is not": (("row", "kind"), "walk", "`row.kind` must be call, effect, loss or human \\(got walk"),
+    "no attempts": (("row", "attempts"), 0, "`row.attempts` must be at least 1 \\(got 0\\)"),
+    "a body that is no JSON": (("row", "body"), "{", "`row.body` is not JSON: .* \\(got {\\)"),
     "a body that is too deep": (("row", "body"), "[" * 3000 + "]" * 3000, "nested more than|`row.body`"),
-    "a place without a body": (("row", "body"), None, "`row.seq`, `row.at` and `row.body` must be null together"),
-    "a place twice": (("row", "seq"), 2, "`row.seq` must be 1, 2, 3 and so on"),
-    "the same key twice": (("row", "key"), "round[1]/pro#0", "`row.key` must be different for each step of a run, got"),
-    "a step of another run": (("run_id",), "r9", "`run_id` must be 'r1', whose steps follow here, got 'r9'"),
+    "a place without a body": (("row", "body"), None, "`row.seq`, `row.at` and `row.body` must all be null"),
+    "a place twice": (("row", "seq"), 2, "`row.seq` must count the finished steps"),
+    "the same key twice": (
+        ("row", "key"),
+        "round[1]/pro#0",
+        "two steps of the run have the same `row.key`: round\\[1\\]/pro#0",
+    ),
+    "a step of another run": (("run_id",), "r9", "`run_id` must be r1, whose steps follow here \\(got r9\\)"),
 }
 
 
@@ -283,7 +287,7 @@ async def test_a_run_with_a_plan_of_another_version_is_not_imported() -> None:
     lines[0] = changed(lines[0], "run", "header", "plan", to={"format": 2, "pattern": "debate", "options": {}})
     store, problem = (
         MemoryStore(),
-        r"run r1 was exported by another version .*2, known: 1\): import it with that version",
+        r"run r1 was exported by another version .*2, known: 1\). Import it with that version",
     )
     with pytest.raises(BadFile, match=problem):
         await import_runs(store, lines)
@@ -305,8 +309,11 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
     "another value": (lambda line: "[1]", "line 3: `kind` must be"),
     "nested very deep": (lambda line: "[" * 3000 + "]" * 3000, "line 3: "),
     "nested very, very deep": (lambda line: '{"a":' * 300_000, "line 3: "),
-    "NaN": (lambda line: line.replace('"attempts": 1', '"attempts": NaN'), "line 3: NaN is not JSON"),
-    "Infinity": (lambda line: line.replace('"attempts": 1', '"attempts": -Infinity'), "line 3: -Infinity is not JSON"),
+    "NaN": (lambda line: line.replace('"attempts": 1', '"attempts": NaN'), "line 3: NaN is not a number in JSON"),
+    "Infinity": (
+        lambda line: line.replace('"attempts": 1', '"attempts": -Infinity'),
+        "line 3: -Infinity is not a number in JSON",
+    ),
     "a number without end": (lambda line: line.replace("152.0", "1e999"), "line 3: the number 1e999 is too large"),
     "very many digits": (
         lambda line: line.replace("152.0", "1" * 5000),
@@ -318,7 +325,7 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
     ),
     "half a pair as it is": (lambda line: line.replace("pro", "\ud83d"), "line 3: it holds half of a surrogate pair"),
     "no UTF-8": (lambda line: line.encode().replace(b"pro", b"\xff"), "line 3: it is not UTF-8 at byte "),
-    "nothing but a null": (lambda line: "null", "line 3: `kind` must be"),
+    "nothing but a null": (lambda line: "null", "line 3: `kind` is required"),
     "zero bytes": (lambda line: "\0" * 9, "line 3: it is not JSON"),
 }
 
@@ -515,7 +522,7 @@ async def test_a_document_with_invalid_json_is_rejected() -> None:
     line, *steps = await lines_of(await filled("r1"))
     changed = json.dumps({**json.loads(line), "documents": {"votes/a": "{"}})
     store = MemoryStore()
-    with pytest.raises(BadFile, match=r"line 1: `documents.votes/a` must be JSON"):
+    with pytest.raises(BadFile, match=r"line 1: `documents.votes/a` is not JSON"):
         await import_runs(store, [changed, *steps])
     assert await store.runs() == []
 

@@ -354,8 +354,8 @@ DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
         "its journal is followed by other data",
     ),
     "a bomb": (lambda html: JOURNAL.sub(bomb(), html), "its journal is larger than 64 MB"),
-    "no journal": (lambda html: with_journal(html, ""), "its journal must have one run, got 0"),
-    "two runs": (lambda html: with_journal(html, journal_in(html) * 2), "its journal must have one run, got 2"),
+    "no journal": (lambda html: with_journal(html, ""), "its journal has 0 runs, not one"),
+    "two runs": (lambda html: with_journal(html, journal_in(html) * 2), "its journal has 2 runs, not one"),
     "deep": (lambda html: with_journal(html, "[" * 100_000), "its journal: line 1: "),
     "no line": (lambda html: with_journal(html, journal_in(html).split("\n", 1)[0]), "its journal: line 1: "),
 }

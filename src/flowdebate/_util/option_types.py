@@ -16,6 +16,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from flowdebate._text import in_plain_words
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -133,10 +134,14 @@ def sentence_of(problem: ErrorDetails, needed: tuple[str, ...] = ()) -> str:  # 
         case "missing":
             return "text that is not blank"
         case "list_type":
-            return f"a list of tables with {' and '.join(needed)}"
+            return f"a list of tables with {' and '.join(needed)}" if needed else "a list"
         case "model_type" | "model_attributes_type":
             return f"a table with {' and '.join(needed)}" if needed else "a table"
+        case "too_short" | "too_long" as limit:
+            is_short = limit == "too_short"
+            bound = problem["ctx"]["min_length" if is_short else "max_length"]
+            return f"a list with at {'least' if is_short else 'most'} {bound} {'entry' if bound == 1 else 'entries'}"
         case "dict_type":
             return "a table"
         case _:
-            return problem["msg"].removeprefix("Input should be ")
+            return in_plain_words(problem["msg"]).removeprefix("must be ")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, Unpack
 
+from flowdebate._text import join_choices
 from flowdebate._util.validation import check_library
 from flowdebate.adapters.tool import as_tool
 from flowdebate.adapters.translation import (
@@ -345,7 +346,7 @@ def _score_debate(location: str, result: RunResult[Any], correct: str, answer: s
         raise ConfigurationError(location, "pattern", raw, "a debate, whose verdict names a winner")
     sides = dict.fromkeys(event.stance for event in result.events if isinstance(event, TurnStarted))
     if sides and correct not in sides:
-        raise ConfigurationError(location, "correct", correct, f"one of the debate's stances: {list(sides)}")
+        raise ConfigurationError(location, "correct", correct, f"one of the debate's stances: {join_choices(sides)}")
     if raw.verdict is None:
         return Score.unscored(reason="grader_failed", explanation=f"No verdict. {_tell_end(result)}", **fields)
     explanation = f"{raw.verdict.verdict}\n\n{raw.verdict.reasoning}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_json
 
-from flowdebate._text import add_note, clean_text, error_text, problems_of
+from flowdebate._text import add_note, clean_text, error_text, listed, problems_of
 from flowdebate.blocks.base import Block, Outline
 from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.models.base import Model, ToolSpec, arguments_text
@@ -317,8 +317,8 @@ class Tool:
         try:
             values = self._checked(arguments)
         except ValidationError as error:
-            listed = "; ".join(f"{field or 'arguments'}: {problem}" for field, problem in problems_of(error))
-            return f"Error: the arguments of {self.spec.name} are not valid: {listed}"
+            problems = listed((field or "arguments", problem) for field, problem in problems_of(error))
+            return f"Error: the arguments of {self.spec.name} are not valid: {problems}"
         return clean_text(result_text(await self._called(values, ctx)))  # a lone surrogate could not be sent
 
     async def value(self, arguments: str, ctx: Context) -> object:

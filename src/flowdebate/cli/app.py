@@ -70,8 +70,8 @@ _OF_RUNS = {
     "queue": _Entry("flowdebate.cli.serving:queue", "Show the queue of your workers; submit, resume or cancel runs."),
 }
 _OF_EVAL = {
-    "evaluate": _Entry(
-        "flowdebate.cli.evaluate:evaluate", "Measure on questions with known answers whether debates help."
+    "benefit": _Entry(
+        "flowdebate.cli.benefit:benefit", "Measure on questions with known answers whether debates help."
     ),
     "study": _Entry("flowdebate.cli.study:study", "Compare several designs of a debate with baselines."),
     "critic": _Entry("flowdebate.cli.critics:critic", "Check on labelled answers whether critiques help."),
@@ -152,15 +152,17 @@ def flowdebate(
     version: Annotated[  # noqa: ARG001 - its callback answers
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Write no colours, as with NO_COLOR=1.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Do not use colours (the same as NO_COLOR=1).")] = False,
     width: Annotated[
         int | None,
-        typer.Option(min=_NARROWEST, metavar="N", help="Columns of pages, as with COLUMNS=N."),
+        typer.Option(min=_NARROWEST, metavar="N", help="Width of pages in columns (the same as COLUMNS=N)."),
     ] = None,
     log_json: Annotated[
         str | None,
         typer.Option(
-            "--log-json", metavar="FILE", help='Append the log as lines of JSON, without content; "-" is stderr.'
+            "--log-json",
+            metavar="FILE",
+            help='Append the log to this file as lines of JSON, without content; "-" is stderr.',
         ),
     ] = None,
 ) -> None:

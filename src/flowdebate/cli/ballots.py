@@ -299,7 +299,10 @@ def leaderboard(
     ] = None,
     prior: Annotated[
         _Prior | None,
-        Option(metavar="SD", help="Rank systems without a win or a loss, too: standard deviation of strengths."),
+        Option(
+            metavar="SD",
+            help="Standard deviation of strengths; with it, systems without a win or a loss are ranked too.",
+        ),
     ] = None,
     status: opt.Status = None,
     pattern: opt.Pattern = None,
@@ -312,7 +315,8 @@ def leaderboard(
 ) -> None:
     """Rank models by the stored debates they won, and judges by influences other than arguments.
 
-    Count also repaired answers of each model. No model is called. A game is a pair of sides with different models.
+    The report also counts the repaired answers of each model. No model is called. A game is a pair of
+    sides with different models.
     """
     from flowdebate.evaluation.documents import lay_out_leaderboard
     from flowdebate.evaluation.leaderboard import Standings

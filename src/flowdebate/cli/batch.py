@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from signal import Signals
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from flowdebate._text import counted, did_you_mean, shown
+from flowdebate._text import counted, did_you_mean, typed
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, Totals, ask, store_for_asking
 from flowdebate.cli.patterns import select_options
@@ -271,7 +271,7 @@ class Plans:
     def _plan_for(self, row: Row) -> Plan:
         from flowdebate.ui.plan import make_plan, with_shared_models
 
-        location = f"the row of {shown(row.question)}"
+        location = f"the row of {typed(row.question)}"
         return with_shared_models(make_plan(self._info, {}, file=self.options_of(row), location=location), self.base)
 
     def options_of(self, row: Row) -> dict[str, Any]:

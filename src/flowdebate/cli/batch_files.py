@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from pydantic import BaseModel
 
-from flowdebate._text import error_text, shown
+from flowdebate._text import counted, error_text, missing_column, typed
 from flowdebate._util.files import open_private
 from flowdebate._util.option_types import is_text
 from flowdebate.cli.terminal.process import check_target, write_json, write_whole
@@ -71,7 +71,7 @@ def read_rows(path: str, form: str | None = None) -> list[Row]:
         form = "jsonl" if content.lstrip()[:1] in ("{", '"') else "text"
     rows = list(FORMATS[form or SUFFIXES.get(Path(path).suffix.lower(), "text")](path, content))
     if not rows:
-        raise BadFile(path, "holds no question")
+        raise BadFile(path, "has no questions")
     return rows
 
 
@@ -90,12 +90,12 @@ def _read_json_rows(path: str, content: str) -> Iterator[Row]:
             yield _make_row(path, number, value, {})
         elif isinstance(value, dict):
             if _QUESTION not in value:
-                raise BadFile(path, f"line {number}: `{_QUESTION}` is missing: it must be {_TEXT}")
+                raise BadFile(path, f"line {number}: `{_QUESTION}` is missing")
             columns = {key: part for key, part in value.items() if key != _QUESTION}
             yield _make_row(path, number, value[_QUESTION], columns)
         else:
             allowed = f"an object with `{_QUESTION}`, or a text"
-            raise BadFile(path, f"line {number}: must hold {allowed}, got {shown(value)}")
+            raise BadFile(path, f"line {number}: must hold {allowed} (got {typed(value)})")
 
 
 def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
@@ -105,23 +105,23 @@ def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
         return
     header = [name.strip() for name in header]
     if twice := [name for name in header if header.count(name) > 1]:
-        raise BadFile(path, f"line 1: the column {shown(twice[0])} is there twice")
+        raise BadFile(path, f"line 1: there are two columns `{twice[0]}`")
     if _QUESTION not in header and len(header) > 1:
-        names = ", ".join(map(shown, header))
-        raise BadFile(path, f"line 1: there must be a column `{_QUESTION}`, or one column alone; there are: {names}")
+        raise BadFile(path, f"line 1: {missing_column(_QUESTION, header)}")
     column = header.index(_QUESTION) if _QUESTION in header else 0
     for number, cells in records:
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(header):
-            raise BadFile(path, f"line {number}: has {len(cells)} cells, the header has {len(header)}")
+            raise BadFile(path, f"line {number}: has {counted(len(cells), 'cell')}, but the header has {len(header)}")
         columns = {name: cell for index, (name, cell) in enumerate(zip(header, cells, strict=True)) if index != column}
         yield _make_row(path, number, cells[column], columns, field=header[column])
 
 
 def _make_row(path: str, number: int, question: object, columns: Mapping[str, Any], *, field: str = _QUESTION) -> Row:
     if not isinstance(question, str) or not is_text(question):
-        raise BadFile(path, f"line {number}: `{field}` must be {_TEXT}, got {shown(question)}")
+        problem = "must not be blank" if isinstance(question, str) else f"must be a text (got {typed(question)})"
+        raise BadFile(path, f"line {number}: `{field}` {problem}")
     return Row(question=str(question), columns=columns)
 
 
@@ -358,7 +358,7 @@ class CsvOut(JsonOut):
             if records and not content.endswith("\n"):
                 records.pop()
         if records and records[0] != self._header:
-            raise BadFile(str(self._path), "line 1: has another header than the results of this batch")
+            raise BadFile(str(self._path), "line 1: the header is not that of this batch's results")
         first = len(self._header) - len(COLUMNS)
         places = [first + COLUMNS.index(name) for name in ("index", "run_id", "status")]
         lines = []
@@ -367,7 +367,7 @@ class CsvOut(JsonOut):
                 index, run_id, status = (record[place] for place in places)
                 lines.append((int(index), run_id, status, csv_line(record)))
             except (ValueError, IndexError):
-                raise BadFile(str(self._path), "holds what is not a result of a batch") from None
+                raise BadFile(str(self._path), "has rows that are not results of a batch") from None
         return csv_line(self._header), lines
 
 
@@ -384,7 +384,9 @@ def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
         raise BadFile(path, "cannot be written: its name must end in .jsonl or .csv")
     columns = list(rows[0].columns)
     if any(list(row.columns) != columns for row in rows):
-        raise BadFile(path, "cannot be written: not all rows have the same fields; write .jsonl")
+        raise BadFile(path, "cannot be written as CSV, because the rows have different fields: write .jsonl")
     if len(set(headers_of(rows[0].columns))) != len(headers_of(rows[0].columns)):
-        raise BadFile(path, "cannot be written: columns of the rows have the names of results; write .jsonl")
+        raise BadFile(
+            path, "cannot be written as CSV, because columns of the questions have names of results: write .jsonl"
+        )
     return CsvOut(Path(path), batch_id, rows[0].columns)

@@ -34,7 +34,10 @@ def critic(  # noqa: PLR0913 - the options of the command
     *,
     truth: Annotated[
         Text,
-        Option(metavar="COLUMN", help="Whether the answer is right: true or false, right or wrong, a list of faults."),
+        Option(
+            metavar="COLUMN",
+            help="Column that says whether the answer is right: true or false, right or wrong, or a list of faults.",
+        ),
     ] = "right",
     critics: Annotated[
         list[str] | None,
@@ -42,7 +45,7 @@ def critic(  # noqa: PLR0913 - the options of the command
     ] = None,
     cluster: Annotated[
         Text | None,
-        Option(metavar="COLUMN", help="What answers share, such as a topic. Default: their question."),
+        Option(metavar="COLUMN", help="Column with what answers share, such as a topic. Default: the question."),
     ] = None,
     min_gain: Annotated[
         _Gain, Option(metavar="SHARE", help="The smallest gain in accuracy that is worth the calls.")
@@ -55,7 +58,7 @@ def critic(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Check whether a critic finds more than the judge does alone, before you use critiques.
 
-    Each answer is criticized, and is given to the judge alone: up to 3 calls of models. The same command again
+    The judge sees each answer with a critique and without one, which takes up to 3 calls. The same command again
     continues an interrupted check. --max-calls holds for each answer.
     """
     from flowdebate.evaluation import critique_check

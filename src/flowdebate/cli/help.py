@@ -42,7 +42,7 @@ _RUN_CODES = (
 EXIT_CODES = {
     "batch": "After Ctrl-C, a crash or a failure, the same command continues: no recorded answer is paid for twice. "
     "Exit codes: 0 done, 1 some failed, 2 misused, 3 some have no result, 130 interrupted, 143 terminated.",
-    "evaluate": "The same command again continues where it stopped. Exit codes: 0 done, 1 some failed, 2 misused, "
+    "benefit": "The same command again continues where it stopped. Exit codes: 0 done, 1 some failed, 2 misused, "
     "3 nothing to compare or not all done, 130 interrupted, 143 terminated.",
     "audit": "Exit codes: 0 done, 1 some debates could not be judged again, 2 misused, 3 there is no ballot to audit, "
     "130 interrupted, 143 terminated.",
@@ -86,7 +86,7 @@ EXAMPLES = {
         "flowdebate review --diff main..HEAD",
     ),
     "runs": ("flowdebate runs", "flowdebate runs show 3f2a91c0"),
-    "eval": ("flowdebate eval evaluate quiz.csv --truth answer", "flowdebate eval leaderboard"),
+    "eval": ("flowdebate eval benefit quiz.csv --truth answer", "flowdebate eval leaderboard"),
     "list": (
         "flowdebate runs",
         "flowdebate runs --status interrupted --text rents",
@@ -108,9 +108,9 @@ EXAMPLES = {
     ),
     "study": ("flowdebate eval study study.toml", "flowdebate eval study register study.toml"),
     "render": ("flowdebate runs render debate.json", "flowdebate runs render debate.json --markdown report.md"),
-    "evaluate": (
-        "flowdebate eval evaluate quiz.csv --truth answer --choices a --choices b",
-        "flowdebate eval evaluate quiz.jsonl --limit 20 --out debates.jsonl --json",
+    "benefit": (
+        "flowdebate eval benefit quiz.csv --truth answer --choices a --choices b",
+        "flowdebate eval benefit quiz.jsonl --limit 20 --out debates.jsonl --json",
     ),
     "archive": ("flowdebate runs archive", "flowdebate runs archive outcome 3f2a91c0 --right Maker"),
     "serve": (
@@ -138,7 +138,7 @@ EXAMPLES = {
 }
 """Examples by command; a pattern's page has the examples of its command."""
 _DOCUMENTATION = {
-    "batch": "batch", "evaluate": "evaluate", "study": "evaluate#a-study", "critic": "critique", "audit": "judges",
+    "batch": "batch", "benefit": "evaluate", "study": "evaluate#a-study", "critic": "critique", "audit": "judges",
     "leaderboard": "judges",
     "answer": "humans", "resume": "durable", "models": "models", "mcp": "mcp",
     "serve": "http", "fork": "durable", "share": "page",
@@ -379,9 +379,18 @@ def _write_options(parameters: Iterable[ClickParameter], ctx: Context, formatter
                 name = f"--[no-]{second}"
             panel = getattr(parameter, "rich_help_panel", None)
             default = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            panels.setdefault(_title(panel, default), []).append((name, text))
+            panels.setdefault(_title(panel, default), []).append((name, _in_words(text)))
     order = ("Arguments", *get_args(Panel), "Options")
     _write(dict(sorted(panels.items(), key=lambda item: order.index(item[0]))), formatter)
+
+
+def _in_words(text: str) -> str:
+    """Write the default and the bounds of an option as a sentence, as its own help does where it has one.
+
+    >>> _in_words("Maximum number of rows.  [default: 20]"), _in_words("Width of pages.  [x>=20]")
+    ('Maximum number of rows. Default: 20.', 'Width of pages. At least 20.')
+    """
+    return re.sub(r" *\[x>=(\S+)\]$", r" At least \1.", re.sub(r" *\[default: ([^\];]+)\]$", r" Default: \1.", text))
 
 
 def _title(panel: object, default: str) -> str:

@@ -25,18 +25,18 @@ def models(
     ] = "list",
     specs: Annotated[
         list[ModelName] | None,
-        Option(metavar="SPEC", help="check: the models. Default: the one that runs without --model ask."),
+        Option(metavar="SPEC", help="check: models to check. Default: the model of runs without --model."),
     ] = None,
     *,
     quick: Annotated[bool, Option(help="check: ask for one word only, and show how long it took.")] = False,
     record: Annotated[
         Path | None,
-        Option(metavar="FILE", help="check: write what was sent and received to a new file, without keys and hosts."),
+        Option(metavar="FILE", help="check: write requests and responses to a new file, without keys and hosts."),
     ] = None,
     as_json: opt.Json = False,
     base_url: str | None = None,
 ) -> None:
-    """Show the models to be asked, or check their abilities.
+    """Show which models runs would use, or check what models can do.
 
     Without an action it shows whether keys are set. Keys themselves are never shown. A check of a model takes about 22
     short calls. It shows the parts of requests refused by its server, the form of its answers, its possible roles, and

@@ -40,7 +40,7 @@ Resume: TypeAlias = Annotated[
     bool,
     Option(
         panel="Storage",
-        help="Continue the run of this id, if there is one; if another process executes it, wait for that.",
+        help="If there is a run with this id, continue it, or wait for the process that executes it.",
     ),
 ]
 FORM = Option(
@@ -69,7 +69,7 @@ PULL_REQUEST = {
     "since": (
         Text,
         Option(
-            help="Read only what is new in a pull request since this commit. Default: what is new since the last run "
+            help="Review only what is new in a pull request since this commit. Default: since the last run "
             "with --post.",
             panel="Sides",
             metavar="COMMIT",
@@ -90,7 +90,7 @@ RUN = "Id of a run, or at least its first 4 characters."
 RunName: TypeAlias = Annotated[str | None, Option(metavar="RUN", help=RUN)]
 RunNames: TypeAlias = Annotated[list[str] | None, Option(metavar="RUN", help=RUN)]
 TrustPlan: TypeAlias = Annotated[
-    bool, Option(help="Trust the addresses and paths in the plan of an imported run, without being asked.")
+    bool, Option(help="Trust the addresses and paths in the plan of an imported run without asking.")
 ]
 Json: TypeAlias = Annotated[
     bool, Option(panel="Output", flag="--json", help="Print one JSON document on stdout, and nothing else.")
@@ -98,11 +98,9 @@ Json: TypeAlias = Annotated[
 Markdown: TypeAlias = Annotated[
     Path | None, Option(panel="Output", metavar="FILE", help="Also write a report as Markdown.")
 ]
-Quiet: TypeAlias = Annotated[
-    bool, Option(panel="Output", flag="--quiet -q", help="Show only the result, when it is done.")
-]
+Quiet: TypeAlias = Annotated[bool, Option(panel="Output", flag="--quiet -q", help="Show only the result.")]
 Yes: TypeAlias = Annotated[
-    bool, Option(panel="Sides", flag="--yes -y", help="Debate the proposed sides without being asked.")
+    bool, Option(panel="Sides", flag="--yes -y", help="Do not ask before proposed sides are debated.")
 ]
 Models: TypeAlias = Annotated[
     list[Text] | None,

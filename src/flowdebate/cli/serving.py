@@ -52,7 +52,7 @@ _App: TypeAlias = Annotated[
     Option(
         panel="Model",
         metavar="MODULE:OBJECT",
-        help="A flowdebate.service.Service of yours, with patterns, model, store and limits, or a function that "
+        help="Your flowdebate.service.Service, with patterns, model, store and limits, or a function that "
         "makes one. Modules are also looked for in the current folder; FILE.py:OBJECT names a file.",
     ),
 ]
@@ -61,15 +61,15 @@ _AllowModel: TypeAlias = Annotated[
     Option(
         panel="Model",
         metavar="NAME",
-        help='Model that runs may name, or a pattern such as "openai/*"; repeat for each. Default: those that are set '
-        "up, as `flowdebate models` lists them.",
+        help='Model that runs may name, or a pattern such as "openai/*"; repeat for each. Default: all models that '
+        "are set up, as listed by `flowdebate models`.",
     ),
 ]
 
 _BUDGET = "Budget of all runs"
 _BudgetCalls: TypeAlias = Annotated[
     Count | None,
-    Option(panel=_BUDGET, metavar="N", help="Maximum number of requests of all runs together, counted in the store."),
+    Option(panel=_BUDGET, metavar="N", help="Maximum number of requests of all runs together."),
 ]
 _BudgetTokens: TypeAlias = Annotated[
     Count | None, Option(panel=_BUDGET, metavar="N", help="Maximum number of tokens of all runs together.")
@@ -116,7 +116,7 @@ def serve(  # noqa: PLR0913 - the options of the command
     ] = None,
     allow_base_url: Annotated[
         list[Text] | None,
-        Option(metavar="URL", help="Base URL that the options of runs may name; repeat for each. Default: none."),
+        Option(metavar="URL", help="Base URL that options of runs may use; repeat for each. Default: none."),
     ] = None,
     allow_model: _AllowModel = None,
     allow_sources: AllowSources = None,
@@ -125,14 +125,14 @@ def serve(  # noqa: PLR0913 - the options of the command
         Option(metavar="FILE", help="File with the token that requests need. Default: one in your data directory."),
     ] = None,
     new_token: Annotated[
-        bool, Option(help="Make a new token for your servers: what has the old one gets 401, and links end.")
+        bool, Option(help="Make a new token for your servers; the old token and links made with it stop working.")
     ] = False,
-    read_only: Annotated[bool, Option(help="Show runs, but begin, change and delete none.")] = False,
+    read_only: Annotated[bool, Option(help="Only show runs; do not start, change or delete any.")] = False,
     openai: Annotated[
         bool,
         Option(help="Also answer as an OpenAI-compatible server at /v1, whose models are the patterns."),
     ] = False,
-    ag_ui: Annotated[bool, Option(help="Also answer AG-UI clients, at /ag-ui/PATTERN.")] = False,
+    ag_ui: Annotated[bool, Option(help="Also answer AG-UI clients at /ag-ui/PATTERN.")] = False,
     max_readers: Annotated[
         Count, Option(metavar="N", help="Maximum number of browsers and clients that follow one run.")
     ] = 64,
@@ -143,13 +143,13 @@ def serve(  # noqa: PLR0913 - the options of the command
     store: opt.StoreName = None,
     keep_days: Annotated[
         opt.Days | None,
-        Option(panel="Storage", metavar="DAYS", help="Delete runs without a change for so many days, every hour."),
+        Option(panel="Storage", metavar="DAYS", help="Delete runs unchanged for this many days; checked every hour."),
     ] = None,
     **values: object,
 ) -> None:
-    """Serve runs over HTTP: begin, follow, answer and read them from programs or a browser.
+    """Serve runs over HTTP: start, follow, answer and read them from programs or a browser.
 
-    The address, with its token, is printed once. Limits are upper bounds of every run.
+    The address and its token are printed once. Limits hold for every run.
     """
     values |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
     values |= {"keep_days": keep_days}
@@ -239,14 +239,14 @@ def write_entrance(url: str, folder: Path | None) -> Path:
 def mcp(  # noqa: PLR0913 - the options of the command
     *,
     app: _App = None,
-    http: Annotated[bool, Option(help="Serve http://127.0.0.1:PORT/mcp, not stdin and stdout.")] = False,
+    http: Annotated[bool, Option(help="Serve http://127.0.0.1:PORT/mcp instead of stdin and stdout.")] = False,
     port: Annotated[int | None, Option(metavar="N", help="Port of --http. Default: 8378.")] = None,
     allow_sources: AllowSources = None,
     token_file: Annotated[
         FilePath | None,
         Option(metavar="FILE", help="File with the token that --http needs. Default: one in your data directory."),
     ] = None,
-    new_token: Annotated[bool, Option(help="Make a new token for your servers; the old one gets 401.")] = False,
+    new_token: Annotated[bool, Option(help="Make a new token for your servers; the old one stops working.")] = False,
     budget_calls: _BudgetCalls = None,
     budget_tokens: _BudgetTokens = None,
     budget_cost: _BudgetCost = None,
@@ -254,9 +254,9 @@ def mcp(  # noqa: PLR0913 - the options of the command
     store: opt.StoreName = None,
     **values: object,
 ) -> None:
-    """Serve debates to an MCP host: start, wait for, read and judge them, or take part.
+    """Offer debates to an MCP host, which can start, follow, read and judge them, or take part.
 
-    Over stdio, as hosts start it, stdout belongs to the protocol; warnings go to stderr. Limits hold for each run.
+    Hosts start it with stdin and stdout for the protocol; warnings go to stderr. Limits hold for each run.
     """
     values |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
     check_library("flowdebate mcp", "mcp", library="the MCP SDK", extra="mcp")
@@ -438,15 +438,15 @@ def queue(  # noqa: PLR0913 - the options of the command
     ] = "show",
     question: Annotated[Text | None, Option(metavar="QUESTION", help="submit: what the run is about.")] = None,
     *,
-    run_id: Annotated[Text | None, Option(metavar="ID", help="submit: id of the run; safe to repeat with it.")] = None,
-    priority: Annotated[
-        int, Option(metavar="N", help="submit: 0 to 100; lower ones are executed first. Default: 0.")
-    ] = 0,
+    run_id: Annotated[
+        Text | None, Option(metavar="ID", help="submit: id of the run, so that the command can be repeated safely.")
+    ] = None,
+    priority: Annotated[int, Option(metavar="N", help="submit: 0 to 100; lower ones are executed first.")] = 0,
     status: opt.Status = None,
     pattern: opt.Pattern = None,
     text: opt.Search = None,
     label: opt.Labels = None,
-    retry_dead_letter: Annotated[bool, Option(help="resume: also runs that were given up.")] = False,
+    retry_dead_letter: Annotated[bool, Option(help="resume: also runs given up after repeated crashes.")] = False,
     as_json: opt.Json = False,
 ) -> None:
     """Show the queue of your workers, submit a run, or resume or cancel matching runs.

@@ -17,7 +17,7 @@ from flowdebate._util.option_types import Count, Text
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, Totals, ask, store_for_asking
 from flowdebate.cli.batch_files import Row, read_rows
-from flowdebate.cli.evaluate import read_cell_of, read_choices, read_truth
+from flowdebate.cli.benefit import read_cell_of, read_choices, read_truth
 from flowdebate.cli.terminal.process import (
     check_target,
     open_page,
@@ -48,25 +48,30 @@ def compare(  # noqa: PLR0913 - the options of the command
     *,
     question: Annotated[Text | None, Option(metavar="TEXT", help="The question that the texts answer.")] = None,
     reference: Annotated[
-        FilePath | None, Option(metavar="FILE", help="A known right answer; rows have a column for it.")
+        FilePath | None, Option(metavar="FILE", help="File with a right answer; rows have a column for it.")
     ] = None,
     model: Annotated[
         list[ModelName] | None, Option(metavar="SPEC", help="Model that judges; repeat for several.")
     ] = None,
     criterion: Annotated[
-        list[Criterion] | None, Option(metavar="NAME[=WEIGHT]", help="Score each text by this; repeat for a rubric.")
+        list[Criterion] | None,
+        Option(metavar="NAME[=WEIGHT]", help="Criterion for scoring each text; repeat for a rubric."),
     ] = None,
     orders: Annotated[
         Text, Option(metavar="NAME", help="Orders to judge: all, cyclic, swap, single, sampled(N).")
     ] = "all",
     side: Annotated[
-        list[Text] | None, Option(metavar="COLUMN", help="Column of a system; repeat. Default: all other columns.")
+        list[Text] | None,
+        Option(metavar="COLUMN", help="Column of a system; repeat for each. Default: all other columns."),
     ] = None,
     truth: Annotated[
-        Text | None, Option(metavar="COLUMN", help="Column with the right system's name: how often are judges right?")
+        Text | None,
+        Option(
+            metavar="COLUMN", help="Column with the name of the right system, to report how often judges are right."
+        ),
     ] = None,
     limit: opt.FirstOnly = None,
-    seed: Annotated[int, Option(help="Another seed asks again.")] = 0,
+    seed: Annotated[int, Option(help="Seed of the orders; another seed asks again.")] = 0,
     max_concurrency: opt.Concurrency = 8,
     store: opt.StoreName = None,
     form: Annotated[
@@ -76,8 +81,8 @@ def compare(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Compare texts answering a question: judges read them blind, in all orders.
 
-    With one file of rows, each has a question and a text of each system. The same command again goes on where it was
-    interrupted, and pays for nothing twice.
+    With one file of rows, each has a question and a text of each system. After an interruption, the same command
+    continues and pays for no recorded answer twice.
     """
     from flowdebate.evaluation import compare_all
     from flowdebate.evaluation.documents import lay_out
@@ -211,11 +216,14 @@ def study(  # noqa: PLR0913 - the options of the command
     *,
     answers: Annotated[
         FilePath | None,
-        Option(metavar="FILE", help="The answers so far, as numbers. Default: STUDY.answers.jsonl beside the file."),
+        Option(metavar="FILE", help="File of the answers so far. Default: STUDY.answers.jsonl beside the study."),
     ] = None,
     registration: Annotated[
         FilePath | None,
-        Option(metavar="FILE", help="Default: STUDY.registration.json beside the file, if it is there."),
+        Option(
+            metavar="FILE",
+            help="File of the registration. Default: STUDY.registration.json beside the study, if it exists.",
+        ),
     ] = None,
     limit: Annotated[Count | None, Option(metavar="N", help="Ask N more questions, then report.")] = None,
     seconds: Annotated[
@@ -240,7 +248,7 @@ def study(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Compare designs of a debate with baselines and with each other, on questions with known answers.
 
-    Asks all unanswered questions, also after an interruption, and reports. `register STUDY` records the questions and
+    Ask all unanswered questions, also after an interruption, and report. `register STUDY` records the questions and
     comparisons beforehand; `report STUDY` asks nothing. --max-calls and --max-tokens hold for each debate.
     """
     doing = action if action in ("register", "report") else "ask"

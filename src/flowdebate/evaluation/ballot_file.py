@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from flowdebate._text import shown
+from flowdebate._text import join_choices, typed
 from flowdebate._util.option_types import is_text
 from flowdebate.errors import BadFile
 from flowdebate.evaluation.audit_report import AuditItem
@@ -76,13 +76,15 @@ class BallotRow(BaseModel):
     @model_validator(mode="after")
     def _fit_together(self) -> BallotRow:
         if len(self.order) < 2 or len(set(self.order)) != len(self.order):  # noqa: PLR2004 - a choice takes two
-            raise ValueError(f"`order` must be two different sides or more, got {shown(self.order)}")
+            raise ValueError(f"`order` must have two or more different sides (got {typed(self.order)})")
         for name, side in (("choice", self.choice), ("truth", self.truth)):
             if side is not None and side not in self.order:
-                raise ValueError(f"`{name}` must be one of {', '.join(map(shown, self.order))}, got {shown(side)}")
+                raise ValueError(f"`{name}` must be one of `order`: {join_choices(self.order)} (got {typed(side)})")
         for name, values in (("systems", self.systems), ("lengths", self.lengths)):
             if values is not None and len(values) != len(self.order):
-                raise ValueError(f"`{name}` must have {len(self.order)} values, one for each side, got {shown(values)}")
+                raise ValueError(
+                    f"`{name}` must have {len(self.order)} values, one for each side (got {typed(values)})"
+                )
         return self
 
 
@@ -180,12 +182,11 @@ def parse_ballots(path: str, rows: Iterator[tuple[int, dict[str, Any]]]) -> list
         except ValidationError as error:
             raise BadFile(path, f"line {number}: {problem_of(error)}") from None
         if ballot.truth is not None and truths.setdefault(ballot.item, ballot.truth) != ballot.truth:
-            raise BadFile(
-                path, f"line {number}: `truth` of item {shown(ballot.item)} is {shown(truths[ballot.item])} above"
-            )
+            truth, before = typed(ballot.truth), typed(truths[ballot.item])
+            raise BadFile(path, f"line {number}: `truth` of item {typed(ballot.item)} is {truth}, but {before} above")
         ballots.append(ballot)
     if not ballots:
-        raise BadFile(path, "holds no ballot")
+        raise BadFile(path, "has no ballots")
     return ballots
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Literal, get_args
 
+from flowdebate._text import join_choices
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_share
 from flowdebate._util.wire import WireModel
@@ -205,7 +206,7 @@ def check_report_options(location: str, *, confidence: object, min_gain: object,
     """Raise ConfigurationError for invalid report options, before any call is made."""
     check_share(location, ends=False, confidence=confidence, min_gain=min_gain)
     if missing not in get_args(Missing):
-        raise ConfigurationError(location, "missing", missing, f"one of {list(get_args(Missing))}")
+        raise ConfigurationError(location, "missing", missing, f"one of {join_choices(get_args(Missing))}")
 
 
 def _method_result(method: Method, items: Sequence[BenefitItem], confidence: float) -> MethodResult:

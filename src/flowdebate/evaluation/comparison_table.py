@@ -10,7 +10,7 @@ from itertools import combinations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowdebate._text import counted, error_text, shown
+from flowdebate._text import counted, error_text, join_choices
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
@@ -203,7 +203,7 @@ def _read_row(index: int, row: object, sides: Sequence[str] | None, truth: str |
     names = [name for name in row if name not in ("question", "reference", "id", truth)] if sides is None else sides
     texts = {name: row[name] for name in names if row.get(name) is not None}
     if truth is not None and (truth not in row or _read_truth(row, truth) not in (None, *texts)):
-        allowed = f"the right one of {', '.join(map(shown, texts))}, or None"
+        allowed = f"the name of a text of the row: {join_choices(texts)}"
         raise ConfigurationError(location, truth, row.get(truth), allowed)
     return ComparedTexts.of(row.get("question", ""), texts, reference=row.get("reference"), location=location)
 

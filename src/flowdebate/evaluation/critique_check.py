@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate._text import counted, is_blank, shown
+from flowdebate._text import counted, is_blank
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_share
 from flowdebate._util.wire import WireModel
@@ -309,7 +309,7 @@ def _read_label(value: object, index: int) -> bool:
     word = str(value).strip().casefold()
     if word not in _WORDS:
         allowed = 'true or "right", false or "wrong", or a list of faults'
-        raise ConfigurationError(_LOCATION, f"truth of row {index}", shown(value), allowed)
+        raise ConfigurationError(_LOCATION, f"truth of row {index}", value, allowed)
     return _WORDS[word]
 
 

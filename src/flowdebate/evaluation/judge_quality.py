@@ -14,6 +14,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
+from flowdebate._text import join_choices
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_count, check_share
 from flowdebate._util.wire import WireModel
@@ -206,7 +207,7 @@ def _check_items(items: Sequence[JudgedItem], location: str) -> None:
     for index, item in enumerate(items):
         if item.truth not in item.shares or len(item.shares) < 2:  # noqa: PLR2004 - a choice takes two
             raise ConfigurationError(
-                location, f"items[{index}].truth", item.truth, f"one of two sides or more, {[*item.shares]}"
+                location, f"items[{index}].truth", item.truth, f"one of two or more sides: {join_choices(item.shares)}"
             )
 
 

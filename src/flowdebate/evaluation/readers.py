@@ -12,6 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, ValidationError
 
+from flowdebate._text import join_choices
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, NotAwaited
 from flowdebate.store.base import COMPLETE, Store, StoredRun, documents_of
@@ -117,7 +118,7 @@ async def cast_vote(
     if not sides:
         raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so nobody can vote on it")
     if winner is not None and winner not in sides:
-        allowed = f"one of {', '.join(map(repr, sides))}, or null for neither"
+        allowed = f"one of {join_choices(sides)}, or null for neither"
         raise ConfigurationError(_WHERE, "winner", winner, allowed)
     if order is not None and sorted(order) != sorted(sides):
         raise ConfigurationError(_WHERE, "order", list(order), f"{sides} in any order")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias
 
 from pydantic import Field, ValidationError
 
-from flowdebate._text import counted, problems_of
+from flowdebate._text import counted, listed, problems_of, unknown_choice
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel, new_list
 from flowdebate.errors import BadFile, ConfigurationError
@@ -195,8 +195,10 @@ def read_review_cases(path: str | PathLike[str]) -> list[ReviewCase]:
     """Read changes with planted faults from JSON Lines; raise BadFile with the line of an invalid one."""
     try:
         content = Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadFile(str(path), f"cannot be read: {error}") from None
+    except UnicodeDecodeError:
+        raise BadFile(str(path), "is not UTF-8") from None
+    except OSError as error:
+        raise BadFile(str(path), f"cannot be read: {error.strerror}") from None
     cases: list[ReviewCase] = []
     for number, line in enumerate(content.split("\n"), 1):
         if not line.strip():
@@ -204,17 +206,15 @@ def read_review_cases(path: str | PathLike[str]) -> list[ReviewCase]:
         try:
             case = ReviewCase.model_validate_json(line)
         except ValidationError as error:
-            field, problem = problems_of(error)[0]
-            raise BadFile(str(path), f"line {number}: {f'`{field}`: ' if field else ''}{problem}") from None
+            raise BadFile(str(path), f"line {number}: {listed(problems_of(error)[:1])}") from None
         if len(re.findall(r"^\+\+\+ b/(.+)$", case.diff, re.MULTILINE)) != 1:
             raise BadFile(str(path), f"line {number}: `diff` must change one file")
         unknown = [fault.kind for fault in case.faults if fault.kind not in FAULT_KINDS]
         if unknown:
-            allowed = ", ".join(FAULT_KINDS)
-            raise BadFile(str(path), f"line {number}: unknown kind of fault {unknown[0]!r}; kinds: {allowed}")
+            raise BadFile(str(path), f"line {number}: {unknown_choice('`faults.kind`', unknown[0], FAULT_KINDS)}")
         cases.append(case)
     if not cases:
-        raise BadFile(str(path), "holds no change")
+        raise BadFile(str(path), "has no changes")
     return cases
 
 

@@ -333,5 +333,5 @@ def read_items(path: str) -> tuple[Items, BallotFile | None]:
         except ValidationError as error:
             raise BadFile(path, f"line {number}: {problem_of(error)}") from None
     if not items:
-        raise BadFile(path, "holds no item")
+        raise BadFile(path, "has no items")
     return Items(items=items), None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, get_args
 from pydantic import ValidationError
 
 import flowdebate
-from flowdebate._text import problems_of, shown
+from flowdebate._text import join_choices, listed, problems_of, typed
 from flowdebate._util.validation import check_count, check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.base import Block
@@ -192,7 +192,7 @@ class Study:
         if not isinstance(pair, (tuple, list)) or not len(pair) == len({*pair} & {*self.methods}) == len(
             MethodPair._fields
         ):
-            raise ConfigurationError(self.location, name, pair, f"two different ones of {list(self.methods)}")
+            raise ConfigurationError(self.location, name, pair, f"two different ones of {join_choices(self.methods)}")
         return MethodPair(*pair)
 
     @property
@@ -348,7 +348,7 @@ class Study:
             truth = choices[index_of(truth)]
         if truth not in choices:
             raise ConfigurationError(
-                self.location, f"truth of row {index}", truth, f"one of {list(choices)}, or its index"
+                self.location, f"truth of row {index}", truth, f"one of {join_choices(choices)}, or its index"
             )
         item = digest([question, choices])[:12] if self.id is None else str(self._filled(index, row, "id"))
         if self.control is not None:
@@ -384,7 +384,9 @@ class Study:
         try:
             return row[of]
         except (KeyError, TypeError, IndexError):
-            raise ConfigurationError(self.location, f"{name} of row {index}", row, f"a row with {of!r}") from None
+            raise ConfigurationError(
+                self.location, f"{name} of row {index}", row, f"a row with a column {of}"
+            ) from None
 
 
 class Registration(WireModel):
@@ -403,9 +405,7 @@ class Registration(WireModel):
         try:
             registration = cls.model_validate_json(Path(path).read_bytes())
         except ValidationError as error:
-            raise BadFile(
-                str(path), "; ".join(f"{field}: {problem}".removeprefix(": ") for field, problem in problems_of(error))
-            ) from None
+            raise BadFile(str(path), listed(problems_of(error))) from None
         if digest(registration.fixed) != registration.hash:
             raise BadFile(
                 str(path), f"was changed: its hash is {digest(registration.fixed)[:12]}, not {registration.hash[:12]}"
@@ -416,7 +416,7 @@ class Registration(WireModel):
         """List the differences from the registration, in sentences."""
         names = dict.fromkeys([*self.fixed, *now.fixed])
         return [
-            _HASH.sub(r"\1", f"{name}: registered {shown(self.fixed.get(name))}, now {shown(now.fixed.get(name))}")
+            _HASH.sub(r"\1", f"{name}: registered {typed(self.fixed.get(name))}, now {typed(now.fixed.get(name))}")
             for name in names
             if self.fixed.get(name) != now.fixed.get(name)
         ]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self
 from filelock import FileLock, Timeout
 from pydantic import Field, ValidationError
 
-from flowdebate._text import problems_of
+from flowdebate._text import listed, problems_of
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel, new_dict, new_list
 from flowdebate.chassis.anonymity.aliases import Anonymity
@@ -116,8 +116,7 @@ class AnswersFile:
                 try:
                     answer = StudyAnswer.model_validate_json(line)
                 except ValidationError as error:
-                    name, problem = problems_of(error)[0]
-                    raise BadFile(str(path), f"line {number}: {f'`{name}`: ' if name else ''}{problem}") from None
+                    raise BadFile(str(path), f"line {number}: {listed(problems_of(error)[:1])}") from None
                 self.answers[answer.key] = answer
 
     def __enter__(self) -> Self:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, ValidationError
 
-from flowdebate._text import counted, nearest, problems_of
+from flowdebate._text import counted, listed, nearest, problems_of
 from flowdebate.chassis.roles import render_flag
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, FlowDebateError, ModelUnavailable, StoreError
 from flowdebate.prompts import quoted, tag_name, tag_text
@@ -274,7 +274,7 @@ def sentence_of(error: BaseException) -> str | None:
     """Describe an error that the caller can fix, on one line; None for a defect of this program."""
     match error:
         case ValidationError():
-            return _line("; ".join(f"`{field}`: {problem}" for field, problem in problems_of(error)))
+            return _line(listed(problems_of(error)))
         case ConfigurationError():
             text = str(error).removeprefix(f"{error.location}: ")
             return _line(_ARGUMENTS.sub(lambda match: "max_rounds" if match[1] == "max_turns" else "sides", text))

@@ -387,7 +387,7 @@ class RunTools:
         seed: int | None = None,
         model: Models | None = None,
         more_rounds: Annotated[
-            int | None, Field(ge=1, le=MOST, description="Go on with a finished debate for so many rounds more.")
+            int | None, Field(ge=1, le=MOST, description="Continue a finished debate for N more rounds.")
         ] = None,
         ask: Annotated[
             str | None,
@@ -465,7 +465,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
         # a client that declares no mode is from a time when there were only forms
         if able is None or (able.form is None and able.url is not None):
             raise ToolError(_CANNOT_ASK)
-        problem = "" if request.problem is None else f"\n\nThe answer before does not fit: {request.problem}"
+        problem = "" if request.problem is None else f"\n\nThe previous answer was refused: {request.problem}"
         return Elicit(f"{request.to_read}\n\n[{request.block}] {request.expects}{problem}", make_form(request))
 
     async def take_turn(

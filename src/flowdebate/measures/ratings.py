@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from flowdebate._text import join_choices
 from flowdebate.errors import ConfigurationError
 
 INITIAL_RATING = 1500.0
@@ -45,7 +46,7 @@ def elo_changes(
     if any(isinstance(rating, bool) or not math.isfinite(rating) for rating in ratings.values()):
         raise ConfigurationError("elo_changes()", "ratings", dict(ratings), "finite numbers")
     if winner is not None and winner not in ratings:
-        raise ConfigurationError("elo_changes()", "winner", winner, f"None or one of {list(ratings)}")
+        raise ConfigurationError("elo_changes()", "winner", winner, f"None or one of {join_choices(ratings)}")
     if isinstance(k, bool) or not (math.isfinite(k) and k > 0):
         raise ConfigurationError("elo_changes()", "k", k, "a finite number > 0")
     changes = dict.fromkeys(ratings, 0.0)

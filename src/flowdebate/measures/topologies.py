@@ -12,7 +12,7 @@ from itertools import permutations
 from random import Random
 from typing import Literal, TypeAlias, get_args
 
-from flowdebate._text import shown
+from flowdebate._text import join_choices, shown
 from flowdebate._util.validation import check_share
 from flowdebate.errors import ConfigurationError, OutputError
 
@@ -159,16 +159,16 @@ def _check(
     """Raise ConfigurationError for invalid arguments."""
     topologies = get_args(Topology)
     if inspect.iscoroutinefunction(topology) or not (callable(topology) or topology in topologies):
-        allowed = f"one of {', '.join(map(repr, topologies))}, or a sync function of (names, round, random)"
+        allowed = f"one of {join_choices(topologies)}, or a sync function of (names, round, random)"
         raise ConfigurationError(_WHERE, "topology", topology, allowed)
     if isinstance(names, str) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         raise ConfigurationError(_WHERE, "names", names, "different names")
     if topology == "star" and hub is not None and hub not in names:
-        raise ConfigurationError(_WHERE, "hub", hub, f"None or one of the agents {list(names)}")
+        raise ConfigurationError(_WHERE, "hub", hub, f"None or one of the agents {join_choices(names)}")
     check_share(_WHERE, sparsity=sparsity)
     for field, value in some.items():
         if value is not None and (isinstance(value, str) or not set(value) <= set(names)):
-            raise ConfigurationError(_WHERE, field, value, f"None or some of the agents {list(names)}")
+            raise ConfigurationError(_WHERE, field, value, f"None or some of the agents {join_choices(names)}")
 
 
 def _ask_own(

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field
 
-from flowdebate._text import shown
+from flowdebate._text import join_choices, shown
 from flowdebate._util.validation import check_count, check_weight
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
@@ -285,7 +285,7 @@ def _check_tally(
 ) -> None:
     """ConfigurationError for invalid arguments."""
     if rule not in get_args(VotingRule):
-        raise ConfigurationError(_WHERE, "rule", rule, f"one of {', '.join(map(repr, get_args(VotingRule)))}")
+        raise ConfigurationError(_WHERE, "rule", rule, f"one of {join_choices(get_args(VotingRule))}")
     for field, names in (("choices", choices), ("eligible", eligible)):
         if isinstance(names, str) or len(set(names)) != len(names):
             raise ConfigurationError(_WHERE, field, names, "different names")
@@ -297,6 +297,8 @@ def _check_tally(
         check_weight(_WHERE, voter, weight)
     for voter, times in Counter(ballot.voter for ballot in ballots).items():
         if voter not in eligible:
-            raise ConfigurationError(_WHERE, "ballots", voter, f"ballots of the eligible voters {list(eligible)}")
+            raise ConfigurationError(
+                _WHERE, "ballots", voter, f"ballots of the eligible voters {join_choices(eligible)}"
+            )
         if times > 1:
-            raise ConfigurationError(_WHERE, "ballots", f"{times} of {voter!r}", "one of each voter")
+            raise ConfigurationError(_WHERE, "ballots", f"{times} of {voter}", "one of each voter")

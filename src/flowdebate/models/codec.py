@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 import flowdebate.errors
-from flowdebate._text import error_text, problems_of
+from flowdebate._text import error_text, listed, problems_of
 from flowdebate.models.base import Attempt, FinishReason, Flag, ModelRequest, ModelResponse, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def read_record(kind: type[RecordedT], text: str | bytes) -> RecordedT:
 
 def problems_text(error: ValidationError) -> str:
     """Name the first three invalid fields of a record."""
-    return "; ".join(f"`{field}` {what}" if field else what for field, what in problems_of(error, got=False)[:3])
+    return listed(problems_of(error, got=False)[:3])
 
 
 def attempts_row(attempts: Iterable[Attempt]) -> list[AttemptRow]:

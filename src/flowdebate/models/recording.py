@@ -123,11 +123,11 @@ class Failure(Recorded):
     @model_validator(mode="after")
     def _is_known(self) -> Self:
         if self.kind not in CLASSES:
-            problem = "no such error"
+            problem = f"has an unknown `kind` of error: {self.kind}"
             raise ValueError(problem)
         missing = [name for name, needed in FACTS[self.kind].items() if needed and getattr(self, name) is None]
         if missing:
-            problem = f"{self.kind} needs {', '.join(missing)}"
+            problem = f"has no `{missing[0]}`, which {self.kind} needs"
             raise ValueError(problem)
         return self
 
@@ -177,7 +177,7 @@ class Notice(Recorded):
     def event(self) -> object:
         """Build the event; ValueError where the facts do not fit."""
         if self.kind not in _EVENTS:
-            problem = "no such kind of event"
+            problem = f"has an unknown `kind` of event: {self.kind}"
             raise ValueError(problem)
         event: object = TypeAdapter(_EVENTS[self.kind]).validate_json(json.dumps(self.facts), strict=True)
         return event
@@ -224,10 +224,10 @@ class Call(Recorded):
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         if (self.answer is None) == (self.error is None):
-            problem = "either an answer or an error is required"
+            problem = "needs an `answer` or an `error`, not both"
             raise ValueError(problem)
         if self.sha256 != hash_request(self.block, self.request):
-            problem = "the request is not the one that was recorded (sha256)"
+            problem = "`request` was changed after its recording: `sha256` does not match"
             raise ValueError(problem)
         return self
 
@@ -537,7 +537,7 @@ class ReplayModel:
         """Raise CassetteMismatch unless all recorded calls were replayed."""
         unused = [index for index in range(len(self._calls)) if index not in self._given]
         if unused:
-            description = ", ".join(f"{self._calls[index].block!r} (line {index + 2})" for index in unused[:_NAMED])
+            description = ", ".join(f"{self._calls[index].block} (line {index + 2})" for index in unused[:_NAMED])
             more = f" and {len(unused) - _NAMED} more" if len(unused) > _NAMED else ""
             message = (
                 f"{len(unused)} of {len(self._calls)} calls of {self.path} were not asked for: {description}{more}"
@@ -608,7 +608,7 @@ def _read_cassette(path: str) -> tuple[Header, list[Call]]:
             hint = "; the last line may have been cut off" if number == len(lines) + 1 else ""
             raise _bad_line(path, number, str(error), hint) from None
         if (call.sha256, call.occurrence) in seen:
-            raise _bad_line(path, number, "this call was there before")
+            raise _bad_line(path, number, "the same call is on an earlier line")
         seen.add((call.sha256, call.occurrence))
         calls.append(call)
     return header, calls
@@ -625,10 +625,10 @@ def _header(path: str, line: bytes) -> Header:
     except (ValueError, RecursionError):
         raise _bad_line(path, 1, "it is not JSON, so the file is not a cassette") from None
     if not isinstance(header, dict) or header.get("format") != "flowdebate.cassette":
-        raise _bad_line(path, 1, "the file is not a cassette (format 'flowdebate.cassette')")
+        raise _bad_line(path, 1, "the file is not a cassette")
     version = header.get("version")
     if isinstance(version, int) and version != (current := Header.model_fields["version"].default):
-        raise _bad_line(path, 1, f"format {version} of cassettes cannot be read, only {current}: record it again")
+        raise _bad_line(path, 1, f"the cassette has format {version}, and only {current} can be read: record it again")
     try:
         return read_record(Header, line)
     except ValueError as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from flowdebate._text import clean_text, cut, shown, without_keys
+from flowdebate._text import clean_text, cut, shown, typed, without_keys
 from flowdebate.errors import ConfigurationError, RunChanged, StoreError
 from flowdebate.models.resolve import ModelChoice, ModelResolver, Override, model_of_environment
 from flowdebate.runs.events import models_by_seat, remarks_on
@@ -214,7 +214,7 @@ def limits_of(store: Store, header: RunHeader) -> Limits | None:
 
 def _unusable(store: Store, header: RunHeader, field: str, got: object, allowed: str) -> StoreError:
     """Return the error for a stored (perhaps imported) run with an unsuitable header."""
-    return StoreError(store.name, f"run {header.run_id}: `{field}` of its header must be {allowed}, got {shown(got)}")
+    return StoreError(store.name, f"run {header.run_id}: `{field}` of its header must be {allowed} (got {typed(got)})")
 
 
 def _dump_session(session: Session) -> dict[str, Any] | None:

@@ -168,7 +168,7 @@ def problem_of(error: Exception) -> Problem:
         case RequestValidationError():
             field_problems = [_of_pydantic(problem) for problem in error.errors()[:_LONGEST]]
             listed = "; ".join(
-                f"`{field_problem.field}`: {field_problem.problem}" if field_problem.field else field_problem.problem
+                f"{f'`{field_problem.field}`' if field_problem.field else 'the body'} {field_problem.problem}"
                 for field_problem in field_problems[:_SHOWN]
             )
             return _blank(HTTPStatus.UNPROCESSABLE_ENTITY, f"The request is invalid: {listed}", field_problems)
@@ -215,13 +215,11 @@ def _of_pydantic(error: Mapping[str, Any]) -> FieldProblem:
     place, *path = error["loc"]
     path = path or [place] * (place not in ("body", "query", "path", "header", "cookie"))
     field = ".".join(shown(part)[1:-1] if isinstance(part, str) else str(part) for part in path)
-    problem = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "json_invalid":
         return FieldProblem(field="", problem=f"is not JSON: {error['ctx']['error']} at character {error['loc'][-1]}")
-    value_shown = None if error["type"] == "missing" else shown(error.get("input"))
-    return FieldProblem(
-        field=field, problem=problem, given=value_shown, allowed=problem.removeprefix("Input should be ")
-    )
+    problem = _text.describe_problem(error, got=False)
+    given = None if error["type"] in ("missing", "unknown_field") else _text.typed(error.get("input"))
+    return FieldProblem(field=field, problem=problem, given=given, allowed=problem.removeprefix("must be "))
 
 
 def _blank(status: HTTPStatus, detail: str, fields: list[FieldProblem] | None = None) -> Problem:

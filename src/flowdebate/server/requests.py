@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from flowdebate._text import did_you_mean
 from flowdebate.evaluation.readers import Shown
 from flowdebate.runs.queue_state import LOWEST
 from flowdebate.ui.statuses import State
@@ -81,10 +93,34 @@ _Labels = Annotated[dict[_Name, Annotated[_Text, Field(max_length=_LONGEST_ID)]]
 _Options = Annotated[dict[str, Data], AfterValidator(check_data)]
 
 
+def _unknown_field(name: str, names: Sequence[str]) -> PydanticCustomError:
+    """Make the error about a field that a request does not have."""
+    meant = did_you_mean(name, names, form="`{}`") or f"Fields: {', '.join(names)}."
+    return PydanticCustomError("unknown_field", "is not a known field. {meant}", {"meant": meant})
+
+
 class _Body(BaseModel):
     """A request body: camelCase, without unknown fields."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _suggest_fields(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Add the name that was meant to the errors about unknown fields."""
+        try:
+            return handler(data)
+        except ValidationError as error:
+            names = [field.alias or name for name, field in cls.model_fields.items()]
+            problems = []
+            for item in error.errors(include_url=False):
+                kind, location = item["type"], item["loc"]
+                is_unknown = kind == "extra_forbidden" and len(location) == 1
+                problem = (
+                    _unknown_field(str(location[0]), names) if is_unknown else PydanticCustomError(kind, item["msg"])
+                )
+                problems.append(InitErrorDetails(type=problem, loc=location, input=item["input"]))
+            raise ValidationError.from_exception_data(cls.__name__, problems) from None
 
 
 class LimitsBody(_Body):

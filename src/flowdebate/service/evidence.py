@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
-from flowdebate._text import shown
+from flowdebate._text import shown, typed
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, FlowDebateError
 from flowdebate.evaluation.readers import Votes, sides_of, votes_of
@@ -140,7 +140,7 @@ async def evidence_of(
     run = replace(run, header=replace(run.header, foreign=True))
     votes = Votes.of(list(votes_of(run, documents).values()), sides_of(run))
     if block is None and pattern_of_run(run) is None:
-        problem = f"Its pattern {shown(run.header.block)} is not known here: a program has started the run."
+        problem = f"Its pattern {typed(run.header.block)} is not known here: a program has started the run."
         return Evidence(run=run, steps=steps, votes=votes, replay=None, problem=problem)
 
     async def replayed_as(profile: Profile) -> Evidence:

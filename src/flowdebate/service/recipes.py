@@ -135,7 +135,7 @@ class Recipes:
         if pattern in self.patterns:
             if options:
                 raise ConfigurationError(
-                    _BEGIN, "options", dict(options), f"none: {pattern!r} is registered as it is; limits can be given"
+                    _BEGIN, "options", dict(options), f"none: {pattern} is registered as it is; only limits can be set"
                 )
             if isinstance(question, str) and is_blank(question):
                 raise ConfigurationError(_BEGIN, "question", question, "text that is not blank")
@@ -213,7 +213,7 @@ class Recipes:
         if run.header.plan is None or pattern_of_run(run) is None:
             pattern_names = ", ".join(self.patterns) or "none"
             allowed = (
-                f"a run with a plan, or of a registered pattern ({pattern_names}); this is one of {run.header.block!r}"
+                f"a run with a plan, or of a registered pattern ({pattern_names}); this is one of {run.header.block}"
             )
             raise ConfigurationError("Service", "run_id", run.header.run_id, allowed)
         plan = plan_of(run, {}, to_ask=to_ask)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from flowdebate._text import error_text, is_blank, problems_of, shown
+from flowdebate._text import error_text, is_blank, listed, problems_of
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.measures import Ballot, Position
 from flowdebate.resources.archive import (
@@ -181,8 +181,7 @@ class _StoredLog(Log[Any]):
 
     def _problem(self, debate: str, problem: str, error: Exception | None = None) -> StoreError:
         if isinstance(error, ValidationError):
-            field, what = problems_of(error)[0]
-            problem += f": `{field}` {what}" if field else f": {what}"
+            problem += f": {listed(problems_of(error)[:1])}"
         elif error is not None:
             problem += f": {error_text(error)}"
-        return StoreError(self._store.name, f"the document of debate {shown(debate)} in {self._collection} {problem}")
+        return StoreError(self._store.name, f"the document of debate {debate} in {self._collection} {problem}")

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from flowdebate._text import add_note, is_deeper, shown
+from flowdebate._text import add_note, counted, is_deeper, typed, unknown_choice
 from flowdebate._util.files import open_private
 from flowdebate.errors import BadFile, ConfigurationError, RunExists, StoreError
 from flowdebate.store.base import (
@@ -43,15 +43,16 @@ LONGEST_LINE = 64_000_000
 _DEEPEST = 200
 """Levels of nested lists and objects: stores and readers recurse."""
 _TOO_DEEP = f"lists and objects are nested more than {_DEEPEST} deep"
-_ALLOWED = {
-    "type": "of type {}",
-    "enum": "{}",
-    "const": "{}",
-    "minimum": ">= {}",
-    "maximum": "<= {}",
-    "minLength": "not empty",
+_BOUNDS = {"minimum": "at least", "maximum": "at most"}
+_TYPES = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
 }
-"""Descriptions of what a keyword of the schema allows."""
+"""Names of the types of JSON."""
 _RUN_FIELDS = tuple(field_.name for field_ in fields(StoredRun) if field_.name != "owned")
 _ROW_FIELDS = tuple(field_.name for field_ in fields(StepRow))
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -266,19 +267,19 @@ class _Reading:
     def check_whole(self) -> None:
         if not self.is_whole():
             run_id, count = self.run.header.run_id, len(self.rows)
-            raise ValueError(f"{self.steps} steps of run {shown(run_id)} must follow its line, got {count}")
+            raise ValueError(f"run {run_id} has {counted(self.steps, 'step')}, but only {count} of them follow")
 
     def add(self, value: Mapping[str, Any]) -> None:
         """Add the step of a line that was read; raise ValueError if no step, or none of this run, may follow."""
         run_id = self.run.header.run_id
         if self.is_whole():
-            raise ValueError(f"a line of kind 'run' must follow: run {shown(run_id)} has all its steps")
+            raise ValueError(f"this step is one too many: all {self.steps} steps of run {run_id} are above")
         if value["run_id"] != run_id:
-            raise ValueError(f"`run_id` must be {shown(run_id)}, whose steps follow here, got {shown(value['run_id'])}")
+            raise ValueError(f"`run_id` must be {run_id}, whose steps follow here (got {typed(value['run_id'])})")
         row = dict(value["row"])
         if len({row[name] is None for name in ("seq", "at", "body")}) > 1:
             raise ValueError(
-                "`row.seq`, `row.at` and `row.body` must be null together, for a step that is open, or none"
+                "`row.seq`, `row.at` and `row.body` must all be null (a step that is not finished), or none of them"
             )
         if row["body"] is not None:
             row["at"] = _seconds("row.at", row["at"])
@@ -292,7 +293,7 @@ def _begin(value: Mapping[str, Any], before: _Reading | None) -> _Reading:
     """Begin to read the run of a line; ValueError if another line must follow the run `before`."""
     expected = "run" if before is None else "step"
     if value["kind"] != expected:
-        raise ValueError(f"a line of kind {expected!r} must follow, got one of kind {value['kind']!r}")
+        raise ValueError(f'`kind` must be "{expected}" here (got {value["kind"]})')
     run = dict(value["run"])
     header = dict(run.pop("header"))
     header["created_at"] = _seconds("run.header.created_at", header["created_at"])
@@ -353,7 +354,7 @@ def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
         value = _parse_line(line)
         if not isinstance(value, dict) or value.get("kind") not in ("run", "step"):
             kind = value.get("kind") if isinstance(value, dict) else value
-            raise ValueError(f'`kind` must be "run" or "step", got {shown(kind)}')
+            raise ValueError(unknown_choice("`kind`", kind, ("run", "step")))
         _check_formats(value)
         check = checks[value["kind"]]
         if not check.is_valid(value):
@@ -371,16 +372,16 @@ def _check_formats(value: dict[str, Any]) -> None:
     for name, holder, newest in (("format", value, EXPORT_FORMAT), ("run.header.format", header, ROW_FORMAT)):
         written = holder.get("format") if isinstance(holder, dict) else None
         if isinstance(written, int) and not isinstance(written, bool) and written != newest:
-            problem = f"the run was exported by another version of flowdebate ({shown(written)}, known: {newest})"
-            raise ValueError(f"`{name}`: {problem}: import it with that version")
+            problem = f"the run was exported by another version of flowdebate ({typed(written)}, known: {newest})"
+            raise ValueError(f"`{name}`: {problem}. Import it with that version")
 
 
 def _check_plan(run: StoredRun, source: str) -> None:
     """Refuse plans of other versions, which no front end here could read."""
     written = (run.header.plan or {}).get("format", PLAN_FORMAT)
     if written != PLAN_FORMAT:
-        problem = f"was exported by another version of flowdebate (plan format {shown(written)}, known: {PLAN_FORMAT})"
-        raise BadFile(source, f"run {run.header.run_id} {problem}: import it with that version")
+        problem = f"was exported by another version of flowdebate (plan format {typed(written)}, known: {PLAN_FORMAT})"
+        raise BadFile(source, f"run {run.header.run_id} {problem}. Import it with that version")
 
 
 def _parse_line(line: str | bytes) -> object:
@@ -402,7 +403,7 @@ def _parse_line(line: str | bytes) -> object:
             parse_int=_integer,
         )
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON: {error.msg} at character {error.pos + 1}") from None
+        raise ValueError(f"it is not JSON: {_reason(error)}") from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     return value
@@ -414,30 +415,38 @@ def _check_rows(run: StoredRun, rows: Sequence[StepRow]) -> None:
     keys = [row.key for row in rows]
     if len(set(keys)) != len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"`row.key` must be different for each step of a run, got {shown(twice)} twice")
+        raise ValueError(f"two steps of the run have the same `row.key`: {typed(twice)}")
     if len(finished) != run.steps:
-        raise ValueError(
-            f"`run.steps` must be the number of its finished steps, which is {len(finished)}, got {run.steps}"
-        )
+        raise ValueError(f"`run.steps` is {run.steps}, but the run has {counted(len(finished), 'finished step')}")
     if finished != list(range(1, len(finished) + 1)):
-        raise ValueError("`row.seq` must be 1, 2, 3 and so on, each once in a run")
+        raise ValueError("`row.seq` must count the finished steps of the run: 1, 2, 3 and so on")
 
 
 def _describe(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported here
-    """Describe a jsonschema error: where, allowed, got."""
-    field = ".".join(str(part) for part in error.absolute_path)
-    limit, got = error.validator_value, shown(error.instance)
-    location = f"`{field}`" if field else "the line"
-    phrase = _ALLOWED.get(error.validator)
-    if phrase is not None:
-        listed = limit if isinstance(limit, list) else [limit]
-        return f"{location} must be {phrase.format(' or '.join(map(str, listed)))}, got {got}"
-    if error.validator == "required":
-        missing = [name for name in limit if name not in error.instance]
-        return f"{location} must have `{missing[0]}`, and has {shown(sorted(error.instance))}"
-    properties = error.schema.get("properties", {})
-    other = [name for name in error.instance if name not in properties]
-    return f"{location} may have {', '.join(properties)}, got {shown(other[0])}"
+    """Describe a jsonschema error: the field, its problem and the invalid value."""
+    path = [str(part) for part in error.absolute_path]
+    field, limit, received = f"`{'.'.join(path)}`", error.validator_value, f"(got {typed(error.instance)})"
+    match error.validator:
+        case "required":
+            missing = next(name for name in limit if name not in error.instance)
+            return f"`{'.'.join([*path, missing])}` is missing"
+        case "additionalProperties":
+            unknown = next(name for name in error.instance if name not in error.schema.get("properties", {}))
+            return f"`{'.'.join([*path, unknown])}` is not a known field"
+        case "type":
+            kinds = " or ".join(_TYPES.get(kind, kind) for kind in ([limit] if isinstance(limit, str) else limit))
+            return f"{field} must be {kinds} {received}"
+        case "minLength":
+            return f"{field} must not be empty"
+        case "minimum" | "maximum":
+            return f"{field} must be {_BOUNDS[error.validator]} {limit} {received}"
+        case _:
+            return unknown_choice(field, error.instance, map(str, limit if isinstance(limit, list) else [limit]))
+
+
+def _reason(error: Exception) -> str:
+    """Give the reason why a text is not JSON, with the location."""
+    return f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else "too deep"
 
 
 def _check_depth(value: object) -> None:
@@ -450,7 +459,7 @@ def _check_body(body: str, *, field: str = "row.body") -> None:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"`{field}` must be JSON, got {shown(body)}: {error}") from None
+        raise ValueError(f"`{field}` is not JSON: {_reason(error)} (got {typed(body)})") from None
     _check_depth(value)
 
 
@@ -458,7 +467,7 @@ def _seconds(field: str, value: float) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise ValueError(f"`{field}` must be a number of seconds, got {shown(value)}") from None
+        raise ValueError(f"`{field}` must be a number of seconds (got {typed(value)})") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -466,18 +475,18 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(mapping) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"`{shown(twice)[1:-1]}` occurs twice in one object")
+        raise ValueError(f"`{typed(twice)}` occurs twice in one object")
     return mapping
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"the number {shown(text)[1:-1]} is too large")
+        raise ValueError(f"the number {typed(text)} is too large")
     return value
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from flowdebate._text import counted, shown
+from flowdebate._text import counted, typed, unknown_choice
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
 from flowdebate.chassis.registry import find_pattern, load_patterns
@@ -431,7 +431,7 @@ def read_document(path: str) -> Document:
     """
     value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
     if not isinstance(value, dict):
-        raise BadFile(path, f"must hold a JSON object, got {type(value).__name__}")
+        raise BadFile(path, f"must hold a JSON object (got {typed(value)})")
     return document_of(value, location=path)
 
 
@@ -442,8 +442,7 @@ def document_of(value: Mapping[str, Any], *, location: str) -> Document:
             return _kind(_nearest(value)).of_raw(value)
         info = find_pattern(value.get("pattern"))
         if info is None:
-            allowed = f"one of {', '.join(load_patterns())}"
-            raise BadFile(location, f"`pattern`: must be {allowed}, got {shown(value.get('pattern'))}")
+            raise BadFile(location, unknown_choice("`pattern`", value.get("pattern"), load_patterns()))
         return _kind(info).model_validate({**value, "pattern": info.name})
     except ValidationError as error:
         raise BadFile(location, problem_of(error)) from None

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from flowdebate._text import problems_of
+from flowdebate._text import problems_of, typed
 from flowdebate.errors import BadFile
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ def read_plan_file(path: str) -> dict[str, Any]:
     """Read the TOML (or JSON, by its suffix) file at `path`; raise BadFile for other contents."""
     suffix = Path(path).suffix.lower()
     if suffix in (".yaml", ".yml"):
-        raise BadFile(path, "YAML is not read: write TOML or JSON")
+        raise BadFile(path, "YAML files are not supported: write TOML or JSON")
     text = read_text(path, megabytes=MEGABYTES)
     content = parse_json(text, path=path) if suffix == ".json" else parse_toml(text, path=path)
     if not isinstance(content, dict):
-        raise BadFile(path, f"must hold a JSON object, got {type(content).__name__}")
+        raise BadFile(path, f"must hold a JSON object (got {typed(content)})")
     return content
 
 
@@ -58,7 +58,7 @@ def parse_json(text: str, *, path: str, number: int | None = None) -> Any:  # no
     line = "" if number is None else f"line {number}: "
 
     def refuse(constant: str) -> NoReturn:
-        raise BadFile(path, f"{line}is not JSON: {constant} is not a JSON value")
+        raise BadFile(path, f"{line}is not JSON: {constant} is not a number in JSON")
 
     try:
         return json.loads(text, parse_constant=refuse)
@@ -88,7 +88,7 @@ def problem_of(error: ValidationError) -> str:
     """Return pydantic's first problem with its field, and the number of further problems."""
     (field, problem), *rest = problems_of(error)
     more = f" (and {len(rest)} more)" if rest else ""
-    return f"`{field}`: {problem}{more}" if field else f"{problem}{more}"
+    return f"`{field}` {problem}{more}" if field else f"{problem}{more}"
 
 
 def reason_of(error: Exception) -> str:

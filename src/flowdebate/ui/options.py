@@ -413,7 +413,7 @@ class PlanOptions(BaseModel):
     )
     effort: SeatEfforts | None = option(
         "How much models think before they answer: low, medium or high; repeat with NAME= or ROLE=, such as "
-        "judge=high. Default: up to each model.",
+        "judge=high. Default: set by each model.",
         panel="Model",
         metavar="[NAME=]LEVEL",
         repeated=True,
@@ -426,7 +426,7 @@ class PlanOptions(BaseModel):
         metavar="URL",
     )
     profile: Profile | None = option(
-        'Default prompts: "concise" for small models, "full" for others. Default: as each model asks for.',
+        'Default prompts: "concise" for small models, "full" for others. Default: set by each model.',
         panel="Prompts",
     )
     length: TurnLength | None = option(
@@ -446,7 +446,7 @@ class PlanOptions(BaseModel):
         metavar="CONDITION",
     )
     sources: Sources | None = option(
-        "A file or a folder to quote from, - for stdin, or NAME=FILE; repeat for each. Quotes are verified in it.",
+        "File or folder to quote from, - for stdin, or NAME=FILE; repeat for each. Quotes are checked against it.",
         panel="Sides",
         flag="--source",
         metavar="[NAME=]FILE",
@@ -458,12 +458,12 @@ class PlanOptions(BaseModel):
         metavar="[BASE..HEAD]",
     )
     exclude: Globs | None = option(
-        "Files to leave out of a diff or folder, and of a gate, as a glob such as *.lock; repeat for each.",
+        "Files to leave out of diffs, folders and gates, as a glob such as *.lock; repeat for each.",
         panel="Sides",
         metavar="GLOB",
     )
     source_tokens: Count | None = option(
-        "Most tokens of sources in a prompt; if there are more, each turn is shown the passages that fit best. "
+        "Maximum number of tokens of sources in a prompt; of more, each turn gets the passages that fit best. "
         "Default: a quarter of the model's context, or 32000 if that is unknown.",
         panel="Limits",
         metavar="N",
@@ -510,7 +510,9 @@ class PlanOptions(BaseModel):
     )
     record: FilePath | None = option("Record all answers in a new file, for --replay.", panel="Storage", metavar="FILE")
     replay: FilePath | None = option(
-        "Answer from a recording, without asking; needs the same options and seed.", panel="Storage", metavar="FILE"
+        "Take all answers from a recording instead of models; needs the same options and seed.",
+        panel="Storage",
+        metavar="FILE",
     )
 
     _file: str = PrivateAttr(default=_STORED)
@@ -689,7 +691,7 @@ class OutputOptions(PlanOptions):
     """Options of patterns with a synthesizer."""
 
     output_schema: Annotated[Table | FilePath, allowed("a JSON Schema, or the path of one")] | None = option(
-        "JSON Schema of the output that the synthesizer makes.",
+        "File with a JSON Schema for the synthesizer's output.",
         panel="Output",
         metavar="FILE",
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, Required
 
-from flowdebate._text import shown
+from flowdebate._text import typed
 from flowdebate.chassis.registry import find_pattern, load_patterns
 from flowdebate.chassis.roles import CommonKeywords
 from flowdebate.chassis.seats import DEFAULT, Seats, deal_roles, seat_models, with_first
@@ -444,7 +444,7 @@ def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None
         location = str(options.folder("output_schema") / schema)
         schema = parse_json(read_text(location, megabytes=MEGABYTES), path=location)
         if not isinstance(schema, dict):
-            raise BadFile(location, f"must hold a JSON Schema, which is an object, got {type(schema).__name__}")
+            raise BadFile(location, f"must hold a JSON Schema, which is an object (got {typed(schema)})")
     try:
         output_schema = OutputSchema.of(schema, location=location, field=field)
     except RecursionError:
@@ -504,7 +504,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     # environment.
     if to_ask and not trusted and (reached := reached_by(run, values)):
         run_id = run.header.run_id
-        reached_flags = "; ".join(f"{flag} {', '.join(map(shown, texts))}" for flag, texts in reached.items())
+        reached_flags = "; ".join(f"{flag} {', '.join(map(typed, texts))}" for flag, texts in reached.items())
         raise misuse(
             "RUN",
             run_id,

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from flowdebate._text import shown
+from flowdebate._text import counted, typed
 from flowdebate.errors import BadFile
 from flowdebate.ui.files import parse_json, read_text
 
@@ -37,7 +37,7 @@ def read_table(path: str, *, column: str) -> Iterator[tuple[int, dict[str, Any]]
         if line.strip():
             value = parse_json(line, path=path, number=number)
             if not isinstance(value, dict):
-                raise BadFile(path, f"line {number}: must hold an object, got {shown(value)}")
+                raise BadFile(path, f"line {number}: must hold an object (got {typed(value)})")
             yield number, value
 
 
@@ -49,7 +49,7 @@ def _read_csv_rows(path: str, content: str, column: str) -> Iterator[tuple[int, 
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(header):
-            raise BadFile(path, f"line {number}: has {len(cells)} cells, the header has {len(header)}")
+            raise BadFile(path, f"line {number}: has {counted(len(cells), 'cell')}, but the header has {len(header)}")
         yield number, dict(zip(header, cells, strict=True))
 
 
@@ -58,7 +58,7 @@ def read_parquet(path: str) -> str:
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
-        raise BadFile(path, "is a Parquet file, which is read with pyarrow: pip install pyarrow") from None
+        raise BadFile(path, "is a Parquet file. To read it: pip install pyarrow") from None
     try:
         with parquet.ParquetFile(path) as file:
             metadata = file.metadata

@@ -78,7 +78,7 @@ _HELP: Mapping[str, str] = {
     "answer": "The answer to check. Default: the author, a model, answers first.",
     "phases": "What the rounds are for, one phase after the other.",
     "output_schema": "Fields of the output; a model fills them in.",
-    "effort": "How much models think before they answer. Default: up to each model.",
+    "effort": "How much models think before they answer. Default: set by each model.",
     "focus": "What reviewers look for, such as security. A reviewer's role says what this one looks for.",
     "weights": "Weights of votes by name, one a line, as Planner=2; a weight that is not given is 1.",
 }

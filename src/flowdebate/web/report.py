@@ -14,6 +14,7 @@ from html.parser import HTMLParser
 from itertools import zip_longest
 from typing import Any
 
+from flowdebate._text import counted
 from flowdebate.errors import BadFile, FlowDebateError
 from flowdebate.evaluation.documents import lay_out_study
 from flowdebate.evaluation.stored_audit import FigureRow
@@ -131,7 +132,7 @@ async def verify_report(
     journal = _unpacked(packed, source)
     runs = list(read_runs(journal.split(b"\n"), f"{source}: its journal"))
     if len(runs) != 1:
-        raise BadFile(source, f"its journal must have one run, got {len(runs)}")
+        raise BadFile(source, f"its journal has {counted(len(runs), 'run')}, not one")
     evidence = await evidence_of(*runs[0], block=block, model=model)
     finding = await evidence.check(same_version=made_by == __version__)
     problems: list[str] = []

@@ -334,8 +334,8 @@ REJECTED = [
     ),
     case_of(
         "the weight of nobody",
-        "weights['zoe']",
-        "of one of the agents",
+        "weights",
+        "by agent, one of",
         voting=VotingOptions("weighted", weights={"zoe": 1}),
     ),
     *(
@@ -387,7 +387,7 @@ def test_invalid_options_are_rejected(case: Case) -> None:
 
 def test_the_hub_of_a_function_is_rejected() -> None:
     """Only the built-in star has a hub; `test_constraints` has the other cases."""
-    with pytest.raises(ConflictingOptions, match="`hub` needs `topology` 'star'"):
+    with pytest.raises(ConflictingOptions, match="`hub` requires `topology` 'star'"):
         plan(topology=TopologyOptions(lambda *_: [], hub="ann"))
 
 

@@ -215,12 +215,12 @@ async def test_invalid_answers_are_rejected_with_their_fields() -> None:
     pattern, store = debate(name="rent", debaters=sides(), judge=human(name="jo"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     for given_answer, message in (
-        ({**VERDICT, "winner": "nobody"}, "`winner` must be one of 'for', 'against' or null, got 'nobody'"),
+        ({**VERDICT, "winner": "nobody"}, "`winner` must be for or against, or null (got nobody)"),
         ({"winner": "for", "verdict": "Yes."}, "`reasoning` is missing"),
-        ("For.", "must return JSON: got other text; the fields are reasoning, winner, verdict"),
-        ('{"winner": NaN}', "must return JSON"),
+        ("For.", "must be JSON with the fields reasoning, winner, verdict"),
+        ('{"winner": NaN}', "must be JSON"),
     ):
-        with pytest.raises(OutputError, match=r"^block 'jo'") as caught:
+        with pytest.raises(OutputError, match=r"^the answer for jo ") as caught:
             await submit_answer(store, "it", given_answer)
         assert message in str(caught.value)
     assert (await store.run("it")).status == "awaiting"
@@ -269,7 +269,7 @@ async def test_several_open_requests_need_a_name() -> None:
     with pytest.raises(NotAwaited, match=r"waits for several answers, say which one") as caught:
         await submit_answer(store, "it", "Yes.")
     assert len(caught.value.open) == 2
-    with pytest.raises(NotAwaited, match="waits for no answer of block 'bob'"):
+    with pytest.raises(NotAwaited, match="waits for no answer of block bob"):
         await submit_answer(store, "it", "Yes.", block="bob")
     request = await submit_answer(store, "it", "Yes.", block="cy")
     assert request.block == "cy"

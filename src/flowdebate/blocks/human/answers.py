@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from pydantic import TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from flowdebate._text import LONGEST_ARGUMENT, clean_data, clean_text, error_text, is_blank, shown
+from flowdebate._text import LONGEST_ARGUMENT, clean_data, clean_text, error_text, is_blank, typed
 from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, RunConflict, StoreError
@@ -31,13 +31,12 @@ from flowdebate.store.open import StoreChoice, open_store
 def parse_text(answer: object, *, block: str) -> str:
     """Check free text: valid Unicode, not blank, and at most as long as an argument; raise OutputError otherwise."""
     if not isinstance(answer, str):
-        raise OutputError(block, "text", [("", f"got a {type(answer).__name__}")])
+        raise _misfit(block, f"must be a text (got {typed(answer)})")
     text = clean_text(str(answer))
     if is_blank(text):
-        raise OutputError(block, "text", [("", "got blank text")])
+        raise _misfit(block, "is blank")
     if len(text) > LONGEST_ARGUMENT:
-        problem = f"has {len(text):,} characters, and may have {LONGEST_ARGUMENT:,}"
-        raise OutputError(block, "text", [("", problem)])
+        raise _misfit(block, f"has {len(text):,} characters, at most {LONGEST_ARGUMENT:,} are allowed")
     return text
 
 
@@ -72,7 +71,7 @@ def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> ob
     errors = find_errors(validator, data)
     problems = dict.fromkeys(problem for error in errors for problem in _field_problems(error, definitions))
     if problems:
-        raise OutputError(block, f"a {schema.get('title', 'value')}", problems)
+        raise OutputError(block, f"a {schema.get('title', 'value')}", problems, by_person=True)
     return data
 
 
@@ -89,14 +88,17 @@ def _field_problems(error: Any, definitions: Mapping[str, Any]) -> list[tuple[st
     if error.validator == "required":
         return [(".".join([*path, name]), "is missing") for name in error.validator_value if name not in error.instance]
     if error.validator in ("anyOf", "oneOf", "enum", "const", "type"):
-        return [(".".join(path), f"must be {kind_of(error.schema, definitions)}, got {shown(error.instance)}")]
+        return [(".".join(path), f"must be {kind_of(error.schema, definitions)} (got {typed(error.instance)})")]
     return [(".".join(path), error.message)]
+
+
+def _misfit(block: str, problem: str) -> OutputError:
+    return OutputError(block, "an answer", [("", problem)], by_person=True)
 
 
 def _read(text: str, schema: Mapping[str, Any], block: str) -> object:
     if len(text) > LONGEST_ARGUMENT:
-        problem = f"has {len(text):,} characters, and may have {LONGEST_ARGUMENT:,}"
-        raise OutputError(block, "an answer", [("", problem)])
+        raise _misfit(block, f"has {len(text):,} characters, at most {LONGEST_ARGUMENT:,} are allowed")
     only = only_field(schema)
     is_text = only is not None and _is_text(schema["properties"][only], schema.get("$defs", {}))
     try:
@@ -105,12 +107,12 @@ def _read(text: str, schema: Mapping[str, Any], block: str) -> object:
         if is_text:
             return parse_text(text, block=block)
         fields = ", ".join(schema.get("properties", {}))
-        raise OutputError(block, "JSON", [("", f"got other text; the fields are {fields}")]) from None
+        raise _misfit(block, f"must be JSON with the fields {fields}") from None
     return data if isinstance(data, dict) or not is_text else text
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    message = f"{name} is not a JSON number"
+    message = f"{name} is not a number in JSON"
     raise ValueError(message)
 
 
@@ -283,7 +285,7 @@ def _find_request(
         places = ", ".join(request.place for _, request in matching)
         why = f"has an answer already at {places}, and the first one stands"
     else:
-        which = " and ".join(f"{name} {value!r}" for name, value in (("block", block), ("place", place)) if value)
+        which = " and ".join(f"{name} {value}" for name, value in (("block", block), ("place", place)) if value)
         why = f"waits for no answer of {which}" if which else "waits for no answer"
     raise NotAwaited(store.name, run_id, why, open_places)
 

@@ -187,7 +187,7 @@ class _Check:
         try:
             return self.output.validate(data)
         except SchemaViolation as violation:
-            raise OutputError(self.block, f"a {self.output.name}", violation.problems) from None
+            raise OutputError(self.block, f"a {self.output.name}", violation.problems, by_person=True) from None
 
     def dump(self, value: object) -> object:
         """Dump `value` as JSON data that validates to the same value."""

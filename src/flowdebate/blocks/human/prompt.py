@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from flowdebate._text import join_choices
 from flowdebate.errors import ViewError
 from flowdebate.prompts import NEXT_TEXT, quoted, tag_name, tag_text, unescaped, unquoted
 
@@ -184,11 +185,12 @@ def kind_of(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
         )
     allowed = part.get("enum") or ([part["const"]] if "const" in part else [])
     if allowed:
-        return f"{'one of ' * (len(allowed) > 1)}{', '.join(map(repr, allowed))}"
+        return join_choices(allowed)
     choices = part.get("anyOf") or part.get("oneOf") or []
     if choices:
         kinds = [kind_of(choice, definitions) for choice in choices if choice.get("type") != "null"]
-        return " or ".join([*kinds, *(["null"] * (len(kinds) < len(choices)))])
+        text = " or ".join(kinds)
+        return f"{text}{',' if ' or ' in text else ''} or null" if len(kinds) < len(choices) else text
     if part.get("type") == "array":
         return f"a list, each {kind_of(part.get('items', {}), definitions)}"
     if part.get("type") == "object" or "properties" in part:

@@ -52,7 +52,7 @@ class Terminal:
         problem = request.problem
         while True:
             if problem is not None:
-                self._say(f"That does not fit: {problem}\n")
+                self._say(f"Please answer again: {problem}\n")
             answer = await self._text(request) if request.schema is None else await self._fields(request)
             try:
                 request.check(answer)
@@ -113,7 +113,7 @@ class Terminal:
 
 
 def _ended(request: HumanRequest) -> OutputError:
-    return OutputError(request.block, "an answer", [("", "the input has ended")])
+    return OutputError(request.block, "an answer", [("", "is missing: the input has ended")], by_person=True)
 
 
 def value_typed(line: str, part: Mapping[str, Any], definitions: Mapping[str, Any]) -> object:

@@ -45,7 +45,7 @@ def demo(
     *,
     speed: Annotated[
         float | None,
-        Option(metavar="N", help="How many times as fast as people read. Default: 1; in a pipe without waits."),
+        Option(metavar="N", help="Speed, in multiples of reading speed. Default: 1; no delays in a pipe."),
     ] = None,
     page: Annotated[bool, Option(help="Play it on a page in a browser.")] = False,
 ) -> None:

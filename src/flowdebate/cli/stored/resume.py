@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 def resume(  # noqa: PLR0913 - the options of the command
     run: opt.RunName = None,
     *,
-    last: Annotated[bool, Option(help="The newest run that did not come to its end.")] = False,
+    last: Annotated[bool, Option(help="The newest run that did not finish.")] = False,
     on_uncertain: Annotated[
         Literal["retry", "raise"],
-        Option(help="What to do about a call that was in flight when the run ended: it may have been paid for."),
+        Option(help="What to do about a call that was in progress when the run stopped, and may have been paid for."),
     ] = "retry",
     allow_changes: Annotated[bool, Option(help="Resume with another model, or another version of flowdebate.")] = False,
     retry_dead_letter: Annotated[bool, Option(help="Resume a run that was given up after repeated crashes.")] = False,
     model: Annotated[
         list[Text] | None,
-        Option(metavar="[NAME=]SPEC", help="Another model for the rest, as with fork; needs --allow-changes."),
+        Option(metavar="[NAME=]SPEC", help="Another model for the rest of the run; needs --allow-changes."),
     ] = None,
     trust_plan: opt.TrustPlan = False,
     store: opt.StoreName = None,
@@ -221,7 +221,7 @@ def fork(  # noqa: PLR0913 - the options of the command
         Option(
             panel="Answers",
             metavar="PLACE",
-            help="Ask anew from this answer on, also where the request is the same. With --say: the answer to replace.",
+            help="Ask again from this answer on, even if the request is the same. With --say: the answer to replace.",
         ),
     ] = None,
     say: Annotated[
@@ -238,11 +238,13 @@ def fork(  # noqa: PLR0913 - the options of the command
     ] = None,
     more_rounds: Annotated[
         Count | None,
-        Option(panel="Rounds", metavar="N", help="Go on with a finished debate for so many rounds more."),
+        Option(panel="Rounds", metavar="N", help="Continue a finished debate for N more rounds."),
     ] = None,
     ask: Annotated[
         Text | None,
-        Option(panel="Rounds", metavar="QUESTION", help="Go on with a finished debate, whose debaters answer this."),
+        Option(
+            panel="Rounds", metavar="QUESTION", help="Continue a finished debate; its debaters answer this question."
+        ),
     ] = None,
     setting: Annotated[
         list[str] | None,
@@ -250,7 +252,8 @@ def fork(  # noqa: PLR0913 - the options of the command
             panel="Options",
             flag="--set",
             metavar="KEY=VALUE",
-            help="Any other option by its key in a plan file, such as schedule=swap; KEY= takes it back. Repeatable.",
+            help="Set any other option by its key in a plan file, such as schedule=swap; KEY= unsets it; "
+            "repeat for each.",
         ),
     ] = None,
     fork_id: Annotated[

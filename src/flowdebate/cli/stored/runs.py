@@ -125,7 +125,9 @@ def show(
     *,
     last: Annotated[bool, Option(help="The newest run.")] = False,
     page: Annotated[bool, Option(help="Show the page of the run instead of its steps.")] = False,
-    note: Annotated[str | None, Option(metavar="TEXT", help='Write a note on it first; "" deletes the note.')] = None,
+    note: Annotated[
+        str | None, Option(metavar="TEXT", help='Write this note on the run first; "" deletes the note.')
+    ] = None,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -157,9 +159,7 @@ def show(
 def delete(
     runs: opt.RunNames = None,
     *,
-    older_than: Annotated[
-        opt.Days | None, Option(metavar="DAYS", help="Runs without a change for this many days.")
-    ] = None,
+    older_than: Annotated[opt.Days | None, Option(metavar="DAYS", help="Runs unchanged for this many days.")] = None,
     status: opt.Status = None,
     label: opt.Labels = None,
     yes: Annotated[bool, Option(flag="--yes -y", help="Do not ask for confirmation.")] = False,
@@ -245,7 +245,7 @@ def report(
     markdown: Annotated[Path | None, Option(panel="Output", metavar="FILE", help="Write Markdown.")] = None,
     store: opt.StoreName = None,
 ) -> None:
-    """Write the report of a stored run to a file: to print, to mail, and to be verified."""
+    """Write the report of a stored run to a file, to print, send or verify."""
     from flowdebate.service.evidence import evidence_in
     from flowdebate.service.runs import chosen_run, opened
 
@@ -443,7 +443,9 @@ def share(  # noqa: PLR0913 - the options of the command
     run: opt.RunName = None,
     *,
     last: Annotated[bool, Option(help="The newest run.")] = False,
-    vote: Annotated[bool, Option(help="For blind votes: without names, and with the verdict after the vote.")] = False,
+    vote: Annotated[
+        bool, Option(help="Make a link for blind votes: without names, and with the verdict after the vote.")
+    ] = False,
     days: Annotated[int, Option(metavar="DAYS", help="Days until the link expires.")] = 30,
     listed: Annotated[bool, Option(flag="--list", help="List the public links of the run instead.")] = False,
     revoke: Annotated[Text | None, Option(metavar="ID", help="Revoke this public link instead.")] = None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from pydantic import AfterValidator, Field, InstanceOf
 from pydantic_core import PydanticCustomError
 
+from flowdebate._text import join_choices
 from flowdebate._util.option_types import Count, Flag, Seconds, Share, Text, allowed, check_option
 from flowdebate.chassis.options import CommonOptions, Constraint, quorum_of
 from flowdebate.errors import ConfigurationError, ConflictingOptions
@@ -166,10 +167,10 @@ class ConsensusOptions(CommonOptions):
         """Raise ConfigurationError for invalid options of a debate between the agents `names`."""
         hub, weights = self.topology.hub, self.voting.weights
         if hub is not None and hub not in names:
-            raise ConfigurationError(location, "hub", hub, f"one of the agents {[*names]}")
-        for agent, weight in (weights or {}).items():
+            raise ConfigurationError(location, "hub", hub, f"one of the agents {join_choices(names)}")
+        for agent in weights or {}:
             if agent not in names:
-                raise ConfigurationError(location, f"weights[{agent!r}]", weight, f"of one of the agents {[*names]}")
+                raise ConfigurationError(location, "weights", agent, f"by agent, one of {join_choices(names)}")
         check_option(Share, "confidence", self.confidence, location=location)
         check_option(Count, "budget", self.budget, location=location)
         check_option(Seconds, "timeout", self.timeout, location=location)
@@ -182,13 +183,13 @@ CONSTRAINTS: Sequence[Constraint[ConsensusOptions]] = (
     Constraint(
         name="hub of a star",
         options=("hub", "topology"),
-        sentence="{hub} needs {topology} 'star': no other topology has a hub",
+        sentence="{hub} requires {topology} 'star': no other topology has a hub",
         broken=lambda options: options.topology.hub is not None and options.topology.topology != "star",
     ),
     Constraint(
         name="weights of a weighted vote",
         options=("weights", "voting"),
-        sentence="{weights} need {voting} 'weighted': with every other rule all votes weigh the same",
+        sentence="{weights} requires {voting} 'weighted': with every other rule all votes weigh the same",
         broken=lambda options: options.voting.weights is not None and options.voting.voting != "weighted",
     ),
     Constraint(

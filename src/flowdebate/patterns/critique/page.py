@@ -78,7 +78,7 @@ class CritiquePlanOptions(PlanOptions):
         metavar="ROLE",
     )
     suspend: Flag | None = option(
-        "Let humans answer later, with flowdebate runs answer. Default without a terminal.", panel="Sides"
+        "Let humans answer later with flowdebate runs answer. Default: on without a terminal.", panel="Sides"
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
-from flowdebate._text import is_blank
+from flowdebate._text import is_blank, join_choices
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import generator
@@ -41,7 +41,7 @@ def check_audience(value: object, *, location: str) -> tuple[str, ...]:
         isinstance(listener, str) and not is_blank(listener) and len(listener) <= _LONGEST for listener in listeners
     )
     if not is_valid or not 0 < len(listeners) <= MOST_LISTENERS:
-        allowed = f"1 to {MOST_LISTENERS} listeners, each a text such as 'a nurse', or None"
+        allowed = f'1 to {MOST_LISTENERS} listeners, each a text such as "a nurse", or None'
         raise ConfigurationError(location, "audience", value, allowed)
     return listeners
 
@@ -52,7 +52,7 @@ def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
 
     def check(choice: str) -> str:
         if choice not in stances:
-            message = f"it must be one of {', '.join(map(repr, stances))}"
+            message = f"it must be {join_choices(stances)}"
             raise ValueError(message)
         return choice
 

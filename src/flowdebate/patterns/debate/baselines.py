@@ -11,7 +11,7 @@ from typing import Any, Self, Unpack, get_args
 
 from pydantic import Field, create_model
 
-from flowdebate._text import error_text, one_line
+from flowdebate._text import error_text, join_choices, one_line
 from flowdebate._util.option_types import check_option
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel, one_of
@@ -172,7 +172,9 @@ def read_baselines(value: bool | Sequence[BaselineName], *, location: str) -> tu
     names: tuple[BaselineName, ...] = get_args(BaselineName)
     wrong = isinstance(value, str) or not isinstance(value, Sequence) or any(name not in names for name in value)
     if wrong or len(set(value)) < len(value):
-        raise ConfigurationError(location, "baselines", value, f"True, False, or different ones of {list(names)}")
+        raise ConfigurationError(
+            location, "baselines", value, f"True, False, or different ones of {join_choices(names)}"
+        )
     return tuple(name for name in names if name in value)
 
 
@@ -211,7 +213,7 @@ def create_baselines(
         raise ConfigurationError(block_name, "stances", stances, "at least one stance")
     check_count(block_name, max_samples=max_samples)
     if equal not in get_args(Equal):
-        raise ConfigurationError(block_name, "equal", equal, f"one of {list(get_args(Equal))}")
+        raise ConfigurationError(block_name, "equal", equal, f"one of {join_choices(get_args(Equal))}")
     names = read_baselines(baselines, location=block_name)
     if equal != "tokens" and not BUDGETED.intersection(names):
         raise ConfigurationError(block_name, "equal", equal, f"left out without {' or '.join(sorted(BUDGETED))}")

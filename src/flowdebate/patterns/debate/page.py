@@ -182,14 +182,14 @@ class DebatePlanOptions(OutputOptions):
         metavar="ROLE",
     )
     suspend: Flag | None = option(
-        "Let humans answer later, with flowdebate runs answer. Default without a terminal.", panel="Sides"
+        "Let humans answer later with flowdebate runs answer. Default: on without a terminal.", panel="Sides"
     )
     baselines: _Baselines | None = option("Also answer without a debate: once, and by vote.", panel="Output")
     equal: Equal | None = option(
         "With baselines: the budget that self-consistency shares with the debate. Default: tokens.", panel="Output"
     )
     answer_form: Answer | None = option(
-        "What the judge answers with. The probabilities of letters decide, so the model must report them. Default: "
+        "Form of the judge's answers. Letters count by their probabilities, which the model must report. Default: "
         "letters with concise prompts, otherwise what the other options require.",
         panel="Judge",
     )
@@ -208,11 +208,12 @@ class DebatePlanOptions(OutputOptions):
         panel="Judge",
     )
     min_log_odds: Lead | None = option(
-        "With letters: how far ahead a winner must be (0: any lead wins). Default: as fitted, otherwise 0.1.",
+        "With letters: smallest lead of a winner in log-odds (0: any lead wins). Default: as fitted, otherwise 0.1.",
         panel="Judge",
     )
     quotes: Flag | None = option(
-        "With letters: quote each side's most concrete statement, at one call for each. Default: on.", panel="Judge"
+        "With letters: quote each side's most concrete statement, which costs one call for each. Default: on.",
+        panel="Judge",
     )
     on_flip: OnFlip | None = option(
         "What to do if the verdict changes with the order. Default: average.", panel="Judge"

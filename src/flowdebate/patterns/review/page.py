@@ -84,7 +84,7 @@ class ReviewPlanOptions(PlanOptions):
         "A reviewer whom a human plays; repeat for each.", panel="Sides", flag="--human", metavar="NAME"
     )
     suspend: Flag | None = option(
-        "Let humans answer later, with flowdebate runs answer. Default without a terminal.", panel="Sides"
+        "Let humans answer later with flowdebate runs answer. Default: on without a terminal.", panel="Sides"
     )
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar, Unpack
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from flowdebate._text import error_text, is_blank, shown
+from flowdebate._text import error_text, is_blank, typed
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError, JournalMismatch, RunNotFound
 from flowdebate.models.codec import edited_text, json_text, models_asked, reused_text
@@ -228,9 +228,7 @@ def fork_header(
     location = f"{block}.fork()"
     header = parent.header
     if header.block != block:
-        raise ConfigurationError(
-            location, "run_id", header.run_id, f"a run of {block!r}: that is one of {header.block!r}"
-        )
+        raise ConfigurationError(location, "run_id", header.run_id, f"a run of {block}: that is one of {header.block}")
     if fork_id is not None and (not isinstance(fork_id, str) or not fork_id.strip()):
         raise ConfigurationError(location, "fork_id", fork_id, "a text that is not blank, or None")
     rows_by_key = {row.key: row for row in rows if row.body is not None and row.kind in ("call", "human")}
@@ -312,5 +310,5 @@ def unfit(place: str, edit: object, why: str) -> ConfigurationError:
 
 
 def _unknown_place(location: str, field: str, place: object, known_keys: Mapping[str, StepRow]) -> ConfigurationError:
-    places = ", ".join(map(shown, list(known_keys)[:_NAMED])) + (", …" if len(known_keys) > _NAMED else "")
+    places = ", ".join(map(typed, list(known_keys)[:_NAMED])) + (", …" if len(known_keys) > _NAMED else "")
     return ConfigurationError(location, field, place, f"the place of a recorded answer: {places or 'there is none'}")

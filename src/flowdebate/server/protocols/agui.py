@@ -348,7 +348,8 @@ def _read_props(body: ag_ui.RunAgentInput) -> _Props:
         return _Props.model_validate(properties.get(OWN, {}) if isinstance(properties, dict) else {})
     except ValidationError as error:
         field, problem = problems_of(error)[0]
-        raise ConfigurationError(_WHERE, f"forwardedProps.{OWN}.{field}", None, problem) from None
+        name = f"forwardedProps.{OWN}.{field}"
+        raise ConfigurationError(_WHERE, name, None, problem, message=f"{_WHERE}: `{name}` {problem}") from None
 
 
 def _text_of(message: ag_ui.Message) -> str:

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response
 
+from flowdebate._text import typed
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.server.front import Front, FrontOf, ServiceOf
 from flowdebate.server.guard import owner_of
@@ -182,7 +183,7 @@ def _listed(model: ChatModel) -> dict[str, Any]:
 def _known(service: Service, name: str) -> ChatModel:
     model = find_chat_model(service, name)
     if model is None:
-        raise HTTPException(404, f"The model {name!r} does not exist; GET /v1/models lists those that do.")
+        raise HTTPException(404, f"There is no model {typed(name)}; GET /v1/models lists all models.")
     return model
 
 

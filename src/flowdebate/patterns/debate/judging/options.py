@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
+from flowdebate._text import join_choices
 from flowdebate._util.option_types import Flag, check_option
 from flowdebate._util.validation import check_count, is_number
 from flowdebate.errors import ConfigurationError, ConflictingOptions
@@ -122,7 +123,7 @@ class JudgeOptions:
         for option, kind in (("answer_form", Answer), ("decided_by", DecidedBy), ("on_flip", OnFlip)):
             value, allowed = getattr(self, option), get_args(kind)
             valid = value in allowed or (value is None and option != "on_flip")
-            self._require(valid, option, f"one of {', '.join(map(repr, allowed))}")
+            self._require(valid, option, f"one of {join_choices(allowed)}")
         by_letter = self.form in LETTERS
         schedule = ("cyclic" if by_letter else "single") if self.schedule is None else self.schedule
         object.__setattr__(self, "plan", as_schedule(schedule, location=_WHERE))
@@ -248,5 +249,7 @@ def labels_for(sides: Sequence[str], labels: bool | Sequence[str], *, location: 
     if len({name.casefold() for name in names}) < len(names) or any(
         name.strip().casefold() in called for name in names
     ):
-        raise ConfigurationError(location, "labels", list(names), f"different, and none of the stances {list(sides)}")
+        raise ConfigurationError(
+            location, "labels", list(names), f"different, and none of the stances {join_choices(sides)}"
+        )
     return names

@@ -14,6 +14,7 @@ from itertools import groupby, permutations
 from random import Random
 from typing import Literal, TypeAlias, get_args
 
+from flowdebate._text import join_choices
 from flowdebate._util.validation import check_count
 from flowdebate.chassis.anonymity.aliases import Aliases, make_aliases
 from flowdebate.chassis.state import Flag
@@ -220,7 +221,9 @@ def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list
     slots = {side: slot for slot, side in enumerate(view.order)}
     for index, entry in enumerate(entries):
         if entry.stance not in slots:
-            raise ConfigurationError("judge", f"entries[{index}].stance", entry.stance, f"one of {list(view.order)}")
+            raise ConfigurationError(
+                "judge", f"entries[{index}].stance", entry.stance, f"one of {join_choices(view.order)}"
+            )
 
     def place(index: int) -> tuple[int, int, str]:
         entry = entries[index]

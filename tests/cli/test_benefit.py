@@ -1,4 +1,4 @@
-"""`flowdebate eval evaluate`: debates over questions with known answers, compared with baselines."""
+"""`flowdebate eval benefit`: debates over questions with known answers, compared with baselines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 from flowdebate.cli.batch_files import Row
-from flowdebate.cli.evaluate import match_stance, read_choices
+from flowdebate.cli.benefit import match_stance, read_choices
 from flowdebate.errors import BadFile
 
 from .stage import Stage
@@ -70,7 +70,7 @@ def run(stage: Stage | None, *more: str) -> Result:
     url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
     options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3", "--max-rounds", "1", "--seed", "1")
     once = () if "--schedule" in more else ("--schedule", "single")
-    return CliRunner().invoke(app, ["eval", "evaluate", *more, *options, *once], catch_exceptions=False)
+    return CliRunner().invoke(app, ["eval", "benefit", *more, *options, *once], catch_exceptions=False)
 
 
 def test_a_data_set_is_evaluated_and_paid_once(folder: Path) -> None:
@@ -185,24 +185,24 @@ MISUSE = {
     "a truth that is none": (
         [{**FACTS[0], "answer": "Water is blue"}],
         (),
-        "question 1: `answer` must be one of 'Water is wet', 'Water is dry', got 'Water is blue'",
+        'question 1: `answer` must be "Water is wet" or "Water is dry" (got Water is blue)',
     ),
-    "no truth": ([{"question": "Tea?"}], (), "question 1: there is no column `answer`; there are: 'question'"),
+    "no truth": ([{"question": "Tea?"}], (), "question 1: there is no column `answer`; columns: `question`"),
     "no such column": (
         FACTS,
         ("--choices", "options"),
-        "question 1: there is no column `options`; there are: 'question', ",
+        "question 1: there is no column `options`; columns: `question`, ",
     ),
-    "one choice": ([{**FACTS[0], "choices": ["a"]}], (), "`choices` must hold 2 to 26 different texts, got ['a']"),
+    "one choice": ([{**FACTS[0], "choices": ["a"]}], (), '`choices` must hold 2 to 26 different texts (got ["a"])'),
     "the same choice twice": (
         [{**FACTS[0], "choices": ["a", "a"]}],
         (),
-        "`choices` must hold 2 to 26 different texts, got ['a', 'a']",
+        '`choices` must hold 2 to 26 different texts (got ["a", "a"])',
     ),
     "too many debaters": (
         FACTS,
         ("--debater", "a=x", "--debater", "b=y", "--debater", "c=z"),
-        "question 1: has 2 choices for 3 debaters",
+        "question 1: there are 2 choices, but 3 debaters",
     ),
     "no such baseline": (FACTS, ("--baseline", "double"), "--baseline must be single, drafts"),
     "no such gain": (FACTS, ("--min-gain", "2"), "--min-gain must be a number between 0 and 1"),

@@ -1,4 +1,4 @@
-"""`flowdebate eval evaluate`: debates over questions with known answers, compared with baselines."""
+"""`flowdebate eval benefit`: debates over questions with known answers, compared with baselines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from flowdebate._text import shown
+from flowdebate._text import counted, join_choices, missing_column, typed
 from flowdebate._util.option_types import Text, allowed
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Totals, store_for_asking
@@ -33,7 +33,7 @@ _Gain = Annotated[float, Field(gt=0, lt=1), allowed("a number between 0 and 1")]
 
 
 @opt.command("model", "base_url", "seed", "max_calls", "price", "attempts", "fallback", "on_failure", "quorum")
-def evaluate(  # noqa: PLR0913 - the options of the command
+def benefit(  # noqa: PLR0913 - the options of the command
     questions: Annotated[
         str,
         Option(metavar="FILE", help='CSV or JSON Lines: "question", what is right, and choices; "-" is stdin.'),
@@ -118,7 +118,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     needs_all = equal is None or compared is None or BUDGETED.intersection(compared)
     opt.check(bool(needs_all), "--equal", equal, f"left out without --baseline {' or '.join(sorted(BUDGETED))}")
     if find_spec("scipy") is None:
-        raise misuse("scipy", None, '`evaluate` needs scipy: pip install "flowdebate[audit]"')
+        raise misuse("scipy", None, '`flowdebate eval benefit` needs scipy: pip install "flowdebate[audit]"')
     rows = read_rows(questions)[:limit]
     opt.check(
         cluster is None or all(cluster in row.columns for row in rows), "--cluster", cluster, "a column of all rows"
@@ -273,15 +273,14 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
     if len(set(texts)) != len(values) or not 2 <= len(texts) <= len(_LETTERS):  # noqa: PLR2004 - two sides
         field = ", ".join(f"`{column}`" for column in columns or [_CHOICES])
         allowed = f"2 to {len(_LETTERS)} different texts"
-        raise BadFile(path, f"question {number}: {field} must hold {allowed}, got {shown(values)}")
+        raise BadFile(path, f"question {number}: {field} must hold {allowed} (got {typed(values)})")
     return texts
 
 
 def read_cell_of(row: Row, column: str, *, path: str, number: int) -> object:
     """Return a row's value in a column; BadFile, with the existing columns, if there is no such column."""
     if column not in row.columns:
-        available = f"; there are: {', '.join(map(shown, ('question', *row.columns)))}"
-        raise BadFile(path, f"question {number}: there is no column `{column}`{available}")
+        raise BadFile(path, f"question {number}: {missing_column(column, ['question', *row.columns])}")
     return row.columns[column]
 
 
@@ -290,8 +289,7 @@ def read_truth(row: Row, column: str, stances: Sequence[str], names: Sequence[st
     value = read_cell_of(row, column, path=path, number=number)
     right = match_stance(value, stances, names)
     if right is None:
-        allowed = f"one of {', '.join(map(shown, stances))}"
-        raise BadFile(path, f"question {number}: `{column}` must be {allowed}, got {shown(value)}")
+        raise BadFile(path, f"question {number}: `{column}` must be {join_choices(stances)} (got {typed(value)})")
     return right
 
 
@@ -376,7 +374,8 @@ class EvaluationPlans(Plans):
         if choices := read_choices(row, columns, path=path, number=number):
             debaters = [{"name": letter} for letter in _LETTERS] if declared is None else list(map(dict, declared))
             if declared is not None and len(debaters) != len(choices):
-                raise BadFile(path, f"question {number}: has {len(choices)} choices for {len(debaters)} debaters")
+                numbers = f"{counted(len(choices), 'choice')}, but {counted(len(debaters), 'debater')}"
+                raise BadFile(path, f"question {number}: there are {numbers}")
             positions = deal(choices, question=row.question, seed=self.base.seed)
             sides = [{**who, "stance": stance} for who, stance in zip(debaters, positions, strict=False)]
             stances, names = choices, [""] * len(choices)
