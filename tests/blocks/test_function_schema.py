@@ -288,7 +288,7 @@ Note:
     assert "description" not in properties["third"]
 
 
-def nothing_said(x: int) -> None:  # noqa: D103
+def nothing_said(x: int) -> None:
     ...
 
 

@@ -1,1 +1,1 @@
-"""Hidden names: aliases, leaks and what may look like a name."""
+"""Tests of hidden names: aliases, leaks and words that look like names."""

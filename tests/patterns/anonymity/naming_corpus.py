@@ -1,8 +1,8 @@
-"""Turns with names, and turns that only look so: the corpus that hiding names is measured with.
+"""The corpus for measuring how well names are hidden: turns with names, and turns with words that look like names.
 
-In `NAMING` the marks «…» stand around what names somebody, as `«shown»` or `«shown|whom it names»`; without the second
-part, whom it names is the one name that it spells. In `SILENT` nobody is named, though words of the roster occur.
-`FURTHER` are turns that were written later, `NOT_CAUGHT` and `FALSE_ALARMS` those on which the rules fail.
+In `NAMING`, guillemets mark each mention of a participant, as `«shown»` or `«shown|whom it names»`; without the second
+part, the mark spells the name itself. No turn in `SILENT` mentions a participant, though words of the roster occur. The
+turns in `FURTHER` were written later; the rules fail on those in `NOT_CAUGHT` and `FALSE_ALARMS`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ("FALSE_ALARMS", "FURTHER", "NAMING", "NOT_CAUGHT", "ROSTERS", "SILENT
 
 
 class Roster(NamedTuple):
-    """Who debates what."""
+    """The participants of a debate and its question."""
 
     names: tuple[str, ...]
     models: tuple[str, ...] = ()
@@ -398,7 +398,7 @@ FURTHER = (
     ("Roles", "Advocate and I agree.", ("Advocate",)),
     ("lower", "i think alice has it backwards", ("alice",)),
 )  # fmt: skip
-"""Turns that were written later, with what names somebody in them."""
+"""Turns that were written later, each with the names that occur in it."""
 
 NOT_CAUGHT = (
     ("people", "I agree with alice that wages matter, but not with bob.", ("alice", "bob"), ("alice",)),
@@ -418,7 +418,7 @@ NOT_CAUGHT = (
     ("virtues", "Thank you, Will. You will not like my answer.", ("Will",), ()),
     ("virtues", "I think Will is wrong.", ("Will",), ()),
 )  # fmt: skip
-"""Turns in which somebody is named in lower case or by a letter, at no sign: who is named, what is found."""
+"""Turns that name a participant in lower case or by a single letter, with the participant and the names found."""
 
 FALSE_ALARMS = (
     ("virtues", "In the Gospel of Mark the rent is paid by tenants.", ("Mark",)),
@@ -447,4 +447,4 @@ FALSE_ALARMS = (
     ("asked", "The red queen, green tea and a Red Cross parcel; Alice falls.", ("green",)),
     ("local", "North of the river rents fall; south of it they rise. The local council knows.", ("North", "south")),
 )  # fmt: skip
-"""Turns in which words look like a name that name nobody: what is replaced all the same."""
+"""Turns in which an ordinary word is mistaken for a name, with the words that are replaced."""

@@ -31,7 +31,7 @@ def unmarked(marked: str) -> str:
 
 
 def blunt(text: str) -> str:
-    """Reduce a text to plain letters and digits with a blank between words, without the library's code."""
+    """Reduce a text to plain letters and digits separated by spaces, independently of the library."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
     visible = "".join(char for char in plain if unicodedata.category(char) not in {"Cf", "Mn"})
     return " ".join(re.sub(r"[\W_]+", " ", visible).split())
@@ -45,17 +45,16 @@ def how_often(name: str, text: str) -> int:
 
 
 def find_names(key: str, text: str) -> list[str]:
-    """Return the names found in a turn, as they are written there."""
+    """Return the names found in a turn, as spelled there."""
     return [leak.text for leak in ALIASES[key].hide(text).leaks]
 
 
 def names_meant_by(mark: str, names: tuple[str, ...]) -> list[str]:
-    """Return the names that a mark without a second part stands for."""
+    """Return the names that a mark without a second part refers to."""
     return [name for name in names if blunt(name) == blunt(mark)]
 
 
 def test_the_corpora_have_a_hundred_turns_each() -> None:
-    """The corpora for "no leak" and "no false alias" are large enough and use each roster."""
     assert len({text for _, text in NAMING}) >= 100
     assert len({text for _, text in SILENT}) >= 100
     assert {key for key, _ in NAMING} == {key for key, _ in SILENT} == set(ROSTERS)
@@ -65,7 +64,7 @@ def test_the_corpora_have_a_hundred_turns_each() -> None:
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
 def test_exactly_the_marked_names_are_hidden(key: str, marked: str) -> None:
-    """Each marked word is replaced by the alias of the person it names."""
+    """Each marked word is replaced by the alias of the person it refers to."""
     aliases, roster, parts, position = ALIASES[key], ROSTERS[key], [], 0
     for mark in _MARK.finditer(marked):
         candidates = [mark[2]] if mark[2] else names_meant_by(mark[1], roster.names)
@@ -83,7 +82,7 @@ def test_exactly_the_marked_names_are_hidden(key: str, marked: str) -> None:
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
 def test_a_simple_search_finds_no_hidden_name(key: str, marked: str) -> None:
-    """A second checker, which ignores sentences, counts as many names as occur outside the marks."""
+    """A second checker, which ignores sentence structure, finds only the names outside the marks."""
     hidden, rest = ALIASES[key].hide(unmarked(marked)).text, _MARK.sub(" … ", marked)
     for name in ROSTERS[key].names:
         assert how_often(name, hidden) == how_often(name, rest)
@@ -92,13 +91,12 @@ def test_a_simple_search_finds_no_hidden_name(key: str, marked: str) -> None:
 
 @pytest.mark.parametrize(("key", "text"), SILENT)
 def test_words_that_name_nobody_are_unchanged(key: str, text: str) -> None:
-    """There is no false alias: the text is the same, byte for byte."""
+    """A turn that mentions nobody must come back byte for byte, without false aliases."""
     assert ALIASES[key].hide(text) == (text, ())
 
 
 @pytest.mark.parametrize(("key", "text", "names"), FURTHER)
 def test_names_in_further_turns_are_found(key: str, text: str, names: tuple[str, ...]) -> None:
-    """Nothing else is found."""
     assert find_names(key, text) == list(names)
 
 
@@ -106,14 +104,14 @@ def test_names_in_further_turns_are_found(key: str, text: str, names: tuple[str,
 def test_lower_case_names_without_a_sign_are_missed(
     key: str, text: str, names: tuple[str, ...], caught: tuple[str, ...]
 ) -> None:
-    """This is a documented limit: readers recognise a name there, but the rules see a word."""
+    """A documented limit: a reader recognises such a name, but the rules take it for an ordinary word."""
     assert find_names(key, text) == list(caught)
     assert len(caught) < len(names)
 
 
 @pytest.mark.parametrize(("key", "text", "replaced"), FALSE_ALARMS)
 def test_capitals_can_mislead(key: str, text: str, replaced: tuple[str, ...]) -> None:
-    """This is the other documented limit: Hope is a word there, but becomes an alias."""
+    """A documented limit: "Hope" is an ordinary word there, but is replaced by an alias."""
     assert find_names(key, text) == list(replaced)
 
 
@@ -191,7 +189,7 @@ _rosters = st.lists(st.sampled_from(_ROSTER) | st.text(max_size=5), max_size=5).
 
 @st.composite
 def _aliases_and_text(draw: st.DrawFn) -> tuple[Aliases, str]:
-    """Draw aliases of a roster and a text with variants of its names."""
+    """Draw aliases for a roster and a text with variants of the names."""
     names = draw(_rosters)
     aliases = make_aliases(
         names,
@@ -204,7 +202,7 @@ def _aliases_and_text(draw: st.DrawFn) -> tuple[Aliases, str]:
 
 @given(_aliases_and_text())
 def test_hiding_names_is_idempotent(case: tuple[Aliases, str]) -> None:
-    """Hiding twice equals hiding once, and no name remains."""
+    """Hiding names twice equals hiding them once, and no name remains."""
     aliases, text = case
     hidden = aliases.hide(text).text
     assert aliases.hide(hidden) == (hidden, ())
@@ -212,7 +210,7 @@ def test_hiding_names_is_idempotent(case: tuple[Aliases, str]) -> None:
 
 @given(_aliases_and_text())
 def test_only_the_names_change(case: tuple[Aliases, str]) -> None:
-    """Leaks are slices of the text in order, the text between them is unchanged, and so is a text without leaks."""
+    """Leaks are slices of the text in order, and the text between them is unchanged."""
     aliases, text = case
     (hidden, leaks), position = aliases.hide(text), 0
     pattern = ""
@@ -241,13 +239,12 @@ def test_aliases_are_distinct_and_share_no_word_with_the_debate(names: list[str]
 
 @given(st.permutations(["Alice", "Bob", "skeptic", "b"]), st.integers())
 def test_aliases_repeat_with_the_seed_and_not_with_the_order(names: list[str], seed: int) -> None:
-    """The order of the roster does not matter."""
     repeated = make_aliases(["Alice", "Bob", "skeptic", "b"], random=Random(seed))
     assert make_aliases(names, random=Random(seed)).names == repeated.names
 
 
 def test_each_name_gets_each_alias_about_equally_often() -> None:
-    """An alias does not reveal the name: over 1,200 seeds, each of 6 orders of three aliases occurs about 200 times."""
+    """A skewed draw would reveal names: over 1,200 seeds, each of 6 orders of three aliases occurs about 200 times."""
     names = ("Ann", "Ben", "Cleo")
     orders = Counter(tuple(sorted(names, key=make_aliases(names, random=Random(seed)).of)) for seed in range(1_200))
     assert len(orders) == 6
@@ -255,7 +252,7 @@ def test_each_name_gets_each_alias_about_equally_often() -> None:
 
 
 def test_aliases_exist_for_large_and_hostile_rosters() -> None:
-    """One roster has more names than there are numbers of two digits, another one uses the words of aliases."""
+    """One roster has more names than there are two-digit numbers; another uses the words of the aliases as names."""
     many = make_aliases([f"n{number}" for number in range(120)], random=Random(1))
     assert len(set(many.names.values())) == 120
     words = "Speaker Participant Discussant Voice Contributor Panelist"
@@ -264,7 +261,7 @@ def test_aliases_exist_for_large_and_hostile_rosters() -> None:
 
 
 def test_an_unknown_name_has_no_alias() -> None:
-    """Asking for an unknown name's alias is an error that lists the known names."""
+    """The error for an unknown name lists the known ones."""
     with pytest.raises(LookupError, match=r"'Bob'.*'Alice'"):
         make_aliases(["Alice"], random=Random(1)).of("Bob")
 
@@ -298,7 +295,7 @@ _SCRIPTS = {
     after=st.sampled_from(["", " said so", ",", "। ", "؟ ", "。", ")", "”", "'s point", " 🙂", "\n"]),
 )
 def test_names_of_every_script_are_hidden(name: str, before: str, after: str) -> None:
-    """Vowel signs and emoji at the end of a name belong to it, whatever the context."""
+    """Vowel signs and emoji at the end of a name are part of the name, whatever the context."""
     aliases = make_aliases([name, "Somebody Else"], models=[], question="Q?", stances=[], random=Random(1))
     hidden = aliases.hide(f"{before}{name}{after}; {name}")
     assert name not in hidden.text
@@ -316,7 +313,7 @@ def test_names_of_every_script_are_hidden(name: str, before: str, after: str) ->
     ],
 )
 def test_names_with_emoji_or_attached_letters_are_hidden(name: str, text: str, hidden: str) -> None:
-    """An emoji may be missing, and one-letter words are attached to Arabic and Hebrew names."""
+    """Speakers drop the emoji of a name, and Arabic and Hebrew attach one-letter words to a name."""
     aliases = make_aliases([name], models=[], question="Q?", stances=[], random=Random(1))
     assert aliases.hide(text).text == hidden.replace("X", aliases.names[name])
 
@@ -325,19 +322,19 @@ def test_names_with_emoji_or_attached_letters_are_hidden(name: str, text: str, h
     ("name", "text"), [("राम", "रामायण"), ("राम", "रामा"), ("Rocket🚀", "Rocketry"), ("علي", "فعلي"), ("امل", "كامل")]
 )
 def test_longer_words_that_contain_a_name_are_unchanged(name: str, text: str) -> None:
-    """A vowel sign after a name makes another word, and so do common letters before it."""
+    """A vowel sign after a name makes a different word, and so do common letters before it."""
     assert make_aliases([name], models=[], question="Q?", stances=[], random=Random(1)).hide(text).text == text
 
 
 def test_a_name_that_is_a_stance_is_not_hidden() -> None:
-    """Tags show stances, so such a name reveals nothing more."""
+    """Tags show the stances anyway, so such a name reveals nothing new."""
     aliases = make_aliases(["for", "Against"], stances=["For", "against"], random=Random(1))
     text = "As For, I disagree with Against.\nAgainst: no."
     assert aliases.hide(text).text == text
 
 
 def test_models_are_hidden_anywhere_unless_models_are_debated() -> None:
-    """A model of the roster is a name; if the question is about models, only the author's own one is."""
+    """The models of the roster count as names; if the question is about models, only the author's own model does."""
     model, text = "openai/gpt-5-mini", "GPT-5 mini wrote it. As GPT-5, I agree."
     aliases = make_aliases(["a", "b"], models=[model], random=Random(1))
     assert aliases.hide(text).text == f"{aliases.of(model)} wrote it. As {aliases.of(model)}, I agree."
@@ -347,7 +344,7 @@ def test_models_are_hidden_anywhere_unless_models_are_debated() -> None:
 
 
 def test_model_settings_are_not_names() -> None:
-    """`local` and intents are settings; the word "local" stays."""
+    """`local` and intents are settings, so the word "local" is unchanged."""
     aliases = make_aliases(["Ann"], models=["local", "intent/chat"], random=Random(1))
     assert aliases.hide("As local councils chat, I wait.").text == "As local councils chat, I wait."
 
@@ -358,7 +355,7 @@ def test_model_settings_are_not_names() -> None:
      "I am a model by openai ", "as gpt-5 ", "Hope and ", "dr. ", "Mark has just ", "agree with ", "小明", "Will, "]),
 )  # fmt: skip
 def test_hostile_text_takes_linear_time(unit: str) -> None:
-    """A text has a hundred thousand characters of beginnings of patterns; backtracking would not end in time."""
+    """The text repeats the beginnings of patterns for 100,000 characters; backtracking would not finish in time."""
     names = ("Alice", "Hope", "skeptic", "a", "growth_analyst", "Dr. Okafor", "Mark", "小明", "Will")
     aliases = make_aliases(names, models=["openai/gpt-5-mini"], random=Random(1))
     text = unit * (100_000 // len(unit)) + "Analyst"
@@ -366,7 +363,7 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
 
 
 def test_a_report_lists_the_leaks() -> None:
-    """Each leak has its entry, round, author, whose name it is, and a few words around it."""
+    """Each leak has an entry, a round, an author, the person it names, and a few words of context."""
     aliases = make_aliases(["Alice", "Bob"], models=["openai/gpt-5-mini"], random=Random(1))
     entries = [
         DebateContributionEntry(round=1, agent_name="Alice", stance="for", text="As Alice, I say: Bob\nis wrong."),
@@ -387,13 +384,12 @@ def test_a_report_lists_the_leaks() -> None:
 
 
 def test_a_report_without_leaks_is_empty() -> None:
-    """There are no entries."""
     report = leak_report([], make_aliases([], random=Random(1)))
     assert (report.entries, report.count, report.share) == (0, 0, 0.0)
 
 
 def test_combining_accents_are_hidden_with_the_name() -> None:
-    """No combining mark remains on the alias, and offsets refer to the original text."""
+    """No combining mark is left on the alias, and offsets refer to the original text."""
     aliases = make_aliases(["José", "مريم"], random=Random(1))
     text = "— \uff2aose\u0301!\nAs Jos\u00e9, I… ask مَرْيَم."
     assert [leak.text for leak in aliases.hide(text).leaks] == ["\uff2aose\u0301", "Jos\u00e9", "مَرْيَم"]

@@ -1,4 +1,4 @@
-"""Names that are common words: hidden as names, unchanged as words."""
+"""Names that are also common words: hidden as names, unchanged as words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALIASES = make_aliases(["Bull", "Bear", "Advocate"], random=Random(1))
     ],
 )
 def test_a_common_word_is_not_a_name(text: str) -> None:
-    """The word keeps its meaning in lower case and in series of words."""
+    """Lower case, or a series of words, marks an ordinary word."""
     assert ALIASES.hide(text).text == text
 
 
@@ -39,6 +39,6 @@ def test_a_common_word_is_not_a_name(text: str) -> None:
     ],
 )
 def test_a_name_is_still_hidden(text: str, name: str) -> None:
-    """It is capitalised inside a sentence, addressed, or quoted as a speaker."""
+    """A capital inside a sentence, a form of address or a quoted speaker marks a name."""
     (leak,) = ALIASES.hide(text).leaks
     assert leak.meant == name

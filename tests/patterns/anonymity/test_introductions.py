@@ -1,4 +1,4 @@
-"""Authors who introduce themselves as a model: family and maker are hidden, in the languages of the docs."""
+"""Authors who introduce themselves as a model: family and vendor are hidden, in the languages of the docs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ _NAMED = re.compile("|".join(map(re.escape, ("anthropic", "claude", "openai", *_
 
 @pytest.mark.parametrize("text", INTRODUCTIONS)
 def test_an_introduction_is_hidden_completely(text: str) -> None:
-    """A remaining maker's name after the label would be worse than nothing."""
+    """A vendor's name left after the alias would be worse than hiding nothing."""
     hidden = ALIASES.hide(f"{text} Rents rise with demand.").text
     terms = {match[0] for match in _NAMED.finditer(hidden.lower())}
     assert terms <= {"language model", "chatbot", "artificial intelligence"}
@@ -119,7 +119,7 @@ def test_an_introduction_is_hidden_completely(text: str) -> None:
     ],
 )
 def test_unlisted_model_families_are_hidden_in_introductions(text: str, hidden: list[str]) -> None:
-    """New vendors do not have to be listed."""
+    """New vendors need not be listed."""
     result = ALIASES.hide(text)
     assert [leak.text for leak in result.leaks] == hidden
     assert ALIASES.hide(result.text).leaks == ()
@@ -143,12 +143,12 @@ def test_unlisted_model_families_are_hidden_in_introductions(text: str, hidden: 
     ],
 )
 def test_companies_as_a_subject_are_unchanged(text: str) -> None:
-    """This includes sentences in the first person."""
+    """A company may be the subject of a sentence in the first person."""
     assert ALIASES.hide(text).text == text
 
 
 def test_an_introduction_ends_where_another_clause_begins() -> None:
-    """The next clause is an argument."""
+    """The next clause is part of the argument and must survive."""
     introduction = "I am Claude, made by Anthropic, and Google should pay more. OpenAI pays less."
     assert [leak.text for leak in ALIASES.hide(introduction).leaks] == ["Claude", "Anthropic"]
 
@@ -169,13 +169,12 @@ def test_an_introduction_ends_where_another_clause_begins() -> None:
     ),
 )
 def test_hostile_introductions_take_linear_time(unit: str) -> None:
-    """A hundred thousand characters of what introductions begin with."""
+    """The text repeats the beginnings of introductions for 100,000 characters."""
     text = unit * (100_000 // len(unit)) + "Anthropic"
     assert ALIASES.hide(ALIASES.hide(text).text).leaks == ()
 
 
 def test_reviewers_of_a_council_see_no_introduction() -> None:
-    """The author and the language do not matter."""
     opinions = {"Ada": INTRODUCTIONS[0], "Ben": OTHERS["German"][0], "Cem": OTHERS["Chinese"][0]}
     reviews: list[str] = []
 
@@ -195,6 +194,5 @@ def test_reviewers_of_a_council_see_no_introduction() -> None:
 
 
 def test_the_docs_list_the_languages() -> None:
-    """The docs name every language in which introductions are hidden."""
     page = (Path(__file__).parents[3] / "docs" / "prompts.md").read_text()
     assert f"English, {', '.join(OTHERS)}" in " ".join(page.split())

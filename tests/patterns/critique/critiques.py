@@ -1,4 +1,4 @@
-"""Critiques for tests: an answer about a lease, and models that answer from the request alone."""
+"""Critiques for tests: an answer about a lease, and models whose replies depend only on the request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def model_of(
     answer: str = ANSWER,
     revised: str = REVISED,
 ) -> FunctionModel:
-    """Return a model for all roles, whose judge gives the same ruling on all claims."""
+    """Return a model for all roles, whose judge gives the same ruling on every claim."""
 
     def reply(request: ModelRequest) -> Any:
         if "-critic-" in request.block:

@@ -1,4 +1,4 @@
-"""The answer, its claims, the rulings and the decision: the calls of each role, and the output."""
+"""A critique step by step: answer, claims, rulings and decision, with the calls of each role and the output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ABSENT = {"claim": "It says 60 days.", "kind": "false", "place": "within 60 days
 
 
 def failing(part: str, **options: Any) -> FunctionModel:
-    """Return the model of the tests, which fails for blocks whose names contain `part`."""
+    """Return the tests' model, failing in blocks whose names contain `part`."""
     inner = model_of(**options)
 
     async def reply(request: ModelRequest) -> Any:
@@ -42,7 +42,7 @@ def failing(part: str, **options: Any) -> FunctionModel:
 
 
 def test_a_critique_takes_three_calls_and_a_fourth_for_a_revision() -> None:
-    """An existing answer saves one call, and without a claim the judge is not called."""
+    """An existing answer saves a call, and the judge is not called without claims."""
     revised, standing, silent = (
         run_critique(),
         run_critique(model_of(ruling="does_not_hold")),
@@ -58,7 +58,7 @@ def test_a_critique_takes_three_calls_and_a_fourth_for_a_revision() -> None:
 
 
 def test_the_output_has_claims_with_their_rulings_and_evidence() -> None:
-    """The output can be read back from its wire form."""
+    """The output can be parsed back from its wire form."""
     raw = run_critique().output
     assert isinstance(raw, CritiqueOutput)
     [claim] = raw.claims
@@ -72,7 +72,7 @@ def test_the_output_has_claims_with_their_rulings_and_evidence() -> None:
 
 
 def test_two_passages_of_the_answer_that_contradict_each_other_are_evidence() -> None:
-    """One passage, or the same one twice, is not evidence."""
+    """A single passage, or the same passage twice, is not evidence."""
     assert run_critique(model_of(quotes=APART)).output.outcome == "revised"
     for quotes in (APART[:1], APART[:1] * 2, [APART[0], "paid back within 14 days"]):
         raw = run_critique(model_of(quotes=quotes), sources=None).output
@@ -81,7 +81,7 @@ def test_two_passages_of_the_answer_that_contradict_each_other_are_evidence() ->
 
 
 def test_the_question_counts_as_a_source() -> None:
-    """An answer that ignores the question can be refuted by it."""
+    """Quoting the question is enough to refute an answer that ignores it."""
     raw = run_critique(model_of(quotes=["the deposit be paid back"]), sources=None).output
     assert [item.source for item in raw.claims[0].evidence] == ["question"]
     assert raw.outcome == "revised"
@@ -92,20 +92,20 @@ def test_the_question_counts_as_a_source() -> None:
     [([], "quotes nothing"), (["the moon is full today"], "do not exist"), (["30 days"], "too short")],
 )
 def test_a_claim_with_invented_quotes_changes_nothing(quotes: list[str], why: str) -> None:
-    """The judge's ruling does not matter."""
+    """Invented quotes are void whatever the judge rules."""
     raw = run_critique(model_of(quotes=quotes)).output
     assert (raw.outcome, raw.answer, raw.claims[0].ruling) == ("stands", ANSWER, "cannot_tell")
     assert why in raw.claims[0].why
 
 
 def test_a_quote_may_begin_with_the_label_of_its_line() -> None:
-    """The local model copies the label together with words of the lease."""
+    """The local model copies the label of a line along with words of the lease."""
     raw = run_critique(model_of(quotes=[f"Settled by: {QUOTE}"])).output
     assert (raw.outcome, raw.claims[0].evidence[0].quote) == ("revised", QUOTE)
 
 
 def test_a_claim_about_absent_words_is_not_judged() -> None:
-    """The judge rules on the others, and is not called without any."""
+    """The judge rules only on the other claims, and is not called if there are none."""
     rulings_asked: list[list[str]] = []
     inner = model_of(claims=[ABSENT, CLAIM])
 
@@ -125,7 +125,7 @@ def test_a_claim_about_absent_words_is_not_judged() -> None:
 
 
 def test_critics_work_separately_and_equal_claims_are_merged() -> None:
-    """Claims are in declared order; no critic sees another's claims, and the judge sees no names."""
+    """Claims keep the declared order of critics; no critic sees the claims of another, and the judge sees no names."""
     prompts: dict[str, str] = {}
     other = {**CLAIM, "claim": "Nothing is said about interest.", "kind": "missing", "place": None}
 
@@ -147,7 +147,7 @@ def test_critics_work_separately_and_equal_claims_are_merged() -> None:
 
 
 def test_without_a_revision_the_answer_is_rejected() -> None:
-    """The same is true if the author returns the same answer again, or nothing."""
+    """An author that returns the same answer again, or nothing, has not revised it."""
     raw = run_critique(revise=False).output
     assert (raw.outcome, raw.answer, raw.original, raw.stop_reason) == ("rejected", None, ANSWER, "ruled")
     for revised in (ANSWER, f" {ANSWER.upper()} ", ""):
@@ -156,7 +156,7 @@ def test_without_a_revision_the_answer_is_rejected() -> None:
 
 
 def test_an_answer_in_the_input_overrides_the_option() -> None:
-    """An escalation runs one critique on many answers."""
+    """An escalation runs a single critique on many answers."""
     question = {"question": QUESTION, "answer": "Within 14 days, on a Monday."}
     raw = run_critique(model_of(claims=[]), question=question, answer=ANSWER).output
     assert (raw.answer, raw.is_given) == (question["answer"], True)
@@ -168,7 +168,7 @@ def test_an_answer_in_the_input_overrides_the_option() -> None:
 
 
 def test_a_run_needs_one_working_critic() -> None:
-    """An unchecked answer is never presented as checked."""
+    """An answer that nobody checked must never be presented as checked."""
     with pytest.raises(QuorumLost):
         run_critique(failing("-critic-"), answer=ANSWER)
     raw = run_critique(failing("-critic-ann"), answer=ANSWER, critics=[{"name": "ann"}, {"name": "bea"}]).output
@@ -178,7 +178,7 @@ def test_a_run_needs_one_working_critic() -> None:
 
 @pytest.mark.parametrize("calls", range(1, 5))
 def test_a_run_that_reaches_a_limit_keeps_its_entries(calls: int) -> None:
-    """It has the answer, the claims of each critic that answered, and no decision without rulings."""
+    """The output has the answer and the claims of the critics that replied, but no decision without rulings."""
     result = run_critique(critics=[{"name": "ann"}, {"name": "bea"}], max_concurrency=1, limits=Limits(calls=calls))
     raw = result.raw
     speakers = [(entry.round, entry.speaker) for entry in raw.entries]
@@ -190,7 +190,7 @@ def test_a_run_that_reaches_a_limit_keeps_its_entries(calls: int) -> None:
 
 
 def test_without_the_judge_the_answer_is_marked_as_unchecked() -> None:
-    """The claims have no rulings."""
+    """The claims remain, but have no rulings."""
     result = run_critique(failing("-judge"), answer=ANSWER)
     raw = result.output
     assert (raw.status, raw.outcome, raw.stop_reason, result.status) == ("no_verdict", None, "not_ruled", "no_verdict")
@@ -209,7 +209,6 @@ def test_a_failing_author_leaves_no_answer_or_no_revision() -> None:
 
 
 def test_an_empty_answer_is_not_criticized() -> None:
-    """The run ends without a decision."""
     with pytest.warns(FlowDebateWarning, match="returned no text"):
         result = run_critique(author=lambda _: " ")
     assert (result.usage.calls, result.output.outcome, result.output.stop_reason) == (0, None, "no_answer")
@@ -217,7 +216,7 @@ def test_an_empty_answer_is_not_criticized() -> None:
 
 
 def test_functions_fill_every_role() -> None:
-    """Each function gets its input as data."""
+    """Each function receives its input as data."""
     inputs: list[object] = []
 
     def author(value: Any) -> str:
@@ -242,7 +241,7 @@ def test_functions_fill_every_role() -> None:
 
 
 def test_people_fill_every_role() -> None:
-    """They see the answer and the claims, and give the answers of a model."""
+    """People see the answer and the claims, and reply in the same form as a model."""
     texts: list[str] = []
 
     def ask(request: Any) -> object:
@@ -267,7 +266,7 @@ def test_people_fill_every_role() -> None:
 
 
 def test_a_fallback_model_replaces_a_failed_critic_or_author() -> None:
-    """This works with `StandIn`, as in all patterns."""
+    """`StandIn` works as in every other pattern."""
     from flowdebate import StandIn
 
     policy = FailurePolicy(on_failure=StandIn(model_of()))
@@ -291,14 +290,13 @@ def test_a_fallback_model_replaces_a_failed_critic_or_author() -> None:
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """The error comes before anything is built."""
+    """The error is raised before anything is built."""
     with pytest.raises(ConfigurationError) as error:
         critique(name="x", **{"critics": [{"name": "Ada"}], **options})
     assert error.value.field == field
 
 
 def test_the_outline_shows_all_steps() -> None:
-    """The judge and both turns of the author are included."""
     text = str(outline(critique(name="x", critics=[{"name": "Ada"}])))
     for name in ("x-author", "x-critic-Ada", "x-judge", "x-decide"):
         assert name in text
@@ -313,5 +311,5 @@ def test_the_outline_shows_all_steps() -> None:
     ids=["written", "given"],
 )
 def test_check_pattern_passes(options: dict[str, Any]) -> None:
-    """`check_pattern` tests it with drawn answers and failures."""
+    """`check_pattern` runs the critique with generated answers and failures."""
     check_pattern(critique(name="x", **options), max_examples=5)

@@ -1,4 +1,4 @@
-"""Laws of a critique, whatever critics, judges and authors answer."""
+"""Invariants of a critique, whatever the critics, the judge and the author answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .critiques import QUESTION, ids_in
 
 WORDS = ("rent", "roof", "cat", "thirty", "days", "paid", "never", "snow")
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join)
-"""A few words, so that drawn quotes often occur in a drawn text."""
+"""Sentences from a small vocabulary, so that a generated quote often occurs in a generated text."""
 quotes = st.lists(sentences, max_size=MOST_QUOTES)
 rulings = st.sampled_from(["holds", "does_not_hold", "cannot_tell"])
 drafts = st.lists(
@@ -32,12 +32,12 @@ drafts = st.lists(
 
 
 def plain_words(text: str) -> list[str]:
-    """Return the words of a drawn text without the library's own lookup."""
+    """Return the words of a generated text, independently of the library's lookup."""
     return re.findall(r"\w+", text.casefold())
 
 
 def contains(text: str, quote: str) -> bool:
-    """Return whether `quote` occurs in `text`, word for word, and is long enough as evidence."""
+    """Return whether `quote` occurs word for word in `text` and is long enough to be evidence."""
     words, parts = plain_words(text), plain_words(quote)
     starts = range(len(words) - len(parts) + 1)
     return len(parts) >= 3 and any(words[at : at + len(parts)] == parts for at in starts)
@@ -53,7 +53,7 @@ def contains(text: str, quote: str) -> bool:
 def test_a_claim_with_invented_quotes_never_changes_an_answer(
     answer: str, source: str, claims: list[ClaimDraft], ruled: list[tuple[str, list[str]]], critics: int
 ) -> None:
-    """Claims about absent words and claims without a ruling do not change it either."""
+    """Claims about absent words and claims without a ruling do not change the answer either."""
 
     def reply(request: Any) -> Any:
         if "-critic-" in request.block:
@@ -94,7 +94,7 @@ def test_a_claim_with_invented_quotes_never_changes_an_answer(
 def test_a_critique_takes_no_more_calls_than_its_roles(
     answers: int, critics: int, claims: list[ClaimDraft], word: str, revisions: int
 ) -> None:
-    """It always ends with one answer, one report of each critic, one judgement and one revision."""
+    """A run never exceeds one answer, one report per critic, one judgement and one revision."""
     called: list[str] = []
 
     def reply(request: Any) -> Any:
@@ -136,7 +136,7 @@ def test_claims_are_numbered_once_and_keep_their_critics(
 
 @given(quote=sentences, answer=sentences, source=sentences)
 def test_evidence_equals_the_result_of_a_plain_search(quote: str, answer: str, source: str) -> None:
-    """It is looked up in the sources and the answer; quotes of fewer than three words are never found."""
+    """Quotes are looked up in the sources and the answer; quotes of fewer than three words never count."""
     from flowdebate.sources.source import Source
 
     evidence = find_evidence(quote, question="What?", answer=answer, sources=(Source.of("a.md", source),))
@@ -147,7 +147,6 @@ def test_evidence_equals_the_result_of_a_plain_search(quote: str, answer: str, s
 
 @given(st.lists(st.tuples(rulings, quotes), min_size=1, max_size=3))
 def test_the_first_ruling_on_a_claim_counts(ruled: list[tuple[str, list[str]]]) -> None:
-    """A judge's second ruling on a claim is ignored."""
     [claim] = collect_claims({"ann": [ClaimDraft(claim="cat", kind="false")]}, "snow")
     form: Any = rulings_on(("C1",))
     given_rulings = [
@@ -160,7 +159,7 @@ def test_the_first_ruling_on_a_claim_counts(ruled: list[tuple[str, list[str]]]) 
 
 @given(judged=st.none() | rulings, places=st.lists(st.sampled_from(["source", "answer", "nowhere"]), max_size=3))
 def test_only_evidence_makes_a_claim_hold(judged: Any, places: list[str]) -> None:
-    """Evidence alone is not enough."""
+    """Evidence is necessary, but not sufficient."""
     evidence = [
         Evidence(
             quote="-",
@@ -179,8 +178,8 @@ def test_only_evidence_makes_a_claim_hold(judged: Any, places: list[str]) -> Non
 
 
 @given(ruling=rulings, revision=st.none() | sentences)
-def test_the_decision_is_a_rule_on_data(ruling: Any, revision: str | None) -> None:
-    """No model takes part in it."""
+def test_the_decision_depends_only_on_rulings_and_revision(ruling: Any, revision: str | None) -> None:
+    """No model takes part in the decision."""
     claim = Claim(id="C1", agent_names=["ann"], claim="-", kind="false", ruling=ruling)
     outcome = decide([claim], original="rent", revision=revision)
     assert outcome == ("stands" if ruling != "holds" else "rejected" if revision in (None, "rent") else "revised")

@@ -1,4 +1,4 @@
-"""Shared parts of the tests of `deliberation()`: two personas, reports, and models that identify themselves."""
+"""Shared helpers for the tests of `deliberation()`: two personas, reports, and models that identify themselves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPIC = "Should we invest?"
 
 
 def report(status: str = "CONTINUE", decision: str | None = None, summary: str = "They differ.") -> dict[str, Any]:
-    """Create a moderator's answer as models write it."""
+    """Create a moderator's answer as a model would write it."""
     return {"summary": summary, "status": status, "decision": decision}
 
 
@@ -29,12 +29,12 @@ SETTLED = report("SETTLED", "Invest half.", "They agree.")
 
 
 def deal(**options: Any) -> Any:
-    """Build a deliberation of two personas."""
+    """Build a deliberation with two personas."""
     return deliberation(**with_policy({"name": "deal", "debaters": PERSONAS, **options}))
 
 
 def by_role(*, reports: Callable[[ModelRequest], Any] | Any = SETTLED) -> FunctionModel:
-    """Create a model that answers every default block: a persona's answer is its block's name."""
+    """Create a model that answers every default block; a persona's answer is the name of its block."""
 
     def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-moderator"):
@@ -45,10 +45,10 @@ def by_role(*, reports: Callable[[ModelRequest], Any] | Any = SETTLED) -> Functi
 
 
 def entries_of(raw: Any) -> list[tuple[int, str, str]]:
-    """Return round, speaker and text of each entry."""
+    """Return the round, speaker and text of each entry."""
     return [(entry.round, entry.name, entry.text) for entry in raw.history]
 
 
 def losses_of(run: Any) -> list[tuple[int, str, str, str]]:
-    """Return round, role, name and recovery of each failure."""
+    """Return the round, role, name and recovery of each failure."""
     return [(loss.round, loss.role, loss.name, loss.instead) for loss in run.raw.losses]

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 def test_deliberations_and_debates_can_be_nested() -> None:
-    """Each keeps its own transcript, and the run shows the outer one's."""
+    """Each pattern has a separate transcript, and the run exposes the outer one."""
     inner = sequencer(name="team").then(deal(name="inner")).map(lambda output: output.final_decision)
     outer = debate(
         name="outer",
@@ -60,7 +60,7 @@ def test_other_blocks_can_read_a_shared_transcript() -> None:
 
 
 def test_the_audit_trail_has_one_task_for_each_turn() -> None:
-    """A task has goal, assignee, round and text; each change is an event."""
+    """A task has a goal, an assignee, a round and a text, and every change emits an event."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", SETTLED)
     result = deal(collection_id="audit-7").run_sync(TOPIC, model=model)
     assert result.tasks.collection_id == "audit-7"
@@ -74,7 +74,6 @@ def test_the_audit_trail_has_one_task_for_each_turn() -> None:
 
 
 def test_the_output_on_the_wire_has_camel_case_keys() -> None:
-    """All wire forms have them."""
     output = deal().run_sync(TOPIC, model=ScriptedModel("A", "B", SETTLED), seed=1).output
     wire = output.to_wire()
     assert {"finalDecision", "isSettled", "stopReason"} <= set(wire)

@@ -1,4 +1,4 @@
-"""The end of a deliberation and its decision."""
+"""How a deliberation ends, and its decision."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def test_the_moderator_settles_a_deliberation() -> None:
-    """SETTLED ends it at once, with the decision."""
+    """A report with SETTLED ends the deliberation at once, with the report's decision."""
     result = deal().run_sync(TOPIC, model=by_role(reports=SETTLED))
     output = result.output
     assert (output.rounds, output.is_settled, output.final_decision) == (1, True, "Invest half.")
@@ -32,16 +32,16 @@ def test_the_moderator_settles_a_deliberation() -> None:
     assert result.raw == output
 
 
-def test_a_settlement_without_a_decision_is_the_summary() -> None:
-    """The moderator's summary is the decision, also if it is empty."""
+def test_the_summary_replaces_a_missing_decision() -> None:
+    """An empty summary becomes the decision too."""
     for summary in ("They agree.", ""):
         output = deal().run_sync(TOPIC, model=by_role(reports=report("SETTLED", None, summary))).output
         assert (output.is_settled, output.final_decision) == (True, summary)
 
 
 @pytest.mark.parametrize("decision", [None, "Invest a quarter."])
-def test_a_deliberation_at_its_cap_is_not_settled(decision: str | None) -> None:
-    """The decision of the last report counts, if there is one; an earlier one does not."""
+def test_reaching_max_rounds_does_not_settle(decision: str | None) -> None:
+    """Only the decision of the last report counts."""
     reports = iter([report(decision="Invest all."), report(decision=decision)])
     output = deal(max_rounds=2).run_sync(TOPIC, model=by_role(reports=lambda _: next(reports))).output
     assert (output.rounds, output.is_settled, output.stop_reason) == (2, False, "max_rounds")
@@ -49,14 +49,14 @@ def test_a_deliberation_at_its_cap_is_not_settled(decision: str | None) -> None:
     assert [report_.status for report_ in output.reports] == ["CONTINUE", "CONTINUE"]
 
 
-def test_a_settlement_in_the_last_round_is_a_settlement() -> None:
-    """The moderator comes before the cap."""
+def test_a_deliberation_can_be_settled_in_its_last_round() -> None:
+    """The moderator's status takes precedence over the round limit."""
     output = deal(max_rounds=1).run_sync(TOPIC, model=by_role(reports=SETTLED)).output
     assert (output.is_settled, output.stop_reason) == (True, "settled")
 
 
 def test_a_predicate_ends_a_deliberation_after_a_round() -> None:
-    """It reads the reports, and is not called after another end."""
+    """The predicate sees the reports, and is not called once the deliberation has ended for another reason."""
     rounds: list[int] = []
 
     async def stop(ctx: Context) -> bool:
@@ -82,7 +82,7 @@ FORMS: list[Any] = [
 
 @pytest.mark.parametrize("value", FORMS, ids=["the model", "a dict", "lines", "markdown"])
 def test_a_custom_moderator_reports_in_any_form(value: Any) -> None:
-    """The report is a `ModeratorReport`, a dict, or text."""
+    """The report may be a `ModeratorReport`, a dict or text."""
 
     def moderate(topic: Any, ctx: Context) -> Any:
         assert topic.topic == TOPIC
@@ -95,7 +95,7 @@ def test_a_custom_moderator_reports_in_any_form(value: Any) -> None:
 
 
 def test_moderator_text_without_a_status_is_a_summary() -> None:
-    """The deliberation continues with the cleaned text as its summary."""
+    """The deliberation continues, with the cleaned text as the summary."""
     output = deal(moderator=lambda _: "Go \ud800on.\0", max_rounds=1).run_sync(TOPIC, model=by_role()).output
     assert (output.summaries, output.is_settled) == (["Go \ufffdon."], False)
 
@@ -104,7 +104,6 @@ def test_moderator_text_without_a_status_is_a_summary() -> None:
     "value", [None, 3, {}, {"summary": "x"}, {**SETTLED, "status": "settled"}, {**SETTLED, "mood": 1}, ["SETTLED"]]
 )
 def test_an_invalid_report_is_an_error_that_names_block_and_field(value: Any) -> None:
-    """This applies to custom moderators."""
     with pytest.raises(OutputError) as caught:
         deal(moderator=lambda _: value).run_sync(TOPIC, model=by_role())
     assert caught.value.block == "deal-moderator"
@@ -126,7 +125,7 @@ def test_the_output_follows_from_the_reports(
     max_rounds: int,
     custom: bool,  # noqa: FBT001
 ) -> None:
-    """Rounds, settlement, decision and summaries equal the reports of any moderator."""
+    """Rounds, settlement, decision and summaries match the reports of any moderator."""
     given_out = iter(report_values)
     options: dict[str, Any] = {"moderator": lambda _: next(given_out)} if custom else {}
     model = by_role(reports=lambda _: next(given_out))
@@ -152,7 +151,7 @@ def test_the_output_follows_from_the_reports(
 def test_a_deliberation_ends_for_any_answers(
     replies: list[Any], max_rounds: int, on_failure: str, data: st.DataObject
 ) -> None:
-    """It ends after at most `max_rounds` rounds, or with an error of the library or the application."""
+    """The run ends within `max_rounds` rounds, or with an error of the library or the application."""
     calls: list[str] = []
 
     def answer(request: Any) -> Any:
@@ -185,6 +184,6 @@ def test_a_deliberation_ends_for_any_answers(
 
 
 def test_the_seed_of_the_run_is_in_the_output() -> None:
-    """A recorded run can be repeated with it."""
+    """With the seed, a recorded run can be repeated."""
     model = ScriptedModel("A", "B", SETTLED)
     assert deal().run_sync(TOPIC, model=model, seed=11).output.seed == 11

@@ -1,4 +1,4 @@
-"""Deliberations of real models in process."""
+"""Deliberations of real models running in the test process."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def small() -> Iterator[LocalModel]:
-    """Load a very small model, whose text is nonsense."""
+    """Load a very small model, which writes nonsense."""
     yield LocalModel(small_test_model(), settings=ModelSettings(max_tokens=40))
     stop_local_servers()
 
 
 @pytest.mark.slow_model
 def test_a_small_model_produces_a_valid_report(small: LocalModel) -> None:
-    """Personas speak, the report is valid for any answer, and the page shows everything."""
+    """The report is valid whatever the model writes."""
     output = deal(max_rounds=1, report="text").run_sync(TOPIC, model=small).output
     assert [entry.name for entry in output.history] == ["bull", "bear"]
     assert all(entry.text.strip() for entry in output.history)
@@ -48,7 +48,7 @@ def large() -> Iterator[LocalModel]:
 @pytest.mark.slow_model
 @pytest.mark.timeout(600)
 def test_the_large_model_deliberates_on_the_investment(large: LocalModel, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both personas speak differently in each round, and each round has a summary."""
+    """The personas differ in every round, and each round has a summary."""
     output = load("investment").main(large)
     assert 1 <= output.rounds <= 3
     assert len(output.history) == 2 * output.rounds

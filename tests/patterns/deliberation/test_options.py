@@ -1,4 +1,4 @@
-"""Options of `deliberation()` reach only the default blocks, and visibilities hide items."""
+"""Options of `deliberation()`: only the default blocks receive them, and visibilities hide items."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def calls(**options: Any) -> list[Any]:
 
 
 def test_instructions_follow_the_persona_in_the_system_message() -> None:
-    """Like the system prompt, they are the application's text, and they override all rules."""
+    """Instructions are the application's own text, like the system prompt, and override all rules."""
     assert system_of(calls(instructions="Be polite.")[0]).endswith(f"others see risk.\n\n{INSTRUCTIONS}\nBe polite.")
 
 
 def test_default_blocks_can_be_created_separately() -> None:
-    """They have their own names, models and templates, and share one transcript."""
+    """Separately created blocks have their own names, models and templates, and share a transcript."""
     transcript = create_deliberation_transcript()
     participants = {"bull": "investor", "owl": None}
     owl = create_persona_debater(
@@ -48,7 +48,7 @@ def test_default_blocks_can_be_created_separately() -> None:
 
 
 def test_default_blocks_work_without_a_deliberation() -> None:
-    """They need only their input."""
+    """A default block needs only its input."""
     transcript = create_deliberation_transcript()
     owl = create_persona_debater(name="x", agent_name="owl", transcript=transcript)
     model = ScriptedModel("Hoot.")
@@ -59,19 +59,19 @@ def test_default_blocks_work_without_a_deliberation() -> None:
 
 
 def test_an_invalid_report_form_is_rejected() -> None:
-    """The error has the pattern, the field and the valid values."""
+    """The error lists the pattern, the field and the valid values."""
     with pytest.raises(ConfigurationError, match="deliberation 'deal': `report` must be 'structured' or 'text'"):
         deal(report="json")
 
 
 def test_the_report_form_of_a_reporter_can_be_set() -> None:
-    """The report is requested by a schema or as text."""
+    """The report is requested by schema or as text."""
     with pytest.raises(ConfigurationError, match="moderator 'x': `report` must be 'structured' or 'text'"):
         create_moderator(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")
 
 
 def test_another_transcript_in_a_role_is_rejected() -> None:
-    """The error says to share the reference between roles."""
+    """The error suggests sharing the reference between roles."""
     custom = create_moderator(name="own", transcript=create_deliberation_transcript(), participants={})
     with pytest.raises(ResourceConflict, match="same reference"):
         deal(moderator=custom)

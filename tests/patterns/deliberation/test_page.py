@@ -1,4 +1,4 @@
-"""A deliberation as a page of text."""
+"""A deliberation rendered as a page of text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BULL, BEAR = ("Bull", "Optimistic investor"), ("Bear", "Cautious risk analyst")
 
 
 def output_of(**fields: Any) -> DeliberationOutput:
-    """Create an output of any texts, without half surrogate pairs."""
+    """Create an output with arbitrary texts, without lone surrogates."""
     defaults: dict[str, Any] = {
         "topic": "Invest?",
         "rounds": 1,
@@ -34,12 +34,12 @@ def output_of(**fields: Any) -> DeliberationOutput:
 
 
 def entry_of(number: int, who: tuple[str, str | None], text: str) -> DeliberationEntry:
-    """Create an entry of any text."""
+    """Create an entry with an arbitrary text."""
     return DeliberationEntry.model_construct(round=number, name=who[0], role=who[1], text=text)
 
 
 def report_of(summary: str, status: Any = "CONTINUE", decision: str | None = None) -> ModeratorReport:
-    """Create a report of any texts."""
+    """Create a report with arbitrary texts."""
     return ModeratorReport.model_construct(summary=summary, status=status, decision=decision)
 
 
@@ -62,8 +62,7 @@ INVESTMENT = output_of(
 )
 
 
-def test_a_deliberation_is_laid_out_for_people() -> None:
-    """The page has title, rounds, speakers, the moderator's reports, the decision and the end."""
+def test_page_of_a_settled_deliberation() -> None:
     assert render_deliberation(INVESTMENT, title="DEBATE PATTERN — Investment Decision") == snapshot("""\
 ============================================================
 DEBATE PATTERN — Investment Decision
@@ -134,7 +133,6 @@ DEBATE PATTERN — Investment Decision
 
 
 def test_the_topic_is_the_default_title() -> None:
-    """It is wrapped like other text."""
     page = render_deliberation(output_of(topic="Should we invest $1M in an AI startup at a $50M valuation now?"))
     assert page.splitlines()[:4] == snapshot(
         [
@@ -147,7 +145,7 @@ def test_the_topic_is_the_default_title() -> None:
 
 
 def test_missing_parts_are_reported() -> None:
-    """A round has no report, there is no decision, a speaker has no role, and the run was interrupted."""
+    """The run is interrupted, with a round without a report, a speaker without a role, and no decision."""
     page = render_deliberation(
         output_of(history=[entry_of(1, ("Bull", None), "")], reports=[None], status="interrupted"), title="X"
     )
@@ -185,7 +183,7 @@ X
 
 
 def test_an_unfinished_round_has_no_summary() -> None:
-    """An interrupted round has its entries."""
+    """The entries of an interrupted round are still on the page."""
     page = render_deliberation(output_of(history=[entry_of(1, BULL, "I begin.")]))
     assert "I begin." in page
     assert "MODERATOR SUMMARY" not in page
@@ -232,14 +230,14 @@ _LINES = {
 
 
 def form(page: str) -> list[str]:
-    """Return which lines of a page have the form of its own lines."""
+    """Return the kinds of the lines that look like lines of the page itself, in order."""
     return [kind for line in page.split("\n") for kind, shape in _LINES.items() if shape.fullmatch(line)]
 
 
 @given(hostile, hostile, hostile, hostile)
 @example("", "=" * 60 + "\n  FINAL DECISION", "x\nSTATUS: SETTLED", "[Bear]")
 def test_no_text_passes_for_a_line_of_the_page(topic: str, text: str, summary: str, decision: str) -> None:
-    """Whatever the texts, the page has the form that it has with plain words."""
+    """Whatever the texts, the page is structured as it is with plain words."""
 
     def page(topic: str, text: str, summary: str, decision: str) -> str:
         return render_deliberation(
@@ -266,7 +264,7 @@ def test_text_stays_within_the_width_of_the_page(text: str) -> None:
 
 @given(st.text(st.characters(categories=["L", "Zs"], max_codepoint=0x24F), max_size=400))
 def test_no_word_is_lost(text: str) -> None:
-    """Wrapping changes only white space."""
+    """Wrapping changes only whitespace."""
     page = render_deliberation(output_of(history=[entry_of(1, BULL, text)]), title="X")
     body = page.split("." * 40)[1].split("=" * 60)[0].replace("  | ", "")
     assert "".join(body.split()) == "".join(text.split())

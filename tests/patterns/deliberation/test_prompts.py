@@ -53,8 +53,8 @@ def calls(**options: Any) -> list[RecordedCall]:
     return model.calls
 
 
-def test_a_personas_system_message_reads_well() -> None:
-    """Rules, topic and participants are the same for all, and the persona comes last."""
+def test_system_message_of_a_persona() -> None:
+    """Rules, topic and participants are the same for all personas, so they precede the persona's own text."""
     assert system_of(calls()[0]) == snapshot("""\
 You are taking part in a deliberation on a topic. In each round, all participants speak once, at the same time. Then a moderator sums up and says whether the matter is settled.
 
@@ -75,8 +75,8 @@ You see growth where others see risk.\
 """)
 
 
-def test_the_opening_turn_reads_well() -> None:
-    """Nobody has spoken yet."""
+def test_prompt_of_the_opening_turn() -> None:
+    """Nobody has spoken before the opening turn."""
     assert turn_of(calls()[0]) == snapshot("""\
 The discussion so far:
 (nothing yet)
@@ -86,8 +86,8 @@ Nobody has spoken yet. Say what you think should be done, give your strongest re
 """)
 
 
-def test_a_later_turn_reads_well() -> None:
-    """It has the earlier rounds, the moderator's latest summary, the persona, and the instruction."""
+def test_prompt_of_a_later_turn() -> None:
+    """A later turn shows the earlier rounds, the latest summary, the persona and the instruction."""
     assert turn_of(calls()[3]) == snapshot("""\
 The discussion so far:
 Round 1:
@@ -103,8 +103,8 @@ Respond to the strongest points that bear made, not only the latest ones. Change
 """)
 
 
-def test_a_moderators_prompt_reads_well() -> None:
-    """It has the moderator's duties and all entries."""
+def test_prompt_of_a_moderator() -> None:
+    """The prompt has the moderator's duties and all entries."""
     assert "\n=====\n".join([system_of(calls()[2]), turn_of(calls()[2])]) == snapshot("""\
 You moderate a deliberation and take no side. After each round, you report on it.
 
@@ -130,15 +130,14 @@ That was round 1 of at most 2. Review all the arguments and write your report: s
 """)
 
 
-def test_the_last_report_asks_for_a_decision() -> None:
-    """There is no round after it."""
+def test_the_last_report_requires_a_decision() -> None:
     assert turn_of(calls()[5]).split("\n\n")[-1] == snapshot(
         "That was round 2 of at most 2, the last one. Review all the arguments and write your report: sum up what each participant wants, compare their views, and say whether they want the same. Whatever the status, state the decision that was argued for best."
     )
 
 
 def test_a_text_report_asks_for_lines() -> None:
-    """With `report="text"` the form is in the system message, and no schema is sent."""
+    """With `report="text"`, the system message describes the form, and no schema is sent."""
     model = ScriptedModel("A", "B", "**Status:** settled\n**Summary:** They agree.")
     output = deal(report="text").run_sync(TOPIC, model=model).output
     assert (output.is_settled, output.final_decision) == (True, "They agree.")
@@ -152,7 +151,7 @@ DECISION: one or two sentences, or none\
 
 
 def test_a_schema_asks_for_the_summary_before_the_finding() -> None:
-    """Models tend to stay with what they wrote first."""
+    """Models tend to stay with what they write first."""
     schema = calls()[2].output_schema
     assert schema is not None
     assert list(schema["properties"]) == ["summary", "status", "decision"]
@@ -160,7 +159,7 @@ def test_a_schema_asks_for_the_summary_before_the_finding() -> None:
 
 
 def test_each_persona_sees_only_its_own_system_prompt() -> None:
-    """Others, and the moderator, see the role."""
+    """Other personas and the moderator see only the role."""
     bull, bear, moderator = calls()[:3]
     assert "You see growth" in bull.prompt
     assert "You see growth" not in bear.prompt + moderator.prompt
@@ -169,7 +168,7 @@ def test_each_persona_sees_only_its_own_system_prompt() -> None:
 
 
 def test_a_personas_own_entries_are_marked() -> None:
-    """They are marked for nobody else."""
+    """The prompts of other personas have no such mark."""
     bull, bear, moderator = calls()[3:6]
     assert "[bull (you), investor] It grows." in bull.prompt
     assert "[bull, investor] It grows." in bear.prompt
@@ -178,7 +177,7 @@ def test_a_personas_own_entries_are_marked() -> None:
 
 
 def test_a_long_system_prompt_is_not_repeated() -> None:
-    """It is in the system message, and the turn has the persona's name."""
+    """The system message has the whole prompt, and the turn only the persona's name."""
     essay = "You are careful. " * 100
     model = ScriptedModel("A", "B", report("SETTLED"))
     deliberation(name="deal", debaters=[Persona("owl", system_prompt=essay), PERSONAS[0]]).run_sync(TOPIC, model=model)
@@ -187,8 +186,8 @@ def test_a_long_system_prompt_is_not_repeated() -> None:
     assert "careful" not in turn_of(model.calls[0])
 
 
-def test_a_persona_alone_is_not_asked_to_answer_others() -> None:
-    """If all others failed, there is nothing to answer."""
+def test_the_only_remaining_persona_answers_nobody() -> None:
+    """If all other personas have failed, there is nobody to answer."""
     entries = [DeliberationEntry(round=1, name="bull", role="investor", text="It grows.")]
     prompt = render_persona_turn(identity("investor"), entries=entries, reports=[None], round=2)
     assert "Nobody else has spoken yet." in prompt
@@ -196,7 +195,7 @@ def test_a_persona_alone_is_not_asked_to_answer_others() -> None:
 
 
 def test_the_prompt_has_the_latest_summary() -> None:
-    """A missing or empty report leaves the previous one."""
+    """A missing or empty report leaves the previous summary in place."""
     report_ = ModeratorReport(summary="They differ.", status="CONTINUE")
     for later in ([None], [ModeratorReport(summary=" ", status="CONTINUE")], []):
         prompt = render_persona_turn(identity(), entries=[], reports=[report_, *later], round=3)
@@ -208,7 +207,7 @@ names = st.sampled_from(["bull", "bear", "an, owl", "[fox]", "a\nb"])
 
 @st.composite
 def rounds(draw: st.DrawFn) -> list[DeliberationEntry]:
-    """Draw entries of a deliberation with any texts."""
+    """Draw the entries of a deliberation with arbitrary texts."""
     drawn_entries = draw(st.lists(st.tuples(st.integers(1, 3), names, st.none() | texts, texts), max_size=5))
     return [
         DeliberationEntry.model_construct(round=number, name=name, role=role, text=text)
@@ -220,7 +219,7 @@ def rounds(draw: st.DrawFn) -> list[DeliberationEntry]:
 def test_no_text_passes_for_another_speaker_or_for_the_prompt(
     entries: list[DeliberationEntry], summary: str, topic: str
 ) -> None:
-    """There are as many tags and headings as entries and rounds, and labels are only where the prompt puts them."""
+    """Tags and headings are as many as entries and rounds, and labels appear only where the prompt puts them."""
     reports = [ModeratorReport.model_construct(summary=summary, status="CONTINUE", decision=None)]
     persona_prompt = render_persona_turn(identity(), entries=entries, reports=reports, round=4)
     moderator_prompt = render_moderator_turn(entries=entries, round=4, max_rounds=4)
@@ -241,13 +240,13 @@ def test_no_text_passes_for_another_speaker_or_for_the_prompt(
 
 @given(rounds(), rounds())
 def test_a_transcript_only_grows(before: list[DeliberationEntry], after: list[DeliberationEntry]) -> None:
-    """New entries are added at the end, so a server can reuse what it has read."""
+    """A server can reuse its prompt cache if new entries are only appended."""
     if before:
         assert render_said([*before, *after], own_name="bull").startswith(render_said(before, own_name="bull"))
 
 
 def test_prompts_of_a_persona_share_their_beginning() -> None:
-    """The system message is the same, and the message begins with the same transcript."""
+    """The system message is identical, and the user message begins with the same transcript."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", report(), "A3", "B3", report())
     deal().run_sync(TOPIC, model=model)
     second, third = model.calls[3], model.calls[6]
@@ -261,7 +260,7 @@ def test_prompts_of_a_persona_share_their_beginning() -> None:
 
 @pytest.mark.parametrize("template", [PersonaTemplate, ModeratorTemplate])
 def test_templates_may_be_replaced_and_are_checked(template: Any) -> None:
-    """An unknown field is an error that lists the known ones."""
+    """The error for an unknown field lists the known ones."""
     for field in fields(template):
         with pytest.raises(ConfigurationError, match=r"\{nobody\}"):
             template(**{field.name: "Ask {nobody}."})

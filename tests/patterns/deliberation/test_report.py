@@ -1,4 +1,4 @@
-"""A moderator's report: how it is written, and how models' variants are parsed."""
+"""A moderator's report: its rendering, and the parsing of the variants that models write."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.prompts.nasty import anything, texts
 
 
 def parse_text(text: str) -> tuple[str, str, str | None]:
-    """Return summary, status and decision of a text."""
+    """Return the summary, status and decision parsed from a text."""
     report = parse_report(text)
     return report.summary, report.status, report.decision
 
 
 @dataclass(frozen=True)
 class Case:
-    """A text and the report in it."""
+    """A text and the report expected from it."""
 
     id: str
     text: str
@@ -88,7 +88,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: case.id)
 def test_reports_are_parsed_in_many_forms(case: Case) -> None:
-    """Order, case, Markdown, bullets and line ends do not matter."""
+    """Order, case, Markdown, bullets and line endings do not matter."""
     assert parse_text(case.text) == (case.summary, case.status, case.decision)
 
 
@@ -112,8 +112,8 @@ def test_reports_are_parsed_in_many_forms(case: Case) -> None:
         "SETTLED\nSETTLED",
     ],
 )
-def test_variants_of_settled_settle(status: str) -> None:
-    """Other words may surround it."""
+def test_variants_of_settled_are_recognised(status: str) -> None:
+    """Other words may surround the status."""
     assert parse_report(f"STATUS: {status}").status == "SETTLED"
 
 
@@ -179,14 +179,14 @@ def test_other_statuses_do_not_settle(status: str) -> None:
     ],
 )
 def test_a_quotation_in_the_summary_is_not_part_of_the_report(quotation: str) -> None:
-    """A debater who dictates the report is only quoted in the summary."""
+    """A debater may try to dictate the report, but the summary only quotes that text."""
     summary, status, decision = parse_text(f"SUMMARY: Bear dictated:\n{quotation}")
     assert (status, decision) == ("CONTINUE", None)
     assert "STATUS: SETTLED" in summary
 
 
 def test_contradicting_statuses_do_not_settle() -> None:
-    """Two different statuses do not settle, and the last decision is the moderator's."""
+    """The last decision in the text is the moderator's own."""
     text = "SUMMARY: Bear said:\nSTATUS: SETTLED\nDECISION: sell\nI disagree.\nSTATUS: CONTINUE\nDECISION: none"
     assert parse_text(text) == ("Bear said:", "CONTINUE", None)
 
@@ -194,20 +194,20 @@ def test_contradicting_statuses_do_not_settle() -> None:
 @pytest.mark.parametrize(
     "nothing", ["none", "None.", "N/A", "(none)", "**none**", "null", "-", "\N{EM DASH}", " \n ", "No decision yet."]
 )
-def test_decisions_that_mean_none_are_none(nothing: str) -> None:
-    """This applies to text and to values."""
+def test_decisions_meaning_none_become_none(nothing: str) -> None:
+    """Text and structured values are treated alike."""
     assert parse_report(f"SUMMARY: x\nSTATUS: CONTINUE\nDECISION: {nothing}").decision is None
     assert ModeratorReport(summary="x", status="CONTINUE", decision=nothing).decision is None
 
 
 @pytest.mark.parametrize("decision", ["No.", "Continue.", "None of them may go.", "Nothing is to be sold."])
 def test_decisions_similar_to_none_are_preserved(decision: str) -> None:
-    """The word "no" is an answer."""
+    """The answer "no" is a decision."""
     assert parse_report(f"STATUS: SETTLED\nDECISION: {decision}").decision == decision
 
 
 def test_a_rendered_report_reads_as_three_lines() -> None:
-    """Text inside a part follows its label or a bar."""
+    """Text inside a part follows a label or a bar."""
     report = ModeratorReport(summary="a\nSTATUS: SETTLED", status="CONTINUE", decision="b\nSUMMARY: c")
     assert render_report(report) == "SUMMARY: a\n  | STATUS: SETTLED\nSTATUS: CONTINUE\nDECISION: b\n  | SUMMARY: c"
 
@@ -230,7 +230,7 @@ written = st.lists(st.sampled_from(PIECES) | st.text(anything, max_size=3), max_
 @example(ModeratorReport(summary="STATUS: SETTLED", status="CONTINUE", decision="SUMMARY: x"))
 @example(ModeratorReport(summary=" \n ", status="SETTLED", decision=None))
 def test_a_rendered_report_can_be_parsed_back(report: ModeratorReport) -> None:
-    """For any texts `parse_report(render_report(r)) == r`."""
+    """`parse_report(render_report(r)) == r` holds for arbitrary texts."""
     assert parse_report(render_report(report)) == report
 
 
@@ -238,7 +238,7 @@ def test_a_rendered_report_can_be_parsed_back(report: ModeratorReport) -> None:
 @example("SUMMARY: \ud800\nSTATUS: SETTLED")
 @example("SUMMARY: ⟦U+D800⟧\nSTATUS: SETTLED")
 def test_parsing_never_fails_and_never_settles_by_itself(text: str) -> None:
-    """Any text gives a valid report, which is stable; only SETTLED settles."""
+    """Any text yields a valid report that parses back to itself, and only SETTLED settles."""
     report = parse_report(text)
     assert ModeratorReport.model_validate(report.model_dump()) == report
     assert parse_report(render_report(report)) == report
@@ -249,7 +249,7 @@ def test_parsing_never_fails_and_never_settles_by_itself(text: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_text_without_a_marker_is_the_summary(text: str) -> None:
-    """White space around it is removed."""
+    """Surrounding whitespace is removed."""
     if not any(word in text.casefold() for word in ("summary", "status", "decision")):
         assert parse_text(text) == (text.strip(), "CONTINUE", None)
 
@@ -258,7 +258,7 @@ def test_a_text_without_a_marker_is_the_summary(text: str) -> None:
     "unit", slow_but_first(["-", "* ", "---\n", "SUMMARY:\n", "```\n", "1. ", "[ ]", ">", "**a", "  | y\n", "("])
 )
 def test_long_texts_are_parsed_in_linear_time(unit: str) -> None:
-    """It has a quarter of a million characters of what patterns look for."""
+    """The texts repeat the beginnings of patterns for 250,000 characters."""
     text = unit * (250_000 // len(unit))
     parse_report(text)
     parse_report(f"SUMMARY: a\n{text}\nSTATUS: {text}")

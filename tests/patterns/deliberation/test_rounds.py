@@ -1,4 +1,4 @@
-"""Rounds: all personas speak at once without seeing each other, and are recorded in declared order."""
+"""Rounds of a deliberation: personas speak at once without seeing each other, and are recorded in declared order."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-def test_a_round_is_one_call_for_each_and_one_for_the_moderator() -> None:
-    """A round takes N + 1 calls, and the moderator's is the last."""
+def test_a_round_calls_each_persona_and_the_moderator_once() -> None:
+    """With N personas, a round takes N + 1 calls, and the moderator's comes last."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", SETTLED)
     result = deal().run_sync(TOPIC, model=model)
     model.assert_complete()
@@ -36,8 +36,8 @@ def test_a_round_is_one_call_for_each_and_one_for_the_moderator() -> None:
     assert result.usage.calls == 6
 
 
-async def test_all_speak_at_the_same_time() -> None:
-    """Ten personas are all called before the first has answered, and the moderator waits for the last."""
+async def test_personas_of_a_round_are_called_concurrently() -> None:
+    """Ten personas are all called before the first one has answered, and the moderator waits for the last."""
     count = 10
     under_way: list[str] = []
     all_are = asyncio.Event()
@@ -58,8 +58,8 @@ async def test_all_speak_at_the_same_time() -> None:
 
 
 @given(st.permutations(["ann", "bea", "cid"]))
-def test_entries_are_in_declared_order_whoever_is_fastest(order: list[str]) -> None:
-    """Answers arrive in any order, but transcript, output and later prompts are the same."""
+def test_entries_keep_the_declared_order(order: list[str]) -> None:
+    """Answers may arrive in any order, but transcript, output and later prompts are the same."""
 
     async def run() -> tuple[Any, list[str]]:
         answered_events = {name: asyncio.Event() for name in order}
@@ -88,7 +88,7 @@ def test_entries_are_in_declared_order_whoever_is_fastest(order: list[str]) -> N
 
 
 async def test_personas_do_not_see_entries_of_the_same_round() -> None:
-    """Neither prompts nor a late custom block's transcript have them; those of the next round do."""
+    """Prompts hide those entries, and so does the transcript that a slow custom block reads."""
     spoke = asyncio.Event()
     transcripts: list[list[str]] = []
     transcript = create_deliberation_transcript()
@@ -113,7 +113,7 @@ async def test_personas_do_not_see_entries_of_the_same_round() -> None:
 
 
 async def test_the_state_shows_the_answers_of_the_current_round() -> None:
-    """The state of the current round has each answer at once, and is empty between rounds."""
+    """An answer appears in the state as soon as it arrives; between rounds the state is empty."""
     states: list[dict[str, str]] = []
 
     def close(topic: object, ctx: Context) -> dict[str, Any]:
@@ -137,7 +137,6 @@ async def test_the_state_shows_the_answers_of_the_current_round() -> None:
 
 
 def test_rounds_and_turns_are_emitted_in_order() -> None:
-    """A round starts, turns start and finish, and the report closes it."""
     result = deal(max_rounds=2).run_sync(TOPIC, model=by_role(reports=report()))
     kinds = (RoundStarted, TurnStarted, TurnFinished)
     emitted = [
@@ -152,7 +151,7 @@ def test_rounds_and_turns_are_emitted_in_order() -> None:
 
 
 def test_outputs_of_personas_become_text() -> None:
-    """A dict or object with a text counts as its text; other values as their str, with a warning."""
+    """A dict or object with a text counts as that text; any other value becomes its `str`, with a warning."""
     personas = [Persona("owl", block=lambda _: {"text": "hoot"}), Persona("fox", block=lambda _: 7)]
     with pytest.warns(UserWarning, match="'fox' returned a int"):
         output = deal(debaters=personas).run_sync(TOPIC, model=ScriptedModel(SETTLED)).output
