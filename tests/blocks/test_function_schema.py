@@ -288,8 +288,7 @@ Note:
     assert "description" not in properties["third"]
 
 
-def nothing_said(x: int) -> None:
-    ...
+def nothing_said(x: int) -> None: ...
 
 
 def only_args(x: int) -> None:
