@@ -598,9 +598,9 @@ class TooManyRuns(FlowDebateError):
 
 
 class QuorumLost(FlowDebateError):
-    """In `round` only the voices `heard` were, fewer than `quorum`: the debate cannot go on without the others.
+    """Fewer voices than `quorum` were `heard` in `round`, so the debate cannot continue.
 
-    `failures` has what went wrong, by name.
+    `failures` has the errors, by name.
     """
 
     def __init__(
@@ -679,7 +679,9 @@ class BadFile(FlowDebateError):
         self.path = path
         self.problem = problem
         self.no_changes = no_changes
-        """For a diff: "none" if nothing changed, "unread" if no change can be read; a hook tells these from a mistake.
+        """Set for a diff without changes:
+
+        "none", or "unread" if no change can be read. A hook can tell them from mistakes.
         """
         super().__init__(f"{path}: {problem}")
 

@@ -30,7 +30,7 @@ LONGEST_QUESTION = 20_000
 _DEEPEST = 50
 """Maximum levels of JSON: code outside this library reaches Python's recursion limit at some hundreds."""
 _LONGEST_ID = 200
-"""Characters of ids, names and labels; 20 of them fit the `Last-Event-ID` of a connection for several runs."""
+"""Maximum characters of ids, names and labels; 20 ids fit the `Last-Event-ID` of a connection for several runs."""
 _MOST_LABELS = 32
 _MOST_EDITS = 200
 _YEAR = 31_536_000

@@ -39,9 +39,9 @@ GONE = "null"
 EXPORT_FORMAT = 1
 """Format number of exports."""
 LONGEST_LINE = 64_000_000
-"""Characters of a line, or bytes of one that is not decoded yet."""
+"""Maximum characters of a line, or bytes before decoding."""
 _DEEPEST = 200
-"""Levels of nested lists and objects: stores and readers recurse."""
+"""Maximum nesting of lists and objects, because stores and readers recurse."""
 _TOO_DEEP = f"lists and objects are nested more than {_DEEPEST} deep"
 _BOUNDS = {"minimum": "at least", "maximum": "at most"}
 _TYPES = {

@@ -208,7 +208,7 @@ class Dissent(WireModel):
 
 
 class Relationship(WireModel):
-    """How one agent dealt with another in a debate."""
+    """Relationship of one agent to another in a debate."""
 
     agent: str
     other: str

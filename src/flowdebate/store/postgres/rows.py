@@ -31,7 +31,7 @@ RUN = (
 _BRIEF = RUN.replace(" outcome,", " brief,")
 """Columns for lists: outcomes in brief."""
 _LABEL = 200
-"""Characters of a label in the index."""
+"""Maximum characters of a label in the index."""
 _CONDITIONS = {
     "status": "status = %(status)s",
     "block": "block = %(block)s",

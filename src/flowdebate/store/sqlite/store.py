@@ -62,7 +62,7 @@ class SqliteStore(Store):
         self._recovered: set[str] = set()
         """Runs resumed after a crash that have not finished another step since."""
         self._ending: set[str] = set()
-        """Runs whose end or release was not written, or not yet: this process owns them, and does not execute them."""
+        """Runs whose end or release has not been written: this process owns them, but does not execute them."""
         self._writer = Writer(
             lambda: connect(self._path, patience, name=self._name), lambda: connect_quick(self._path), self._path
         )

@@ -96,7 +96,7 @@ class ForkLine:
     """The number of the first step that differs by choice; None if options were changed."""
     changed: str
     sheet: Sheet | None
-    """Its own sheet; None if it has no document."""
+    """Sheet of the fork; None if it has no document."""
 
 
 def fork_line(
