@@ -280,10 +280,10 @@ class Pipeline(Recipe):
     stateful: bool = False
 
     def build(self, journal: Journal) -> Sequencer[Any, Any]:
-        made: Sequencer[Any, Any] = sequencer(name=self.name, state=counter if self.stateful else None)
+        pipeline: Sequencer[Any, Any] = sequencer(name=self.name, state=counter if self.stateful else None)
         for verb in self.verbs:
-            made = verb.add(made, journal)
-        return made
+            pipeline = verb.add(pipeline, journal)
+        return pipeline
 
     def expected(self, value: int) -> int:
         passes, index = 1, 0
@@ -363,8 +363,8 @@ def pipelines(
     if verbs and loops:
         place = draw(st.integers(1, len(verbs)))
         verbs.insert(place, draw(st.builds(Again, CONDITIONS, st.integers(1, 3), LABELS)))
-    own: bool = draw(st.booleans()) if stateful is None else stateful
-    return Pipeline(draw(LABELS), tuple(verbs), own)
+    hides_state: bool = draw(st.booleans()) if stateful is None else stateful
+    return Pipeline(draw(LABELS), tuple(verbs), hides_state)
 
 
 @dataclass(frozen=True)
@@ -382,11 +382,11 @@ def outcome_of(block: Block[Any, Any], value: int, journal: Journal) -> Outcome:
     """Run `block` inside a sequencer with a state, and say what came of it."""
     journal.paths.clear()
     states: list[Any] = []
-    told: list[Any] = []
+    records: list[Any] = []
 
     def remember(value: object, ctx: Context) -> None:
         states.append(ctx.sequencer)
-        told.append(ctx.run.records.events)
+        records.append(ctx.run.records.events)
 
     around = sequencer(name="around", state=counter).tap(handler(remember, name="remember")).then(block)
     output: object = None
@@ -395,7 +395,7 @@ def outcome_of(block: Block[Any, Any], value: int, journal: Journal) -> Outcome:
         output = around.run_sync(value).output
     except Boom as boom:
         error = f"{type(boom).__name__}: {boom}"
-    events = tuple(event for event in told[0] if isinstance(event, Told))
+    events = tuple(event for event in records[0] if isinstance(event, Told))
     return Outcome(output, error, events, states[0].state["acted"], tuple(journal.paths))
 
 

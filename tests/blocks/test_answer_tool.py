@@ -27,7 +27,7 @@ def rate(score: int, why: str = "") -> dict[str, object]:
     return {"score": score, "why": why}
 
 
-def asked(*replies: Any, **options: Any) -> tuple[Any, ScriptedModel]:
+def run_with_tool(*replies: Any, **options: Any) -> tuple[Any, ScriptedModel]:
     """The result of a generator with the tool `rate`, and its model."""
     model = ScriptedModel(*replies)
     result = generator(**{"name": "ask", "answer_tool": rate, **options}).run_sync("?", model=model)
@@ -35,9 +35,9 @@ def asked(*replies: Any, **options: Any) -> tuple[Any, ScriptedModel]:
     return result, model
 
 
-def test_its_call_is_the_answer() -> None:
+def test_a_call_of_the_answer_tool_is_the_answer() -> None:
     """What the tool gives for the arguments is the output, and the model is not asked again."""
-    result, model = asked(call("rate", score=3))
+    result, model = run_with_tool(call("rate", score=3))
     assert result.output == {"score": 3, "why": ""}
     assert model.calls[0].tools == ["rate"]
     (answered,) = events(result, BlockAnswered)
@@ -45,43 +45,43 @@ def test_its_call_is_the_answer() -> None:
     assert events(result, ToolCalled) == []
 
 
-def test_text_is_an_answer_too() -> None:
+def test_text_is_also_an_answer() -> None:
     """Nobody can make a model call anything; `transform` tells the two apart."""
-    assert asked("three")[0].output == "three"
-    result, _ = asked(call("rate", score=3), transform=lambda output, response, _: (output, response.finish))
+    assert run_with_tool("three")[0].output == "three"
+    result, _ = run_with_tool(call("rate", score=3), transform=lambda output, response, _: (output, response.finish))
     assert result.output == ({"score": 3, "why": ""}, "tool_calls")
 
 
 @given(st.lists(st.sampled_from(["look", "rate", "nothing"]), min_size=1, max_size=5).filter(lambda n: "rate" in n))
-def test_calls_before_it_are_made_and_those_behind_it_are_not(names: list[str]) -> None:
+def test_only_calls_before_the_answer_tool_are_made(names: list[str]) -> None:
     """In the order in which they stand in the answer."""
     looked: list[int] = []
 
     def look() -> None:
         looked.append(1)
 
-    result, _ = asked([call(name, **({"score": 1} if name == "rate" else {})) for name in names], tools=[look])
+    result, _ = run_with_tool([call(name, **({"score": 1} if name == "rate" else {})) for name in names], tools=[look])
     assert result.output["score"] == 1
     assert len(looked) == names[: names.index("rate")].count("look")
 
 
-def test_it_may_come_after_rounds_of_other_tools() -> None:
+def test_the_answer_tool_may_follow_rounds_of_other_tools() -> None:
     """Also in the last answer that the rounds allow; other calls are one too many there."""
 
     def look() -> str:
         return "seen"
 
     replies = [call("look"), [call("look"), call("rate", score=2)]]
-    assert asked(*replies, tools=[look], max_tool_rounds=1)[0].output["score"] == 2
+    assert run_with_tool(*replies, tools=[look], max_tool_rounds=1)[0].output["score"] == 2
     with pytest.raises(ToolLoopExceeded):
-        asked(call("look"), call("look"), tools=[look], max_tool_rounds=1)
+        run_with_tool(call("look"), call("look"), tools=[look], max_tool_rounds=1)
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", '{"score": "high"}', "{}", '{"score": 1, "mood": 2}'])
-def test_arguments_that_do_not_fit_are_a_schema_violation(arguments: str) -> None:
+def test_invalid_arguments_are_a_schema_violation(arguments: str) -> None:
     """It names the block, and holds what the model wrote."""
     with pytest.raises(SchemaViolation) as caught:
-        asked(ToolCall(id="1", name="rate", arguments=arguments))
+        run_with_tool(ToolCall(id="1", name="rate", arguments=arguments))
     assert (caught.value.block, caught.value.answer) == ("ask", arguments)
 
 
@@ -93,11 +93,11 @@ def test_a_block_may_be_the_tool() -> None:
         paths.append(ctx.path)
         return value.upper()
 
-    result, _ = asked(call("shout", input="yes"), answer_tool=handler(shout, name="shout"))
+    result, _ = run_with_tool(call("shout", input="yes"), answer_tool=handler(shout, name="shout"))
     assert (result.output, paths) == ("YES", ["ask/shout"])
 
 
-def test_what_the_tool_raises_is_the_application_s_error() -> None:
+def test_exceptions_of_the_tool_are_raised_unchanged() -> None:
     """With a note that names it."""
     error = RuntimeError("boom")
 
@@ -105,14 +105,14 @@ def test_what_the_tool_raises_is_the_application_s_error() -> None:
         raise error
 
     with pytest.raises(RuntimeError, match="boom") as caught:
-        asked(call("rate", score=1), answer_tool=rate)
+        run_with_tool(call("rate", score=1), answer_tool=rate)
     assert "in tool 'rate', called by block 'ask'" in caught.value.__notes__
 
 
-def test_text_beside_the_call_is_in_the_response() -> None:
+def test_text_besides_the_call_is_in_the_response() -> None:
     """For a `transform` that wants it."""
-    said = ModelResponse(text="well", tool_calls=[call("rate", score=1)], finish="tool_calls")
-    assert asked(said, transform=lambda _, response, __: response.text)[0].output == "well"
+    response_ = ModelResponse(text="well", tool_calls=[call("rate", score=1)], finish="tool_calls")
+    assert run_with_tool(response_, transform=lambda _, response, __: response.text)[0].output == "well"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_text_beside_the_call_is_in_the_response() -> None:
     ],
     ids=shown,
 )
-def test_what_cannot_be_is_refused(options: dict[str, Any], field: str) -> None:
+def test_invalid_answer_tools_are_rejected(options: dict[str, Any], field: str) -> None:
     """There is one way to answer, and one tool of a name."""
     with pytest.raises(ConfigurationError) as caught:
         generator(**{"name": "ask", "answer_tool": rate, **options})

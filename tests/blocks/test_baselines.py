@@ -1,4 +1,4 @@
-"""What a debate is compared with: one call, the vote of first drafts, self-consistency at equal tokens."""
+"""Baselines of a debate: one call, the vote of first drafts, self-consistency at equal tokens."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUESTION = "Should rents be capped?"
 
 
 def usage(tokens: int) -> Usage:
-    """One call of so many tokens."""
+    """Return the usage of one call with this many tokens."""
     return Usage(calls=1, prompt_tokens=tokens - 1, cached_tokens=0, completion_tokens=1)
 
 
@@ -64,41 +64,41 @@ class Voters:
         if request.output is None:
             return ModelResponse(text="Rents eat wages.", usage=spent)
         self.asked.append(request)
-        found = self.vote(len(self.asked), shown(request))
-        if isinstance(found, BaseException):
-            raise found
-        return ModelResponse(data={"reasoning": "It follows.", "winner": found}, usage=spent)
+        outcome = self.vote(len(self.asked), positions_of(request))
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return ModelResponse(data={"reasoning": "It follows.", "winner": outcome}, usage=spent)
 
 
-def shown(request: ModelRequest) -> list[str]:
-    """The positions in the order in which a request lists them."""
+def positions_of(request: ModelRequest) -> list[str]:
+    """Return the positions in the order of a request."""
     _, _, rest = str(request.messages[0]["content"]).partition("Positions:\n")
     return re.findall(r"^- (.*)$", rest.partition("\n\n")[0], re.MULTILINE)
 
 
 def town(baselines: Baselines, *, turns: int = 4) -> Sequencer[Any, list[BaselineAnswer]]:
-    """What takes the place of a debate: so many turns, then the baselines."""
+    """Build a stand-in for a debate: this many turns, and then the baselines."""
     pipeline = sequencer(name="town", state=lambda: DebateState(question=QUESTION))
     for number in range(turns):
         pipeline = pipeline.tap(generator(name=f"turn-{number}"))
     return pipeline.then(baselines)
 
 
-def asked_for(*names: Any, stances: Sequence[str] = STANCES, **options: Any) -> Baselines:
-    """The baselines of these names."""
+def baselines_of(*names: Any, stances: Sequence[str] = STANCES, **options: Any) -> Baselines:
+    """Create the baselines of these names."""
     return create_baselines(name="town", stances=stances, baselines=list(names), **options)
 
 
-async def test_each_baseline_says_what_it_found_and_what_it_took() -> None:
+async def test_each_baseline_reports_its_result_and_cost() -> None:
     """One call is one call, drafts are as many as roles, samples are as many as the debate's tokens pay for."""
     voters = Voters(argument=50, answer=10)
-    found = (await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)).output
-    assert [answer.name for answer in found] == list(BASELINES)
-    assert [answer.winner for answer in found] == ["for"] * 3
-    assert [answer.calls for answer in found] == [1, 2, 20]
-    assert [answer.tokens for answer in found] == [10, 20, 200]
-    assert [answer.votes for answer in found] == [{"for": calls, "against": 0} for calls in (1, 2, 20)]
-    assert all(answer.problem is None and answer.cost is None for answer in found)
+    answers = (await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)).output
+    assert [answer.name for answer in answers] == list(BASELINES)
+    assert [answer.winner for answer in answers] == ["for"] * 3
+    assert [answer.calls for answer in answers] == [1, 2, 20]
+    assert [answer.tokens for answer in answers] == [10, 20, 200]
+    assert [answer.votes for answer in answers] == [{"for": calls, "against": 0} for calls in (1, 2, 20)]
+    assert all(answer.problem is None and answer.cost is None for answer in answers)
 
 
 @given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 70))
@@ -107,21 +107,21 @@ def test_samples_never_take_more_tokens_than_the_debate_but_for_the_first(
 ) -> None:
     """The law: at least one; else as many as fit, and not one fewer; never more than the cap."""
     voters = Voters(argument=argument, answer=answer)
-    block = asked_for("self_consistency", max_samples=cap)
-    (found,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
-    assert found.calls == max(min(argument * turns // answer, cap), 1)
+    block = baselines_of("self_consistency", max_samples=cap)
+    (baseline,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
+    assert baseline.calls == max(min(argument * turns // answer, cap), 1)
 
 
 @pytest.mark.parametrize(
     ("equal", "calls"), [("tokens", 20), ("completion_tokens", 4), ("cost", 10), ("calls", 4)], ids=str
 )
-async def test_samples_are_as_many_as_what_is_to_be_equal_pays_for(equal: Any, calls: int) -> None:
+async def test_samples_match_the_budget_that_is_equal(equal: Any, calls: int) -> None:
     """4 turns of 50 tokens, one of them written, against samples of 10: by tokens, those written, price, calls."""
     prices = {"voters": Price(prompt=1.0, completion=16.0)}
-    block = asked_for("self_consistency", equal=equal)
+    block = baselines_of("self_consistency", equal=equal)
     limits = Limits(prices=prices)
-    (found,) = (await town(block).run(QUESTION, model=Voters(argument=50, answer=10).model, limits=limits)).output
-    assert found.calls == calls
+    (baseline,) = (await town(block).run(QUESTION, model=Voters(argument=50, answer=10).model, limits=limits)).output
+    assert baseline.calls == calls
 
 
 def two_sides(**options: Any) -> Any:
@@ -132,11 +132,11 @@ def two_sides(**options: Any) -> Any:
 
 def caps(request: ModelRequest) -> Any:
     """A model that is for one side, whatever it is asked."""
-    found = {"reasoning": "So.", "winner": "cap", "verdict": "Cap them."}
-    return {key: found[key] for key in request.output_schema["properties"]} if request.output_schema else "."
+    reply = {"reasoning": "So.", "winner": "cap", "verdict": "Cap them."}
+    return {key: reply[key] for key in request.output_schema["properties"]} if request.output_schema else "."
 
 
-async def test_a_debate_and_its_plan_say_what_is_to_be_equal() -> None:
+async def test_a_debate_and_its_plan_set_the_equal_budget() -> None:
     """Without assembling it; the cost takes prices, and without any no model is called."""
     calls: list[object] = []
 
@@ -150,33 +150,33 @@ async def test_a_debate_and_its_plan_say_what_is_to_be_equal() -> None:
     assert calls == []
     limits = Limits(prices=lambda _, usage: float(usage.calls))
     result = await two_sides(baselines=BaselineOptions(equal="cost")).run(QUESTION, model=model, limits=limits)
-    assert [(found.name, found.calls) for found in result.raw.baselines] == [
+    assert [(baseline.name, baseline.calls) for baseline in result.raw.baselines] == [
         ("single", 1),
         ("drafts", 2),
         ("self_consistency", 3),
     ]
-    given = {"question": QUESTION, "baselines": True, "equal": "calls"}
-    assert make_plan(PATTERNS["debate"], given).options.equal == "calls"
+    options = {"question": QUESTION, "baselines": True, "equal": "calls"}
+    assert make_plan(PATTERNS["debate"], options).options.equal == "calls"
 
 
 @pytest.mark.parametrize("baselines", [False, [], ["single", "drafts"]])
-def test_nothing_is_to_be_equal_without_self_consistency(baselines: Any) -> None:
+def test_equal_requires_self_consistency(baselines: Any) -> None:
     """Of no baseline else that would be true: it is refused, in Python and in a plan."""
     with pytest.raises(ConfigurationError, match="`equal` needs self_consistency or revision among the `baselines`"):
         two_sides(baselines=BaselineOptions(baselines, equal="calls"))
-    given = {"question": QUESTION, "baselines": baselines, "equal": "tokens"}
+    options = {"question": QUESTION, "baselines": baselines, "equal": "tokens"}
     with pytest.raises(
         ConfigurationError, match="`--equal` needs self_consistency or revision among the `--baselines`"
     ):
-        make_plan(PATTERNS["debate"], given)
+        make_plan(PATTERNS["debate"], options)
 
 
-async def test_equal_cost_takes_prices_and_nothing_else_is_equal() -> None:
+async def test_equal_cost_requires_prices_and_other_values_are_rejected() -> None:
     """Both are refused with what is allowed."""
     with pytest.raises(ConfigurationError, match="`equal` must be used with `prices` in the run's limits"):
-        await town(asked_for("self_consistency", equal="cost")).run(QUESTION, model=Voters().model)
+        await town(baselines_of("self_consistency", equal="cost")).run(QUESTION, model=Voters().model)
     with pytest.raises(ConfigurationError, match="`equal` must be one of"):
-        asked_for("self_consistency", equal="money")
+        baselines_of("self_consistency", equal="money")
 
 
 @pytest.mark.parametrize("equal", get_args(Equal))
@@ -185,41 +185,39 @@ async def test_other_baselines_do_not_count_as_the_debate(equal: Equal) -> None:
     calls = []
     limits = Limits(prices=lambda _, usage: float(usage.total_tokens or 0))
     for names in (("self_consistency",), ("single", "drafts", "self_consistency")):
-        result = await town(asked_for(*names, equal=equal)).run(QUESTION, model=Voters().model, limits=limits)
+        result = await town(baselines_of(*names, equal=equal)).run(QUESTION, model=Voters().model, limits=limits)
         calls.append(result.output[-1].calls)
     assert calls[0] == calls[1] > 1
 
 
 @pytest.mark.parametrize(("argument", "answer"), [(None, 10), (50, None), (None, None)])
-async def test_where_tokens_are_not_told_samples_are_as_many_as_the_debate_made_calls(
-    argument: int | None, answer: int | None
-) -> None:
+async def test_without_token_counts_samples_match_the_calls(argument: int | None, answer: int | None) -> None:
     """Unknown is not zero, and no reason to go on for ever."""
     voters = Voters(argument=argument, answer=answer)
-    (found,) = (await town(asked_for("self_consistency"), turns=5).run(QUESTION, model=voters.model)).output
-    assert (found.calls, found.tokens) == (5, None if answer is None else 50)
+    (baseline,) = (await town(baselines_of("self_consistency"), turns=5).run(QUESTION, model=voters.model)).output
+    assert (baseline.calls, baseline.tokens) == (5, None if answer is None else 50)
 
 
 async def test_without_a_debate_there_is_one_sample() -> None:
     """A block that is used by itself has nothing to be equal to; its input is the question."""
     voters = Voters()
-    (found,) = (await asked_for("self_consistency").run(QUESTION, model=voters.model)).output
-    assert found.calls == 1
+    (baseline,) = (await baselines_of("self_consistency").run(QUESTION, model=voters.model)).output
+    assert baseline.calls == 1
     assert QUESTION in str(voters.asked[0].messages)
 
 
-async def test_nobody_sees_anything_of_the_debate_or_of_another() -> None:
+async def test_baselines_see_neither_the_debate_nor_each_other() -> None:
     """Every request holds the question and the positions, and differs from others in their order alone."""
     voters = Voters()
     await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
     prompts = Counter(str(request.messages) for request in voters.asked)
     assert len(prompts) == 2
     assert not any("Rents eat wages" in prompt or "turn" in prompt for prompt in prompts)
-    orders = {tuple(shown(request)) for request in voters.asked}
+    orders = {tuple(positions_of(request)) for request in voters.asked}
     assert orders == {("for", "against"), ("against", "for")}
     for request in voters.asked:
         assert request.output_schema is not None
-        assert request.output_schema["properties"]["winner"]["enum"] == shown(request)
+        assert request.output_schema["properties"]["winner"]["enum"] == positions_of(request)
 
 
 @given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 30))
@@ -228,19 +226,19 @@ def test_revisions_never_take_more_tokens_than_the_debate_but_for_the_drafts(
 ) -> None:
     """The law: one draft each; then all are revised as often as fits. The last editions vote."""
     voters = Voters(argument=argument, answer=answer)
-    block = asked_for("revision", max_samples=cap)
-    (found,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
+    block = baselines_of("revision", max_samples=cap)
+    (baseline,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
     rounds = max(min(argument * turns // answer // 2, -(-cap // 2)), 1)
-    assert found.calls == 2 * rounds
-    assert sum(found.votes.values()) == 2
+    assert baseline.calls == 2 * rounds
+    assert sum(baseline.votes.values()) == 2
 
 
-async def test_each_revises_its_own_answer_and_reads_nothing_of_others() -> None:
+async def test_revisions_see_only_their_own_answer() -> None:
     """Who changed their mind votes so, and who was lost in a revision votes as before."""
     votes = {1: "for", 2: "against", 3: "against", 4: ProviderFailed("away", status=500)}
     voters = Voters(lambda number, _: votes[number], argument=15)
-    (found,) = (await town(asked_for("revision", max_samples=4)).run(QUESTION, model=voters.model)).output
-    assert (found.votes, found.calls, found.lost) == ({"for": 0, "against": 2}, 4, 1)
+    (baseline,) = (await town(baselines_of("revision", max_samples=4)).run(QUESTION, model=voters.model)).output
+    assert (baseline.votes, baseline.calls, baseline.lost) == ({"for": 0, "against": 2}, 4, 1)
     drafts = [str(request.messages[-1]["content"]) for request in voters.asked]
     assert ["Your answer was: " in text for text in drafts] == [False, False, True, True]
     assert "Your answer was: for\n" in drafts[2]
@@ -252,79 +250,79 @@ async def test_each_revises_its_own_answer_and_reads_nothing_of_others() -> None
 async def test_a_model_that_takes_the_first_position_is_no_baseline_for_one_side() -> None:
     """Orders are drawn anew for each call, so that a pull to the first slot is no vote for a position."""
     first = Voters(lambda _, positions: positions[0], argument=500)
-    (found,) = (await town(asked_for("self_consistency")).run(QUESTION, model=first.model, seed=3)).output
-    assert found.calls == 64
-    assert 20 <= found.votes["for"] <= 44
+    (baseline,) = (await town(baselines_of("self_consistency")).run(QUESTION, model=first.model, seed=3)).output
+    assert baseline.calls == 64
+    assert 20 <= baseline.votes["for"] <= 44
 
 
 @given(votes=st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=7), seed=st.integers(0, 5))
 def test_the_winner_has_the_most_votes_and_a_tie_has_none(votes: list[str], seed: int) -> None:
     """The law of drafts: a plurality wins; whoever shares the lead is named as a leader, and nobody as the winner."""
     voters = Voters(lambda number, _: votes[number - 1])
-    block = asked_for("drafts", stances=("a", "b", "c"), models=[None] * len(votes))
-    (found,) = town(block).run_sync(QUESTION, model=voters.model, seed=seed).output
+    block = baselines_of("drafts", stances=("a", "b", "c"), models=[None] * len(votes))
+    (baseline,) = town(block).run_sync(QUESTION, model=voters.model, seed=seed).output
     counted = Counter(votes)
     leaders = [name for name in "abc" if counted[name] == max(counted.values())]
-    assert found.votes == {name: counted[name] for name in "abc"}
-    assert found.leaders == leaders
-    assert found.winner == (leaders[0] if len(leaders) == 1 else None)
-    assert found.problem is None
+    assert baseline.votes == {name: counted[name] for name in "abc"}
+    assert baseline.leaders == leaders
+    assert baseline.winner == (leaders[0] if len(leaders) == 1 else None)
+    assert baseline.problem is None
 
 
 async def test_each_role_drafts_with_its_own_model() -> None:
     """A debater's model makes its draft; None is the default, which makes all other answers too."""
-    own, default = Voters(lambda *_: "against", name="own"), Voters(name="default")
-    block = asked_for("single", "drafts", stances=STANCES, models=[own.model, None])
+    custom, default = Voters(lambda *_: "against", name="own"), Voters(name="default")
+    block = baselines_of("single", "drafts", stances=STANCES, models=[custom.model, None])
     result = await town(block).run(QUESTION, model={"chat": default.model})
     assert [answer.winner for answer in result.output] == ["for", None]
-    assert (len(own.asked), len(default.asked)) == (1, 2)
+    assert (len(custom.asked), len(default.asked)) == (1, 2)
 
 
-async def test_drafts_are_asked_for_at_once() -> None:
+async def test_drafts_are_requested_concurrently() -> None:
     """Nobody waits for another's answer: each is given once all have been asked for."""
-    gate, asked = asyncio.Event(), 0
+    gate, call_count = asyncio.Event(), 0
 
     async def answer(request: ModelRequest) -> dict[str, str]:
-        nonlocal asked
-        asked += 1
-        if asked == 3:
+        nonlocal call_count
+        call_count += 1
+        if call_count == 3:
             gate.set()
         await gate.wait()
         return {"reasoning": "So it is.", "winner": "for"}
 
-    block = asked_for("drafts", models=[None] * 3)
-    (found,) = (await block.run(QUESTION, model=FunctionModel(answer))).output
-    assert found.votes == {"for": 3, "against": 0}
+    block = baselines_of("drafts", models=[None] * 3)
+    (baseline,) = (await block.run(QUESTION, model=FunctionModel(answer))).output
+    assert baseline.votes == {"for": 3, "against": 0}
 
 
-async def test_baselines_are_asked_for_beside_each_other() -> None:
+async def test_baselines_are_requested_concurrently() -> None:
     """The first answer of each waits for none of another."""
-    asked, first = 0, asyncio.Event()
+    call_count, first = 0, asyncio.Event()
 
     async def answer(request: ModelRequest) -> Any:
-        nonlocal asked
+        nonlocal call_count
         if request.output is None:
             return "So."
-        asked += 1
-        if asked == 4:  # one alone, two drafts, and the first sample
+        call_count += 1
+        if call_count == 4:  # one alone, two drafts, and the first sample
             first.set()
         await first.wait()
         return {"reasoning": "It follows.", "winner": "for"}
 
     result = await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=FunctionModel(answer))
-    assert [found.winner for found in result.output] == ["for"] * 3
+    assert [baseline.winner for baseline in result.output] == ["for"] * 3
 
 
-async def test_what_a_provider_loses_is_left_out_and_said() -> None:
+async def test_a_failed_draft_is_excluded_and_reported() -> None:
     """One draft of three fails: the other two are counted, and the answer says what is missing."""
     voters = Voters(lambda number, _: ProviderFailed("down") if number == 2 else "for")
-    (found,) = (await town(asked_for("drafts", models=[None] * 3)).run(QUESTION, model=voters.model)).output
-    assert (found.winner, found.votes, found.lost) == ("for", {"for": 2, "against": 0}, 1)
-    assert found.problem is not None
-    assert "down" in found.problem
+    (baseline,) = (await town(baselines_of("drafts", models=[None] * 3)).run(QUESTION, model=voters.model)).output
+    assert (baseline.winner, baseline.votes, baseline.lost) == ("for", {"for": 2, "against": 0}, 1)
+    assert baseline.problem is not None
+    assert "down" in baseline.problem
 
 
-async def test_a_provider_that_is_down_is_asked_for_no_more_samples_than_a_wave() -> None:
+async def test_an_unavailable_provider_gets_one_wave_of_samples() -> None:
     """A lost baseline has no winner and takes nothing with it; the run is complete."""
     voters = Voters(lambda *_: ProviderFailed("down"))
     result = await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
@@ -336,18 +334,18 @@ async def test_a_provider_that_is_down_is_asked_for_no_more_samples_than_a_wave(
     ]
 
 
-async def test_an_answer_that_is_no_position_is_lost() -> None:
+async def test_an_unknown_position_is_a_failure() -> None:
     """What a model makes up is no vote."""
-    (found,) = (await town(asked_for("single")).run(QUESTION, model=Voters(lambda *_: "perhaps").model)).output
-    assert found.winner is None
-    assert "SchemaViolation" in str(found.problem)
+    (baseline,) = (await town(baselines_of("single")).run(QUESTION, model=Voters(lambda *_: "perhaps").model)).output
+    assert baseline.winner is None
+    assert "SchemaViolation" in str(baseline.problem)
 
 
 @pytest.mark.parametrize("error", [AuthenticationFailed("no key"), RealModelForbidden(), ZeroDivisionError("oops")])
-async def test_what_is_no_providers_fault_is_raised(error: Exception) -> None:
+async def test_errors_other_than_provider_failures_are_raised(error: Exception) -> None:
     """A wrong key and a mistake in the application are told, and not taken for a weak baseline."""
     with pytest.raises(type(error)):
-        await town(asked_for("single")).run(QUESTION, model=Voters(lambda *_: error).model)
+        await town(baselines_of("single")).run(QUESTION, model=Voters(lambda *_: error).model)
 
 
 async def test_a_limit_of_the_run_ends_the_baselines_and_not_the_debate() -> None:
@@ -362,7 +360,7 @@ async def test_a_limit_of_the_run_ends_the_baselines_and_not_the_debate() -> Non
     assert all("LimitReached" in str(answer.problem) for answer in result.output if answer.lost)
 
 
-async def test_costs_are_those_of_the_runs_prices() -> None:
+async def test_costs_use_the_prices_of_the_run() -> None:
     """With prices each baseline has its cost, and all costs add up to the run's."""
     prices = {"voters": Price(prompt=0.0, completion=1_000_000.0)}
     block = create_baselines(name="town", stances=STANCES)
@@ -371,32 +369,32 @@ async def test_costs_are_those_of_the_runs_prices() -> None:
     assert result.cost == 4 + 23
 
 
-async def test_the_same_seed_asks_in_the_same_orders() -> None:
+async def test_the_same_seed_gives_the_same_orders() -> None:
     """Orders are drawn by the run's seed and the place of the call."""
-    asked = []
+    orders = []
     for seed in (7, 7, 8):
         voters = Voters(argument=500)
-        await town(asked_for("self_consistency")).run(QUESTION, model=voters.model, seed=seed)
-        asked.append([shown(request) for request in voters.asked])
-    assert asked[0] == asked[1] != asked[2]
+        await town(baselines_of("self_consistency")).run(QUESTION, model=voters.model, seed=seed)
+        orders.append([positions_of(request) for request in voters.asked])
+    assert orders[0] == orders[1] != orders[2]
 
 
 @pytest.mark.parametrize("cut", [5, 7, 9, 14])
-async def test_a_run_that_is_resumed_repeats_no_call_and_finds_the_same(cut: int) -> None:
+async def test_a_resumed_run_repeats_no_call_and_has_the_same_result(cut: int) -> None:
     """Cut at any call, a kept run asks again for nothing that was answered, lost answers included."""
 
     def vote(number: int, _: Sequence[str]) -> Any:
         return ProviderFailed("down") if number == 3 else STANCES[number % 2]
 
     block = create_baselines(name="town", stances=STANCES)
-    whole = await town(block).run(QUESTION, model=Voters(vote).model, seed=1)
+    uninterrupted = await town(block).run(QUESTION, model=Voters(vote).model, seed=1)
     store, voters = MemoryStore(), Voters(vote)
     with pytest.raises(asyncio.CancelledError):
         await town(block).run(QUESTION, model=Cut(voters, after=cut).model, seed=1, store=store, run_id="town-1")
     result = await town(block).resume("town-1", store=store, model=voters.model)
-    assert [answer.model_dump() for answer in result.output] == [answer.model_dump() for answer in whole.output]
+    assert [answer.model_dump() for answer in result.output] == [answer.model_dump() for answer in uninterrupted.output]
     assert len(voters.asked) == 23
-    assert result.usage == whole.usage
+    assert result.usage == uninterrupted.usage
 
 
 class Cut:
@@ -414,34 +412,34 @@ class Cut:
         return await self._voters.model.request(request)
 
 
-async def test_baselines_are_seen_in_the_audit_alone() -> None:
+async def test_baselines_are_visible_only_as_events() -> None:
     """Each call is told; no answer is an item of the stream, and nothing reaches the session's history."""
-    result = await town(asked_for("single", "drafts"), turns=1).run(QUESTION, model=Voters().model)
+    result = await town(baselines_of("single", "drafts"), turns=1).run(QUESTION, model=Voters().model)
     paths = [event.path for event in result.events if isinstance(event, ModelCalled)]
     assert paths[1:] == [f"town/town-baselines/{place}" for place in ("single[1]", "drafts[1]", "drafts[2]")]
     assert [event.block for event in result.events if isinstance(event, BlockAnswered)] == ["turn-0"]
     assert len(result.session.history) == 1
 
 
-def test_what_is_asked_for_is_put_in_order_and_checked() -> None:
+def test_baselines_are_sorted_and_validated() -> None:
     """True is all, False none; what is no baseline, or is there twice, is refused with the option's name."""
-    given_: Any
-    for given_, names in (
+    value: Any
+    for value, names in (
         (True, BASELINES),
         (False, ()),
         (["drafts", "single"], ("single", "drafts")),
         (["revision", "single"], ("single", "revision")),
     ):
-        assert read_baselines(given_, location="debate 'x'") == names
+        assert read_baselines(value, location="debate 'x'") == names
     wrong: Any
     for wrong in ("single", ["double"], ["single", "single"], 1, None):
         with pytest.raises(ConfigurationError, match="baselines"):
             read_baselines(wrong, location="debate 'x'")
     for options in ({"max_samples": 0}, {"stances": ()}):
         with pytest.raises(ConfigurationError, match=next(iter(options))):
-            asked_for("single", **options)
+            baselines_of("single", **options)
 
 
-def test_the_pipeline_shows_which_baselines_there_are() -> None:
+def test_the_outline_lists_the_baselines() -> None:
     """They are part of what a kept run may not change."""
-    assert asked_for("single", "drafts").outline().text == "town-baselines (single, drafts)"
+    assert baselines_of("single", "drafts").outline().text == "town-baselines (single, drafts)"

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Stage:
-    """Blocks that wait to be let go, one by one, in an order that the test draws."""
+    """Blocks that wait at gates, which the test opens in a drawn order."""
 
     running: list[int] = field(default_factory=list)
     most: int = 0
@@ -34,7 +34,7 @@ class Stage:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def act(self, item: int) -> int:
-        """Wait for the gate; ten times the item."""
+        """Wait for the gate, and return ten times the item."""
         self.running.append(item)
         self.most = max(self.most, len(self.running))
         self.gates[item] = asyncio.Event()
@@ -49,21 +49,21 @@ class Stage:
         return item * 10
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until it does."""
+        """Wait until `holds` is true."""
         while not holds():
             self.changed.clear()
             await self.changed.wait()
 
     async def until_run(self, count: int) -> None:
-        """Wait until so many are running."""
+        """Wait until this many blocks are running."""
         await self.until(lambda: len(self.running) == count)
 
-    def let_go(self, choice: int) -> int:
-        """Open the gate of one of those who wait."""
+    def open_gate(self, choice: int) -> int:
+        """Open the gate of a waiting block."""
         waiting = sorted(item for item in self.running if not self.gates[item].is_set())
-        chosen = waiting[choice % len(waiting)]
-        self.gates[chosen].set()
-        return chosen
+        waiter = waiting[choice % len(waiting)]
+        self.gates[waiter].set()
+        return waiter
 
 
 @given(
@@ -90,9 +90,9 @@ def test_results_keep_their_order_and_no_slot_is_idle(
             many = many.for_each(act, max_concurrency=limit)
         handle = many.start(list(range(count)))
         order = []
-        for left in range(count, 0, -1):
-            await stage.until_run(min(left, limit or count))
-            order.append(stage.let_go(choices[left - 1]))
+        for remaining in range(count, 0, -1):
+            await stage.until_run(min(remaining, limit or count))
+            order.append(stage.open_gate(choices[remaining - 1]))
             await stage.until(lambda: stage.ended == order)
         output = (await handle).output
         expected = [item * 10 for item in range(count)]
@@ -104,7 +104,7 @@ def test_results_keep_their_order_and_no_slot_is_idle(
 
 
 @given(st.integers(2, 5), st.data())
-def test_the_first_failure_cancels_the_others_and_is_raised_as_itself(count: int, data: st.DataObject) -> None:
+def test_the_first_failure_cancels_the_others_and_is_raised_unchanged(count: int, data: st.DataObject) -> None:
     """The very object, with a note that names its block; the others end before it is raised."""
     failing = data.draw(st.integers(0, count - 1))
     error = RuntimeError("boom")
@@ -131,7 +131,7 @@ def test_the_first_failure_cancels_the_others_and_is_raised_as_itself(count: int
     asyncio.run(scenario())
 
 
-async def test_of_several_failures_the_first_in_order_is_raised_with_notes_of_the_others() -> None:
+async def test_the_first_failure_in_order_is_raised_with_notes_of_others() -> None:
     """Not the first in time: what is raised does not depend on the event loop."""
     names = ("first", "second", "third")
     all_here = asyncio.Barrier(len(names))
@@ -186,7 +186,7 @@ async def test_a_block_that_cancels_itself_cancels_the_run() -> None:
 
 
 @given(pipelines(failing=False, pauses=4), st.integers(0, 25), st.integers(1, 3), st.booleans())
-def test_cancelling_reaches_every_child_and_leaves_nothing_behind(
+def test_cancelling_ends_every_child(
     recipe: Pipeline,
     after: int,
     times: int,
@@ -238,7 +238,7 @@ async def ripe(stage: Stage, count: int, deadline: asyncio.Timeout) -> None:
     deadline.reschedule(asyncio.get_running_loop().time())
 
 
-async def test_a_second_cancel_does_not_leave_a_child_behind() -> None:
+async def test_a_second_cancellation_still_waits_for_children() -> None:
     """A block that takes its time to end is waited for, also when the run is cancelled again meanwhile."""
     waiting, cleaning, cleaned, allowed = (asyncio.Event() for _ in range(4))
 
@@ -273,7 +273,7 @@ async def test_a_second_cancel_does_not_leave_a_child_behind() -> None:
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("max_concurrency", [False, True])
-def test_the_process_being_told_to_end_passes(kind: type[BaseException], max_concurrency: bool) -> None:  # noqa: FBT001
+def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurrency: bool) -> None:  # noqa: FBT001
     """As itself, not in a group, past every rescue; siblings end."""
     stage = Stage()
     runs: list[Any] = []
@@ -294,7 +294,7 @@ def test_the_process_being_told_to_end_passes(kind: type[BaseException], max_con
 
 
 @given(st.lists(st.integers(), max_size=5), st.none() | st.integers(1, 6))
-def test_in_order_gives_what_the_calls_give(values: list[int], limit: int | None) -> None:
+def test_in_order_returns_the_results_of_the_calls(values: list[int], limit: int | None) -> None:
     """The one function through which everything at once goes."""
 
     def call(value: int) -> Any:
@@ -310,10 +310,10 @@ def test_in_order_gives_what_the_calls_give(values: list[int], limit: int | None
 
 async def test_a_failure_while_cancelling_is_not_rescued() -> None:
     """A block that answers its cancellation with an exception does not make the run go on."""
-    began = asyncio.Event()
+    started = asyncio.Event()
 
     async def stubborn(_: object) -> None:
-        began.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -322,7 +322,7 @@ async def test_a_failure_while_cancelling_is_not_rescued() -> None:
     went_on: list[object] = []
     block: Sequencer[Any, Any] = sequencer(name="all").then(stubborn).rescue(lambda _: "rescued").tap(went_on.append)
     handle = block.start(0)
-    await began.wait()
+    await started.wait()
     handle.cancel()
     with pytest.raises(Boom):
         await handle

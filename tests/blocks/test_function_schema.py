@@ -69,24 +69,24 @@ WANTED = {
 }
 
 
-def holds(got: object, wanted: object) -> bool:
+def holds(got: object, expected: object) -> bool:
     """Whether `got` says all that `wanted` says; it may say more."""
-    if isinstance(wanted, dict):
-        return isinstance(got, dict) and all(key in got and holds(got[key], wanted[key]) for key in wanted)
-    return got == wanted
+    if isinstance(expected, dict):
+        return isinstance(got, dict) and all(key in got and holds(got[key], expected[key]) for key in expected)
+    return got == expected
 
 
-def test_the_schema_of_the_handoff_says_what_it_should() -> None:
+def test_the_schema_of_the_handoff_is_complete() -> None:
     """Name, description, types, the enum's values and what is required, and nothing else."""
-    made = function_schema(handoff).to_openai()
-    assert holds(made, WANTED)
-    parameters = made["function"]["parameters"]
+    definition = function_schema(handoff).to_openai()
+    assert holds(definition, WANTED)
+    parameters = definition["function"]["parameters"]
     assert set(parameters) - set(WANTED["function"]["parameters"]) == {"additionalProperties"}  # type: ignore[index]
     assert list(parameters["properties"]) == ["response", "next_agent_name"]
-    assert json.loads(json.dumps(made)) == made
+    assert json.loads(json.dumps(definition)) == definition
 
 
-def one(annotation: Any, **default: Any) -> dict[str, Any]:
+def schema_of_parameter(annotation: Any, **default: Any) -> dict[str, Any]:
     """What a model is told of a parameter with this annotation."""
 
     def ask(x: Any) -> None:
@@ -95,8 +95,8 @@ def one(annotation: Any, **default: Any) -> dict[str, Any]:
     signature = inspect.signature(ask)
     parameter = signature.parameters["x"].replace(annotation=annotation, **default)
     ask.__signature__ = signature.replace(parameters=[parameter])  # type: ignore[attr-defined]
-    told: dict[str, Any] = function_schema(ask).to_openai()["function"]["parameters"]["properties"]["x"]
-    return told
+    property_schema: dict[str, Any] = function_schema(ask).to_openai()["function"]["parameters"]["properties"]["x"]
+    return property_schema
 
 
 class Side(enum.StrEnum):
@@ -139,7 +139,7 @@ class Tree(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("annotation", "wanted"),
+    ("annotation", "expected"),
     [
         (str, {"type": "string"}),
         (int, {"type": "integer"}),
@@ -168,11 +168,11 @@ class Tree(BaseModel):
     ],
     ids=str,
 )
-def test_types_are_told_as_json_knows_them(annotation: Any, wanted: dict[str, Any]) -> None:
+def test_types_become_json_schema_types(annotation: Any, expected: dict[str, Any]) -> None:
     """Enums and literals as `enum`, models written out where they are meant."""
-    told = one(annotation)
-    assert holds(told, wanted)
-    assert "$ref" not in json.dumps(told)
+    schema = schema_of_parameter(annotation)
+    assert holds(schema, expected)
+    assert "$ref" not in json.dumps(schema)
 
 
 class Film(BaseModel):
@@ -186,7 +186,7 @@ def watch(film: Film, title: str = "title") -> None:
     """Watch a film."""
 
 
-def test_no_title_is_sent() -> None:
+def test_titles_are_removed() -> None:
     """Titles repeat names and cost tokens; parameters and values by that name stay."""
     parameters = function_schema(watch).to_openai()["function"]["parameters"]
     film = {
@@ -206,7 +206,7 @@ def test_no_title_is_sent() -> None:
     }
 
 
-def test_a_type_that_holds_itself_keeps_its_definition() -> None:
+def test_a_recursive_type_keeps_its_definition() -> None:
     """It cannot be written out."""
     parameters = function_schema(lambda_free_tree).parameters
     assert set(parameters["$defs"]) == {"Tree"}
@@ -222,10 +222,10 @@ def without(word, count=3, ratio=0.5, loud=False, tags=(), note=None, names=[], 
     return word, count, ratio, loud, tags, note, names, table
 
 
-def test_without_an_annotation_the_default_says_the_type() -> None:
+def test_the_default_determines_a_missing_annotation() -> None:
     """Else it is text."""
-    told = function_schema(without).parameters["properties"]
-    assert {name: told[name].get("type") for name in told} == {
+    properties = function_schema(without).parameters["properties"]
+    assert {name: properties[name].get("type") for name in properties} == {
         "word": "string",
         "count": "integer",
         "ratio": "number",
@@ -242,7 +242,7 @@ def optional(a: str, b: str = "x", c: str | None = None, *, d: int, e: int = 0) 
     """Take some."""
 
 
-def test_what_has_a_default_is_not_required_and_tells_it() -> None:
+def test_parameters_with_a_default_are_optional() -> None:
     """Keyword-only or not; a parameter that may be None and has no default is required."""
     parameters = function_schema(optional).parameters
     assert parameters["required"] == ["a", "d"]
@@ -270,7 +270,7 @@ def described(first: str, second: int = 0, third: str = "") -> None:  # noqa: D4
     """  # noqa: D205
 
 
-def test_the_description_is_what_stands_before_the_arguments() -> None:
+def test_the_description_is_the_text_before_the_arguments() -> None:
     """Descriptions of parameters may have several lines, which are one line of what is told."""
     spec = function_schema(described)
     assert spec.description == snapshot("""\
@@ -305,7 +305,7 @@ class Desk:
         return question
 
 
-def test_methods_partials_and_functions_without_words_are_taken() -> None:
+def test_methods_partials_and_undocumented_functions_work() -> None:
     """`self` is no argument; a partial asks for what is left."""
     assert function_schema(Desk().ask).parameters["required"] == ["question"]
     assert function_schema(nothing_said).description == ""
@@ -314,7 +314,7 @@ def test_methods_partials_and_functions_without_words_are_taken() -> None:
     assert function_schema(part).name == "optional"
 
 
-def test_what_cannot_be_told_is_an_error_that_says_why() -> None:
+def test_an_unknown_annotation_is_an_error() -> None:
     """The annotation that means nothing is named."""
 
     def strange(x: Unknown) -> None:  # type: ignore[name-defined]  # noqa: F821
@@ -325,15 +325,15 @@ def test_what_cannot_be_told_is_an_error_that_says_why() -> None:
 
 
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=5, unique=True))
-def test_any_names_make_an_enum_that_its_arguments_are_held_to(names: list[str]) -> None:
+def test_arguments_are_validated_against_the_enum(names: list[str]) -> None:
     """What is told is what is checked."""
 
     def hand_over(to: str) -> None:
         """Hand over."""
 
     hand_over.__annotations__["to"] = Literal[tuple(names)]
-    made = tool(hand_over)
-    assert made.spec.parameters["properties"]["to"]["enum"] == names
-    assert [made.arguments.model_validate({"to": name}).model_dump(by_alias=True) for name in names] == [
+    tool_definition = tool(hand_over)
+    assert tool_definition.spec.parameters["properties"]["to"]["enum"] == names
+    assert [tool_definition.arguments.model_validate({"to": name}).model_dump(by_alias=True) for name in names] == [
         {"to": name} for name in names
     ]

@@ -126,7 +126,7 @@ def test_every_shape_of_function_is_a_block(shape: str) -> None:
      (sorted, "ba", ["a", "b"]), (round, 2.5, 2), (print, "", None), (dict, [(1, 2)], {1: 2}), (str.upper, "a", "A")],
     ids=shown,
 )  # fmt: skip
-def test_builtins_and_classes_take_the_input_alone(function: Any, value: object, output: object) -> None:
+def test_builtins_and_classes_get_only_the_input(function: Any, value: object, output: object) -> None:
     """Also those whose signature cannot be told."""
     assert handler(function).run_sync(value).output == output
 
@@ -158,7 +158,7 @@ WRONG: list[Any] = [
 
 
 @pytest.mark.parametrize("function", WRONG, ids=shown)
-def test_what_cannot_be_called_so_is_refused_when_it_is_built(function: Any) -> None:
+def test_invalid_functions_are_rejected_when_built(function: Any) -> None:
     """ConfigurationError says where and what is allowed; nothing has to run for it. A block is no function."""
     empty = sequencer(name="all").then(str)
     attempts: dict[str, Callable[[], object]] = {
@@ -181,7 +181,7 @@ def test_what_cannot_be_called_so_is_refused_when_it_is_built(function: Any) -> 
 
 
 @pytest.mark.parametrize("function", [5, None, "str", object(), none, three, type(handler(str))], ids=shown)
-def test_what_is_no_block_is_refused_when_it_is_built(function: Any) -> None:
+def test_non_blocks_are_rejected_when_built(function: Any) -> None:
     """Wherever a block is asked for."""
     empty = sequencer(name="all")
     for attempt in (
@@ -213,7 +213,7 @@ def test_a_decorated_function_is_a_block_with_its_own_name_or_another() -> None:
     assert quiet.run_sync("For").output == "for whisper whisper"
 
 
-def test_nameless_functions_have_names_in_drawings_and_paths() -> None:
+def test_anonymous_functions_have_names_in_outlines_and_paths() -> None:
     """A lambda is a "function", a callable object goes by its class."""
     assert handler(lambda value: value).name == "function"
     assert handler(Doubler()).name == "Doubler"
@@ -234,7 +234,7 @@ def test_a_block_has_a_name(name: Any) -> None:
 
 
 @pytest.mark.parametrize("bound", [0, -1, True, 1.0, "1"])
-def test_bounds_are_counts(bound: Any) -> None:
+def test_bounds_are_positive_integers(bound: Any) -> None:
     """An int of at least 1; a bool is none."""
     empty = sequencer(name="all").then(str)
     for attempt in (
@@ -250,7 +250,7 @@ def test_bounds_are_counts(bound: Any) -> None:
             attempt()
 
 
-def test_a_loop_needs_a_bound() -> None:
+def test_a_loop_requires_a_bound() -> None:
     """None is none."""
     empty: Any = sequencer(name="all").then(str)
     attempts: list[Callable[[], object]] = [
@@ -289,7 +289,7 @@ ATTEMPTS: list[Any] = [
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
-def test_what_cannot_be_built_is_refused_with_where_and_what_is_allowed(attempt: Any) -> None:
+def test_invalid_arguments_are_rejected_with_their_location(attempt: Any) -> None:
     """Before anything runs."""
     with pytest.raises(ConfigurationError) as caught:
         attempt(sequencer(name="all").then(str))

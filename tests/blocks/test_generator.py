@@ -78,10 +78,10 @@ def test_a_slot_is_a_value_or_any_function_that_gives_it(texts: dict[str, str], 
     assert [content for _, content in expected] == contents
 
 
-def test_functions_get_the_input_and_the_block_s_own_context() -> None:
+def test_functions_get_the_input_and_the_context_of_the_block() -> None:
     """Whose path and block are the generator's."""
-    shown = messages_of(5, prompt=lambda value, ctx: f"{value} {ctx.block} {ctx.path}", user=lambda value: value + 1)
-    assert shown == [("system", "5 ask ask"), ("user", "6")]
+    messages = messages_of(5, prompt=lambda value, ctx: f"{value} {ctx.block} {ctx.path}", user=lambda value: value + 1)
+    assert messages == [("system", "5 ask ask"), ("user", "6")]
 
 
 @pytest.mark.parametrize("slot", ["context", "history"])
@@ -105,7 +105,7 @@ class Point(BaseModel):
 @pytest.mark.parametrize(
     ("value", "text"), [("plain", "plain"), (5, "5"), (Point(x=1), '{"x":1,"y":0}'), ({"a": 1}, "{'a': 1}")]
 )
-def test_without_a_user_slot_the_input_is_shown_as_text(value: object, text: str) -> None:
+def test_without_a_user_slot_the_input_is_the_message(value: object, text: str) -> None:
     """A pydantic model as JSON."""
     assert messages_of(value) == [("user", text)]
 
@@ -139,7 +139,7 @@ JSON_SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "requ
     ids=["pydantic", "dataclass", "TypedDict", "list", "JSON Schema"],
 )
 @pytest.mark.parametrize("as_text", [False, True])
-def test_a_structured_answer_is_what_was_asked_for(schema: Any, answer: Any, output: object, as_text: bool) -> None:  # noqa: FBT001
+def test_a_structured_answer_matches_the_schema(schema: Any, answer: Any, output: object, as_text: bool) -> None:  # noqa: FBT001
     """Whatever form the schema has, and whether the model gives data or JSON text."""
     model = ScriptedModel(json.dumps(answer) if as_text else answer)
     assert generator(name="ask", output_schema=schema).run_sync("?", model=model).output == output
@@ -150,7 +150,7 @@ def test_a_structured_answer_is_what_was_asked_for(schema: Any, answer: Any, out
 @pytest.mark.parametrize(
     "schema", [Point, Place, Spot, JSON_SCHEMA], ids=["pydantic", "dataclass", "TypedDict", "JSON Schema"]
 )
-def test_an_answer_that_does_not_fit_names_the_field(schema: Any) -> None:
+def test_an_invalid_answer_is_an_error_that_names_the_field(schema: Any) -> None:
     """SchemaViolation, with the block and the model."""
     block = generator(name="ask", output_schema=schema)
     with pytest.raises(SchemaViolation) as caught:
@@ -159,7 +159,7 @@ def test_an_answer_that_does_not_fit_names_the_field(schema: Any) -> None:
     assert (caught.value.block, caught.value.model) == ("ask", "small")
 
 
-def test_an_answer_that_was_cut_off_says_so() -> None:
+def test_a_truncated_answer_is_flagged() -> None:
     """Text is gone on with, and marked; half a structured answer is an error of its own."""
     cut = ModelResponse(text='{"x": ', finish="length")
     block = generator(name="ask")
@@ -171,7 +171,7 @@ def test_an_answer_that_was_cut_off_says_so() -> None:
 
 
 @pytest.mark.parametrize("schema", [object(), {"type": "nonsense"}, {"type": "array"}, 5, lambda: 1], ids=shown)
-def test_a_schema_that_nothing_can_be_held_to_is_refused(schema: Any) -> None:
+def test_invalid_schemas_are_rejected(schema: Any) -> None:
     """When the block is built, with its name."""
     with pytest.raises(ConfigurationError, match="generator 'ask': `output_schema` must be"):
         generator(name="ask", output_schema=schema)
@@ -191,7 +191,7 @@ async def pieces_of(**options: Any) -> tuple[list[str], Any, list[bool]]:
     return pieces, await handle, streamed
 
 
-async def test_text_is_streamed_to_those_who_read_along() -> None:
+async def test_text_is_streamed_to_readers() -> None:
     """And kept only as a whole."""
     pieces, result, streamed = await pieces_of()
     assert (pieces, streamed) == (["one\n", "two\n"], [True])
@@ -199,7 +199,7 @@ async def test_text_is_streamed_to_those_who_read_along() -> None:
     assert result.output == "one\ntwo\n"
 
 
-async def test_text_is_not_streamed_to_nobody() -> None:
+async def test_text_is_not_streamed_without_readers() -> None:
     """Without a reader, or where the block is not visible to clients, the model is not asked to stream."""
     streamed: list[bool] = []
 
@@ -209,24 +209,24 @@ async def test_text_is_not_streamed_to_nobody() -> None:
 
     await generator(name="ask").run("?", model=FunctionModel(answer))
     assert streamed == [False]
-    pieces, result, hidden = await pieces_of(visibility={"client": False})
-    assert (pieces, hidden) == ([], [False])
+    pieces, result, streamed_flags = await pieces_of(visibility={"client": False})
+    assert (pieces, streamed_flags) == ([], [False])
     assert not [event for event in result.events if isinstance(event, BlockAnswered)]
 
 
 @given(st.booleans(), st.booleans(), st.booleans())
-def test_visibility_says_who_gets_the_answer(client: bool, history: bool, as_dict: bool) -> None:  # noqa: FBT001
+def test_visibility_controls_stream_and_history(client: bool, history: bool, as_dict: bool) -> None:  # noqa: FBT001
     """The event stream's readers, and the session's history; each by itself."""
     visibility = {"client": client, "history": history} if as_dict else Visibility(client=client, history=history)
     session = Session()
     block = generator(name="ask", visibility=visibility)
     result = block.run_sync("?", model=ScriptedModel("for"), session=session)
-    told = [event.output for event in result.events if isinstance(event, BlockAnswered)]
-    assert told == (["for"] if client else [])
+    outputs = [event.output for event in result.events if isinstance(event, BlockAnswered)]
+    assert outputs == (["for"] if client else [])
     assert session.history == ([{"role": "assistant", "name": "ask", "content": "for"}] if history else [])
 
 
-def test_history_is_read_by_those_who_ask_for_it() -> None:
+def test_history_is_optional() -> None:
     """What earlier blocks, and earlier runs of the session, have left."""
     model = ScriptedModel("one", "two", "three")
     talk = sequencer(name="talk").tap(generator(name="a")).tap(generator(name="b", history=True))
@@ -256,32 +256,32 @@ def test_transform_makes_the_output(asynchronous: bool) -> None:  # noqa: FBT001
 
 def test_settings_reach_the_model() -> None:
     """As they are."""
-    seen: list[ModelSettings] = []
+    received: list[ModelSettings] = []
     settings = ModelSettings(temperature=0.5, max_tokens=7, extra={"top_p": 0.9})
 
     def answer(request: ModelRequest) -> str:
-        seen.append(request.settings)
+        received.append(request.settings)
         return "text"
 
     generator(name="ask", settings=settings).run_sync("?", model=FunctionModel(answer))
-    assert seen == [settings]
+    assert received == [settings]
 
 
-def test_a_block_s_own_model_is_asked_before_that_of_the_run() -> None:
+def test_the_model_of_a_block_overrides_that_of_the_run() -> None:
     """An intent is what the run says."""
-    own, chat, synthesize = ScriptedModel("own"), ScriptedModel("chat"), ScriptedModel("synthesize")
+    own_model, chat, synthesize = ScriptedModel("own"), ScriptedModel("chat"), ScriptedModel("synthesize")
     run_models: Any = {"chat": chat, "synthesize": synthesize}
-    assert generator(name="a", model=own).run_sync("?", model=run_models).output == "own"
+    assert generator(name="a", model=own_model).run_sync("?", model=run_models).output == "own"
     assert generator(name="a").run_sync("?", model=run_models).output == "chat"
     assert generator(name="a", model="intent/synthesize").run_sync("?", model=run_models).output == "synthesize"
 
 
 def test_a_choice_comes_with_the_log_probability_of_each() -> None:
     """The model is asked for one of the choices, without tools, and the transform reads how likely each one was."""
-    seen = []
+    received = []
 
     def likely(request: ModelRequest) -> Any:
-        seen.append((tuple(request.choices), request.tools, request.on_text))
+        received.append((tuple(request.choices), request.tools, request.on_text))
         return {"A": -0.1, "B": -2.5}
 
     def look_up(topic: str) -> str:
@@ -293,7 +293,7 @@ def test_a_choice_comes_with_the_log_probability_of_each() -> None:
         name="ask", choices=["A", "B"], uses=uses, transform=lambda text, response, _: (text, response.logprobs)
     )
     assert block.run_sync("Which?", model=FunctionModel(likely)).output == ("A", {"A": -0.1, "B": -2.5})
-    assert seen == [(("A", "B"), (), None)]
+    assert received == [(("A", "B"), (), None)]
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_a_choice_comes_with_the_log_probability_of_each() -> None:
     ],
     ids=str,
 )
-def test_choices_that_are_none_are_refused(options: dict[str, Any], allowed: str) -> None:
+def test_invalid_choices_are_rejected(options: dict[str, Any], allowed: str) -> None:
     """Where the block is made, with what would do."""
     with pytest.raises(ConfigurationError, match=f"generator 'ask': `choices` must be {allowed}"):
         generator(name="ask", **options)

@@ -58,32 +58,32 @@ class Finding(BaseModel):
     score: int | None = None
 
 
-def keeping(asked: list[HumanRequest], *answers: Any) -> Callable[[HumanRequest], Any]:
+def recording(requests: list[HumanRequest], *answers: Any) -> Callable[[HumanRequest], Any]:
     """An `ask` that keeps the requests, and gives the answers one after the other."""
-    left = list(answers)
+    remaining = list(answers)
 
     async def ask(request: HumanRequest) -> Any:
-        asked.append(request)
+        requests.append(request)
         await asyncio.sleep(0)
-        return left.pop(0)
+        return remaining.pop(0)
 
     return ask
 
 
-async def test_a_human_is_shown_all_there_is_to_know() -> None:
+async def test_a_human_sees_the_complete_request() -> None:
     """Who it is, the prompt, the question, more context, what was said, in this order; nothing can be forged."""
-    asked: list[HumanRequest] = []
+    requests: list[HumanRequest] = []
     bob = human(
         name="bob",
         prompt=lambda question: f"Be short, {question.question!r} is late.\x1b[2J",
         context="You have five minutes.",
-        ask=keeping(asked, "No."),
+        ask=recording(requests, "No."),
     )
     sides = [Debater("ann", "for"), Debater("bob", "against", role="a tenant", block=bob)]
     verdict = {"reasoning": "r", "winner": "for", "verdict": "v"}
     pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     await pattern.run("Cap rents?", model=ScriptedModel("Yes.\nRound 2:\n[eve, against] No.\x1b[2J", verdict))
-    assert asked[0].shown == (
+    assert requests[0].shown == (
         "You are bob, a tenant. You argue for this position: against\n\n"
         "Be short, 'Cap rents?' is late.⟦U+001B⟧[2J\n\n"
         "Question: Cap rents?\n\n"
@@ -94,16 +94,16 @@ async def test_a_human_is_shown_all_there_is_to_know() -> None:
         "  | Round 2:\n"
         "  | [eve, against] No.⟦U+001B⟧[2J"
     )
-    assert asked[0].expects == "Answer in text."
+    assert requests[0].expects == "Answer in text."
 
 
-async def test_what_is_expected_has_a_line_for_each_field() -> None:
+async def test_the_expected_answer_has_a_line_for_each_field() -> None:
     """Types, choices, and what may be left out."""
-    asked: list[HumanRequest] = []
-    reviewer = human(name="ann", output_schema=Finding, ask=keeping(asked, {"grade": "good"}))
+    requests: list[HumanRequest] = []
+    reviewer = human(name="ann", output_schema=Finding, ask=recording(requests, {"grade": "good"}))
     result = await reviewer.run("a paper")
     assert result.output == Finding(grade="good")
-    assert asked[0].expects == (
+    assert requests[0].expects == (
         "Answer with these fields:\n"
         "- grade: good or bad\n"
         "- points: a list, each text (may be left out)\n"
@@ -140,18 +140,18 @@ async def test_answers_come_in_several_forms(answer: Any) -> None:
         ('["good", NaN]', "`grade`"),
     ],
 )
-async def test_answers_that_do_not_fit_say_where(answer: Any, message: str) -> None:
+async def test_invalid_answers_name_the_field(answer: Any, message: str) -> None:
     """The field is named; also where the answer comes at once."""
     block = human(name="ann", output_schema=Finding, ask=lambda request: answer)
     with pytest.raises(OutputError, match=message):
         await block.run("a paper")
 
 
-async def test_a_judge_who_is_human_may_find_as_a_judge_does() -> None:
+async def test_a_human_judge_has_the_fields_of_a_judge() -> None:
     """In a judge's role the answer has a judge's fields, and the winner is one of the stances."""
-    asked: list[HumanRequest] = []
-    found = DebateVerdict(reasoning="It answered.", winner="against", verdict="No.")
-    judge = human(name="jo", ask=keeping(asked, found))
+    requests: list[HumanRequest] = []
+    verdict = DebateVerdict(reasoning="It answered.", winner="against", verdict="No.")
+    judge = human(name="jo", ask=recording(requests, verdict))
     sides = [Debater("ann", "for"), Debater("bob", "against")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge=judge, synthesizer=False)
     result = await pattern.run("Cap rents?", model=ScriptedModel("Yes.", "No."))
@@ -159,7 +159,7 @@ async def test_a_judge_who_is_human_may_find_as_a_judge_does() -> None:
     assert "- winner: for or against, or null" in asked[0].expects
 
 
-def test_options_are_checked() -> None:
+def test_invalid_options_are_rejected() -> None:
     """Before anything is built."""
     with pytest.raises(ConfigurationError, match="`ask` must be a function"):
         human(name="ann", ask="terminal")  # type: ignore[arg-type]
@@ -168,7 +168,7 @@ def test_options_are_checked() -> None:
     assert str(outline(human(name="ann"))) == "ann"
 
 
-async def test_a_human_inside_of_a_tool_or_a_function_waits_as_well() -> None:
+async def test_a_human_inside_a_tool_or_function_suspends_the_run() -> None:
     """A model's tool call comes to a stand, and is answered; a rescue does not go over it."""
     expert = generator(name="desk", prompt="Ask ann.", tools=[human(name="ann")], model="intent/chat")
     pipeline = sequencer(name="p").then(expert).rescue(lambda error: f"rescued {error}")
@@ -182,12 +182,12 @@ async def test_a_human_inside_of_a_tool_or_a_function_waits_as_well() -> None:
     from flowdebate import submit_answer
 
     await submit_answer(store, "it", "Yes.")
-    done = await pipeline.resume("it", model=model, store=store, on_uncertain="raise")
-    assert done.output == "She says yes."
+    resumed = await pipeline.resume("it", model=model, store=store, on_uncertain="raise")
+    assert resumed.output == "She says yes."
     assert model.calls[-1].messages[-1]["content"] == "Yes."
 
 
-async def test_a_function_that_asks_without_a_store_says_what_to_do() -> None:
+async def test_asking_without_a_store_is_an_error() -> None:
     """What cannot be known before the run is an error when it gets there."""
     ann = human(name="ann")
 
@@ -199,7 +199,7 @@ async def test_a_function_that_asks_without_a_store_says_what_to_do() -> None:
         await asks.run("Rents?", store=False)
 
 
-async def test_calls_beside_one_that_waits_come_to_their_end() -> None:
+async def test_calls_besides_a_waiting_one_finish() -> None:
     """All that is waited for is raised together, in the order of the calls; a failure comes before."""
     ended: list[str] = []
 
@@ -225,9 +225,9 @@ async def test_calls_beside_one_that_waits_come_to_their_end() -> None:
 
 
 @given(st.text(), st.text(), st.none() | st.text(), st.none() | st.dictionaries(st.text(), st.integers()))
-def test_requests_are_kept_as_they_are(shown: str, expects: str, problem: str | None, schema: Any) -> None:
+def test_requests_survive_storage(text: str, expects: str, problem: str | None, schema: Any) -> None:
     """What a store keeps of a request is all of it."""
-    request = HumanRequest(block="b", place="p", shown=shown, expects=expects, problem=problem, schema=schema)
+    request = HumanRequest(block="b", place="p", shown=text, expects=expects, problem=problem, schema=schema)
     assert request_of("p", request.text) == request
 
 
@@ -246,9 +246,9 @@ rounds = st.lists(st.lists(st.builds(Said, names, names, st.text()), min_size=1,
 words = st.sampled_from(["Be brief.", "One line.\n  | Another one."])
 
 
-@given(name=names, stance=st.none() | names, question=names, said=st.none() | rounds, prompt=st.none() | words)
-def test_a_request_is_read_back_in_its_parts(
-    name: str, stance: str | None, question: str, said: list[list[Said]] | None, prompt: str | None
+@given(name=names, stance=st.none() | names, question=names, statements=st.none() | rounds, prompt=st.none() | words)
+def test_a_request_can_be_parsed_into_its_parts(
+    name: str, stance: str | None, question: str, statements: list[list[Said]] | None, prompt: str | None
 ) -> None:
     """`parse_request` is the inverse of `render_request`, whatever others wrote, and whoever it seems to be by.
 
@@ -256,25 +256,25 @@ def test_a_request_is_read_back_in_its_parts(
     """
     who = render_who(name, stance=stance)
     entries = [
-        DebateContributionEntry(round=number, agent_name=each.name, stance=each.position, text=each.text)
-        for number, spoken in enumerate(said or (), 1)
-        for each in spoken
+        DebateContributionEntry(round=number, agent_name=statement.name, stance=statement.position, text=statement.text)
+        for number, spoken in enumerate(statements or (), 1)
+        for statement in spoken
     ]
-    shown = render_request(
+    rendered = render_request(
         who=who,
         prompt=prompt,
         question=question,
         context=None,
-        transcript=None if said is None else render_said(entries),
+        transcript=None if statements is None else render_said(entries),
         task="Choose.",
     )
     before = () if prompt is None else (Section(None, (prompt.replace(BAR, "\n"),)),)
-    in_rounds = (Section(number, tuple(spoken)) for number, spoken in enumerate(said or (), 1))
+    in_rounds = (Section(number, tuple(spoken)) for number, spoken in enumerate(statements or (), 1))
     sections = (*before, *in_rounds, Section(None, ("Choose.",)))
-    assert parse_request(shown) == RequestParts(unescaped(who), question, sections)
+    assert parse_request(rendered) == RequestParts(unescaped(who), question, sections)
 
 
-def test_a_request_in_other_words_is_read_as_they_are() -> None:
+def test_a_request_in_another_form_is_read_as_text() -> None:
     """Also one whose parts cannot be told from each other."""
     parts = parse_request("What was said so far:\nlittle\n\n[x y\nRound 2:")
     assert parts == RequestParts("", "", (Section(None, ("little",)), Section(None, ("[x y", "Round 2:"))))
@@ -290,7 +290,7 @@ FINDINGS = st.builds(
 
 
 @given(FINDINGS)
-def test_both_ways_of_checking_take_the_same(finding: Finding) -> None:
+def test_type_and_json_schema_accept_the_same_answers(finding: Finding) -> None:
     """In another process there is only the JSON Schema: what its type takes fits that as well."""
     schema = OutputSchema.of(Finding).json_schema
     for answer in (finding.model_dump(mode="json"), finding.model_dump_json()):
@@ -298,14 +298,14 @@ def test_both_ways_of_checking_take_the_same(finding: Finding) -> None:
 
 
 @given(st.text())
-def test_said_text_is_valid_or_refused(text: str) -> None:
+def test_text_is_valid_or_rejected(text: str) -> None:
     """What is taken can be encoded, and shows something."""
     try:
-        said = parse_text(text, block="b")
+        parsed = parse_text(text, block="b")
     except OutputError:
         return
-    assert said.encode()
-    assert said.strip()
+    assert parsed.encode()
+    assert parsed.strip()
 
 
 class Typed:
@@ -327,7 +327,7 @@ class Typed:
             os.close(self._read)
 
 
-async def test_text_is_typed_up_to_an_empty_line() -> None:
+async def test_typed_text_ends_at_an_empty_line() -> None:
     """Or to the end of the input; what is empty at first is passed over."""
     assert await Typed("\nOne.\nTwo.\n\nmore").ask(human(name="ann", ask=print)) == "One.\nTwo."
     assert await Typed("One.").ask(human(name="ann", ask=print)) == "One."
@@ -335,7 +335,7 @@ async def test_text_is_typed_up_to_an_empty_line() -> None:
         await Typed("").ask(human(name="ann", ask=print))
 
 
-async def test_fields_are_typed_one_by_one_and_asked_again_with_the_reason() -> None:
+async def test_fields_are_typed_one_by_one_and_requested_again() -> None:
     """The first answer does not fit: it is said why, and the second counts."""
     typed = Typed("awful\n\n\n\n" + "bad\nlate, long\nno\n7\n")
     finding = await typed.ask(human(name="ann", output_schema=Finding, ask=print))
@@ -347,11 +347,11 @@ async def test_fields_are_typed_one_by_one_and_asked_again_with_the_reason() -> 
 
 async def test_typing_can_be_cancelled() -> None:
     """Nobody waits for a line that does not come."""
-    read, write = os.pipe()
-    ann = human(name="ann", ask=Terminal(read, io.StringIO()).ask)
+    read_end, write_end = os.pipe()
+    ann = human(name="ann", ask=Terminal(read_end, io.StringIO()).ask)
     handle = ann.start("Rents?")
     async for event in handle:
         if getattr(event, "kind", "") == "human_asked":
             handle.cancel()
     assert handle.status == "interrupted"
-    os.close(write)  # ends the thread, which nobody waits for
+    os.close(write_end)  # ends the thread, which nobody waits for

@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 
 def seq(*blocks: Block[Any, Any]) -> Sequencer[Any, Any]:
     """A sequencer without a state that hands its value through `blocks`."""
-    made: Sequencer[Any, Any] = sequencer(name="seq")
+    pipeline: Sequencer[Any, Any] = sequencer(name="seq")
     for block in blocks:
-        made = made.then(block)
-    return made
+        pipeline = pipeline.then(block)
+    return pipeline
 
 
-def same(one: Outcome, other: Outcome) -> bool:
+def have_same_result(one: Outcome, other: Outcome) -> bool:
     """Whether two runs came to the same, wherever in the run it happened."""
     return replace(one, paths=()) == replace(other, paths=())
 
 
 @given(pipelines(), SMALL)
 @example(Pipeline("a", (Then(Fails("a", Boom)), Rescue(1, "b", Boom), Again(Over(0), 3, "loop"))), 0)
-def test_a_pipeline_does_what_its_steps_say(recipe: Pipeline, value: int) -> None:
+def test_a_pipeline_equals_a_plain_evaluation_of_its_steps(recipe: Pipeline, value: int) -> None:
     """Output and failure are those of a plain account of the same steps; a rescue inside a loop does not extend it."""
     journal = Journal()
     outcome = outcome_of(recipe.build(journal), value, journal)
@@ -63,8 +63,8 @@ def test_then_is_associative(a: Recipe, b: Recipe, c: Recipe, value: int) -> Non
     journal = Journal()
     one, two, three = (recipe.build(journal) for recipe in (a, b, c))
     flat = outcome_of(seq(one, two, three), value, journal)
-    assert same(flat, outcome_of(seq(one, seq(two, three)), value, journal))
-    assert same(flat, outcome_of(seq(seq(one, two), three), value, journal))
+    assert have_same_result(flat, outcome_of(seq(one, seq(two, three)), value, journal))
+    assert have_same_result(flat, outcome_of(seq(seq(one, two), three), value, journal))
 
 
 @given(recipes(), SMALL)
@@ -73,8 +73,8 @@ def test_an_empty_sequencer_changes_nothing(a: Recipe, value: int) -> None:
     journal = Journal()
     block = a.build(journal)
     alone = outcome_of(block, value, journal)
-    assert same(alone, outcome_of(seq(seq(), block), value, journal))
-    assert same(alone, outcome_of(seq(block, seq()), value, journal))
+    assert have_same_result(alone, outcome_of(seq(seq(), block), value, journal))
+    assert have_same_result(alone, outcome_of(seq(block, seq()), value, journal))
     assert outcome_of(seq(), value, journal).output == value
 
 
@@ -84,7 +84,7 @@ def some(n: int) -> int:
 
 
 @given(st.functions(like=some, returns=SMALL, pure=True), st.functions(like=some, returns=SMALL, pure=True), SMALL)
-def test_two_maps_are_the_map_of_both(f: Any, g: Any, value: int) -> None:
+def test_two_maps_equal_the_map_of_their_composition(f: Any, g: Any, value: int) -> None:
     """`map(f).map(g)` is `map(g after f)`."""
     two: Sequencer[Any, Any] = sequencer(name="two").map(f).map(g)
     one: Sequencer[Any, Any] = sequencer(name="one").map(lambda n: g(f(n)))
@@ -101,11 +101,11 @@ def test_a_tap_changes_nothing(a: Recipe, b: Recipe, value: int) -> None:
     alone = outcome_of(block, value, journal)
     assert (outcome.output, outcome.error) == (alone.output, alone.error)
     silent: Sequencer[Any, Any] = sequencer(name="silent").tap(lambda _: 99).then(block)
-    assert same(outcome_of(silent, value, journal), alone)
+    assert have_same_result(outcome_of(silent, value, journal), alone)
 
 
 @given(recipes(), st.booleans(), SMALL)
-def test_then_if_and_tap_if_act_as_the_condition_says(a: Recipe, holds: bool, value: int) -> None:  # noqa: FBT001
+def test_then_if_and_tap_if_follow_the_condition(a: Recipe, holds: bool, value: int) -> None:  # noqa: FBT001
     """With a condition that holds they are `then` and `tap`; without, they are nothing at all."""
     journal = Journal()
     block = a.build(journal)
@@ -113,23 +113,23 @@ def test_then_if_and_tap_if_act_as_the_condition_says(a: Recipe, holds: bool, va
     nothing = outcome_of(start, value, journal)
     then = outcome_of(start.then(block), value, journal) if holds else nothing
     tap = outcome_of(start.tap(block), value, journal) if holds else nothing
-    assert same(outcome_of(start.then_if(lambda _: holds, block), value, journal), then)
-    assert same(outcome_of(start.tap_if(lambda _: holds, block), value, journal), tap)
+    assert have_same_result(outcome_of(start.then_if(lambda _: holds, block), value, journal), then)
+    assert have_same_result(outcome_of(start.tap_if(lambda _: holds, block), value, journal), tap)
 
 
 @given(
     st.lists(st.tuples(st.booleans(), recipes(depth=1)), min_size=1, max_size=4), st.none() | recipes(depth=1), SMALL
 )
-def test_branch_takes_the_first_case_that_holds(
+def test_branch_takes_the_first_matching_case(
     cases: list[tuple[bool, Recipe]], otherwise: Recipe | None, value: int
 ) -> None:
     """Later conditions are not even asked; without one that holds it is `otherwise`, or nothing."""
     journal = Journal()
-    asked: list[int] = []
+    checked: list[int] = []
 
     def condition(index: int, *, holds: bool) -> Any:
         def ask(_: int) -> bool:
-            asked.append(index)
+            checked.append(index)
             return holds
 
         return ask
@@ -143,13 +143,13 @@ def test_branch_takes_the_first_case_that_holds(
     )
     outcome = outcome_of(branch, value, journal)
     first = next((index for index, (holds, _) in enumerate(cases) if holds), None)
-    assert asked == list(range(len(cases) if first is None else first + 1))
-    chosen = rest if first is None else built[first]
-    assert same(outcome, outcome_of(start if chosen is None else chosen, value, journal))
+    assert checked == list(range(len(cases) if first is None else first + 1))
+    expected_block = rest if first is None else built[first]
+    assert have_same_result(outcome, outcome_of(start if expected_block is None else expected_block, value, journal))
 
 
 @given(st.lists(recipes(failing=False, depth=1, pauses=2), max_size=4), st.none() | st.integers(1, 4), SMALL)
-def test_parallel_is_the_separate_results_by_key(branches: list[Recipe], limit: int | None, value: int) -> None:
+def test_parallel_returns_the_separate_results_by_key(branches: list[Recipe], limit: int | None, value: int) -> None:
     """In the order of the branches, whichever ends first; what they emit is what they emit by themselves."""
     journal = Journal()
     blocks = {f"key {index}": recipe.build(journal) for index, recipe in enumerate(branches)}
@@ -159,12 +159,12 @@ def test_parallel_is_the_separate_results_by_key(branches: list[Recipe], limit: 
     assert together.output == {key: outcome.output for key, outcome in apart.items()}
     assert isinstance(together.output, dict)
     assert list(together.output) == list(blocks)
-    told = Counter((event.label, event.value) for event in together.told)
-    assert told == Counter((event.label, event.value) for outcome in apart.values() for event in outcome.told)
+    emitted = Counter((event.label, event.value) for event in together.told)
+    assert emitted == Counter((event.label, event.value) for outcome in apart.values() for event in outcome.told)
 
 
 @given(recipes(failing=False, depth=1, pauses=2), st.lists(SMALL, max_size=5), st.none() | st.integers(1, 4))
-def test_for_each_is_the_block_on_each_item(a: Recipe, items: list[int], limit: int | None) -> None:
+def test_for_each_applies_the_block_to_each_item(a: Recipe, items: list[int], limit: int | None) -> None:
     """A list of what it gives for each, in order, whatever the limit; `tap_each` gives the items back."""
     journal = Journal()
     block = a.build(journal)
@@ -176,7 +176,7 @@ def test_for_each_is_the_block_on_each_item(a: Recipe, items: list[int], limit: 
 
 
 @given(recipes(failing=False, depth=1), SMALL)
-def test_verbs_leave_the_sequencer_as_it_was(a: Recipe, value: int) -> None:
+def test_verbs_do_not_change_the_sequencer(a: Recipe, value: int) -> None:
     """Every verb gives a new sequencer: one that was shared does not grow behind anybody's back."""
     journal = Journal()
     block = a.build(journal)
@@ -199,14 +199,14 @@ def test_verbs_leave_the_sequencer_as_it_was(a: Recipe, value: int) -> None:
 
 
 @given(st.integers(1, 6), st.integers(0, 8))
-def test_loop_back_passes_as_often_as_asked_and_allowed(bound: int, wanted: int) -> None:
+def test_loop_back_repeats_within_its_bound(bound: int, target: int) -> None:
     """Its steps are passed once, and again while `when` holds, at most `max_iterations` times; never an error."""
     passed: list[int] = []
-    asked: list[int] = []
+    values: list[int] = []
 
     def when(value: int) -> bool:
-        asked.append(value)
-        return value < wanted
+        values.append(value)
+        return value < target
 
     def again(value: int) -> int:
         passed.append(value)
@@ -215,10 +215,10 @@ def test_loop_back_passes_as_often_as_asked_and_allowed(bound: int, wanted: int)
     loop: Sequencer[Any, Any] = (
         sequencer(name="loop").then(again).loop_back("again", when=when, max_iterations=bound).map(str)
     )
-    times = min(bound, max(wanted, 1))
+    times = min(bound, max(target, 1))
     assert loop.run_sync(0).output == str(times)
     assert passed == list(range(times))
-    assert asked == list(range(1, times + 1))  # also behind the last one: it may leave a word on why it ends
+    assert values == list(range(1, times + 1))  # also behind the last one: it may leave a word on why it ends
 
 
 @given(st.integers(1, 5), st.lists(st.booleans(), min_size=5, max_size=5), st.booleans())
@@ -243,7 +243,7 @@ def test_loop_back_ends_whatever_fails_inside(bound: int, fails: list[bool], lat
     assert len(passed) == times
 
 
-def test_two_loops_of_one_sequencer_count_for_themselves() -> None:
+def test_two_loops_of_one_sequencer_count_separately() -> None:
     """The second loop has all its passes, and its label in paths is not the first one's."""
     paths: list[str] = []
     note = handler(lambda value, ctx: paths.append(ctx.path), name="note")
@@ -288,22 +288,22 @@ def test_a_rescue_behind_a_loop_leaves_the_next_loop_all_its_passes() -> None:
     assert passed == ["first", "first", "second", "second", "second"]
 
 
-def test_a_loop_that_is_entered_again_counts_anew() -> None:
+def test_a_loop_starts_counting_at_each_entry() -> None:
     """Each time that a sequencer acts it has all its passes."""
-    seen: list[int] = []
+    values: list[int] = []
     inner: Sequencer[Any, Any] = (
-        sequencer(name="inner").tap(handler(seen.append, name="see")).loop_back("see", when=bool, max_iterations=2)
+        sequencer(name="inner").tap(handler(values.append, name="see")).loop_back("see", when=bool, max_iterations=2)
     )
     outer: Sequencer[Any, Any] = sequencer(name="outer").for_each(inner, max_concurrency=1)
     outer.run_sync([1, 2, 3])
-    assert seen == [1, 1, 2, 2, 3, 3]
+    assert values == [1, 1, 2, 2, 3, 3]
 
 
 ADD = Add("add", 1)
 
 
 @given(st.integers(1, 5), st.integers(-2, 8))
-def test_do_while_and_do_until_end_or_say_so(bound: int, goal: int) -> None:
+def test_do_while_and_do_until_end_or_raise(bound: int, goal: int) -> None:
     """At least once, then on its own output; LoopLimitExceeded, never one pass more than allowed."""
     journal = Journal()
     block = ADD.build(journal)
@@ -351,7 +351,7 @@ class Adds(Block[int, int]):
 def test_a_block_may_be_a_dataclass() -> None:
     """By itself and in others, and it may be changed between runs."""
     block = Adds(1)
-    whole = seq(block, block)
-    assert (block.run_sync(1).output, whole.run_sync(1).output) == (2, 3)
+    pair = seq(block, block)
+    assert (block.run_sync(1).output, pair.run_sync(1).output) == (2, 3)
     block.number = 2
-    assert (block.run_sync(1).output, whole.run_sync(1).output) == (3, 5)
+    assert (block.run_sync(1).output, pair.run_sync(1).output) == (3, 5)

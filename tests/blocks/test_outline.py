@@ -291,10 +291,10 @@ def check(drawing: str) -> None:
         elif arrow := ARROW.match(line):
             arrows += arrow.group("one", "other")
         else:
-            drawn = NODE.match(line) or GROUP.match(line)
-            assert drawn, line
+            node = NODE.match(line) or GROUP.match(line)
+            assert node, line
             depth += line.lstrip().startswith("subgraph")
-            ids.append(drawn["id"])
+            ids.append(node["id"])
             label = re.search(r'".*"', line)
             assert label
             assert LABEL.fullmatch(label[0]), line
@@ -331,20 +331,20 @@ def test_names_cannot_break_a_drawing(names: list[str]) -> None:
     for name in names:
         block = block.then(handler(ask, name=name)).parallel({name: ask})
     block = block.loop_back(block.steps[0].key, when=bool, max_iterations=2, label=names[-1])
-    drawn = outline(block)
-    check(drawn.mermaid())
-    lines = str(drawn).split("\n")
+    drawing = outline(block)
+    check(drawing.mermaid())
+    lines = str(drawing).split("\n")
     assert len(lines) == 1 + 3 * len(names) + 1
     assert all(line.isprintable() for line in lines)
-    assert str(drawn).splitlines() == lines
+    assert str(drawing).splitlines() == lines
 
 
 @pytest.mark.parametrize("tapped", [False, True])
-def test_a_jump_leads_to_the_step_itself(tapped: bool) -> None:  # noqa: FBT001
+def test_a_jump_leads_to_its_own_step(tapped: bool) -> None:  # noqa: FBT001
     """Not to an equally named block inside another one, and also where a verb stands before its name."""
     inner = empty("inner").then(ask).then(ask)
     verb = "tap" if tapped else "then"
     block = getattr(empty().then(inner), verb)(ask)
     block = getattr(block, verb)(ask).loop_back("ask", when=bool, max_iterations=2)
-    again = [line.split() for line in outline(block).mermaid().split("\n") if "again" in line]
-    assert again == [["n7", "-.", "again", ".->", "n5"]]
+    edges = [line.split() for line in outline(block).mermaid().split("\n") if "again" in line]
+    assert edges == [["n7", "-.", "again", ".->", "n5"]]

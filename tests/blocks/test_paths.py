@@ -32,7 +32,7 @@ async def keys_of(block: Block[Any, Any], model: Model) -> list[str]:
 
 
 @given(pipelines(depth=3), SMALL)
-def test_no_two_acts_of_a_run_have_one_path(recipe: Pipeline, value: int) -> None:
+def test_all_paths_of_a_run_differ(recipe: Pipeline, value: int) -> None:
     """Whatever is nested, repeated, rescued or done at once, and whatever the blocks are called."""
     journal = Journal()
     paths = outcome_of(recipe.build(journal), value, journal).paths
@@ -64,17 +64,17 @@ def without_pauses(recipe: Any, data: st.DataObject) -> Any:
 @given(st.lists(st.text(max_size=3), max_size=3), st.lists(st.text(max_size=3), max_size=3))
 @example(["a/b"], ["a%2Fb"])
 @example(["a[1]/b"], ["a", "b"])
-def test_different_names_make_different_paths(names: list[str], others: list[str]) -> None:
+def test_different_names_make_different_paths(names: list[str], other_names: list[str]) -> None:
     """Escaped parts, put together with what paths are put together with, can be told apart."""
 
     def path(parts: list[str]) -> str:
         return "/".join(f"{place_of(part)}[1]" for part in parts)
 
-    assert (path(names) == path(others)) is (names == others)
+    assert (path(names) == path(other_names)) is (names == other_names)
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_steps_of_one_block_have_keys_of_their_own(name: str) -> None:
+async def test_steps_of_one_block_have_distinct_keys(name: str) -> None:
     """`ctx.step` counts what a block does under one key; its path and the models' calls are other keys."""
 
     async def context(_: str, ctx: Context) -> list[str]:
@@ -115,17 +115,17 @@ async def test_equally_named_generators_do_not_share_keys() -> None:
     assert "twice/ask/look[2.3]" in keys
 
 
-async def test_a_block_that_is_a_tool_has_a_place_for_each_call() -> None:
+async def test_a_block_used_as_a_tool_has_a_path_for_each_call() -> None:
     """A model may call it many times, with ids as it likes."""
-    seen: list[str] = []
-    note = handler(lambda value, ctx: seen.append(ctx.path), name="note")
+    paths: list[str] = []
+    note = handler(lambda value, ctx: paths.append(ctx.path), name="note")
     inner: Sequencer[Any, Any] = sequencer(name="note-it").then(note)
     call = ToolCall(id="same", name="note-it", arguments='{"input": "x"}')
     await generator(name="ask", tools=[inner]).run("q", model=ScriptedModel([call, call], call, "done"))
-    assert seen == ["ask/note-it[1.1]/note", "ask/note-it[1.2]/note", "ask/note-it[2.1]/note"]
+    assert paths == ["ask/note-it[1.1]/note", "ask/note-it[1.2]/note", "ask/note-it[2.1]/note"]
 
 
-async def test_the_place_says_the_way() -> None:
+async def test_paths_are_readable() -> None:
     """Paths are made of what a reader knows: names, keys, indexes, passes."""
     paths: list[str] = []
 
@@ -155,7 +155,7 @@ async def test_the_place_says_the_way() -> None:
     ]
 
 
-async def test_what_a_model_answers_does_not_reach_into_paths() -> None:
+async def test_answers_of_a_model_do_not_affect_paths() -> None:
     """A tool's name and id come from the model."""
 
     def answer(request: ModelRequest) -> ModelResponse | str | ToolCall:

@@ -36,24 +36,24 @@ def fails(error: BaseException, name: str = "fails") -> Block[Any, Any]:
 
 
 @given(st.lists(st.sampled_from(KINDS), max_size=4), st.sampled_from(KINDS))
-def test_the_first_rescue_that_takes_the_exception_gets_it(chain: list[type[Exception]], kind: type[Exception]) -> None:
+def test_the_first_matching_rescue_gets_the_exception(chain: list[type[Exception]], kind: type[Exception]) -> None:
     """Chained rescues are tried in order; the others are passed over, and steps between are not carried out."""
     error = kind("x")
     block = empty().then(fails(error))
     for index, on in enumerate(chain):
         block = block.map(lambda value, index=index: (*value, f"map {index}") if isinstance(value, tuple) else 1 / 0)
         block = block.rescue(handler(lambda e, index=index: (e, index), name=f"r{index}"), on=on)
-    taken = next((index for index, on in enumerate(chain) if issubclass(kind, on)), None)
-    if taken is None:
+    rescuer = next((index for index, on in enumerate(chain) if issubclass(kind, on)), None)
+    if rescuer is None:
         with pytest.raises(kind) as caught:
             block.run_sync(0)
         assert caught.value is error
     else:
-        assert block.run_sync(0).output == (error, taken, *(f"map {i}" for i in range(taken + 1, len(chain))))
+        assert block.run_sync(0).output == (error, rescuer, *(f"map {i}" for i in range(rescuer + 1, len(chain))))
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=4), st.data())
-def test_a_rescue_catches_in_whatever_is_nested(nesting: list[bool], data: st.DataObject) -> None:
+def test_a_rescue_catches_exceptions_of_nested_blocks(nesting: list[bool], data: st.DataObject) -> None:
     """An inner rescue is asked before an outer one, however deep the failure is."""
     error = KeyError("deep")
     block: Block[Any, Any] = fails(error)
@@ -69,7 +69,7 @@ def test_a_rescue_catches_in_whatever_is_nested(nesting: list[bool], data: st.Da
             block.run_sync(0)
 
 
-def test_a_rescue_does_not_catch_what_is_behind_it() -> None:
+def test_a_rescue_does_not_catch_later_exceptions() -> None:
     """Nor what it raises itself: that is for a later rescue, which sees where it came from."""
     behind = empty().rescue(lambda _: "never").then(fails(KeyError("behind")))
     with pytest.raises(KeyError, match="behind"):
@@ -83,7 +83,7 @@ def test_a_rescue_does_not_catch_what_is_behind_it() -> None:
 
 
 @pytest.mark.parametrize("place", ["when", "over", "condition", "case", "map", "until"])
-def test_a_rescue_catches_what_the_functions_of_steps_raise(place: str) -> None:
+def test_a_rescue_catches_exceptions_of_step_functions(place: str) -> None:
     """Conditions and the like are part of their step."""
     steps: dict[str, Any] = {
         "when": lambda: empty().map(abs).loop_back("abs", when=lambda _: 1 / 0, max_iterations=2),
@@ -100,7 +100,7 @@ def test_a_rescue_catches_what_the_functions_of_steps_raise(place: str) -> None:
 @pytest.mark.parametrize(
     "on", [None, (), BaseException, asyncio.CancelledError, KeyboardInterrupt, (KeyError, 3), "KeyError"]
 )
-def test_what_is_no_exception_cannot_be_rescued(on: Any) -> None:
+def test_only_exceptions_can_be_rescued(on: Any) -> None:
     """Cancellation and the end of the process are never caught, so asking for it is a mistake."""
     with pytest.raises(ConfigurationError, match="a subclass of Exception"):
         empty().rescue(str, on=on)
@@ -139,7 +139,7 @@ class Mute(Exception):
     "error", [RuntimeError("boom"), Frozen("boom"), Record(5), Mute(), ExceptionGroup("g", [KeyError(1)])], ids=repr
 )
 @pytest.mark.parametrize("max_concurrency", [False, True])
-def test_an_exception_of_the_application_reaches_the_caller_as_itself(error: Exception, max_concurrency: bool) -> None:  # noqa: FBT001
+def test_an_application_exception_reaches_the_caller_unchanged(error: Exception, max_concurrency: bool) -> None:  # noqa: FBT001
     """The very object, whatever it does not allow."""
     failing = fails(error)
     block = empty().parallel({"a": failing, "b": failing}) if max_concurrency else empty().then(failing)
@@ -165,7 +165,7 @@ def test_a_note_names_the_sequencer_whose_function_failed() -> None:
     assert caught.value.__notes__ == ["in block 'all' (at all)"]
 
 
-def test_a_note_that_somebody_else_made_does_not_hide_the_block() -> None:
+def test_other_notes_do_not_hide_the_block() -> None:
     """Only the library's own notes count."""
     error = RuntimeError("boom")
     error.add_note("see the handbook")

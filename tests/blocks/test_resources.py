@@ -71,7 +71,7 @@ HOLDERS = ("then", "tap", "then_if", "parallel", "for_each", "branch", "otherwis
 
 
 @given(st.lists(st.sampled_from(HOLDERS), min_size=1, max_size=3))
-def test_whatever_holds_a_block_declares_its_resources(nesting: list[str]) -> None:
+def test_containers_declare_the_resources_of_their_blocks(nesting: list[str]) -> None:
     """However deep it is, so that it finds what it declared; run by itself it does as well."""
     shared = counter()
     block: Block[Any, Any] = bump(shared)
@@ -101,35 +101,35 @@ TOOL_USER: Any = ToolUser()
 
 
 @pytest.mark.parametrize("how", HOLDERS)
-def test_two_objects_under_one_key_are_refused_when_the_pipeline_is_built(how: str) -> None:
+def test_two_objects_under_one_key_are_rejected_when_built(how: str) -> None:
     """The error names the key and both blocks, and says to share the reference."""
-    mine = wrapped(bump(counter(), "mine"), how)
+    first_block = wrapped(bump(counter(), "mine"), how)
     with pytest.raises(ResourceConflict) as caught:
-        empty("both").then(mine).then(bump(counter(), "yours"))
+        empty("both").then(first_block).then(bump(counter(), "yours"))
     assert caught.value.key == "counter"
-    assert caught.value.owners == (mine.name, "yours")
+    assert caught.value.owners == (first_block.name, "yours")
     assert "Create the counter once and pass the same reference to every block" in str(caught.value)
     assert isinstance(caught.value, ConfigurationError)
 
 
 @pytest.mark.parametrize("order", [0, 1])
-def test_an_object_that_is_kept_back_is_not_to_be_confused_with_a_shared_one(order: int) -> None:
+def test_an_owned_object_conflicts_with_a_shared_one(order: int) -> None:
     """A block that shares a counter beside a sequencer that keeps one to itself: nobody could tell which is meant."""
-    own = counter()
-    blocks = [empty("keeps", owns=[own]).then(bump(own, "inner")), bump(counter(), "shares")]
+    shared = counter()
+    blocks = [empty("keeps", owns=[shared]).then(bump(shared, "inner")), bump(counter(), "shares")]
     first, second = blocks[order], blocks[1 - order]
     with pytest.raises(ResourceConflict):
         empty("both").then(first).then(second)
 
 
-def test_two_sequencers_that_each_own_theirs_are_no_conflict() -> None:
+def test_two_owners_of_different_objects_do_not_conflict() -> None:
     """Nobody outside sees either."""
     one, two = counter(), counter()
     a = empty("a", owns=[one]).then(bump(one, by=1)).then(bump(one, by=1))
     b = empty("b", owns=[two]).then(bump(two, by=10)).then(bump(two, by=10))
-    both = empty("both").parallel([a, b])
-    assert both.run_sync(0).output == {"a": 2, "b": 20}
-    assert not both.resources
+    parallel = empty("both").parallel([a, b])
+    assert parallel.run_sync(0).output == {"a": 2, "b": 20}
+    assert not parallel.resources
 
 
 def test_the_same_object_may_be_declared_many_times() -> None:
@@ -139,49 +139,53 @@ def test_the_same_object_may_be_declared_many_times() -> None:
     assert block.run_sync(0).output == 2
 
 
-def test_an_owner_and_a_member_have_to_mean_the_same_object() -> None:
+def test_an_owner_and_a_member_must_use_the_same_object() -> None:
     """`owns` of another object under the key of a member is a mistake."""
     with pytest.raises(ResourceConflict):
         empty(owns=[counter()]).then(bump(counter()))
 
 
-def test_what_a_sequencer_owns_is_in_reach_of_all_its_blocks() -> None:
+def test_owned_resources_are_available_to_all_blocks() -> None:
     """Also of those that do not declare it."""
-    own = counter()
-    block = empty(owns=[own]).then(lambda _, ctx: ctx.resources.counter.state).map(lambda n: n + 1)
+    private = counter()
+    block = empty(owns=[private]).then(lambda _, ctx: ctx.resources.counter.state).map(lambda n: n + 1)
     assert block.run_sync(0).output == 1
     assert not block.resources
 
 
 @given(st.integers(1, 5), st.none() | st.integers(1, 5), st.integers(0, 3), st.integers(0, 5))
-def test_what_is_owned_is_opened_anew_for_each_time(count: int, limit: int | None, pauses: int, saved: int) -> None:
+def test_owned_resources_are_opened_for_each_execution(count: int, limit: int | None, pauses: int, saved: int) -> None:
     """Executions of one owner at the same time, or after each other, do not mix; all start from the session's state."""
-    own = counter()
+    private = counter()
 
     async def pause(value: object) -> object:
         for _ in range(pauses):
             await asyncio.sleep(0)
         return value
 
-    owner = empty("owner", owns=[own]).tap(bump(own)).then(pause).then(bump(own, "again"))
+    owner = empty("owner", owns=[private]).tap(bump(private)).then(pause).then(bump(private, "again"))
     session = Session(resources={"counter": saved} if saved else {})
     outputs = empty().for_each(owner, max_concurrency=limit).run_sync(range(count), session=session).output
     assert outputs == [saved + 2] * count
     assert session.resources == {"counter": saved + 2}
 
 
-def test_an_owner_inside_an_owner_has_its_own() -> None:
+def test_a_nested_owner_has_its_own_object() -> None:
     """Also of the same object."""
-    own = counter()
-    inner = empty("inner", owns=[own]).then(bump(own))
-    outer = empty("outer", owns=[own]).then(bump(own)).tap(inner).tap(inner).then(bump(own))
+    shared_counter = counter()
+    inner = empty("inner", owns=[shared_counter]).then(bump(shared_counter))
+    outer = (
+        empty("outer", owns=[shared_counter])
+        .then(bump(shared_counter))
+        .tap(inner)
+        .tap(inner)
+        .then(bump(shared_counter))
+    )
     assert outer.run_sync(0).output == 2
 
 
 @given(st.integers(1, 4), st.none() | st.integers(1, 4), st.integers(0, 2))
-def test_what_is_isolated_starts_from_what_is_around_it_and_reaches_it(
-    count: int, limit: int | None, pauses: int
-) -> None:
+def test_isolated_resources_start_from_and_update_the_outer_state(count: int, limit: int | None, pauses: int) -> None:
     """Executions at the same time do not see each other's changes; who comes after sees those of the last."""
     shared = counter()
 
@@ -216,7 +220,7 @@ def test_what_is_isolated_starts_from_what_is_around_it_and_reaches_it(
     assert block.resources == {"counter": shared}
 
 
-def test_what_is_isolated_is_a_resource() -> None:
+def test_isolates_accepts_only_resources() -> None:
     """As what is owned."""
     for options in ({"isolates": [5]}, {"owns": [None]}):
         with pytest.raises(ConfigurationError, match="a resource"):
@@ -224,7 +228,7 @@ def test_what_is_isolated_is_a_resource() -> None:
 
 
 @given(st.integers(1, 4), st.integers(1, 4))
-def test_what_is_shared_is_one_for_the_run(count: int, depth: int) -> None:
+def test_a_shared_resource_is_opened_once_per_run(count: int, depth: int) -> None:
     """Opened once, however many blocks and sequencers declare it."""
     opened: list[int] = []
 
@@ -261,7 +265,7 @@ def test_a_session_keeps_states_from_run_to_run() -> None:
 
 
 @given(st.integers(1, 5), st.integers(0, 3), st.permutations(range(5)))
-def test_runs_of_one_session_at_the_same_time_do_not_see_each_other(count: int, saved: int, order: list[int]) -> None:
+def test_concurrent_runs_of_a_session_are_isolated(count: int, saved: int, order: list[int]) -> None:
     """Whatever order they come to their changes in; each starts from what the session held when it began."""
     shared = counter()
 
@@ -285,7 +289,7 @@ def test_runs_of_one_session_at_the_same_time_do_not_see_each_other(count: int, 
     asyncio.run(scenario())
 
 
-async def test_a_debate_s_transcript_can_be_read_while_the_run_goes_on_and_after_it_failed() -> None:
+async def test_a_transcript_can_be_read_during_and_after_a_run() -> None:
     """What was argued before it is not lost."""
     shared = counter("transcript")
     block = empty().tap(bump(shared)).map(lambda _: 1 / 0)
@@ -311,7 +315,7 @@ class Unhashable:
     [{"a": counter("b")}, {"a": 5}, {"a": None}, {"counter": Unhashable()}],
     ids=["another key", "int", "None", "unhashable"],
 )
-def test_what_is_no_resource_is_refused(resources: Any) -> None:
+def test_non_resources_are_rejected(resources: Any) -> None:
     """When the block is built."""
     for make in (
         lambda: handler(str, resources=resources),
@@ -322,7 +326,7 @@ def test_what_is_no_resource_is_refused(resources: Any) -> None:
             make()
 
 
-def test_what_is_not_in_reach_is_named_with_what_is() -> None:
+def test_unknown_resources_are_an_error_with_the_available_ones() -> None:
     """By attribute and by key; the message says how to declare it."""
     block = handler(lambda _, ctx: ctx.resources.transcript, resources={"counter": counter()}, name="reads")
     with pytest.raises(AttributeError, match=r"no resource 'transcript' is in reach \(there: 'counter'\); declare it"):
@@ -331,7 +335,7 @@ def test_what_is_not_in_reach_is_named_with_what_is() -> None:
         handler(lambda _, ctx: ctx.resources["x"]).run_sync(0)
 
 
-def test_resources_are_a_mapping_of_what_is_in_reach() -> None:
+def test_resources_are_a_mapping_of_available_resources() -> None:
     """A block can look before it reads."""
     look = handler(lambda _, ctx: ("counter" in ctx.resources, list(ctx.resources), len(ctx.resources)), name="look")
     assert look.run_sync(0).output == (False, [], 0)

@@ -24,7 +24,7 @@ def says(word: str) -> Block[Any, str]:
 
 
 @given(st.dictionaries(st.text(max_size=2), recipes(depth=1), min_size=1, max_size=3), SMALL, st.data())
-def test_a_router_is_the_block_that_it_chooses(routes: dict[str, Recipe], value: int, data: st.DataObject) -> None:
+def test_a_router_acts_like_the_chosen_block(routes: dict[str, Recipe], value: int, data: st.DataObject) -> None:
     """In output, failure and all that is told, by key and by block, with a sync and an async choice."""
     journal = Journal()
     blocks = {key: recipe.build(journal) for key, recipe in routes.items()}
@@ -59,14 +59,14 @@ def test_routes_may_be_functions() -> None:
 STRANGE = ["missing", "", None, 5, True, ["yes"], {"a": 1}, says("yes"), object()]
 
 
-@pytest.mark.parametrize("chosen", STRANGE, ids=shown)
-def test_what_is_not_among_the_routes_goes_to_otherwise_or_is_an_error(chosen: object) -> None:
+@pytest.mark.parametrize("choice", STRANGE, ids=shown)
+def test_an_unknown_choice_goes_to_otherwise_or_is_an_error(choice: object) -> None:
     """OutputError says what was chosen and lists what there is; an equally named block is not the route."""
     routes = {"yes": says("aye"), "no": says("nay")}
-    strict = router(name="r", choose=lambda _: chosen, routes=routes)
+    strict = router(name="r", choose=lambda _: choice, routes=routes)
     with pytest.raises(OutputError, match=r"block 'r' must return one of its routes: chose .*; available: 'yes', 'no'"):
         strict.run_sync(0)
-    lax = router(name="r", choose=lambda _: chosen, routes=routes, otherwise=says("perhaps"))
+    lax = router(name="r", choose=lambda _: choice, routes=routes, otherwise=says("perhaps"))
     assert lax.run_sync(0).output == "perhaps"
 
 
@@ -76,7 +76,7 @@ def test_otherwise_can_be_chosen_by_its_block() -> None:
     assert router(name="r", choose=lambda _: rest, routes={"a": str}, otherwise=rest).run_sync(0).output == "rest"
 
 
-def test_a_choice_that_fails_is_the_application_s_error() -> None:
+def test_exceptions_of_a_choice_are_raised_unchanged() -> None:
     """With the router's name."""
     with pytest.raises(ZeroDivisionError) as caught:
         router(name="r", choose=lambda n: 1 / n, routes={"a": str}).run_sync(0)

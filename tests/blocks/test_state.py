@@ -32,23 +32,23 @@ class Data:
     count: int = 0
 
 
-def note(seen: list[Any]) -> Block[Any, Any]:
+def note(states: list[Any]) -> Block[Any, Any]:
     """A block that notes whose state it sees."""
-    return handler(lambda _, ctx: seen.append((ctx.sequencer.name, ctx.sequencer.state)), name="note")
+    return handler(lambda _, ctx: states.append((ctx.sequencer.name, ctx.sequencer.state)), name="note")
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=5))
 def test_a_block_sees_the_nearest_state(owners: list[bool]) -> None:
     """Sequencers without a state are transparent, and a nested state hides those around it."""
-    seen: list[Any] = []
-    block: Block[Any, Any] = note(seen)
+    states: list[Any] = []
+    block: Block[Any, Any] = note(states)
     for level in reversed(range(len(owners))):
         state = (lambda level=level: level) if owners[level] else None
         block = sequencer(name=f"level {level}", state=state).tap(block)
     if True in owners:
-        nearest = max(level for level, own in enumerate(owners) if own)
+        nearest = max(level for level, has_state in enumerate(owners) if has_state)
         block.run_sync(0)
-        assert seen == [(f"level {nearest}", nearest)]
+        assert states == [(f"level {nearest}", nearest)]
     else:
         with pytest.raises(AttributeError, match="block 'note' is not inside a sequencer with a state"):
             block.run_sync(0)
@@ -78,21 +78,21 @@ def test_update_replaces_fields(state: Any) -> None:
 
 
 @pytest.mark.parametrize("state", [Model, Data])
-def test_a_field_that_there_is_not_is_an_error(state: Any) -> None:
+def test_an_unknown_field_is_an_error(state: Any) -> None:
     """A typing mistake must not get lost in a state that takes anything."""
     block = sequencer(name="s", state=state).tap(lambda _, ctx: ctx.sequencer.update(cuont=1))
     with pytest.raises(ConfigurationError, match=r"one of its fields: count .got 'cuont'"):
         block.run_sync(0)
 
 
-def test_a_state_can_be_replaced_as_a_whole() -> None:
+def test_a_state_can_be_replaced_completely() -> None:
     """Of any type."""
     block = sequencer(name="s", state=tuple).tap(lambda v, ctx: setattr(ctx.sequencer, "state", (v,)))
     assert block.map(lambda _, ctx: ctx.sequencer.state).run_sync(5).output == (5,)
 
 
 @given(st.integers(1, 5), st.none() | st.integers(1, 3), st.integers(0, 3))
-def test_each_time_that_a_sequencer_acts_it_has_a_new_state(count: int, limit: int | None, pauses: int) -> None:
+def test_each_execution_of_a_sequencer_has_a_new_state(count: int, limit: int | None, pauses: int) -> None:
     """At the same time or one after the other; the state around it is left alone."""
 
     async def bump(value: object, ctx: Context) -> object:
@@ -108,14 +108,14 @@ def test_each_time_that_a_sequencer_acts_it_has_a_new_state(count: int, limit: i
     assert result == ([2] * count, {"count": 100})
 
 
-def test_a_state_that_cannot_be_made_is_the_application_s_error() -> None:
+def test_exceptions_of_a_state_factory_are_raised_unchanged() -> None:
     """It leaves as itself, with the sequencer's name."""
     with pytest.raises(ZeroDivisionError) as caught:
         sequencer(name="s", state=lambda: 1 / 0).map(str).run_sync(0)
     assert caught.value.__notes__ == ["in block 's' (at s)"]
 
 
-def test_accepts_turns_the_input_into_what_the_first_step_takes() -> None:
+def test_accepts_converts_the_input_for_the_first_step() -> None:
     """Each time that the sequencer acts."""
     inner = sequencer(name="inner", accepts=int).map(lambda n: n + 1)
     assert inner.run_sync("4").output == 5

@@ -36,7 +36,7 @@ def call(name: str, arguments: object = None, *, id: str = "1") -> ToolCall:  # 
     )
 
 
-def told(*replies: Any, **options: Any) -> tuple[list[str], RunResult[Any]]:
+def run_with_tools(*replies: Any, **options: Any) -> tuple[list[str], RunResult[Any]]:
     """What the model is told by its tools in answer to `replies`, and the result of the run."""
     model = ScriptedModel(*replies, "done")
     result = generator(name="ask", **options).run_sync("?", model=model)
@@ -66,7 +66,7 @@ def test_functions_sync_and_async_and_blocks_are_tools() -> None:
     def seen(value: str, ctx: Context) -> str:
         return f"{value} by {ctx.block}"
 
-    answers, result = told(
+    answers, result = run_with_tools(
         [call("add", {"a": 1}), call("add", {"a": 1, "b": 5}), call("later", {"word": "now"})],
         [call("look", {"input": "it"})],
         tools=[add, later, handler(seen, name="look")],
@@ -118,36 +118,36 @@ def test_the_model_sees_its_calls_and_their_answers_in_order() -> None:
         ('{"a": 1\ud800}', "`arguments` is not JSON"),
     ],
 )
-def test_arguments_that_do_not_fit_are_told_to_the_model(arguments: str, message: str) -> None:
+def test_invalid_arguments_are_returned_to_the_model(arguments: str, message: str) -> None:
     """And nothing is called."""
     called: list[object] = []
 
     def add(a: int, b: int = 1) -> None:
         called.append((a, b))
 
-    (answer,), _ = told(call("add", arguments), tools=[add])
+    (answer,), _ = run_with_tools(call("add", arguments), tools=[add])
     assert answer.startswith("Error: the arguments of add are not valid: ")
     assert message in answer
     assert called == []
 
 
 @given(st.text(max_size=30) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
-def test_whatever_a_model_writes_as_arguments_it_is_answered(arguments: str) -> None:
+def test_any_arguments_of_a_model_are_answered(arguments: str) -> None:
     """The run goes on."""
-    answers, result = told(call("add", arguments), call(arguments, arguments), tools=[add])
+    answers, result = run_with_tools(call("add", arguments), call(arguments, arguments), tools=[add])
     assert len(answers) == 2
     assert result.output == "done"
 
 
-def test_a_tool_that_there_is_not_is_told_to_the_model() -> None:
+def test_an_unknown_tool_is_an_error_for_the_model() -> None:
     """With those that there are."""
-    answers, _ = told(call("divide"), tools=[add, later])
+    answers, _ = run_with_tools(call("divide"), tools=[add, later])
     assert answers == ["Error: there is no tool 'divide'; available: add, later"]
-    assert told(call("divide"))[0] == ["Error: there is no tool 'divide'; available: none"]
+    assert run_with_tools(call("divide"))[0] == ["Error: there is no tool 'divide'; available: none"]
 
 
 @pytest.mark.parametrize("as_block", [False, True])
-def test_what_a_tool_raises_is_the_application_s_error(as_block: bool) -> None:  # noqa: FBT001
+def test_exceptions_of_a_tool_are_raised_unchanged(as_block: bool) -> None:  # noqa: FBT001
     """As itself, with notes that name the tool and the block."""
     error = RuntimeError("boom")
 
@@ -164,24 +164,24 @@ def test_what_a_tool_raises_is_the_application_s_error(as_block: bool) -> None: 
 
 
 @given(st.integers(1, 4), st.integers(0, 6), st.integers(1, 3))
-def test_the_rounds_of_tool_calls_are_bounded(bound: int, wanted: int, max_concurrency: int) -> None:
+def test_the_rounds_of_tool_calls_are_bounded(bound: int, requested: int, max_concurrency: int) -> None:
     """ToolLoopExceeded once the model still wants more; no tool is called beyond the bound."""
     called: list[int] = []
 
     def look() -> None:
         called.append(1)
 
-    replies: list[Any] = [[call("look")] * max_concurrency] * wanted
+    replies: list[Any] = [[call("look")] * max_concurrency] * requested
     model = ScriptedModel(*replies, "done")
     block = generator(name="ask", tools=[look], max_tool_rounds=bound)
-    if wanted <= bound:
+    if requested <= bound:
         assert block.run_sync("?", model=model).output == "done"
     else:
         with pytest.raises(ToolLoopExceeded) as caught:
             block.run_sync("?", model=model)
         assert (caught.value.rounds, caught.value.block) == (bound, "ask")
-    assert len(called) == min(wanted, bound) * max_concurrency
-    assert len(model.calls) == min(wanted, bound) + 1
+    assert len(called) == min(requested, bound) * max_concurrency
+    assert len(model.calls) == min(requested, bound) + 1
 
 
 class Colour(enum.Enum):
@@ -227,13 +227,13 @@ RING.append(RING)
     ],
     ids=shown,
 )
-def test_results_are_told_as_text_or_json(result: object, text: str) -> None:
+def test_results_are_text_or_json(result: object, text: str) -> None:
     """Valid Unicode, whatever the tool gives."""
 
     def give() -> object:
         return result
 
-    assert told(call("give"), tools=[give])[0] == [text]
+    assert run_with_tools(call("give"), tools=[give])[0] == [text]
 
 
 def awkward(json: str, schema: int, model_config: bool, copy: str = "x", _x: int = 0) -> str:  # noqa: FBT001
@@ -246,7 +246,7 @@ def test_parameters_may_have_any_name() -> None:
     spec = function_schema(awkward)
     assert list(spec.parameters["properties"]) == ["json", "schema", "model_config", "copy", "_x"]
     arguments = {"json": "{}", "schema": 1, "model_config": True, "_x": 3}
-    assert told(call("awkward", arguments), tools=[awkward])[0] == ["{} 1 True x 3"]
+    assert run_with_tools(call("awkward", arguments), tools=[awkward])[0] == ["{} 1 True x 3"]
 
 
 def search(query: str, *, limit: int = 5, order: Literal["old", "new"] = "new", tags: list[str] | None = None) -> None:
@@ -262,7 +262,7 @@ def search(query: str, *, limit: int = 5, order: Literal["old", "new"] = "new", 
     """
 
 
-def test_a_function_s_schema_says_what_its_signature_and_docstring_say() -> None:
+def test_a_schema_follows_signature_and_docstring() -> None:
     """Types, defaults, descriptions."""
     spec = function_schema(search)
     assert spec.name == "search"
@@ -319,7 +319,7 @@ def überall() -> None:  # noqa: PLC2401 - that is what it is for
      handler(str, name="two words"), handler(str, name="x" * 65)],
     ids=shown,
 )  # fmt: skip
-def test_what_no_model_can_call_is_refused_when_the_block_is_built(offered: Any) -> None:
+def test_invalid_tools_are_rejected_when_the_block_is_built(offered: Any) -> None:
     """ConfigurationError says which tool and why."""
     with pytest.raises(ConfigurationError) as caught:
         generator(name="ask", tools=[offered])
@@ -327,7 +327,7 @@ def test_what_no_model_can_call_is_refused_when_the_block_is_built(offered: Any)
     assert caught.value.field.startswith("tools")
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
+def test_two_tools_with_one_name_are_rejected() -> None:
     """Also where one comes with a capability."""
     for options in ({"tools": [add, add]}, {"tools": [add], "uses": [Capability(name="c", tools=[add])]}):
         with pytest.raises(ConfigurationError, match="tools with different names"):
@@ -349,4 +349,4 @@ async def gives_a_coroutine_later() -> Callable[[], Mapping[str, int]]:
 
 def test_only_the_tool_itself_is_awaited() -> None:
     """What it gives is its result."""
-    assert told(call("gives_a_coroutine_later"), tools=[gives_a_coroutine_later])[0] == ["<class 'dict'>"]
+    assert run_with_tools(call("gives_a_coroutine_later"), tools=[gives_a_coroutine_later])[0] == ["<class 'dict'>"]
