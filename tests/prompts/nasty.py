@@ -1,4 +1,4 @@
-"""Texts that try to pass for something else, and what tells whether they do."""
+"""Texts that imitate something else, and checks that detect it."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ rounds = st.integers(1, 4) | st.integers(1, 10**40)
 
 
 def entry(number: int, name: str, stance: str, text: str) -> DebateContributionEntry:
-    """An entry of any texts: half a surrogate pair would not validate."""
+    """Create an entry of any texts, without half surrogate pairs."""
     return DebateContributionEntry.model_construct(round=number, agent_name=name, stance=stance, text=text)
 
 
 def decision(number: int, speakers: list[str], briefing: str | None, angle: str | None) -> DebateModeratorDecision:
-    """A decision of any texts."""
+    """Create a decision of any texts."""
     return DebateModeratorDecision.model_construct(
         round=number, next_speakers=speakers, briefing=briefing, new_angle=angle, done=False
     )
@@ -69,27 +69,29 @@ entries = st.lists(st.builds(entry, rounds, texts, texts, texts), max_size=4)
 
 @st.composite
 def debates(draw: st.DrawFn) -> list[DebateContributionEntry]:
-    """Entries as a debate leaves them: rounds ascend."""
-    return sorted(draw(entries), key=lambda made: made.round)
+    """Draw entries of a debate, with ascending rounds."""
+    return sorted(draw(entries), key=lambda entry_: entry_.round)
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines that any reader could see, without those that continue a text."""
+    """Return the lines that a reader could see, without continuation lines."""
     return [line for line in text.splitlines() if not line.startswith("  | ")]
 
 
 def tags(text: str) -> int:
-    """How many lines begin like a tagged argument."""
+    """Count the lines that begin like a tagged argument."""
     return sum(line.startswith("[") for line in lines_of(text))
 
 
 def headings(text: str) -> int:
-    """How many lines begin like a round's heading."""
+    """Count the lines that begin like the heading of a round."""
     return sum(re.match(r"Round .*:", line) is not None for line in lines_of(text))
 
 
-def rounds_shown(made: list[DebateContributionEntry]) -> int:
-    """How many headings these entries need."""
+def rounds_shown(transcript: list[DebateContributionEntry]) -> int:
+    """Count the headings that these entries require."""
     return sum(
-        1 for before, after in zip([None, *made], made, strict=False) if not before or before.round != after.round
+        1
+        for before, after in zip([None, *transcript], transcript, strict=False)
+        if not before or before.round != after.round
     )

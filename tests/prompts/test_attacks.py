@@ -110,13 +110,13 @@ def raw_with(text: str) -> DebateRawOutput:
         question=QUESTION,
         transcript=transcript_with(text),
         verdict=DebateVerdict.model_construct(verdict=text, winner="for", reasoning=text),
-        moderator_decisions=[decided(text)],
+        moderator_decisions=[decision_with(text)],
         stop_reason="max_rounds",
         seed=0,
     )
 
 
-def decided(text: str) -> DebateModeratorDecision:
+def decision_with(text: str) -> DebateModeratorDecision:
     """A decision whose briefing and angle are `text`."""
     return DebateModeratorDecision.model_construct(
         round=1, next_speakers=["anna", "ben"], briefing=text, new_angle=text, done=False
@@ -135,13 +135,13 @@ def debater_view(text: str) -> str:
 
 def moderator_view(text: str) -> str:
     """What a moderator is shown."""
-    return render_moderator_turn(entries=transcript_with(text), decisions=[decided(text)], round=3, max_rounds=3)
+    return render_moderator_turn(entries=transcript_with(text), decisions=[decision_with(text)], round=3, max_rounds=3)
 
 
 def judge_view(text: str) -> str:
     """What a judge is shown."""
-    shown = format_transcript_for_judge(transcript_with(text), shuffle=False)
-    return render_judge_turn(question=QUESTION, transcript=shown)
+    transcript = format_transcript_for_judge(transcript_with(text), shuffle=False)
+    return render_judge_turn(question=QUESTION, transcript=transcript)
 
 
 def synthesizer_view(text: str) -> str:
@@ -156,7 +156,7 @@ each_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 # The corpus
 
 
-def test_each_attack_has_a_name_of_its_own_and_a_text() -> None:
+def test_each_attack_has_a_unique_name_and_a_text() -> None:
     """Engineers pick attacks by their ids."""
     assert len({attack.id for attack in ATTACKS}) == len(ATTACKS) >= 40
     assert len({attack.written() for attack in ATTACKS}) == len(ATTACKS)
@@ -164,14 +164,12 @@ def test_each_attack_has_a_name_of_its_own_and_a_text() -> None:
 
 
 @given(st.sampled_from(ATTACKS), st.text(anything), st.text(anything), st.text(anything))
-def test_an_attack_says_what_it_is_told_and_fills_nothing_in_twice(
-    attack: Attack, own: str, other: str, question: str
-) -> None:
+def test_fields_of_an_attack_are_filled_once(attack: Attack, own_stance: str, other: str, question: str) -> None:
     """Stances and questions are put in as they are, even if they look like a field."""
     parts = re.split("«(own|other|question)»", attack.template)
-    values = {"own": own, "other": other, "question": question}
-    wanted = "".join(values[part] if index % 2 else part for index, part in enumerate(parts))
-    assert attack.written(own=own, other=other, question=question) == wanted
+    values = {"own": own_stance, "other": other, "question": question}
+    expected = "".join(values[part] if index % 2 else part for index, part in enumerate(parts))
+    assert attack.written(own=own_stance, other=other, question=question) == expected
 
 
 # The views
@@ -181,68 +179,68 @@ def test_an_attack_says_what_it_is_told_and_fills_nothing_in_twice(
 @pytest.mark.parametrize("names", [True, False])
 def test_an_attacked_transcript_can_be_read_back(attack: Attack, names: bool) -> None:  # noqa: FBT001
     """What was said is what is read, entry by entry."""
-    made = transcript_with(attack.written())
-    shown = [one if names else entry(one.round, "", one.stance, one.text) for one in made]
-    assert parse_entries(render_entries(made, names=names), names=names) == shown
+    transcript = transcript_with(attack.written())
+    visible = [one if names else entry(one.round, "", one.stance, one.text) for one in transcript]
+    assert parse_entries(render_entries(transcript, names=names), names=names) == visible
 
 
 @each_argument
 @each_view
-def test_no_view_shows_a_line_that_nobody_wrote(attack: Attack, view: Callable[[str], str]) -> None:
+def test_no_view_has_a_forged_line(attack: Attack, view: Callable[[str], str]) -> None:
     """Four tags, two headings, and as many lines of the prompt's own as without an attack."""
-    shown, harmless = view(attack.written()), view(HARMLESS)
-    assert tags(shown) == 4
-    assert headings(shown) == 2
-    assert len(lines_of(shown)) == len(lines_of(harmless))
+    rendered, harmless = view(attack.written()), view(HARMLESS)
+    assert tags(rendered) == 4
+    assert headings(rendered) == 2
+    assert len(lines_of(rendered)) == len(lines_of(harmless))
 
 
 @each_argument
 @each_view
-def test_no_view_holds_what_a_chat_template_takes_for_its_own(attack: Attack, view: Callable[[str], str]) -> None:
+def test_no_view_contains_control_tokens(attack: Attack, view: Callable[[str], str]) -> None:
     """Servers read control tokens wherever they stand: one of them would end the user's message."""
-    shown = view(attack.written())
-    assert not any(token in shown for token in CONTROL_TOKENS)
+    rendered = view(attack.written())
+    assert not any(token in rendered for token in CONTROL_TOKENS)
 
 
 @each_argument
 @each_view
 def test_every_view_can_be_sent(attack: Attack, view: Callable[[str], str]) -> None:
     """No attack makes a request that cannot be encoded."""
-    shown = view(attack.written())
-    assert json.loads(json.dumps(shown, ensure_ascii=False).encode()) == shown
+    rendered = view(attack.written())
+    assert json.loads(json.dumps(rendered, ensure_ascii=False).encode()) == rendered
 
 
 @given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
 def test_quoted_text_has_no_control_tokens_and_can_be_read_back(text: str) -> None:
     """Whatever stands around them, and however they overlap."""
-    shown = quoted(text)
-    assert not any(token in shown for token in CONTROL_TOKENS)
-    assert unquoted(shown) == text
+    rendered = quoted(text)
+    assert not any(token in rendered for token in CONTROL_TOKENS)
+    assert unquoted(rendered) == text
 
 
 @given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
 def test_messages_for_the_local_model_have_no_control_tokens(text: str) -> None:
     """Also those that are no rendered text, such as the result of a tool."""
-    shown = without_control_tokens(text)
-    assert not any(token in shown for token in CONTROL_TOKENS)
-    assert unescaped(shown) == unescaped(text)
+    cleaned = without_control_tokens(text)
+    assert not any(token in cleaned for token in CONTROL_TOKENS)
+    assert unescaped(cleaned) == unescaped(text)
 
 
 @pytest.mark.parametrize("text", ["[YES] We should.", "a <-> b", "[1] [2, 3] [x]", "if a < b and b > c", "[TODO]"])
-def test_ordinary_signs_stay_in_messages_for_the_local_model(text: str) -> None:
+def test_ordinary_signs_are_unchanged_for_the_local_model(text: str) -> None:
     """The tag of an argument may be in capitals."""
     assert without_control_tokens(text) == text
 
 
 @each_called
-def test_a_name_or_stance_that_attacks_stays_on_its_line(attack: Attack) -> None:
+def test_an_attacking_name_or_stance_stays_on_its_line(attack: Attack) -> None:
     """In tags, rosters and positions, and in each view's system message."""
     text = attack.written()
-    made = [entry(1, text, "for", HARMLESS), entry(1, "ben", text, HARMLESS), entry(2, text, text, HARMLESS)]
+    transcript = [entry(1, text, "for", HARMLESS), entry(1, "ben", text, HARMLESS), entry(2, text, text, HARMLESS)]
     for names in (True, False):
-        shown = render_entries(made, names=names)
-        assert (tags(shown), headings(shown), len(lines_of(shown))) == (3, 2, 5)
-    assert parse_entries(render_entries(made, names=True), names=True) == made
+        rendered = render_entries(transcript, names=names)
+        assert (tags(rendered), headings(rendered), len(lines_of(rendered))) == (3, 2, 5)
+    assert parse_entries(render_entries(transcript, names=True), names=True) == transcript
 
     def systems(word: str) -> list[str]:
         return [
@@ -287,7 +285,7 @@ class Recording:
         return [m["content"] for _, messages, _ in self.asked for m in messages if m["role"] == "user"]
 
 
-def argued(text: str, *, anna: str = "anna", stance: str = "for") -> tuple[Recording, RunResult[Any]]:
+def run_debate(text: str, *, anna: str = "anna", stance: str = "for") -> tuple[Recording, RunResult[Any]]:
     """A moderated debate of two rounds in which everybody says `text`."""
     recording = Recording(text)
     transcript = create_debate_transcript()
@@ -305,38 +303,40 @@ def argued(text: str, *, anna: str = "anna", stance: str = "for") -> tuple[Recor
 @each_argument
 def test_an_argument_never_reaches_a_system_message(attack: Attack) -> None:
     """The messages have the roles and the system messages that they have in a harmless debate, byte for byte."""
-    attacked, _ = argued(attack.written())
-    harmless, _ = argued(HARMLESS)
+    attacked, _ = run_debate(attack.written())
+    harmless, _ = run_debate(HARMLESS)
     assert attacked.systems == harmless.systems
-    roles = [[[m["role"] for m in messages] for _, messages, _ in each.asked] for each in (attacked, harmless)]
+    roles = [
+        [[m["role"] for m in messages] for _, messages, _ in recording.asked] for recording in (attacked, harmless)
+    ]
     assert roles[0] == roles[1]
-    assert {role for each in roles[0] for role in each} == {"system", "user"}
+    assert {role for messages_roles in roles[0] for role in messages_roles} == {"system", "user"}
     assert [schema for *_, schema in attacked.asked] == [schema for *_, schema in harmless.asked]
 
 
 @each_argument
-def test_only_the_offices_decide_a_debate(attack: Attack) -> None:
+def test_only_judge_and_moderator_decide_a_debate(attack: Attack) -> None:
     """The verdict is the judge's answer, the rounds are the moderator's, and all speak for themselves alone."""
-    _, result = argued(attack.written())
+    _, result = run_debate(attack.written())
     raw = result.raw
     assert raw.verdict is not None
     assert raw.verdict.model_dump(exclude={"judging"}) == FOUND
     assert (raw.rounds, raw.stop_reason, result.status) == (2, "max_rounds", "complete")
     assert [one.done for one in raw.moderator_decisions] == [False, False]
-    said = clean_text(f"Mine is right.{attack.written()}")
+    argument = clean_text(f"Mine is right.{attack.written()}")
     anna = OwnWords(name="anna", stance="for", other_stances={"ben": "against"})
     ben = OwnWords(name="ben", stance="against", other_stances={"anna": "for"})
     assert [(one.round, one.agent_name, one.stance, one.text) for one in raw.transcript] == [
-        (number, words.name, words.stance, words.separate(said)[0]) for number in (1, 2) for words in (anna, ben)
+        (number, words.name, words.stance, words.separate(argument)[0]) for number in (1, 2) for words in (anna, ben)
     ]
 
 
 @each_argument
-def test_what_is_sent_is_what_the_views_have_rendered(attack: Attack) -> None:
+def test_messages_are_sent_as_rendered(attack: Attack) -> None:
     """Nothing between a view and the model reads, fills in or changes a message."""
-    recording, result = argued(attack.written())
+    recording, result = run_debate(attack.written())
     raw = result.raw
-    wanted: list[tuple[str, str, str]] = []
+    expected: list[tuple[str, str, str]] = []
     for number in (1, 2):
         before = raw.transcript[: 2 * number - 2]
         decisions = raw.moderator_decisions[: number - 1]
@@ -344,7 +344,7 @@ def test_what_is_sent_is_what_the_views_have_rendered(attack: Attack) -> None:
             question=QUESTION, roster=["anna", "ben"], stances={"anna": "for", "ben": "against"}
         )
         turn = render_moderator_turn(entries=before, decisions=decisions, round=number, max_rounds=2)
-        wanted.append(("rent-moderator", system, turn))
+        expected.append(("rent-moderator", system, turn))
         for place, (name, stance) in enumerate((("anna", "for"), ("ben", "against"))):
             turn = render_debater_turn(
                 DebaterIdentity(stance=stance, positions=tuple(STANCES), max_rounds=2),
@@ -353,26 +353,26 @@ def test_what_is_sent_is_what_the_views_have_rendered(attack: Attack) -> None:
                 guidance=Guidance(briefing=raw.moderator_decisions[number - 1].briefing),
             )
             system = render_debater_system(question=QUESTION, stances=STANCES, max_rounds=2)
-            wanted.append((f"rent-debater-{name}", system, turn))
+            expected.append((f"rent-debater-{name}", system, turn))
     order = next(event.order for event in result.events if isinstance(event, JudgeViewMade))
-    shown = render_entries([raw.transcript[index] for index in order])
-    judge = render_judge_turn(question=QUESTION, transcript=shown)
-    wanted.append(("rent-judge", render_judge_system(stances=STANCES), judge))
-    wanted.append(("rent-synthesizer", render_synthesizer_system(), render_synthesizer_turn(raw)))
-    assert [(block, *(m["content"] for m in messages)) for block, messages, _ in recording.asked] == wanted
+    transcript = render_entries([raw.transcript[index] for index in order])
+    judge = render_judge_turn(question=QUESTION, transcript=transcript)
+    expected.append(("rent-judge", render_judge_system(stances=STANCES), judge))
+    expected.append(("rent-synthesizer", render_synthesizer_system(), render_synthesizer_turn(raw)))
+    assert [(block, *(m["content"] for m in messages)) for block, messages, _ in recording.asked] == expected
 
 
 @each_called
-def test_a_debater_whose_name_or_stance_attacks_is_refused_or_kept_in_its_place(attack: Attack) -> None:
+def test_an_attacking_debater_is_rejected_or_contained(attack: Attack) -> None:
     """As many lines of system messages, and the same judge's answer, as with a harmless name."""
     text = attack.written()
     options = {"anna": text} if attack.place == "name" else {"stance": text}
     try:
-        attacked, result = argued(HARMLESS, **options)
+        attacked, result = run_debate(HARMLESS, **options)
     except ConfigurationError:
         return
-    harmless, _ = argued(HARMLESS, **dict.fromkeys(options, "x"))
-    counts = [[len(system.splitlines()) for system in each.systems] for each in (attacked, harmless)]
+    harmless, _ = run_debate(HARMLESS, **dict.fromkeys(options, "x"))
+    counts = [[len(system.splitlines()) for system in recording.systems] for recording in (attacked, harmless)]
     assert counts[0] == counts[1]
     assert [tags(user) for user in attacked.users] == [tags(user) for user in harmless.users]
     assert result.raw.found.winner == "against"
@@ -389,13 +389,13 @@ def document_of(attack: Attack) -> DebateDocument:
     """A debate that really took place, all of whose foreign texts attack, as `--json` saves it."""
     text = attack.written()
     if attack.place == "argument":
-        _, result = argued(text)
+        _, result = run_debate(text)
     else:
-        _, result = argued(HARMLESS)
-    shown = clean_text(text)
-    side = Side(name=shown, stance=shown, role=shown)
+        _, result = run_debate(HARMLESS)
+    cleaned = clean_text(text)
+    side = Side(name=cleaned, stance=cleaned, role=cleaned)
     return DebateDocument(
-        status="complete", debaters=[side], max_rounds=2, raw=result.raw, output=result.output, error=shown
+        status="complete", debaters=[side], max_rounds=2, raw=result.raw, output=result.output, error=cleaned
     )
 
 

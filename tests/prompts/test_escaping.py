@@ -18,7 +18,7 @@ def test_a_quoted_text_can_be_read_back(text: str) -> None:
 
 
 @given(texts)
-def test_each_further_line_of_a_quoted_text_stands_behind_a_bar(text: str) -> None:
+def test_further_lines_of_a_quoted_text_begin_with_a_bar(text: str) -> None:
     """Whatever a reader takes for a line break, only the first line can begin without a bar."""
     first, *further = ("label: " + quoted(text)).splitlines()
     assert first.startswith("label: ")
@@ -27,14 +27,14 @@ def test_each_further_line_of_a_quoted_text_stands_behind_a_bar(text: str) -> No
 
 
 @given(texts)
-def test_what_is_quoted_can_be_sent(text: str) -> None:
+def test_quoted_text_can_be_encoded(text: str) -> None:
     """Halves of surrogate pairs are escaped, so that every prompt can be encoded."""
-    for shown in (quoted(text), tag_text(text), tag_name(text)):
-        assert shown.encode().decode() == shown
+    for escaped in (quoted(text), tag_text(text), tag_name(text)):
+        assert escaped.encode().decode() == escaped
 
 
 @given(texts | texts.map(quoted))
-def test_what_quoting_cannot_have_written_is_refused(text: str) -> None:
+def test_invalid_quotations_are_rejected(text: str) -> None:
     """Each quoted text has one original; anything else is a ViewError."""
     try:
         plain = unquoted(text)
@@ -46,7 +46,7 @@ def test_what_quoting_cannot_have_written_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["⟦", "⟦U+000A⟧", "⟦U+0041⟧", "⟦U+110000⟧", "⟦U+2028", "a\nb", "a\rb", "a\n b", "\ud800"]
 )
-def test_text_that_looks_nearly_quoted_is_refused(text: str) -> None:
+def test_text_similar_to_a_quotation_is_rejected(text: str) -> None:
     """An escape where none is needed, a bare mark, and a line without a bar."""
     with pytest.raises(FlowDebateError, match="expected quoted text"):
         unquoted(text)
@@ -66,7 +66,7 @@ def test_text_that_looks_nearly_quoted_is_refused(text: str) -> None:
         "no-break\u00a0space, soft\u00adhyphen, zero\u200bwidth",
     ],
 )
-def test_common_text_stays_as_it_is(text: str) -> None:
+def test_common_text_is_unchanged(text: str) -> None:
     """Accents, other scripts, emoji, code and backslashes reach the model byte for byte."""
     assert quoted(text) == text
     assert quoted(f"{text}\n{text}") == f"{text}\n  | {text}"
@@ -93,6 +93,6 @@ def test_a_tag_is_one_line_without_brackets(text: str) -> None:
 
 
 @given(st.text(st.characters(categories=["L", "N", "Zs"])))
-def test_a_stance_of_plain_words_is_its_own_tag(stance: str) -> None:
+def test_a_plain_stance_is_its_own_tag(stance: str) -> None:
     """What a judge is asked to name as the winner is what the transcript shows."""
     assert tag_text(stance) == stance

@@ -35,9 +35,7 @@ from tests.prompts.nasty import texts
         (ModeratorTemplate, "next", None, "`next` is required: text"),
     ],
 )
-def test_a_template_that_cannot_be_filled_safely_is_refused_when_it_is_made(
-    template: type[Template], part: str, text: Any, message: str
-) -> None:
+def test_an_unsafe_template_is_rejected_when_made(template: type[Template], part: str, text: Any, message: str) -> None:
     """An unknown field, a field of another part, and a place where text could pass for the prompt's own."""
     with pytest.raises(ConfigurationError) as failure:
         template(**{part: text})
@@ -45,32 +43,32 @@ def test_a_template_that_cannot_be_filled_safely_is_refused_when_it_is_made(
     assert (failure.value.location, failure.value.field) == (template.__name__, part)
 
 
-@pytest.mark.parametrize("template", [DEBATER, MODERATOR, JUDGE, SYNTHESIZER], ids=lambda made: type(made).__name__)
-def test_every_part_says_which_fields_it_may_use(template: Template) -> None:
+@pytest.mark.parametrize("template", [DEBATER, MODERATOR, JUDGE, SYNTHESIZER], ids=lambda parts: type(parts).__name__)
+def test_every_part_lists_its_fields(template: Template) -> None:
     """So that a typing error is found when the template is made, and not in the middle of a debate."""
     for part in fields(template):
         with pytest.raises(ConfigurationError):
             replace(template, **{part.name: "x {no_such_field}"})
 
 
-def test_a_part_can_be_overridden_and_the_rest_stays() -> None:
+def test_a_single_part_can_be_overridden() -> None:
     """Applications say what they want said, in their own language."""
     german = DebaterTemplate(opening="Beginne: {stance}")
     identity = DebaterIdentity(stance="dafür", max_rounds=2)
-    shown = render_debater_turn(identity, entries=[], round=1, template=german)
-    assert shown.endswith("Beginne: dafür")
+    rendered = render_debater_turn(identity, entries=[], round=1, template=german)
+    assert rendered.endswith("Beginne: dafür")
     assert german.rebuttal == DEBATER.rebuttal
 
 
-def test_braces_that_are_no_fields_stay() -> None:
+def test_other_braces_are_unchanged() -> None:
     """A template may show JSON or code."""
     template = JudgeTemplate(turn='Like {"winner": null}, {} or {a b}: {question}\n{transcript}')
-    shown = render_judge_turn(question="q", transcript="t", template=template)
-    assert shown == 'Like {"winner": null}, {} or {a b}: q\nt'
+    rendered = render_judge_turn(question="q", transcript="t", template=template)
+    assert rendered == 'Like {"winner": null}, {} or {a b}: q\nt'
 
 
 @given(texts)
-def test_what_is_filled_in_is_not_read_again(text: str) -> None:
+def test_filled_values_are_not_parsed_again(text: str) -> None:
     """Braces and backslashes in a question are the question's."""
     assert filled("Q: {question} ({round})", question=text, round=1) == f"Q: {text} (1)"
     system = render_debater_system(question=text, stances=["for"], max_rounds=1)
