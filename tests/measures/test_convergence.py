@@ -67,12 +67,12 @@ def debates(draw: st.DrawFn) -> Debate:
 @given(debates())
 def test_both_measures_are_shares(debate: Debate) -> None:
     """From 0 to 1; one proposal alone is like itself; nobody who spoke before has a stability."""
-    found = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
-    assert 0 <= found.similarity <= 1
-    assert len(set(debate.now.values())) > 1 or found.similarity == 1.0
-    assert (found.stability is None) is (not debate.before or not debate.before.keys() & debate.now.keys())
-    assert found.stability is None or 0 <= found.stability <= 1
-    assert found.backend == "jaccard"
+    result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
+    assert 0 <= result.similarity <= 1
+    assert len(set(debate.now.values())) > 1 or result.similarity == 1.0
+    assert (result.stability is None) is (not debate.before or not debate.before.keys() & debate.now.keys())
+    assert result.stability is None or 0 <= result.stability <= 1
+    assert result.backend == "jaccard"
 
 
 @given(debates(), st.data())
@@ -87,12 +87,12 @@ def test_the_order_of_agents_changes_nothing(debate: Debate, data: st.DataObject
 @given(debates())
 def test_different_positions_never_converge(debate: Debate) -> None:
     """However alike the texts are, nor does one agent alone; without positions that differ nothing is stagnant."""
-    found = convergence(debate.now, debate.before, positions=debate.positions, similarity=Level(1.0))
+    result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Level(1.0))
     stated = {
         text.strip(" .\u200b").lower() for name, text in (debate.positions or {}).items() if name in debate.now
     } - {""}
-    assert (found.status == "converged") is (len(stated) < 2 <= len(debate.now))
-    assert found.status != "stagnant" or len(stated) > 1
+    assert (result.status == "converged") is (len(stated) < 2 <= len(debate.now))
+    assert result.status != "stagnant" or len(stated) > 1
 
 
 @given(debates())
@@ -101,8 +101,8 @@ def test_agents_who_repeat_opposite_answers_are_stagnant(debate: Debate) -> None
     if len(debate.now) < 2:
         return
     positions = dict(zip(debate.now, ["yes", "no"] * 5, strict=False))
-    found = convergence(debate.now, debate.now, positions=positions, similarity=Jaccard())
-    assert (found.stability, found.status) == (1.0, "stagnant")
+    result = convergence(debate.now, debate.now, positions=positions, similarity=Jaccard())
+    assert (result.stability, result.status) == (1.0, "stagnant")
 
 
 @pytest.mark.parametrize(
@@ -132,19 +132,19 @@ def test_the_status_follows_from_both_measures_and_the_positions(
     """Exactly at the thresholds."""
     now = {"a": "text of a", "b": "text of b", "c": "text of c"}
     earlier = {None: None, "same": now, "other": {name: f"{text}, once" for name, text in now.items()}}[before]
-    found = convergence(now, earlier, positions=positions, similarity=Level(level))
-    assert found.status == status
-    assert found.similarity == level
+    result = convergence(now, earlier, positions=positions, similarity=Level(level))
+    assert result.status == status
+    assert result.similarity == level
 
 
-def test_stability_is_of_those_who_spoke_before() -> None:
+def test_stability_covers_agents_with_an_earlier_text() -> None:
     """Whoever is new has none, and whoever is gone is not asked about."""
-    found = convergence({"a": "x", "b": "y"}, {"b": "other", "c": "gone"}, similarity=Level(0.25))
-    assert found.stability == 0.25
+    result = convergence({"a": "x", "b": "y"}, {"b": "other", "c": "gone"}, similarity=Level(0.25))
+    assert result.stability == 0.25
     assert convergence({"a": "x"}, {"c": "gone"}, similarity=Level(0.25)).stability is None
 
 
-def test_the_default_measure_is_the_best_and_positions_correct_it() -> None:
+def test_the_default_measure_is_the_best_installed_one() -> None:
     """Opposite stances that read alike would have converged."""
     now = {"ann": "Rents should be capped now.", "bob": "Rents should not be capped now."}
     alike = convergence(now)
@@ -152,10 +152,10 @@ def test_the_default_measure_is_the_best_and_positions_correct_it() -> None:
     assert convergence(now, positions={"ann": "cap", "bob": "no cap"}).status == "refining"
 
 
-def test_a_convergence_travels_as_plain_data() -> None:
+def test_a_convergence_survives_serialization() -> None:
     """And back."""
-    found = convergence({"a": "x"}, similarity=Jaccard())
-    assert Convergence.model_validate(found.model_dump(mode="json", by_alias=True)) == found
+    result = convergence({"a": "x"}, similarity=Jaccard())
+    assert Convergence.model_validate(result.model_dump(mode="json", by_alias=True)) == result
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_convergence_travels_as_plain_data() -> None:
     ],
     ids=shown,
 )
-def test_thresholds_that_cannot_be_are_refused(field: str, options: dict[str, Any]) -> None:
+def test_invalid_thresholds_are_rejected(field: str, options: dict[str, Any]) -> None:
     """They are shares, and diverging is below converged; without a proposal nothing can be compared."""
     with pytest.raises(ConfigurationError) as caught:
         convergence(options.pop("now", {"a": "x"}), **options)
@@ -184,7 +184,7 @@ def test_thresholds_that_cannot_be_are_refused(field: str, options: dict[str, An
     [[], [[1.0]], [[1.0, 0.5], [0.5]], [[1.0, 2.0], [2.0, 1.0]], [[1.0, math.nan], [math.nan, 1.0]]],
     ids=shown,
 )
-def test_a_measure_that_gives_no_shares_is_an_output_error(matrix: Any) -> None:
+def test_a_measure_without_shares_is_an_output_error(matrix: Any) -> None:
     """It is named, and what it gave is shown."""
     with pytest.raises(OutputError, match="block 'given' must return 2 rows of 2 numbers from 0 to 1"):
         convergence({"a": "x", "b": "y"}, similarity=Given(matrix))
@@ -199,11 +199,11 @@ class Apart:
         return [[1.0 if one == other else 0.1 * ("other" not in (one, other)) for other in texts] for one in texts]
 
 
-def test_a_group_with_a_proposal_far_from_all_others_has_not_converged() -> None:
+def test_an_outlier_prevents_convergence() -> None:
     """19 alike and one apart have a mean similarity of 0.9; nor does one agent agree with anybody."""
     texts = {f"agent {number}": "same" for number in range(19)}
     assert convergence(texts, similarity=Apart()).status == "converged"
-    found = convergence({**texts, "loner": "other"}, similarity=Apart())
-    assert found.similarity == pytest.approx(0.9)
-    assert found.status == "refining"
+    result = convergence({**texts, "loner": "other"}, similarity=Apart())
+    assert result.similarity == pytest.approx(0.9)
+    assert result.status == "refining"
     assert convergence({"ann": "alone"}, similarity=Apart()).status == "refining"

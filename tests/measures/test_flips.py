@@ -63,7 +63,7 @@ def kinds(*answers: str | None) -> list[FlipKind]:
     ],
     ids=shown,
 )
-def test_a_change_of_mind_is_what_the_words_say(before: str | None, after: str | None, kind: FlipKind | None) -> None:
+def test_wordings_determine_the_kind_of_flip(before: str | None, after: str | None, kind: FlipKind | None) -> None:
     """Taken back, turned round, or qualified; what is said again, or shorter, is none."""
     assert kinds(before, after) == [kind] * (kind is not None)
 
@@ -73,7 +73,7 @@ def test_each_position_is_compared_with_the_last_one() -> None:
     assert kinds("yes", "no", "yes", None, "no") == ["contradiction", "contradiction", "retraction"]
 
 
-def test_long_answers_are_compared_by_the_measure_that_is_given() -> None:
+def test_long_answers_are_compared_by_the_measure() -> None:
     """By meaning, where it is one of meaning."""
     reworded = "In every large city rents should rise by no more than 3% each year since wages do not keep up"
     before, after = (
@@ -84,7 +84,7 @@ def test_long_answers_are_compared_by_the_measure_that_is_given() -> None:
     assert [flip.kind for flip in flips([before, after], similarity=Embeddings())] == ["refinement"]
 
 
-def test_claims_are_the_same_whatever_they_look_like() -> None:
+def test_claims_match_regardless_of_spelling() -> None:
     """And positions on different claims, or of different agents, have nothing to do with each other."""
     history = [
         Position(agent="ann", claim="Rent caps", answer="yes", round=1),
@@ -96,11 +96,11 @@ def test_claims_are_the_same_whatever_they_look_like() -> None:
 
 
 @given(histories)
-def test_nothing_raises_and_each_flip_is_between_two_positions_of_one_agent(history: list[Position]) -> None:
+def test_each_flip_is_between_two_positions_of_one_agent(history: list[Position]) -> None:
     """In order of round, the earlier one first."""
-    found = flips(history)
-    assert [flip.after.round for flip in found] == sorted(flip.after.round for flip in found)
-    for flip in found:
+    detected = flips(history)
+    assert [flip.after.round for flip in detected] == sorted(flip.after.round for flip in detected)
+    for flip in detected:
         assert flip.before in history
         assert flip.after in history
         assert flip.before.agent == flip.after.agent == flip.agent
@@ -110,14 +110,14 @@ def test_nothing_raises_and_each_flip_is_between_two_positions_of_one_agent(hist
 
 
 @given(histories)
-def test_who_only_repeats_never_flips(history: list[Position]) -> None:
+def test_repeated_answers_never_flip(history: list[Position]) -> None:
     """Whatever was said."""
-    same = [position.model_copy(update={"answer": history[0].answer}) for position in history]
-    assert flips(same) == []
+    repeated = [position.model_copy(update={"answer": history[0].answer}) for position in history]
+    assert flips(repeated) == []
 
 
 @given(st.lists(texts, max_size=6), st.data())
-def test_rounds_say_the_order(answers: list[str], data: st.DataObject) -> None:
+def test_rounds_determine_the_order(answers: list[str], data: st.DataObject) -> None:
     """Not where a position stands in the history."""
     history = [Position(agent="ann", answer=answer, round=number) for number, answer in enumerate(answers, 1)]
     assert flips(data.draw(st.permutations(history))) == flips(history)

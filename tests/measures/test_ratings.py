@@ -15,7 +15,7 @@ ratings = st.floats(0, 4000)
 anything = st.floats(allow_nan=False, allow_infinity=False)
 
 
-def rated(agents: list[str], data: st.DataObject) -> dict[str, float]:
+def draw_ratings(agents: list[str], data: st.DataObject) -> dict[str, float]:
     """A rating for each agent."""
     return {name: data.draw(ratings) for name in agents}
 
@@ -39,9 +39,9 @@ def test_a_lower_rated_winner_gains_more_without_consensus(consensus: bool, gain
 
 
 @given(names, st.booleans(), st.floats(0.1, 100), st.data())
-def test_no_points_are_made_or_lost(agents: list[str], consensus: bool, k: float, data: st.DataObject) -> None:  # noqa: FBT001
+def test_changes_add_up_to_zero(agents: list[str], consensus: bool, k: float, data: st.DataObject) -> None:  # noqa: FBT001
     """The changes add up to zero, whoever wins, and are of all who took part, in their order."""
-    before = rated(agents, data)
+    before = draw_ratings(agents, data)
     winner = data.draw(st.none() | st.sampled_from(agents))
     changes = elo_changes(before, winner=winner, consensus=consensus, k=k)
     assert list(changes) == agents
@@ -51,7 +51,7 @@ def test_no_points_are_made_or_lost(agents: list[str], consensus: bool, k: float
 @given(names, st.booleans(), st.data())
 def test_the_order_of_agents_changes_nothing(agents: list[str], consensus: bool, data: st.DataObject) -> None:  # noqa: FBT001
     """Not even the last bit."""
-    before = rated(agents, data)
+    before = draw_ratings(agents, data)
     shuffled = {name: before[name] for name in data.draw(st.permutations(agents))}
     winner = data.draw(st.sampled_from(agents))
     assert elo_changes(before, winner=winner, consensus=consensus) == elo_changes(
@@ -60,9 +60,9 @@ def test_the_order_of_agents_changes_nothing(agents: list[str], consensus: bool,
 
 
 @given(names, st.data())
-def test_who_wins_without_consensus_loses_nothing(agents: list[str], data: st.DataObject) -> None:
+def test_a_winner_without_consensus_loses_nothing(agents: list[str], data: st.DataObject) -> None:
     """Nor does anybody else gain; with consensus the others lose less."""
-    before = rated(agents, data)
+    before = draw_ratings(agents, data)
     winner = data.draw(st.sampled_from(agents))
     alone = elo_changes(before, winner=winner, consensus=False)
     together = elo_changes(before, winner=winner, consensus=True)
@@ -74,11 +74,11 @@ def test_who_wins_without_consensus_loses_nothing(agents: list[str], data: st.Da
 @given(names, st.booleans(), st.data())
 def test_without_a_winner_nothing_changes(agents: list[str], consensus: bool, data: st.DataObject) -> None:  # noqa: FBT001
     """Nobody has beaten anybody."""
-    assert elo_changes(rated(agents, data), winner=None, consensus=consensus) == dict.fromkeys(agents, 0.0)
+    assert elo_changes(draw_ratings(agents, data), winner=None, consensus=consensus) == dict.fromkeys(agents, 0.0)
 
 
 @given(anything, anything)
-def test_two_expectations_make_one(a: float, b: float) -> None:
+def test_two_expectations_add_up_to_one(a: float, b: float) -> None:
     """However far apart two ratings are: between 0 and 1, one together, and more for the better."""
     one, other = expected(a, b), expected(b, a)
     assert 0 <= one <= 1
@@ -99,7 +99,7 @@ def test_two_expectations_make_one(a: float, b: float) -> None:
     ],
     ids=["stranger", "nan", "infinite", "bool", "zero", "nan k", "bool k"],
 )
-def test_what_is_no_rating_is_refused(field: str, options: dict[str, Any]) -> None:
+def test_invalid_ratings_are_rejected(field: str, options: dict[str, Any]) -> None:
     """With the field that is wrong."""
     given_options: dict[str, Any] = {"ratings": {"a": 1500.0}, "winner": None, "consensus": True} | options
     with pytest.raises(ConfigurationError) as caught:
@@ -112,25 +112,25 @@ def test_what_is_no_rating_is_refused(field: str, options: dict[str, Any]) -> No
 forecasts = st.tuples(st.floats(0, 1), st.booleans())
 
 
-def test_a_voter_of_whom_nothing_is_known_has_no_calibration() -> None:
+def test_a_voter_without_outcomes_has_no_calibration() -> None:
     """Its vote weighs as if there were no such thing."""
     assert calibration([]) is None
     assert vote_weight(None, calibration([])) == 1
 
 
 @given(st.lists(forecasts, min_size=1), st.randoms(use_true_random=False))
-def test_a_calibration_is_a_share_whatever_the_order(made: list[tuple[float, bool]], random: Any) -> None:
+def test_a_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
     """From 0 to 1; and the factor of a vote is from a half to one and a half."""
-    found = calibration(made)
-    random.shuffle(made)
-    assert found is not None
-    assert calibration(made) == found
-    assert 0 <= found <= 1
-    assert 0.5 <= vote_weight(None, found) <= 1.5
+    factor = calibration(outcomes)
+    random.shuffle(outcomes)
+    assert factor is not None
+    assert calibration(outcomes) == factor
+    assert 0 <= factor <= 1
+    assert 0.5 <= vote_weight(None, factor) <= 1.5
 
 
 @given(st.integers(1, 500))
-def test_who_is_sure_and_right_gains_and_who_is_sure_and_wrong_loses(count: int) -> None:
+def test_sure_voters_gain_if_right_and_lose_if_wrong(count: int) -> None:
     """The more outcomes the more; one alone moves the weight of a vote by less than a twentieth."""
     right, wrong = calibration([(1.0, True)] * count), calibration([(1.0, False)] * count)
     assert right is not None
@@ -141,24 +141,26 @@ def test_who_is_sure_and_right_gains_and_who_is_sure_and_wrong_loses(count: int)
 
 
 @given(st.lists(st.booleans(), min_size=1))
-def test_who_never_says_anything_is_neutral(outcomes: list[bool]) -> None:
+def test_a_confidence_of_one_half_is_neutral(outcomes: list[bool]) -> None:
     """A confidence of one half is borne out by any outcome."""
     assert calibration([(0.5, right) for right in outcomes]) == pytest.approx(0.5)
 
 
 @given(st.lists(forecasts, min_size=1, max_size=5), st.floats(0, 1))
-def test_a_better_forecast_never_makes_a_worse_calibration(made: list[tuple[float, bool]], confidence: float) -> None:
+def test_a_better_forecast_never_makes_a_worse_calibration(
+    outcomes: list[tuple[float, bool]], confidence: float
+) -> None:
     """Of two who differ in one confidence, the one that is nearer to what turned out is better."""
-    (first, right), *others = made
+    (first, right), *rest = outcomes
     near, far = sorted((first, confidence), key=lambda share: abs(share - right))
-    better, worse = calibration([(near, right), *others]), calibration([(far, right), *others])
+    better, worse = calibration([(near, right), *rest]), calibration([(far, right), *rest])
     assert better is not None
     assert worse is not None
     assert better >= worse or better == pytest.approx(worse)
 
 
 @pytest.mark.parametrize("confidence", [2, -0.1, math.nan, True])
-def test_a_forecast_beyond_its_scale_is_refused(confidence: float) -> None:
+def test_a_forecast_out_of_range_is_rejected(confidence: float) -> None:
     """From 0 to 1, as all confidences."""
     with pytest.raises(ConfigurationError, match=r"calibration\(\): `confidence` must be (a number )?from 0 to 1"):
         calibration([(confidence, True)])

@@ -10,7 +10,7 @@ from tests.measures.drawn import texts
 
 
 @given(texts)
-def test_every_answer_is_the_same_as_itself(text: str) -> None:
+def test_every_answer_equals_itself(text: str) -> None:
     """In capitals, and within quotes and blanks, too."""
     assert same_answer(text, text)
     if text.isascii() and answer_words(text):
@@ -18,7 +18,7 @@ def test_every_answer_is_the_same_as_itself(text: str) -> None:
 
 
 @given(texts, texts)
-def test_two_answers_are_the_same_in_either_order(one: str, other: str) -> None:
+def test_equality_of_answers_is_symmetric(one: str, other: str) -> None:
     """Nothing raises, whatever is compared."""
     assert same_answer(one, other) is same_answer(other, one)
 
@@ -40,7 +40,7 @@ def test_two_answers_are_the_same_in_either_order(one: str, other: str) -> None:
     ],
     ids=shown,
 )
-def test_answers_that_differ_in_looks_or_go_on_are_the_same(one: str, other: str) -> None:
+def test_answers_with_other_spellings_or_details_are_equal(one: str, other: str) -> None:
     """Case, marks, unseen characters, other forms of a character, and more detail."""
     assert same_answer(one, other)
 
@@ -66,6 +66,6 @@ def test_answers_that_differ_in_looks_or_go_on_are_the_same(one: str, other: str
     ],
     ids=shown,
 )
-def test_answers_that_say_something_else_are_not_the_same(one: str, other: str) -> None:
+def test_answers_with_another_meaning_differ(one: str, other: str) -> None:
     """Negations, signs, numbers, and words that only begin alike."""
     assert not same_answer(one, other)

@@ -27,14 +27,14 @@ def _loaded() -> None:
 @given(some_texts)
 def test_a_similarity_is_a_symmetric_matrix_of_shares(backend: str, texts: list[str]) -> None:
     """For any strings: from 0 to 1, the same both ways, exactly 1.0 for identical texts."""
-    found = MEASURES[backend](texts)
-    assert [len(row) for row in found] == [len(texts)] * len(texts)
-    for row, one in zip(found, texts, strict=True):
+    matrix = MEASURES[backend](texts)
+    assert [len(row) for row in matrix] == [len(texts)] * len(texts)
+    for row, one in zip(matrix, texts, strict=True):
         for score, other in zip(row, texts, strict=True):
             assert type(score) is float
             assert 0 <= score <= 1
             assert one != other or score == 1.0
-    assert found == [list(column) for column in zip(*found, strict=True)]
+    assert matrix == [list(column) for column in zip(*matrix, strict=True)]
 
 
 @pytest.mark.parametrize("backend", list(MEASURES))
@@ -42,8 +42,8 @@ def test_a_similarity_is_a_symmetric_matrix_of_shares(backend: str, texts: list[
 def test_the_order_of_texts_changes_only_the_order(backend: str, texts: list[str], data: st.DataObject) -> None:
     """To the last bit."""
     order = data.draw(st.permutations(range(len(texts))))
-    found = MEASURES[backend](texts)
-    assert MEASURES[backend]([texts[place] for place in order]) == [[found[i][j] for j in order] for i in order]
+    matrix = MEASURES[backend](texts)
+    assert MEASURES[backend]([texts[place] for place in order]) == [[matrix[i][j] for j in order] for i in order]
 
 
 @pytest.mark.parametrize("backend", list(MEASURES))
@@ -66,17 +66,17 @@ def test_the_order_of_long_texts_changes_no_bit(backend: str) -> None:
         "more",
     ]
     long = [" ".join(random.choices(words, k=random.randint(3, 60))) for _ in range(7)]
-    found = MEASURES[backend](long)
-    assert MEASURES[backend](long[::-1]) == [row[::-1] for row in found[::-1]]
+    matrix = MEASURES[backend](long)
+    assert MEASURES[backend](long[::-1]) == [row[::-1] for row in matrix[::-1]]
 
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
-def test_a_text_that_is_there_twice_changes_nothing_for_the_others(backend: str, texts: list[str]) -> None:
+def test_a_repeated_text_does_not_affect_the_others(backend: str, texts: list[str]) -> None:
     """Repetition is no evidence."""
-    found = MEASURES[backend](texts)
-    again = MEASURES[backend]([*texts, *texts[:1]])
-    assert [row[: len(texts)] for row in again[: len(texts)]] == found
+    matrix = MEASURES[backend](texts)
+    extended = MEASURES[backend]([*texts, *texts[:1]])
+    assert [row[: len(texts)] for row in extended[: len(texts)]] == matrix
 
 
 @pytest.mark.parametrize("backend", list(MEASURES))
@@ -92,12 +92,12 @@ def test_texts_on_one_subject_are_more_alike_than_others(backend: str) -> None:
 @pytest.mark.parametrize("backend", list(MEASURES))
 def test_texts_of_scripts_without_blanks_are_compared(backend: str) -> None:
     """A sentence in Japanese or Thai is more than one long word."""
-    for same, alike, far in (
+    for sentence, alike, far in (
         ("家賃に上限を設けるべきだ", "家賃に上限を設けるべきではない", "バナナは黄色い"),
         ("ควรจำกัดค่าเช่าบ้าน", "ควรจำกัดค่าเช่าห้อง", "กล้วยเป็นสีเหลือง"),
     ):
-        found = MEASURES[backend]([same, alike, far])[0]
-        assert found[1] > found[2]
+        row_ = MEASURES[backend]([sentence, alike, far])[0]
+        assert row_[1] > row_[2]
 
 
 @pytest.mark.parametrize("backend", list(MEASURES))
@@ -110,7 +110,7 @@ def test_opposite_stances_can_read_alike(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", list(MEASURES))
-def test_blank_texts_are_like_themselves_only(backend: str) -> None:
+def test_blank_texts_are_similar_only_to_themselves(backend: str) -> None:
     """There is nothing in them to compare."""
     assert MEASURES[backend](["", " ", "\n"]) == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     assert MEASURES[backend]([]) == []
@@ -123,7 +123,7 @@ def test_only_a_blank_text_has_no_words(text: str) -> None:
     assert text_words(text) == text_words(text.swapcase()) or not text.isascii()
 
 
-def test_the_best_measure_is_the_one_by_meaning() -> None:
+def test_the_best_measure_uses_embeddings() -> None:
     """Where its library is installed, as here."""
     assert isinstance(best_similarity(), Embeddings)
     assert isinstance(best_similarity(), Similarity)
@@ -143,22 +143,22 @@ from flowdebate.measures import Embeddings, TfIdf, best_similarity
 """
 
 
-def said(code: str) -> str:
+def output_of(code: str) -> str:
     """What a new interpreter prints."""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603
     return run.stdout.strip()
 
 
 @pytest.mark.parametrize(
-    ("hidden", "best"),
+    ("modules_", "best"),
     [(["wordllama"], "TfIdf()"), (["wordllama", "sklearn"], "Jaccard()")],
     ids=["no wordllama", "none"],
 )
-def test_without_a_library_the_next_best_measure_is_taken(hidden: list[str], best: str) -> None:
+def test_without_a_library_the_next_best_measure_is_used(modules_: list[str], best: str) -> None:
     """In a process that cannot find it; and what was asked for by name says what to install."""
-    tried = "TfIdf" if "sklearn" in hidden else "Embeddings"
-    code = HIDE.format(hidden=hidden) + f"print(best_similarity())\ntry: {tried}()\nexcept ValueError as e: print(e)"
-    first, second = said(code).splitlines()
+    tried = "TfIdf" if "sklearn" in modules_ else "Embeddings"
+    code = HIDE.format(hidden=modules_) + f"print(best_similarity())\ntry: {tried}()\nexcept ValueError as e: print(e)"
+    first, second = output_of(code).splitlines()
     assert first == best
     assert 'pip install "flowdebate[similarity]"' in second
 
@@ -169,4 +169,4 @@ def test_libraries_are_imported_at_the_first_call() -> None:
         "import sys; from flowdebate.measures import Embeddings, TfIdf, best_similarity;"
         "Embeddings(), TfIdf(), best_similarity(); print({'numpy', 'sklearn', 'wordllama'} & set(sys.modules))"
     )
-    assert said(code) == "set()"
+    assert output_of(code) == "set()"

@@ -44,7 +44,7 @@ def elections(draw: st.DrawFn) -> tuple[dict[str, int], int]:
     ],
     ids=shown,
 )
-def test_the_words_begin_where_the_table_says(counts: list[int], eligible: int, word: Strength) -> None:
+def test_grades_follow_the_thresholds_of_the_table(counts: list[int], eligible: int, word: Strength) -> None:
     """Exactly at the thresholds."""
     assert strength(dict(enumerate(counts)), eligible=eligible) == word  # type: ignore[arg-type] # keys do not matter
 
@@ -78,10 +78,10 @@ def test_a_word_above_split_is_a_majority(election: tuple[dict[str, int], int]) 
 def test_agreement_is_a_share_of_all(election: tuple[dict[str, int], int]) -> None:
     """From 0 to 1, exact."""
     counts, eligible = election
-    found = agreement(counts, eligible)
-    assert 0 <= found <= 1
-    assert found * eligible == max(counts.values(), default=0)
-    assert isinstance(found, Fraction)
+    share = agreement(counts, eligible)
+    assert 0 <= share <= 1
+    assert share * eligible == max(counts.values(), default=0)
+    assert isinstance(share, Fraction)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_agreement_is_a_share_of_all(election: tuple[dict[str, int], int]) -> No
     ],
     ids=shown,
 )
-def test_counts_that_cannot_be_are_refused(field: str, counts: Any, eligible: Any) -> None:
+def test_invalid_counts_are_rejected(field: str, counts: Any, eligible: Any) -> None:
     """There are no more votes than voters."""
     with pytest.raises(ConfigurationError) as caught:
         strength(counts, eligible=eligible)

@@ -48,12 +48,12 @@ def expected_count(topology: Topology, count: int, sparsity: float) -> int:
 
 
 @given(topologies, names, rounds, shares, seeds)
-def test_each_topology_has_as_many_edges_as_its_definition_says(
+def test_each_topology_has_the_edges_of_its_definition(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
 ) -> None:
     """For one to ten agents with any names, in any round: no edge is missing, and none is there twice."""
-    found = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
-    assert len(found) == len(set(found)) == expected_count(topology, len(agents), sparsity)
+    result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
+    assert len(result) == len(set(result)) == expected_count(topology, len(agents), sparsity)
 
 
 @given(topologies, names, rounds, shares, seeds, st.data())
@@ -63,10 +63,10 @@ def test_every_live_proposal_has_a_critic_and_nobody_is_their_own(
     """Whoever has a proposal, and whoever can review: edges are between them, and leave nobody out."""
     live = data.draw(st.sets(st.sampled_from(agents)))
     able = data.draw(st.sets(st.sampled_from(agents)))
-    found = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity, targets=live, critics=able)
-    assert all(critic != target for critic, target in found)
-    assert {critic for critic, _ in found} <= able
-    assert {target for _, target in found} == {target for target in live if able - {target}}
+    result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity, targets=live, critics=able)
+    assert all(critic != target for critic, target in result)
+    assert {critic for critic, _ in result} <= able
+    assert {target for _, target in result} == {target for target in live if able - {target}}
 
 
 @given(topologies, names, rounds, shares, seeds)
@@ -74,8 +74,8 @@ def test_edges_are_in_the_declared_order_of_names(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
 ) -> None:
     """By critic, then by target, whatever the topology."""
-    found = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
-    assert found == sorted(found, key=lambda edge: (agents.index(edge[0]), agents.index(edge[1])))
+    result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
+    assert result == sorted(result, key=lambda edge: (agents.index(edge[0]), agents.index(edge[1])))
 
 
 @given(topologies, names, rounds, shares, seeds, st.data())
@@ -92,10 +92,12 @@ def test_the_order_in_which_agents_are_declared_changes_no_edge(
 @given(names)
 def test_round_robin_reviews_each_pair_once_in_all_rounds(agents: list[str]) -> None:
     """Each has one critic and one target a round, and N - 1 rounds cover all pairs."""
-    held = [edges("round-robin", agents, round=number, random=Random(0)) for number in range(1, len(agents))]
-    for found in held:
-        assert sorted(critic for critic, _ in found) == sorted(target for _, target in found) == sorted(agents)
-    assert sorted(edge for found in held for edge in found) == sorted(all_to_all(agents, 1, Random(0)))
+    rounds_ = [edges("round-robin", agents, round=number, random=Random(0)) for number in range(1, len(agents))]
+    for round_edges in rounds_:
+        assert (
+            sorted(critic for critic, _ in round_edges) == sorted(target for _, target in round_edges) == sorted(agents)
+        )
+    assert sorted(edge for round_edges in rounds_ for edge in round_edges) == sorted(all_to_all(agents, 1, Random(0)))
 
 
 @given(names, rounds, rounds, shares, seeds)
@@ -103,43 +105,43 @@ def test_sparse_is_the_same_in_every_round(agents: list[str], one: int, other: i
     """Neither the round nor the run's randomness has a part in it, and it draws no random number."""
     random = Random(seed)
     before = random.getstate()
-    found = edges("sparse", agents, round=one, random=random, sparsity=sparsity)
+    result = edges("sparse", agents, round=one, random=random, sparsity=sparsity)
     assert random.getstate() == before
-    assert found == edges("sparse", agents, round=other, random=Random(seed + 1), sparsity=sparsity)
+    assert result == edges("sparse", agents, round=other, random=Random(seed + 1), sparsity=sparsity)
 
 
 def test_a_random_graph_is_drawn_anew_each_round_and_repeats_with_its_seed() -> None:
     """Ten rounds of ten agents are not all the same, and are the same again with the same seed."""
-    drawn = [
+    graphs = [
         [edges("random-graph", LETTERS, round=number, random=random, sparsity=0.3) for number in range(10)]
         for random in (Random(7), Random(7))
     ]
-    assert drawn[0] == drawn[1]
-    assert len({tuple(found) for found in drawn[0]}) > 1
+    assert graphs[0] == graphs[1]
+    assert len({tuple(graph) for graph in graphs[0]}) > 1
 
 
 @given(names, st.data())
 def test_everybody_and_the_hub_review_each_other(agents: list[str], data: st.DataObject) -> None:
     """The hub is the one that was named, or the first by name."""
     hub = data.draw(st.none() | st.sampled_from(agents))
-    found = edges("star", agents, round=1, random=Random(0), hub=hub)
+    result = edges("star", agents, round=1, random=Random(0), hub=hub)
     centre = hub or min(agents)
-    others = {name for name in agents if name != centre}
-    assert set(found) == {(centre, name) for name in others} | {(name, centre) for name in others}
+    rim = {name for name in agents if name != centre}
+    assert set(result) == {(centre, name) for name in rim} | {(name, centre) for name in rim}
 
 
 def test_a_ring_joins_both_neighbours_by_name() -> None:
     """In the order of the alphabet, and round its end."""
-    found = edges("ring", ["c", "a", "d", "b"], round=3, random=Random(0))
+    result = edges("ring", ["c", "a", "d", "b"], round=3, random=Random(0))
     pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
-    assert set(found) == {*pairs, *((other, one) for one, other in pairs)}
+    assert set(result) == {*pairs, *((other, one) for one, other in pairs)}
 
 
 @pytest.mark.parametrize(
     ("sparsity", "count", "critics"),
     [(2 / 3, 4, 2), (1 / 3, 4, 1), (0.29, 101, 29), (0.5, 10, 4), (0, 5, 1), (1, 5, 4), (1.0, 2, 1), (0.99, 3, 1)],
 )
-def test_the_share_of_critics_is_rounded_down_as_it_was_meant(sparsity: float, count: int, critics: int) -> None:
+def test_the_share_of_critics_is_rounded_down_exactly(sparsity: float, count: int, critics: int) -> None:
     """Two thirds of three are two, and 0.29 of a hundred is 29, whatever floats make of it."""
     agents = [f"{number:03}" for number in range(count)]
     assert len(edges("sparse", agents, round=1, random=Random(0), sparsity=sparsity)) == count * critics
@@ -152,7 +154,7 @@ def test_the_topologies_are_the_same_in_every_process() -> None:
         "kinds = ('round-robin', 'sparse', 'random-graph');"
         "print([edges(kind, names, round=2, random=Random(1)) for kind in kinds])"
     )
-    said = {
+    outputs = {
         subprocess.run(  # noqa: S603
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -163,11 +165,11 @@ def test_the_topologies_are_the_same_in_every_process() -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(said) == 1
+    assert len(outputs) == 1
 
 
 @given(names, rounds, seeds)
-def test_each_topology_is_a_function_of_its_own(agents: list[str], number: int, seed: int) -> None:
+def test_each_topology_is_a_separate_function(agents: list[str], number: int, seed: int) -> None:
     """What can be called by name can be called as it is, and given as a topology of the user's own."""
     functions: dict[Topology, Callable[[Sequence[str], int, Random], list[Edge]]] = {
         "all-to-all": all_to_all,
@@ -178,29 +180,27 @@ def test_each_topology_is_a_function_of_its_own(agents: list[str], number: int, 
         "random-graph": random_graph,
     }
     for name in TOPOLOGIES:
-        own = functions[name]
+        function = functions[name]
         by_name = edges(name, agents, round=number, random=Random(seed))
-        assert by_name == edges(own, agents, round=number, random=Random(seed))
-        assert sorted(by_name) == sorted(own(agents, number, Random(seed)))
+        assert by_name == edges(function, agents, round=number, random=Random(seed))
+        assert sorted(by_name) == sorted(function(agents, number, Random(seed)))
 
 
 @given(names, seeds, st.data())
-def test_a_topology_that_leaves_a_proposal_without_a_critic_is_mended(
-    agents: list[str], seed: int, data: st.DataObject
-) -> None:
+def test_proposals_without_a_critic_get_one(agents: list[str], seed: int, data: st.DataObject) -> None:
     """The edges that a user's function gives stay, and each other proposal gets one critic."""
-    chosen = data.draw(st.sets(st.sampled_from(all_to_all(agents, 1, Random(0)) or [("", "")])))
-    own = [] if len(agents) == 1 else sorted(chosen)
-    found = edges(lambda names, number, random: own, agents, round=1, random=Random(seed))
-    assert set(own) <= set(found)
-    added = [target for _, target in found if target not in {target for _, target in own}]
-    assert sorted(added) == sorted(set(agents) - {target for _, target in own} if len(agents) > 1 else [])
+    drawn_edges = data.draw(st.sets(st.sampled_from(all_to_all(agents, 1, Random(0)) or [("", "")])))
+    own_edges = [] if len(agents) == 1 else sorted(drawn_edges)
+    result = edges(lambda names, number, random: own_edges, agents, round=1, random=Random(seed))
+    assert set(own_edges) <= set(result)
+    added = [target for _, target in result if target not in {target for _, target in own_edges}]
+    assert sorted(added) == sorted(set(agents) - {target for _, target in own_edges} if len(agents) > 1 else [])
 
 
-def test_a_mended_topology_spreads_the_work() -> None:
+def test_added_critics_are_spread_evenly() -> None:
     """A function that gives no edges at all ends in one review for each."""
-    found = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0))
-    assert found == [("a", "d"), ("b", "a"), ("c", "b"), ("d", "c")]
+    result = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0))
+    assert result == [("a", "d"), ("b", "a"), ("c", "b"), ("d", "c")]
     few = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0), critics=["a", "b"])
     assert few == [("a", "b"), ("a", "c"), ("b", "a"), ("b", "d")]
 
@@ -239,7 +239,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
-def test_what_is_no_topology_is_refused(case: Refused) -> None:
+def test_invalid_topologies_are_rejected(case: Refused) -> None:
     """Before anything is drawn, with the field that is wrong."""
     options: dict[str, Any] = {"topology": "ring", "names": ["a", "b"], "round": 1, "random": Random(0)} | case.options
     with pytest.raises(ConfigurationError, match=r"edges\(\)") as caught:
@@ -263,7 +263,7 @@ def test_what_is_no_topology_is_refused(case: Refused) -> None:
     ],
     ids=shown,
 )
-def test_edges_of_a_function_that_cannot_be_used_are_an_output_error(given_edges: Any, message: str) -> None:
+def test_invalid_edges_of_a_function_are_an_output_error(given_edges: Any, message: str) -> None:
     """It says what is wrong, and which function gave it."""
 
     def my_own(names: Sequence[str], number: int, random: Random) -> Any:
@@ -275,7 +275,7 @@ def test_edges_of_a_function_that_cannot_be_used_are_an_output_error(given_edges
     assert caught.value.block == "my_own"
 
 
-def test_an_error_of_a_topology_of_the_users_own_reaches_the_caller() -> None:
+def test_an_error_of_a_custom_topology_reaches_the_caller() -> None:
     """As itself; and any callable will do."""
 
     def broken(names: Sequence[str], number: int, random: Random, *, why: str) -> list[Edge]:

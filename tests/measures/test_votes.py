@@ -59,21 +59,21 @@ def elections(draw: st.DrawFn) -> Election:
 @given(elections())
 def test_every_vote_is_counted_once(election: Election) -> None:
     """Valid, spoiled and failed votes are all there could be, and the counts are the valid ones."""
-    found = election.count()
-    assert found.valid + found.spoiled + found.failed == found.eligible == len(election.eligible)
-    assert min(found.valid, found.spoiled, found.failed) >= 0
-    assert list(found.counts) == list(found.weights) == election.choices
-    assert sum(found.counts.values()) == found.valid
-    assert found.spoiled == sum(ballot.choice not in election.choices for ballot in election.ballots)
+    result = election.count()
+    assert result.valid + result.spoiled + result.failed == result.eligible == len(election.eligible)
+    assert min(result.valid, result.spoiled, result.failed) >= 0
+    assert list(result.counts) == list(result.weights) == election.choices
+    assert sum(result.counts.values()) == result.valid
+    assert result.spoiled == sum(ballot.choice not in election.choices for ballot in election.ballots)
 
 
 @given(elections(), st.data())
 def test_the_order_of_ballots_and_voters_changes_nothing(election: Election, data: st.DataObject) -> None:
     """Not a bit of it: sums are exact."""
-    found = election.count(
+    result = election.count(
         ballots=data.draw(st.permutations(election.ballots)), eligible=data.draw(st.permutations(election.eligible))
     )
-    assert found == election.count()
+    assert result == election.count()
 
 
 @given(elections(), st.data())
@@ -81,92 +81,92 @@ def test_the_order_of_choices_changes_only_the_order(election: Election, data: s
     """No proposal wins by where it stands."""
     choices = data.draw(st.permutations(election.choices))
     one, other = election.count(), election.count(choices=choices)
-    told = {"tied", "reason"}
-    assert one.model_dump(exclude=told) == other.model_dump(exclude=told)
+    excluded = {"tied", "reason"}
+    assert one.model_dump(exclude=excluded) == other.model_dump(exclude=excluded)
     assert sorted(one.tied) == sorted(other.tied)
 
 
 @given(elections())
-def test_confidence_is_the_share_of_all_who_are_sure_of_the_winner(election: Election) -> None:
+def test_confidence_is_the_share_of_voters_sure_of_the_winner(election: Election) -> None:
     """From 0 to 1, over everybody who could vote; no more than the winner's share."""
-    found = election.count()
-    assert 0 <= found.confidence <= 1
-    if found.winner is None:
-        assert found.confidence == 0
+    result = election.count()
+    assert 0 <= result.confidence <= 1
+    if result.winner is None:
+        assert result.confidence == 0
     elif election.rule != "weighted":
-        sure = [ballot.confidence for ballot in election.ballots if ballot.choice == found.winner]
-        assert found.confidence == pytest.approx(math.fsum(sure) / found.eligible)
-        assert found.confidence <= found.counts[found.winner] / found.eligible
+        sure = [ballot.confidence for ballot in election.ballots if ballot.choice == result.winner]
+        assert result.confidence == pytest.approx(math.fsum(sure) / result.eligible)
+        assert result.confidence <= result.counts[result.winner] / result.eligible
 
 
 @given(elections())
-def test_who_wins_leads_alone_with_a_quorum(election: Election) -> None:
+def test_a_winner_leads_alone_with_a_quorum(election: Election) -> None:
     """A tie has no winner, nor has a vote without a quorum; and only a winner can reach anything."""
-    found = election.count()
-    assert found.quorum_met is (found.valid >= found.quorum)
-    leads = found.weights if election.rule == "weighted" else found.counts
-    if found.winner is None:
-        assert not found.reached
-        assert found.tied or not found.quorum_met
+    result = election.count()
+    assert result.quorum_met is (result.valid >= result.quorum)
+    leads = result.weights if election.rule == "weighted" else result.counts
+    if result.winner is None:
+        assert not result.reached
+        assert result.tied or not result.quorum_met
     else:
-        assert found.quorum_met
-        assert found.tied == []
-        assert all(leads[found.winner] >= other for other in leads.values())
-        assert found.counts[found.winner] > 0
+        assert result.quorum_met
+        assert result.tied == []
+        assert all(leads[result.winner] >= other for other in leads.values())
+        assert result.counts[result.winner] > 0
 
 
 @given(elections())
-def test_what_is_reached_is_what_the_rule_asks_of_all_who_can_vote(election: Election) -> None:
+def test_a_rule_requires_its_share_of_all_voters(election: Election) -> None:
     """More than half, two thirds, all; never by votes that were lost or spoiled."""
-    found = election.count()
-    if election.rule == "weighted" or found.winner is None:
+    result = election.count()
+    if election.rule == "weighted" or result.winner is None:
         return
-    share = Fraction(found.counts[found.winner], found.eligible)
-    wanted = {"majority": share > Fraction(1, 2), "supermajority": share >= Fraction(2, 3), "unanimous": share == 1}
-    assert found.reached is wanted[election.rule]
+    share = Fraction(result.counts[result.winner], result.eligible)
+    expected = {"majority": share > Fraction(1, 2), "supermajority": share >= Fraction(2, 3), "unanimous": share == 1}
+    assert result.reached is expected[election.rule]
 
 
 @given(elections())
-def test_a_stricter_rule_reaches_no_more(election: Election) -> None:
+def test_a_stricter_rule_does_not_reach_more(election: Election) -> None:
     """Unanimity is a supermajority, which is a majority; and a majority is no split."""
     reached = [election.count(rule=rule) for rule in ("unanimous", "supermajority", "majority")]
-    assert [found.reached for found in reached] == sorted(found.reached for found in reached)
-    assert len({found.winner for found in reached}) == 1
+    assert [tally_.reached for tally_ in reached] == sorted(tally_.reached for tally_ in reached)
+    assert len({tally_.winner for tally_ in reached}) == 1
     if reached[2].reached:
         assert strength(reached[2].counts, eligible=reached[2].eligible) not in {"split", "contested"}
 
 
 @given(elections(), st.data())
-def test_a_lost_vote_makes_no_consensus(election: Election, data: st.DataObject) -> None:
+def test_a_failed_vote_makes_no_consensus(election: Election, data: st.DataObject) -> None:
     """Whatever was not reached with a vote is not reached without it, unless it was for another."""
     if not election.ballots:
         return
-    lost = data.draw(st.sampled_from(election.ballots))
-    less = election.count(ballots=[ballot for ballot in election.ballots if ballot != lost])
+    missing_ballot = data.draw(st.sampled_from(election.ballots))
+    less = election.count(ballots=[ballot for ballot in election.ballots if ballot != missing_ballot])
     if less.reached and election.rule != "weighted":
         assert election.count().reached
 
 
 @given(elections(), st.floats(0.1, 5))
-def test_equal_weights_are_heads(election: Election, weight: float) -> None:
+def test_equal_weights_equal_a_majority_vote(election: Election, weight: float) -> None:
     """A weighted vote in which all weigh the same is a majority vote."""
-    same = dict.fromkeys(election.eligible, weight)
-    told = {"rule", "reason", "weights", "confidence"}
-    weighted, heads = election.count(rule="weighted", weights=same), election.count(rule="majority")
-    assert weighted.model_dump(exclude=told) == heads.model_dump(exclude=told)
+    equal_weights = dict.fromkeys(election.eligible, weight)
+    excluded = {"rule", "reason", "weights", "confidence"}
+    weighted, heads = election.count(rule="weighted", weights=equal_weights), election.count(rule="majority")
+    assert weighted.model_dump(exclude=excluded) == heads.model_dump(exclude=excluded)
     assert weighted.confidence == pytest.approx(heads.confidence)
 
 
 @given(elections(), st.data())
-def test_a_tie_break_chooses_among_the_tied(election: Election, data: st.DataObject) -> None:
+def test_a_tie_break_chooses_between_tied_proposals(election: Election, data: st.DataObject) -> None:
     """It makes a winner where there is a quorum, never a consensus; where there is no tie it is not looked at."""
-    found = election.count()
-    chosen = data.draw(st.sampled_from(found.tied or ["nobody"]))
-    broken = election.count(tie_break=chosen)
-    if not found.tied:
-        assert broken == found
+    result = election.count()
+    choice = data.draw(st.sampled_from(result.tied or ["nobody"]))
+    broken = election.count(tie_break=choice)
+    if not result.tied:
+        assert broken == result
     else:
-        assert broken.winner == (chosen if found.quorum_met else None)
+        assert broken.winner == (choice if result.quorum_met else None)
         assert not broken.reached
         with pytest.raises(ConfigurationError, match="one of the tied"):
             election.count(tie_break="nobody at all")
@@ -269,23 +269,23 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_votes_come_to_what_the_rules_say(case: Case) -> None:
+def test_tallies_follow_the_rules(case: Case) -> None:
     """Case by case."""
     voters = list("abcdef"[: len(case.votes)])
     ballots = [Ballot(voter=voter, choice=vote) for voter, vote in zip(voters, case.votes, strict=True) if vote != "-"]
-    found = tally(ballots, choices=["a", "b", "c"], eligible=voters, **case.options)
-    assert (found.winner, found.reached) == (case.winner, case.reached)
-    assert case.reason in found.reason
+    result = tally(ballots, choices=["a", "b", "c"], eligible=voters, **case.options)
+    assert (result.winner, result.reached) == (case.winner, case.reached)
+    assert case.reason in result.reason
 
 
 def test_a_ballot_without_a_choice_is_spoiled() -> None:
     """It came, and is for nobody."""
-    found = tally([Ballot(voter="a", choice=None)], choices=["a"], eligible=["a"])
-    assert (found.valid, found.spoiled, found.failed, found.winner) == (0, 1, 0, None)
+    result = tally([Ballot(voter="a", choice=None)], choices=["a"], eligible=["a"])
+    assert (result.valid, result.spoiled, result.failed, result.winner) == (0, 1, 0, None)
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    ("changes", "field"),
     [
         ({"ballots": [Ballot(voter="a", choice="a"), Ballot(voter="a", choice="b")]}, "ballots"),
         ({"ballots": [Ballot(voter="z", choice="a")]}, "ballots"),
@@ -307,12 +307,12 @@ def test_a_ballot_without_a_choice_is_spoiled() -> None:
         *("quorum 0", "quorum bool", "quorum float", "weight 0", "weight nan", "weight infinite", "weight bool"),
     ],
 )
-def test_what_cannot_be_counted_is_refused(changes: dict[str, Any], named: str) -> None:
+def test_invalid_elections_are_rejected(changes: dict[str, Any], field: str) -> None:
     """With the field that is wrong."""
     options: dict[str, Any] = {"ballots": [], "choices": ["a", "b"], "eligible": ["a", "b"]} | changes
     with pytest.raises(ConfigurationError) as caught:
         tally(options.pop("ballots"), **options)
-    assert caught.value.field == named
+    assert caught.value.field == field
 
 
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, math.nan, math.inf])
@@ -322,12 +322,12 @@ def test_a_confidence_is_from_0_to_1(confidence: float) -> None:
         Ballot(voter="a", choice="a", confidence=confidence)
 
 
-def test_a_tally_travels_as_plain_data() -> None:
+def test_a_tally_survives_serialization() -> None:
     """With camelCase keys, and back."""
-    found = tally([Ballot(voter="a", choice="a")], choices=["a"], eligible=["a"])
-    wire = found.model_dump(mode="json", by_alias=True)
+    result = tally([Ballot(voter="a", choice="a")], choices=["a"], eligible=["a"])
+    wire = result.model_dump(mode="json", by_alias=True)
     assert wire["quorumMet"] is True
-    assert Tally.model_validate(wire) == found
+    assert Tally.model_validate(wire) == result
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_a_tally_travels_as_plain_data() -> None:
         (1500, -9.0, 0.1),
     ],
 )
-def test_a_vote_weighs_what_the_formula_says(elo: float | None, calibration: float | None, weight: float) -> None:
+def test_the_weight_of_a_vote_follows_the_formula(elo: float | None, calibration: float | None, weight: float) -> None:
     """By rating and calibration, within bounds; no history is 1."""
     assert vote_weight(elo, calibration) == pytest.approx(weight)
 
@@ -361,7 +361,7 @@ def test_a_better_history_never_weighs_less(one: float, other: float, sure: floa
 
 
 @pytest.mark.parametrize(("elo", "calibration"), [(math.nan, None), (math.inf, None), (None, math.nan), (True, None)])
-def test_a_history_that_is_no_number_is_refused(elo: Any, calibration: Any) -> None:
+def test_an_invalid_history_is_rejected(elo: Any, calibration: Any) -> None:
     """It would weigh as nothing does."""
     with pytest.raises(ConfigurationError, match="a finite number or None"):
         vote_weight(elo, calibration)
