@@ -35,29 +35,29 @@ def run(call: Coroutine[Any, Any, Any]) -> Any:
 # Debates
 
 
-async def recalled(archive: Archive, task: str, limit: int = 9) -> list[str]:
+async def recall(archive: Archive, task: str, limit: int = 9) -> list[str]:
     """The ids of what is recalled."""
     return [debate.id for debate in await archive.past_debates.recent(task, limit=limit)]
 
 
-async def test_debates_on_like_tasks_are_recalled_the_most_alike_first() -> None:
+async def test_debates_on_similar_tasks_are_recalled_by_similarity() -> None:
     """By the words that the tasks share; what has none in common is not recalled."""
     archive = Archive()
     tasks = ("How can rents be affordable?", "How can trams be on time?", "Are rents too high?", "Affordable rents now")
     for number, task in enumerate(tasks):
         await archive.past_debates.add(past(number, task))
-    assert await recalled(archive, "Which rents are affordable") == ["0", "3", "2"]
-    assert await recalled(archive, "Which trams?") == ["1"]
-    assert await recalled(archive, "What is love?") == []
+    assert await recall(archive, "Which rents are affordable") == ["0", "3", "2"]
+    assert await recall(archive, "Which trams?") == ["1"]
+    assert await recall(archive, "What is love?") == []
 
 
-async def test_of_debates_that_are_as_much_alike_the_latest_comes_first() -> None:
+async def test_of_equally_similar_debates_the_latest_comes_first() -> None:
     """By the time at which they were held."""
     archive = Archive()
     for number, at in enumerate((3.0, 9.0, 1.0)):
         await archive.past_debates.add(past(number, "Rents?", at))
-    assert await recalled(archive, "Rents?") == ["1", "0", "2"]
-    assert await recalled(archive, "Rents?", limit=2) == ["1", "0"]
+    assert await recall(archive, "Rents?") == ["1", "0", "2"]
+    assert await recall(archive, "Rents?", limit=2) == ["1", "0"]
 
 
 @pytest.mark.parametrize("task", ["Why?", "?!", "家賃に上限", "", "A or B", "Soll es so?"])
@@ -65,32 +65,32 @@ async def test_a_debate_on_the_same_task_is_always_recalled(task: str) -> None:
     """However short its words are, and in any script."""
     archive = Archive()
     await archive.past_debates.add(past(1, task))
-    assert await recalled(archive, task) == ["1"]
+    assert await recall(archive, task) == ["1"]
 
 
 @given(
     tasks=st.lists(st.text(max_size=30) | st.sampled_from(("rents", "cap rents", "trams")), max_size=6),
-    asked=st.text(max_size=30) | st.sampled_from(("rents", "trams")),
+    query=st.text(max_size=30) | st.sampled_from(("rents", "trams")),
     limit=st.integers(0, 7),
 )
-def test_no_more_debates_are_recalled_than_are_asked_for(tasks: list[str], asked: str, limit: int) -> None:
+def test_the_limit_bounds_the_recalled_debates(tasks: list[str], query: str, limit: int) -> None:
     """The first of those that would be without a limit, each once; the same one is always among them."""
     archive = Archive()
     for number, task in enumerate(tasks):
         run(archive.past_debates.add(past(number, task, at=number)))
-    everything = run(recalled(archive, asked, limit=99))
-    assert run(recalled(archive, asked, limit=limit)) == everything[:limit]
+    everything = run(recall(archive, query, limit=99))
+    assert run(recall(archive, query, limit=limit)) == everything[:limit]
     assert len(set(everything)) == len(everything)
-    assert {str(number) for number, task in enumerate(tasks) if task == asked} <= set(everything)
+    assert {str(number) for number, task in enumerate(tasks) if task == query} <= set(everything)
 
 
-async def test_a_debate_that_is_there_already_stays_as_it_is() -> None:
+async def test_an_existing_debate_is_not_changed() -> None:
     """What is told twice changes nothing."""
     archive = Archive()
     await archive.past_debates.add(past(1, "Rents?"))
     await archive.past_debates.add(past(1, "Trams?"))
-    assert await recalled(archive, "Rents?") == ["1"]
-    assert await recalled(archive, "Trams?") == []
+    assert await recall(archive, "Rents?") == ["1"]
+    assert await recall(archive, "Trams?") == []
 
 
 # Points of critics
@@ -113,12 +113,12 @@ async def test_points_that_helped_most_come_first() -> None:
             point("surely", successes=3, uses=3),
         ],
     )
-    found = await archive.critique_patterns.successful(limit=9)
-    assert [one.issue for one in found] == ["surely", "often", "sometimes"]
-    assert list(await archive.critique_patterns.successful(limit=1)) == list(found)[:1]
+    points = await archive.critique_patterns.successful(limit=9)
+    assert [one.issue for one in points] == ["surely", "often", "sometimes"]
+    assert list(await archive.critique_patterns.successful(limit=1)) == list(points)[:1]
 
 
-async def test_the_same_point_in_other_letters_is_the_same() -> None:
+async def test_points_match_regardless_of_spelling() -> None:
     """Its counts are added up; the words are those of the first to make it."""
     archive = Archive()
     await archive.critique_patterns.record("1", [point("It is dear.", "Say who pays.", successes=1)])
@@ -131,18 +131,18 @@ async def test_the_same_point_in_other_letters_is_the_same() -> None:
 
 
 @given(st.lists(st.tuples(ids, st.lists(st.sampled_from("abc"), max_size=4)), max_size=6))
-def test_points_of_a_debate_count_once(told: list[tuple[str, list[str]]]) -> None:
+def test_points_of_a_debate_count_once(reports: list[tuple[str, list[str]]]) -> None:
     """Whatever is told again of the same debate."""
     archive = Archive()
     counted: dict[str, int] = {}
-    seen: set[str] = set()
-    for debate, issues in told:
+    debates: set[str] = set()
+    for debate, issues in reports:
         run(archive.critique_patterns.record(debate, [point(issue, successes=1) for issue in issues]))
-        for issue in issues if debate not in seen else ():
+        for issue in issues if debate not in debates else ():
             counted[issue] = counted.get(issue, 0) + 1
-        seen.add(debate)
-    found = run(archive.critique_patterns.successful(limit=99))
-    assert {one.issue: (one.successes, one.uses) for one in found} == {key: (n, n) for key, n in counted.items()}
+        debates.add(debate)
+    points = run(archive.critique_patterns.successful(limit=99))
+    assert {one.issue: (one.successes, one.uses) for one in points} == {key: (n, n) for key, n in counted.items()}
 
 
 # Ratings
@@ -157,16 +157,16 @@ async def test_only_those_with_a_history_have_a_rating() -> None:
 
 
 @given(st.lists(st.tuples(ids, st.dictionaries(names, st.floats(-64, 64))), max_size=8))
-def test_changes_of_ratings_add_up_once_for_each_debate(told: list[tuple[str, dict[str, float]]]) -> None:
+def test_changes_of_ratings_add_up_once_for_each_debate(reports: list[tuple[str, dict[str, float]]]) -> None:
     """From 1500; a second time for the same debate changes nothing."""
     archive = Archive()
     elo: dict[str, float] = {}
-    seen: set[str] = set()
-    for debate, changes in told:
+    debates: set[str] = set()
+    for debate, changes in reports:
         run(archive.ratings.apply(debate, changes))
-        for name, change in changes.items() if debate not in seen else ():
+        for name, change in changes.items() if debate not in debates else ():
             elo[name] = elo.get(name, 1500.0) + change
-        seen.add(debate)
+        debates.add(debate)
     assert {name: one.elo for name, one in run(archive.ratings.of(["ann", "bob", "cy"])).items()} == elo
 
 
@@ -174,21 +174,21 @@ def test_changes_of_ratings_add_up_once_for_each_debate(told: list[tuple[str, di
 
 
 @given(st.lists(st.tuples(ids, st.lists(st.tuples(names, st.integers(1, 3)), max_size=4)), max_size=5))
-def test_positions_stay_in_the_order_in_which_they_were_added(told: list[tuple[str, list[tuple[str, int]]]]) -> None:
+def test_positions_stay_in_the_order_in_which_they_were_added(reports: list[tuple[str, list[tuple[str, int]]]]) -> None:
     """Each agent's own; once for each debate."""
     archive = Archive()
-    kept: list[Position] = []
-    seen: set[str] = set()
-    for debate, stated in told:
+    stored: list[Position] = []
+    debates: set[str] = set()
+    for debate, stated in reports:
         positions = [Position(agent=name, claim=debate, answer="yes", round=number) for name, number in stated]
         run(archive.positions.add(debate, positions))
-        kept += positions if debate not in seen else []
-        seen.add(debate)
+        stored += positions if debate not in debates else []
+        debates.add(debate)
     for name in ("ann", "bob", "cy"):
-        assert list(run(archive.positions.of(name))) == [one for one in kept if one.agent == name]
+        assert list(run(archive.positions.of(name))) == [one for one in stored if one.agent == name]
 
 
-async def test_what_is_read_is_not_what_is_kept() -> None:
+async def test_changing_a_result_does_not_change_the_archive() -> None:
     """Who changes the list that it was given changes nothing in the archive."""
     archive = Archive()
     await archive.positions.add("1", [Position(agent="ann", answer="yes", round=1)])
@@ -209,29 +209,29 @@ records = st.builds(
 
 
 @given(st.lists(st.tuples(ids, st.dictionaries(names, records)), max_size=6))
-def test_records_add_up_once_for_each_debate(told: list[tuple[str, dict[str, PersonaRecord]]]) -> None:
+def test_records_add_up_once_for_each_debate(reports: list[tuple[str, dict[str, PersonaRecord]]]) -> None:
     """In every field; a stranger has a new one."""
     archive = Archive()
     first: dict[str, dict[str, PersonaRecord]] = {}
-    for debate, given_ in told:
-        run(archive.personas.record(debate, given_))
-        first.setdefault(debate, given_)
+    for debate, record_by_name in reports:
+        run(archive.personas.record(debate, record_by_name))
+        first.setdefault(debate, record_by_name)
     for name in ("ann", "bob", "cy"):
-        found = [given_[name].model_dump() for given_ in first.values() if name in given_]
-        sums = {field: sum(record[field] for record in found) for field in PersonaRecord.model_fields}
+        own_records = [given_[name].model_dump() for given_ in first.values() if name in given_]
+        sums = {field: sum(record[field] for record in own_records) for field in PersonaRecord.model_fields}
         assert run(archive.personas.of(name)).model_dump() == sums
 
 
 # The archive
 
 
-async def test_archives_know_nothing_of_each_other() -> None:
+async def test_archives_are_independent() -> None:
     """Each has stores of its own."""
     one, other = Archive(), Archive()
     await one.ratings.apply("1", {"ann": 1.0})
     await one.past_debates.add(past(1, "Rents?"))
     assert dict(await other.ratings.of(["ann"])) == {}
-    assert await recalled(other, "Rents?") == []
+    assert await recall(other, "Rents?") == []
 
 
 @pytest.mark.parametrize("patience", [0, -1, True, "10", None, float("nan")])

@@ -102,9 +102,7 @@ def attempt(work: Watched, action: TaskAction) -> None:
 @pytest.mark.parametrize("max_attempts", [1, 2])
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("status", TASK_STATUSES)
-def test_a_task_goes_where_the_table_says_and_nowhere_else(
-    work: Watched, status: TaskStatus, action: TaskAction, max_attempts: int
-) -> None:
+def test_transitions_follow_the_table(work: Watched, status: TaskStatus, action: TaskAction, max_attempts: int) -> None:
     """A legal action leads to the table's outcome and one event; any other changes and emits nothing."""
     before = bring(work.tasks, status, max_attempts)
     assert before.status == status
@@ -114,7 +112,7 @@ def test_a_task_goes_where_the_table_says_and_nowhere_else(
         with pytest.raises(IllegalTransition) as refused:
             attempt(work, action)
         assert (refused.value.action, refused.value.status) == (action, status)
-        assert set(refused.value.allowed) == {source for source, known in TRANSITIONS if known == action}
+        assert set(refused.value.allowed) == {source for source, action_ in TRANSITIONS if action_ == action}
     else:
         attempt(work, action)
         expected = outcomes[0] if before.attempts < max_attempts else outcomes[-1]
@@ -125,9 +123,9 @@ def test_a_task_goes_where_the_table_says_and_nowhere_else(
     assert not work.events
 
 
-def test_the_table_knows_every_status_action_and_change() -> None:
+def test_the_table_covers_every_status_action_and_change() -> None:
     """Each status is reachable, each action leads somewhere, each change has an event, and terminal is terminal."""
-    outcomes = [outcome for found in TRANSITIONS.values() for outcome in found]
+    outcomes = [outcome for actions_ in TRANSITIONS.values() for outcome in actions_]
     assert set(TASK_STATUSES) == set(get_args(TaskStatus)) == {outcome.status for outcome in outcomes}
     assert {action for _, action in TRANSITIONS} == set(ACTIONS)
     assert {outcome.change for outcome in outcomes} == set(get_args(TaskChange)) - {"added"}
@@ -137,7 +135,7 @@ def test_the_table_knows_every_status_action_and_change() -> None:
 # Adding
 
 
-def test_a_new_task_is_pending_and_has_what_it_was_given(work: Watched) -> None:
+def test_a_new_task_is_pending_and_keeps_its_fields(work: Watched) -> None:
     """Every field that can be chosen is kept; the rest says that nothing has happened yet."""
     work.tasks.add_task("first")
     task = work.tasks.add_task(
@@ -183,8 +181,8 @@ def test_a_task_is_a_value(work: Watched) -> None:
     claimed = work.tasks.claim()
     assert claimed is not None
     assert (task.status, claimed.status, claimed.metadata) == ("pending", "in_progress", {"round": 1})
-    done = work.tasks.complete(task.id, ["text"])
-    for value in (task, claimed, done):
+    completed = work.tasks.complete(task.id, ["text"])
+    for value in (task, claimed, completed):
         assert type(value) is Task
         assert copy.deepcopy(value) == pickle.loads(pickle.dumps(value)) == value  # noqa: S301 - our own bytes
         assert len({value, copy.copy(value)}) == 1
@@ -218,13 +216,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
-def test_what_cannot_be_is_refused_and_nothing_of_it_is_added(work: Watched, case: Refused) -> None:
+def test_invalid_tasks_are_rejected(work: Watched, case: Refused) -> None:
     """One ConfigurationError says which field and what it must be."""
-    there = work.tasks.add_task("there already", id="there")
+    existing = work.tasks.add_task("there already", id="there")
     with pytest.raises(ConfigurationError) as refused:
         work.tasks.add_task(**{"goal": "g", **case.options})
     assert case.says in str(refused.value)
-    assert work.tasks.list() == [there]
+    assert work.tasks.list() == [existing]
     assert work.changes == ["there added"]
     assert work.tasks.add_task("next").id == "work-2"
 
@@ -249,19 +247,19 @@ def test_an_assigned_task_is_only_for_its_assignee(work: Watched) -> None:
     work.tasks.add_task("for anybody", id="any")
     with pytest.raises(IllegalTransition, match=r"cannot claim task 'pro': it is for 'pro', not for 'con'"):
         work.tasks.claim(task_id="pro", assignee="con")
-    got = [work.tasks.claim(assignee=name) for name in (None, "con", "pro")]
-    assert [task and task.id for task in got] == ["any", None, "pro"]
+    claims = [work.tasks.claim(assignee=name) for name in (None, "con", "pro")]
+    assert [task and task.id for task in claims] == ["any", None, "pro"]
 
 
-def test_an_assignee_gets_its_own_and_those_for_anybody_in_order(work: Watched) -> None:
+def test_an_assignee_gets_own_and_unassigned_tasks_in_order(work: Watched) -> None:
     """Being assigned is no privilege: the order of creation decides."""
     for name, assignee in [("any", None), ("own", "pro"), ("other", "con"), ("last", None)]:
         work.tasks.add_task(name, id=name, assignee=assignee)
-    got = [work.tasks.claim(assignee="pro") for _ in range(4)]
-    assert [task and task.id for task in got] == ["any", "own", "last", None]
+    claims = [work.tasks.claim(assignee="pro") for _ in range(4)]
+    assert [task and task.id for task in claims] == ["any", "own", "last", None]
 
 
-def test_whoever_names_a_task_may_leave_its_assignee_out(work: Watched) -> None:
+def test_a_claim_by_id_needs_no_assignee(work: Watched) -> None:
     """With `task_id` alone the dispatcher decides."""
     work.tasks.add_task("for pro", id="turn", assignee="pro")
     assert work.tasks.claim(task_id="turn", by="runner") is work.tasks.get("turn")
@@ -273,20 +271,20 @@ def test_a_claim_can_ask_for_labels(work: Watched) -> None:
         work.tasks.add_task(name, id=name, labels=tuple(labels))
     with pytest.raises(IllegalTransition, match=r"it lacks the labels \['b'\]"):
         work.tasks.claim(task_id="a", labels=["a", "b"])
-    asked = ["ab", "ab", "b", "", "a", "c"]
-    got = [work.tasks.claim(labels=tuple(labels)) for labels in asked]
-    assert [task and task.id for task in got] == ["ab", None, "b", "plain", "a", None]
+    label_sets = ["ab", "ab", "b", "", "a", "c"]
+    claims = [work.tasks.claim(labels=tuple(labels)) for labels in label_sets]
+    assert [task and task.id for task in claims] == ["ab", None, "b", "plain", "a", None]
 
 
 # Attempts
 
 
-def test_a_failure_is_retried_while_attempts_are_left(work: Watched) -> None:
+def test_a_failure_is_retried_within_max_attempts(work: Watched) -> None:
     """The next attempt has the earlier errors as feedback; the last failure is the task's error."""
     work.tasks.add_task("try", id="it", max_attempts=3)
     work.tasks.claim(by="anna")
-    again = work.tasks.fail("it", "one")
-    assert (again.status, again.feedback, again.error, again.claimed_by) == ("pending", ("one",), None, None)
+    retried = work.tasks.fail("it", "one")
+    assert (retried.status, retried.feedback, retried.error, retried.claimed_by) == ("pending", ("one",), None, None)
     work.tasks.claim(by="ben")
     assert work.tasks.fail("it", "").feedback == ("one", "")
     work.tasks.claim(by="ben")
@@ -303,8 +301,13 @@ def test_a_review_accepts_rejects_or_asks_for_more(work: Watched) -> None:
         assert work.tasks.await_review(name, "please look").reason == "please look"
     assert work.tasks.complete("fine", "text").output == "text"
     assert work.tasks.fail("bad", "nonsense").error == "nonsense"
-    back = work.tasks.resume_from_review("nearly", "shorter")
-    assert (back.status, back.feedback, back.reason, back.attempts) == ("pending", ("shorter",), None, 1)
+    returned = work.tasks.resume_from_review("nearly", "shorter")
+    assert (returned.status, returned.feedback, returned.reason, returned.attempts) == (
+        "pending",
+        ("shorter",),
+        None,
+        1,
+    )
     assert work.tasks.claim() == work.tasks.get("nearly")
     assert work.tasks.get("nearly").attempts == 2
 
@@ -319,7 +322,7 @@ def test_a_worker_that_lost_its_claim_cannot_touch_the_task(work: Watched) -> No
     work.tasks.fail("it", "no answer")
     with pytest.raises(IllegalTransition, match="it is pending, and must be in_progress or awaiting_review"):
         work.tasks.complete("it", "late", by="anna")
-    held = work.tasks.claim(by="ben")
+    claimed = work.tasks.claim(by="ben")
     late: list[Callable[[], Task]] = [
         lambda: work.tasks.complete("it", "late", by="anna"),
         lambda: work.tasks.fail("it", "late", by="anna"),
@@ -328,7 +331,7 @@ def test_a_worker_that_lost_its_claim_cannot_touch_the_task(work: Watched) -> No
     for call in late:
         with pytest.raises(IllegalTransition, match="'anna' does not hold it, 'ben' does"):
             call()
-    assert work.tasks.get("it") is held
+    assert work.tasks.get("it") is claimed
     assert work.tasks.complete("it", "good", by="ben").output == "good"
 
 
@@ -348,22 +351,22 @@ def test_an_unknown_id_is_named(work: Watched) -> None:
             call()
 
 
-def test_tasks_are_listed_in_order_of_creation_and_by_what_they_are(work: Watched) -> None:
+def test_tasks_are_listed_by_creation_and_filters(work: Watched) -> None:
     """Filters can be combined; changes do not move a task."""
     for name, assignee, labels in [("a", "pro", "x"), ("b", "con", "xy"), ("c", "pro", "xy")]:
         work.tasks.add_task(name, id=name, assignee=assignee, labels=tuple(labels))
     work.tasks.claim(task_id="a")
-    found = [
+    selections = [
         work.tasks.list(),
         work.tasks.list(status="pending"),
         work.tasks.list(assignee="pro"),
         work.tasks.list(labels=["y"], assignee="pro", status="pending"),
     ]
-    assert [[task.id for task in tasks] for tasks in found] == [["a", "b", "c"], ["b", "c"], ["a", "c"], ["c"]]
+    assert [[task.id for task in tasks] for tasks in selections] == [["a", "b", "c"], ["b", "c"], ["a", "c"], ["c"]]
     assert (work.tasks.count(), work.tasks.count("pending"), work.tasks.count("errored")) == (3, 2, 0)
 
 
-def test_a_status_that_there_is_not_is_refused(work: Watched) -> None:
+def test_an_unknown_status_is_rejected(work: Watched) -> None:
     """A typing error does not look like an empty list."""
     for ask in (lambda: work.tasks.list(status="done"), lambda: work.tasks.count("done")):  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="`status` must be one of pending, in_progress"):
@@ -391,63 +394,63 @@ def test_texts_are_strings(work: Watched) -> None:
 
 def test_a_listener_is_called_after_the_change_is_in_place() -> None:
     """What it reads in the collection is at least what the event says, also where one call makes two changes."""
-    seen: list[str] = []
-    tasks = TaskCollection("work", on_change=lambda event: seen.append(tasks.get(event.task.id).status))
+    statuses: list[str] = []
+    tasks = TaskCollection("work", on_change=lambda event: statuses.append(tasks.get(event.task.id).status))
     tasks.add_task("a")
     tasks.claim()
     tasks.start_task("b", by="anna")
-    assert seen == ["pending", "in_progress", "in_progress", "in_progress"]
+    assert statuses == ["pending", "in_progress", "in_progress", "in_progress"]
 
 
 def test_a_listener_may_change_the_collection() -> None:
     """It receives the events of its own changes later, in their order."""
-    seen: list[str] = []
+    calls: list[str] = []
 
     def follow(event: TaskChanged) -> None:
-        seen.append(f"begin {event.task.id} {event.change}")
+        calls.append(f"begin {event.task.id} {event.change}")
         if event.change == "added":
             tasks.complete(event.task.id)
-        seen.append("end")
+        calls.append("end")
 
     tasks = TaskCollection("w", on_change=follow)
     tasks.start_task("a", by="anna")
-    assert seen == ["begin w-1 added", "end", "begin w-1 claimed", "end", "begin w-1 completed", "end"]
+    assert calls == ["begin w-1 added", "end", "begin w-1 claimed", "end", "begin w-1 completed", "end"]
 
 
-def test_a_listener_that_raises_misses_nothing_and_spoils_nothing() -> None:
+def test_a_raising_listener_gets_all_events() -> None:
     """Its exception reaches the caller once every event is delivered; the change stands, and so does the listener."""
-    seen: list[str] = []
+    calls: list[str] = []
 
     def hates(event: TaskChanged) -> None:
-        seen.append(f"{event.task.id} {event.change}")
+        calls.append(f"{event.task.id} {event.change}")
         if event.change in event.task.goal:
             raise LookupError(event.change)
 
     tasks = TaskCollection("w", on_change=hates)
     with pytest.raises(LookupError, match="added"):
         tasks.start_task("added", by="anna")
-    with pytest.raises(ExceptionGroup) as both:
+    with pytest.raises(ExceptionGroup) as errors:
         tasks.start_task("added claimed", by="anna")
-    assert [str(error) for error in both.value.exceptions] == ["added", "claimed"]
+    assert [str(error) for error in errors.value.exceptions] == ["added", "claimed"]
     assert tasks.get("w-1").status == tasks.get("w-2").status == "in_progress"
-    assert seen == ["w-1 added", "w-1 claimed", "w-2 added", "w-2 claimed"]
+    assert calls == ["w-1 added", "w-1 claimed", "w-2 added", "w-2 claimed"]
     assert tasks.complete("w-1") is tasks.get("w-1")
 
 
 def test_an_interrupt_leaves_the_rest_for_the_next_change() -> None:
     """What is no Exception passes at once, and the events that wait are delivered with the next ones."""
-    seen: list[str] = []
+    calls: list[str] = []
 
     def interrupted(event: TaskChanged) -> None:
-        seen.append(f"{event.task.id} {event.change}")
-        if len(seen) == 1:
+        calls.append(f"{event.task.id} {event.change}")
+        if len(calls) == 1:
             raise KeyboardInterrupt
 
     tasks = TaskCollection("w", on_change=interrupted)
     with pytest.raises(KeyboardInterrupt):
         tasks.start_task("a", by="anna")
     tasks.add_task("c")
-    assert seen == ["w-1 added", "w-1 claimed", "w-2 added"]
+    assert calls == ["w-1 added", "w-1 claimed", "w-2 added"]
 
 
 def test_without_a_listener_everything_works() -> None:
@@ -475,7 +478,7 @@ class Scope:
         self.events.append(event)
 
 
-def test_a_run_has_a_collection_of_its_own_with_its_clock_and_events() -> None:
+def test_a_run_has_its_own_collection() -> None:
     """Opening gives a new, empty collection each time; changes are events of the run."""
     resource = create_task_collection("rent")
     scope = Scope()
@@ -487,7 +490,7 @@ def test_a_run_has_a_collection_of_its_own_with_its_clock_and_events() -> None:
     assert create_task_collection("rent", key="todo").key == "todo"
 
 
-def test_two_resources_with_one_key_and_one_collection_are_the_same() -> None:
+def test_resources_with_equal_key_and_collection_are_equal() -> None:
     """So that blocks that were made apart share a collection by its id; another id or key is another one."""
     assert create_task_collection("rent") == create_task_collection("rent")
     assert len({create_task_collection("rent"), create_task_collection("rent")}) == 1

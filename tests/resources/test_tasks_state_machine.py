@@ -47,7 +47,7 @@ class Reference:
         self.tasks: dict[str, dict[str, Any]] = {}
         self.events: list[tuple[str, str]] = []
 
-    def add(self, task_id: str | None, **chosen: Any) -> str:
+    def add(self, task_id: str | None, **task_fields: Any) -> str:
         seq = len(self.tasks) + 1
         task_id = task_id or f"work-{seq}"
         self.tasks[task_id] = {
@@ -59,7 +59,7 @@ class Reference:
             "attempts": 0,
             "feedback": (),
             "metadata": {},
-            **chosen,
+            **task_fields,
         }
         self.events.append(("added", task_id))
         return task_id
@@ -92,8 +92,10 @@ class Reference:
             case "await_review":
                 self.put(task_id, "review_requested", "awaiting_review", reason=word)
             case "resume_from_review":
-                told = [] if word is None else [word]
-                self.put(task_id, "review_resumed", "pending", feedback=(*self.tasks[task_id]["feedback"], *told))
+                feedback_texts = [] if word is None else [word]
+                self.put(
+                    task_id, "review_resumed", "pending", feedback=(*self.tasks[task_id]["feedback"], *feedback_texts)
+                )
             case "cancel":
                 self.put(task_id, "cancelled", "cancelled", reason=word)
 
@@ -142,12 +144,12 @@ class TaskCollectionMachine(RuleBasedStateMachine):
     @precondition(lambda self: sum(map(self.model.open, self.model.tasks)) < MOST)
     @rule(name=st.sampled_from(["named", None]), labels=LABELS, assignee=ASSIGNEES, attempts=ATTEMPTS)
     def add(self, name: str | None, labels: frozenset[str], assignee: str | None, attempts: int) -> None:
-        chosen = {"goal": "g", "labels": labels, "assignee": assignee, "max_attempts": attempts}
-        self.new_task(name and f"{name}-{len(self.model.tasks)}", chosen)
+        task_fields = {"goal": "g", "labels": labels, "assignee": assignee, "max_attempts": attempts}
+        self.new_task(name and f"{name}-{len(self.model.tasks)}", task_fields)
 
-    def new_task(self, wanted: str | None, chosen: Any) -> None:
-        added = self.tasks.add_task(id=wanted, **chosen)
-        assert added.id == self.model.add(wanted, **chosen)
+    def new_task(self, task_id: str | None, task_fields: Any) -> None:
+        added = self.tasks.add_task(id=task_id, **task_fields)
+        assert added.id == self.model.add(task_id, **task_fields)
 
     @precondition(lambda self: sum(map(self.model.open, self.model.tasks)) < MOST)
     @rule(by=st.sampled_from(["ada", "ben"]))
