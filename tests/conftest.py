@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Shared fixtures and the order of all tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("local_model"):
             places[place] = -1.0
         else:
-            (waits if place.startswith(tuple(f"tests/{each}/" for each in WAITING)) else computes).append(item)
+            (waits if place.startswith(tuple(f"tests/{folder}/" for folder in WAITING)) else computes).append(item)
     for group, end in ((waits, 0.75), (computes, 1.0)):
         for at, item in enumerate(group):
             places.setdefault(item.nodeid.partition("::")[0], end * at / len(group))

@@ -38,7 +38,7 @@ _INNER = re.compile('"array"|"object"|"[$]ref"')
 
 
 class Watch:
-    """Looks at events, and notes those that the schema does not allow."""
+    """A check of events that records those that the schema does not allow."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -67,18 +67,18 @@ class Watch:
             self.problems += [f"{event!r}: {problem}" for problem in self.problems_of(wire_of(event))]
 
     def problems_of(self, wire: dict[str, Any]) -> list[str]:
-        """The places where the wire form of an event differs from the schema of its kind."""
+        """Return the differences between the wire form of an event and the schema of its kind."""
         json.dumps(wire, allow_nan=False)
         if wire["kind"] not in self._kinds:  # of a pattern that a test has registered meanwhile
             self._read_schema()
         schema = {"$ref": self._kinds[wire["kind"]], "$defs": self._parts}
-        found: list[ValidationError] = list(Draft202012Validator(schema).iter_errors(wire))
-        return [f"{error.json_path}: {error.message}" for error in found]
+        errors: list[ValidationError] = list(Draft202012Validator(schema).iter_errors(wire))
+        return [f"{error.json_path}: {error.message}" for error in errors]
 
     def take(self) -> list[str]:
-        """The problems so far, which are forgotten."""
-        found, self.problems = self.problems, []
-        return found
+        """Return the problems so far, and forget them."""
+        problems, self.problems = self.problems, []
+        return problems
 
     def _shape(self, value: Any) -> Any:
         kind = type(value)
@@ -90,7 +90,7 @@ class Watch:
         return shape(value)
 
     def _shape_of(self, kind: type[Any]) -> Callable[[Any], Any]:
-        """The function that gives the shape of a value of this class."""
+        """Return the function that computes the shape of a value of this class."""
         if issubclass(kind, (list, tuple, set, frozenset)):
             return lambda value: (kind, frozenset(map(self._shape, value))) if value else kind
         if issubclass(kind, dict):
@@ -98,7 +98,7 @@ class Watch:
         if issubclass(kind, BaseModel):
             return self._shape_of_fields(kind, list(kind.model_fields))
         if is_dataclass(kind):
-            return self._shape_of_fields(kind, [each.name for each in fields(kind)])
+            return self._shape_of_fields(kind, [part.name for part in fields(kind)])
         return lambda _: kind
 
     def _shape_of_fields(self, kind: type[Any], names: list[str]) -> Callable[[Any], Any]:
@@ -114,10 +114,10 @@ class Watch:
             elif _CONSTRAINTS & schema.keys():
                 parts.append(f"shape(value.{name})" if _INNER.search(allowed) else f"type(value.{name})")
         # one expression for each class: calls for each field would be most of what the watch costs
-        made: Callable[[Any], Any] = eval(  # noqa: S307 - of names of fields
+        shape: Callable[[Any], Any] = eval(  # noqa: S307 - of names of fields
             f"lambda value: (kind, {', '.join(parts)})", {"kind": kind, "shape": self._shape, "chosen": _chosen}
         )
-        return made
+        return shape
 
 
 def _chosen(value: Any) -> Any:

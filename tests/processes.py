@@ -22,7 +22,7 @@ __all__ = ("pytest_configure", "pytest_configure_node", "pytest_sessionstart", "
 
 @contextmanager
 def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """A process, killed at the end: `with Popen(…)` alone waits for ever for one that a failed test has left."""
+    """Start a process, and kill it at the end: `with Popen(…)` alone would wait forever after a failed test."""
     with subprocess.Popen(command, **options) as process:  # noqa: S603 - what tests start
         try:
             yield process
@@ -47,6 +47,6 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Hear where, as a worker."""
-    if told := getattr(session.config, "workerinput", {}):
-        warm.share(told["warm"])
+    """Receive the address to fork from, as a worker."""
+    if worker_input := getattr(session.config, "workerinput", {}):
+        warm.share(worker_input["warm"])

@@ -50,12 +50,12 @@ def build(debaters: int, rounds: int) -> Sequencer[Any, Any]:
 
 def model(debaters: int) -> FunctionModel:
     """One that answers at once, and never twice alike."""
-    said: list[str] = []
+    replies: list[str] = []
 
     def answer(request: ModelRequest) -> Reply:
         if request.output is None:
-            said.append(f"Point {len(said)}.\n" + "A second line, as long as any other. " * 8)
-            return said[-1]
+            replies.append(f"Point {len(replies)}.\n" + "A second line, as long as any other. " * 8)
+            return replies[-1]
         if request.block.endswith("judge"):
             return {"reasoning": "Weighed.", "winner": "the plan of number 0", "verdict": "The first."}
         return {"nextSpeakers": list(NAMES[:debaters]), "briefing": "Mind the cost.", "newAngle": None, "done": False}
@@ -79,11 +79,11 @@ def functions_called(debaters: int, rounds: int) -> Counter[str]:
         pattern.run_sync("What should we pay for?", model=model(debaters), seed=1)
     finally:
         sys.setprofile(before)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for code, times in called.items():
         if code.co_filename.startswith(HOME):
-            found[code.co_qualname] += times
-    return found
+            counts[code.co_qualname] += times
+    return counts
 
 
 @pytest.fixture(scope="module")
@@ -118,12 +118,12 @@ def test_a_result_holds_a_bounded_amount_of_memory() -> None:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        kept = [pattern.run_sync("What should we pay for?", model=model(3), seed=seed) for seed in range(10)]
+        results = [pattern.run_sync("What should we pay for?", model=model(3), seed=seed) for seed in range(10)]
         gc.collect()
-        held = tracemalloc.get_traced_memory()[0] - before
+        size = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert held / len(kept) / 13 < MOST_BYTES_A_CALL
+    assert size / len(results) / 13 < MOST_BYTES_A_CALL
 
 
 def test_each_argument_is_searched_for_names_once(long: Counter[str]) -> None:
@@ -131,45 +131,45 @@ def test_each_argument_is_searched_for_names_once(long: Counter[str]) -> None:
     assert long["Names.find"] == 101
 
 
-def test_each_argument_is_escaped_a_few_times_however_often_it_is_shown(long: Counter[str]) -> None:
+def test_each_argument_is_escaped_only_a_few_times(long: Counter[str]) -> None:
     """For debaters, for moderators, for the judge, and as what a debater answers; and some short texts a call."""
     assert long["quoted"] < 8 * 121
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_a_pattern_that_is_built_again_makes_no_schema_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rebuilding_a_pattern_makes_no_new_schema(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer schemas of the same debaters are the same classes."""
 
     def hold() -> None:
         talk(name).run_sync("What should we pay for?", model=Talkers().model(), seed=1)
 
     hold()
-    made: list[str] = []
+    class_names: list[str] = []
 
     def noted(cls: Any, /, **_: object) -> None:
-        made.append(cls.__name__)
+        class_names.append(cls.__name__)
 
     monkeypatch.setattr(pydantic.BaseModel, "__pydantic_init_subclass__", classmethod(noted))
     hold()
-    assert made == []
+    assert class_names == []
 
 
-def test_a_pattern_that_was_held_is_let_go() -> None:
+def test_a_finished_pattern_is_garbage_collected() -> None:
     """What is remembered of it, for its next run, goes with it."""
     pattern = build(2, 1)
     pattern.run_sync("What should we pay for?", model=model(2))
-    held = weakref.ref(pattern)
+    reference = weakref.ref(pattern)
     del pattern
     gc.collect()
-    assert held() is None
+    assert reference() is None
 
 
-def test_the_import_brings_in_what_a_debate_needs() -> None:
+def test_the_import_loads_only_what_a_debate_needs() -> None:
     """Other patterns, measures of texts, stores with databases, pages and commands are imported at first use."""
     code = "import sys; from flowdebate import Debater, debate; "
     code += "print(*[name for name in sys.modules if name.startswith('flowdebate')])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603
-    found = run.stdout.split()
+    modules = run.stdout.split()
     banned: tuple[str, ...] = (
         "cli",
         "evaluation",
@@ -182,5 +182,5 @@ def test_the_import_brings_in_what_a_debate_needs() -> None:
     )
     banned += ("patterns.consensus", "patterns.council", "patterns.anonymity.names", "models.openai", "runs.batch")
     banned += ("blocks.human.", "models.local", "testing")
-    assert [name for name in found if name.removeprefix("flowdebate.").startswith(banned)] == []
-    assert len(found) < 98, found
+    assert [name for name in modules if name.removeprefix("flowdebate.").startswith(banned)] == []
+    assert len(modules) < 98, modules

@@ -47,7 +47,7 @@ def debates(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     del sys.modules["debates"]
 
 
-def test_what_the_containers_load_is_there(debates: ModuleType) -> None:
+def test_the_modules_of_the_containers_exist(debates: ModuleType) -> None:
     """The server's command names a function that makes a Service, the workers' one that makes Workers."""
     server, worker = COMPOSE["server"]["command"], COMPOSE["worker"]["command"]
     assert server[server.index("--app") + 1] == "debates:service"
@@ -57,23 +57,23 @@ def test_what_the_containers_load_is_there(debates: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("command", [IMAGE.command, COMPOSE["server"]["command"]])
-def test_the_commands_are_understood(command: list[str]) -> None:
+def test_the_commands_are_valid(command: list[str]) -> None:
     """No option of theirs has been renamed."""
     program, name, *options = command
     group = get_command(app)
     context = group.make_context(program, [name], resilient_parsing=True)
-    found = group.get_command(context, name)  # type: ignore[attr-defined]
-    assert found.make_context(name, options).params["host"] == "0.0.0.0"  # noqa: S104 - inside of the container
+    subcommand = group.get_command(context, name)  # type: ignore[attr-defined]
+    assert subcommand.make_context(name, options).params["host"] == "0.0.0.0"  # noqa: S104 - inside of the container
 
 
 def test_the_health_check_asks_an_endpoint_that_needs_no_token() -> None:
     """A renamed endpoint would make every container unhealthy."""
     application = create_app(Service(store="memory:", model=ScriptedModel()), token="a" * 20)
-    (path,) = (each for each in application.openapi()["paths"] if each.endswith("/health"))
+    (path,) = (path_ for path_ in application.openapi()["paths"] if path_.endswith("/health"))
     assert f"http://127.0.0.1:8377{path}'" in IMAGE.health[-1]
 
 
-def test_containers_are_bounded_and_cannot_write_where_they_need_not() -> None:
+def test_containers_have_limits_and_read_only_folders() -> None:
     """And passwords are in files, not in addresses, which every process of a container would show."""
     for name in ("server", "worker"):
         assert COMPOSE[name]["read_only"]
@@ -86,7 +86,7 @@ def test_containers_are_bounded_and_cannot_write_where_they_need_not() -> None:
 
 def test_a_key_of_any_provider_reaches_server_and_workers() -> None:
     """As does the name of a model."""
-    keys = {each.key_env for each in PROVIDERS.values() if each.key_env}
+    keys = {provider.key_env for provider in PROVIDERS.values() if provider.key_env}
     for name in ("server", "worker"):
         assert keys | {"FLOWDEBATE_MODEL"} <= set(COMPOSE[name]["environment"])
 
@@ -97,19 +97,19 @@ def test_the_image_does_not_run_as_root() -> None:
     assert COMPOSE["server"]["ports"] == [f"127.0.0.1:{IMAGE.last('EXPOSE')}:{IMAGE.last('EXPOSE')}"]
 
 
-def test_the_image_is_of_a_python_that_is_supported() -> None:
+def test_the_image_has_a_supported_python() -> None:
     """And of one for which versions are locked."""
     version = BUILD.last("FROM").removeprefix("python:").partition("-")[0]
     assert SpecifierSet(PROJECT["project"]["requires-python"]).contains(f"{version}.0")
     assert version in lock.PYTHONS
 
 
-def test_what_is_copied_into_the_image_is_there_and_not_ignored() -> None:
+def test_files_copied_into_the_image_exist_and_are_not_ignored() -> None:
     """Dockerfile.dockerignore excludes everything but the paths it names."""
-    ignored, *named = (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8").splitlines()
+    ignored, *allowed_paths = (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8").splitlines()
     assert ignored == "*"
     copied = [source for name, argument in BUILD.steps if name == "COPY" for source in argument.split()[:-1]]
-    assert [source for source in copied if f"!{source}" not in named or not (ROOT / source).exists()] == []
+    assert [source for source in copied if f"!{source}" not in allowed_paths or not (ROOT / source).exists()] == []
 
 
 @pytest.mark.parametrize("name", ["server", "worker"])
@@ -123,16 +123,22 @@ def test_compose_builds_this_repository_and_mounts_its_patterns(name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["image", "build"])
-def test_what_is_locked_is_what_the_project_allows(name: str) -> None:
+def test_locked_versions_satisfy_the_project(name: str) -> None:
     """Each requirement has one exact version that it allows, with hashes and no address; else: `make lock`."""
     text = (DEPLOY / "requirements" / f"{name}.txt").read_text("utf-8")
     assert "://" not in text
     entries = [entry for entry in text.replace(" \\\n", "").splitlines() if not entry.startswith("#")]
     assert all("--hash=sha256:" in entry for entry in entries)
-    locked = {each.name: each for each in (Requirement(entry.partition("    --hash")[0]) for entry in entries)}
+    locked = {
+        requirement_.name: requirement_
+        for requirement_ in (Requirement(entry.partition("    --hash")[0]) for entry in entries)
+    }
     extras = PROJECT["project"]["optional-dependencies"]
-    wanted = [*PROJECT["project"]["dependencies"], *(each for extra in lock.EXTRAS for each in extras[extra])]
-    for requirement in map(Requirement, wanted if name == "image" else PROJECT["build-system"]["requires"]):
+    requirements = [
+        *PROJECT["project"]["dependencies"],
+        *(dependency for extra in lock.EXTRAS for dependency in extras[extra]),
+    ]
+    for requirement in map(Requirement, requirements if name == "image" else PROJECT["build-system"]["requires"]):
         (version,) = locked[canonicalize_name(requirement.name)].specifier
         assert requirement.specifier.contains(version.version), requirement
 
@@ -149,6 +155,6 @@ def test_what_is_locked_is_what_the_project_allows(name: str) -> None:
         ("cp313-cp313-macosx_11_0_arm64", False),
     ],
 )
-def test_hashes_are_locked_of_wheels_that_the_image_could_use(tag: str, fits: bool) -> None:  # noqa: FBT001
+def test_hashes_are_locked_for_wheels_of_the_image(tag: str, fits: bool) -> None:  # noqa: FBT001
     """Linux with glibc, on two kinds of machines, and the supported Pythons."""
     assert lock.fits(Tag(*tag.split("-", 2))) is fits

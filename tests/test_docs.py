@@ -124,13 +124,13 @@ def test_every_error_and_warning_is_documented() -> None:
 def test_every_option_of_a_debate_is_in_its_table_with_its_default() -> None:
     """The table of options is the signature of `debate`: no option is missing, none is made up."""
     section = TEXTS[ROOT / "docs" / "debate.md"].split("## Options")[1].split("A `Debater` has")[0]
-    shown = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", section, re.MULTILINE))
-    assert list(shown) == list(options(flowdebate.debate))
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", section, re.MULTILINE))
+    assert list(rows) == list(options(flowdebate.debate))
     for name, default in options(flowdebate.debate).items():
         if default is inspect.Parameter.empty:
-            assert shown[name] == "required", name
+            assert rows[name] == "required", name
         elif not name.endswith("_visibility"):
-            assert shown[name] in {f"`{default}`", f'`"{default}"`'}, name
+            assert rows[name] in {f"`{default}`", f'`"{default}"`'}, name
 
 
 @pytest.mark.parametrize("name", ["consensus", "deliberation", "handoff", "round_robin"])
@@ -138,14 +138,14 @@ def test_every_option_of_a_sibling_is_in_its_table_with_its_default(name: str) -
     """The first table under "Options" is the signature: no option is missing, none is made up."""
     page = TEXTS[ROOT / "docs" / f"{name}.md"]
     table = page.split("## Options")[1].split("| Option |")[1].split("\n\n")[0]
-    shown = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE))
     signature = options(getattr(flowdebate, name))
-    assert list(shown) == list(signature)
+    assert list(rows) == list(signature)
     for option, default in signature.items():
         if default is inspect.Parameter.empty:
-            assert shown[option] == "required", option
+            assert rows[option] == "required", option
         elif not option.endswith("_visibility"):
-            assert shown[option] in {f"`{default}`", f'`"{default}"`'}, option
+            assert rows[option] in {f"`{default}`", f'`"{default}"`'}, option
 
 
 @pytest.mark.parametrize("output", SIBLING_OUTPUTS, ids=lambda output: output.__name__)
@@ -158,11 +158,11 @@ def test_every_field_of_a_siblings_output_is_in_a_table(output: type[BaseModel])
 def test_each_event_of_a_sibling_is_on_its_page(page: str) -> None:
     """Those who follow a run know what there is to follow."""
     try:
-        told = importlib.import_module(f"flowdebate.patterns.{page}.events")
+        events_module = importlib.import_module(f"flowdebate.patterns.{page}.events")
     except ModuleNotFoundError:
         return  # it tells what every pattern tells
     text = TEXTS[ROOT / "docs" / f"{page}.md"]
-    kinds = [value.kind for value in vars(told).values() if isinstance(value, type) and hasattr(value, "kind")]
+    kinds = [value.kind for value in vars(events_module).values() if isinstance(value, type) and hasattr(value, "kind")]
     assert [kind for kind in kinds if f"`{kind}`" not in text and f"`{kind}`" not in DOCS] == []
 
 
@@ -195,23 +195,23 @@ def test_every_verb_of_the_sequencer_is_in_its_table() -> None:
     """What the builder can do is documented, and only that."""
     verbs = {name for name, _ in inspect.getmembers(Sequencer, inspect.isfunction) if not name.startswith("_")}
     of_every_block = {name for name, _ in inspect.getmembers(Block, inspect.isfunction)}
-    own = verbs - of_every_block
+    sequencer_verbs = verbs - of_every_block
     rows = [row[0] for row in tables(ROOT / "docs" / "custom-blocks.md") if "(" in row[0]]
-    assert own == {name for cell in rows for name in re.findall(r"`(\w+)\(", cell)}
+    assert sequencer_verbs == {name for cell in rows for name in re.findall(r"`(\w+)\(", cell)}
 
 
-def test_every_event_and_every_strategy_is_named() -> None:
+def test_every_event_and_every_strategy_is_documented() -> None:
     """Whoever follows a run knows what to expect; whoever tests finds what can be drawn."""
-    told = [kind.__name__ for kind in get_args(flowdebate.Event)]
-    assert [name for name in told if f"`{name}`" not in TEXTS[ROOT / "docs" / "service.md"]] == []
-    drawn = first_cells("testing.md") | set(re.findall(r"`(\w+)\(", TEXTS[ROOT / "docs" / "testing.md"]))
+    event_names = [kind.__name__ for kind in get_args(flowdebate.Event)]
+    assert [name for name in event_names if f"`{name}`" not in TEXTS[ROOT / "docs" / "service.md"]] == []
+    documented = first_cells("testing.md") | set(re.findall(r"`(\w+)\(", TEXTS[ROOT / "docs" / "testing.md"]))
     public = {
         name for name, value in vars(strategies).items() if getattr(value, "__module__", "") == strategies.__name__
     }
-    assert {name for name in public if name[0].islower() and name[0] != "_"} <= drawn
+    assert {name for name in public if name[0].islower() and name[0] != "_"} <= documented
 
 
-def test_everything_that_a_result_has_is_named() -> None:
+def test_every_attribute_of_a_result_is_documented() -> None:
     """The attributes of a result are in the concepts, or in the page about nesting."""
     public = {name for name, _ in inspect.getmembers(RunResult) if not name.startswith("_")}
     assert [name for name in sorted(public) if f"`{name}`" not in DOCS and f"result.{name}" not in DOCS] == []
@@ -226,14 +226,14 @@ def test_every_provider_is_in_its_table() -> None:
             assert row[1:] == [f"`{provider.key_env}`", f"`{provider.default}`"]
 
 
-def test_the_local_model_is_described_as_it_is_checked() -> None:
+def test_the_documented_hash_of_the_local_model_is_the_checked_one() -> None:
     """The hash in the pages is the one that is compared with."""
     assert gguf._SHA256 in TEXTS[ROOT / "docs" / "models.md"]
     assert f"as {gguf._PARTS} packages" in TEXTS[ROOT / "docs" / "models.md"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+def test_links_inside_the_repository_are_valid(page: Path) -> None:
     """Files exist, and anchors are headings of the page that they point into."""
     for link in _LINK.findall(prose(page)):
         if link.startswith(("https://", "http://")):
@@ -251,7 +251,7 @@ def test_the_index_lists_every_page() -> None:
     assert [name for name in pages if f"({name})" not in index] == []
 
 
-def test_every_word_of_the_language_is_in_the_glossary() -> None:
+def test_every_term_is_in_the_glossary() -> None:
     """Each in a row of its own, in the order of the alphabet."""
     glossary = TEXTS[ROOT / "docs" / "concepts.md"].split("## Glossary")[1]
     words = [row.strip("`") for row in re.findall(r"^\| ([^|]+) \| ", glossary, re.MULTILINE)][1:]
@@ -259,7 +259,7 @@ def test_every_word_of_the_language_is_in_the_glossary() -> None:
     assert words == sorted(words, key=lambda word: ("_" in word, word))
 
 
-def test_the_benchmarks_that_run_are_described() -> None:
+def test_every_benchmark_is_described() -> None:
     """Each module that `make bench` runs has its row."""
     text = (ROOT / "scripts" / "benchmarks" / "run.py").read_text("utf-8")
     modules = set(re.findall(r"^import (\w+)$", text, re.MULTILINE))
@@ -268,30 +268,34 @@ def test_the_benchmarks_that_run_are_described() -> None:
     assert all((ROOT / "scripts" / "benchmarks" / f"{name}.py").exists() for name in described)
 
 
-def test_the_make_targets_that_pages_name_exist() -> None:
+def test_documented_make_targets_exist() -> None:
     """`make …` works as it is written."""
     files = (ROOT / "Makefile", ROOT / "scripts" / "maintenance.mk")
     targets = re.findall(r"^([a-z0-9.%-]+):.*##", "\n".join(file.read_text("utf-8") for file in files), re.MULTILINE)
-    named = {command.split()[1] for _, command in commands("make")} | set(re.findall(r"`make ([a-z0-9.-]+)", DOCS))
-    assert {name for name in named if not any(fnmatch(name, each.replace("%", "*")) for each in targets)} == set()
-    assert {"debate", "test"} <= named
+    named_targets = {command.split()[1] for _, command in commands("make")} | set(
+        re.findall(r"`make ([a-z0-9.-]+)", DOCS)
+    )
+    assert {
+        name for name in named_targets if not any(fnmatch(name, target.replace("%", "*")) for target in targets)
+    } == set()
+    assert {"debate", "test"} <= named_targets
 
 
-def test_the_extras_that_pages_name_can_be_installed() -> None:
+def test_documented_extras_exist() -> None:
     """`pip install "flowdebate[…]"` names extras of the package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    named = {extra for group in re.findall(r"flowdebate\[([\w,-]+)\]", DOCS) for extra in group.split(",")}
-    assert named == set(project["optional-dependencies"])
+    named_extras = {extra for group in re.findall(r"flowdebate\[([\w,-]+)\]", DOCS) for extra in group.split(",")}
+    assert named_extras == set(project["optional-dependencies"])
 
 
-def test_the_commands_that_pages_show_can_be_parsed() -> None:
+def test_documented_commands_can_be_parsed() -> None:
     """Every `flowdebate …` in a shell fence is accepted by the command line, up to the point where it would run."""
     program = get_command(app)
-    shown = list(commands("flowdebate"))
-    for _, command in shown:
+    shown_commands = list(commands("flowdebate"))
+    for _, command in shown_commands:
         _, *arguments = shlex.split(command, comments=True)
         parse(program, arguments)
-    assert shown
+    assert shown_commands
 
 
 def parse(program: Any, arguments: list[str]) -> None:
@@ -299,14 +303,14 @@ def parse(program: Any, arguments: list[str]) -> None:
     try:
         context = program.make_context("flowdebate", list(arguments))
         rest = [*context._protected_args, *context.args]
-        name, command, left = program.resolve_command(context, rest)
-        command.make_context(name, left, parent=context)
+        name, command, remaining = program.resolve_command(context, rest)
+        command.make_context(name, remaining, parent=context)
     except Exit as end:  # --help and --version are done once they are read
         if end.exit_code:
             raise
 
 
-def test_the_changelog_has_one_place_for_what_is_new() -> None:
+def test_the_changelog_has_one_unreleased_section() -> None:
     """There is one "Unreleased" section, and it comes first."""
     sections = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert sections[0] == "Unreleased"
@@ -319,48 +323,48 @@ _HOP = re.compile(r"\[`(?:(\w+)\.)?(\w+)(?:\(\))?`\]\((\.\./src/[^)#]+)\)")
 @pytest.mark.parametrize(
     ("owner", "name", "path"), _HOP.findall(TEXTS[ROOT / "docs" / "architecture.md"]), ids=lambda part: part or "-"
 )
-def test_the_hops_of_the_architecture_are_where_it_says(owner: str, name: str, path: str) -> None:
+def test_links_of_the_architecture_lead_to_their_definitions(owner: str, name: str, path: str) -> None:
     """Each function and class that the page links is in the file behind the link."""
     source = (ROOT / "docs" / path).resolve().read_text("utf-8")
     assert re.search(rf"\b(def|class|function) {name}\b", source)
     assert not owner or re.search(rf"\bclass {owner}\b|^from .* import .*\b{owner}\b", source, re.MULTILINE)
 
 
-def test_the_call_stack_is_as_deep_as_the_architecture_says() -> None:
+def test_the_call_stack_has_the_documented_depth() -> None:
     """So that a reader of a traceback, and whoever adds a layer, knows what is between a run and its model."""
     stacks: list[list[str]] = []
 
     def reply(_: ModelRequest) -> str:
-        ours = f"{Path(flowdebate.__file__).parent}{os.sep}"
-        stacks.append([each.filename for each in inspect.stack(context=0)[2:] if each.filename.startswith(ours)])
+        package = f"{Path(flowdebate.__file__).parent}{os.sep}"
+        stacks.append([frame.filename for frame in inspect.stack(context=0)[2:] if frame.filename.startswith(package)])
         return "An argument."
 
     sides = [Debater("ada", "build dams"), Debater("ben", "build turbines")]
     jury = debate(name="power", debaters=sides, max_rounds=1, moderator=False, synthesizer=False)
     with suppress(errors.FlowDebateError):  # the judge's answer is no verdict
         asyncio.run(jury.run("How should we make power?", model=FunctionModel(reply)))
-    said = f"the call stack has {len(stacks[0])} functions in {len(set(stacks[0]))} modules."
-    assert said in TEXTS[ROOT / "docs" / "architecture.md"]
+    sentence = f"the call stack has {len(stacks[0])} functions in {len(set(stacks[0]))} modules."
+    assert sentence in TEXTS[ROOT / "docs" / "architecture.md"]
 
 
-def test_each_threat_names_the_tests_that_repeat_it() -> None:
+def test_each_threat_names_existing_tests() -> None:
     """Each row of the table has some, and they are where it says."""
     table = (ROOT / "evidence" / "records" / "threats.md").read_text("utf-8")
     rows = [line.rsplit("|", 2) for line in table.splitlines() if line.startswith("| ")][1:]
     assert len(rows) >= 21
     for threat, tests, _ in rows:
-        named = re.findall(r"`([\w/]+\.py)::(\w+)`", tests)
-        assert named, threat
-        for path, name in named:
+        test_references = re.findall(r"`([\w/]+\.py)::(\w+)`", tests)
+        assert test_references, threat
+        for path, name in test_references:
             assert re.search(rf"^(async )?def {name}\(", (ROOT / "tests" / path).read_text("utf-8"), re.MULTILINE), name
 
 
-def test_the_notebook_is_committed_as_it_was_executed() -> None:
+def test_the_notebook_is_committed_with_its_output() -> None:
     """From top to bottom, with what it shows: who reads it on a code host sees reports and tables."""
     cells = json.loads((ROOT / "examples" / "notebook.ipynb").read_text("utf-8"))["cells"]
     codes = [cell for cell in cells if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in codes] == list(range(1, len(codes) + 1))
     outputs = [output for cell in codes for output in cell["outputs"]]
     assert {output["output_type"] for output in outputs} == {"display_data", "execute_result"}
-    shown = "".join("".join(output["data"].get("text/html", "")) for output in outputs)
-    assert all(text in shown for text in ("Winner: Ines", "Judge audit", "A covered pool teaches on two hundred days."))
+    html = "".join("".join(output["data"].get("text/html", "")) for output in outputs)
+    assert all(text in html for text in ("Winner: Ines", "Judge audit", "A covered pool teaches on two hundred days."))

@@ -44,7 +44,7 @@ def test_every_public_name_is_in_the_reference(module: str, pages: Path) -> None
     assert [name for name in docs_site.exported(module) if f"::: {module}.{name}" not in page] == []
 
 
-def test_what_the_pages_import_from_is_in_the_reference(pages: Path) -> None:
+def test_modules_imported_by_pages_are_in_the_reference(pages: Path) -> None:
     """A reader finds each name of an example; those of a module without exports, in the modules below it."""
     for page in (*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.py")):
         for module, names in re.findall(
@@ -89,13 +89,13 @@ TYPED = {
 
 
 @pytest.mark.parametrize("words", TYPED)
-def test_words_that_users_type_stand_together_in_a_section_of_their_page(pages: Path, words: str) -> None:
+def test_typical_queries_match_a_section_of_their_page(pages: Path, words: str) -> None:
     """The search shows sections: with all words, before those with some. What is in code does not count."""
     prose = re.sub(
         r"^```.*?^```$", "", (pages / f"{TYPED[words]}.md").read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
     )
     sections = re.split(r"^(?=#+ )", prose, flags=re.MULTILINE)
-    assert any(all(re.search(rf"\b{word}", each, re.IGNORECASE) for word in words.split()) for each in sections)
+    assert any(all(re.search(rf"\b{word}", section, re.IGNORECASE) for word in words.split()) for section in sections)
 
 
 def test_search_finds_pages_and_works_from_files(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_an_error_is_the_same_after_pickling_and_copying(name: str) -> None:
         assert {"run": None, **vars(other)} == {"run": None, **vars(error)}
 
 
-def test_a_fact_that_cannot_be_pickled_travels_as_its_text() -> None:
+def test_a_fact_that_cannot_be_pickled_becomes_text() -> None:
     """An option may be any object; the message has said what it was."""
     error = ConfigurationError("debate", "judge", threading.Lock(), "a block")
     other = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
@@ -79,7 +79,7 @@ def test_a_fact_that_cannot_be_pickled_travels_as_its_text() -> None:
 
 
 @pytest.mark.parametrize("lock", [None, threading.Lock()], ids=["with its run", "without a run that cannot be pickled"])
-def test_an_error_that_ended_a_run_can_be_pickled(lock: object) -> None:
+def test_an_error_of_a_run_can_be_pickled(lock: object) -> None:
     """The run goes along where that is possible; the error itself is unchanged."""
     model = ScriptedModel()
     model.lock = lock  # type: ignore[attr-defined]  # as models that hold connections do
@@ -110,7 +110,7 @@ def failing(store: str) -> None:
         ("", ProviderFailed, {"status": 503, "block": "ask"}),
     ],
 )
-def test_an_error_comes_out_of_a_pool_of_processes(
+def test_an_error_can_leave_a_pool_of_processes(
     store: str, kind: type[FlowDebateError], facts: dict[str, object]
 ) -> None:
     """With its class and facts: `multiprocessing.Pool` waits for ever for an error that cannot be unpickled."""

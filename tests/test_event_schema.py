@@ -55,26 +55,26 @@ REMEDY = "the events have changed: run `make event-schema`, and say in CHANGELOG
 
 def definition(kind: type[BaseEvent]) -> dict[str, Any]:
     """The part of the schema that is about `kind`."""
-    found: dict[str, Any] = event_schema()["$defs"][kind.__name__]
-    return found
+    schema: dict[str, Any] = event_schema()["$defs"][kind.__name__]
+    return schema
 
 
 # The published files
 
 
-def test_the_published_schema_is_that_of_the_classes() -> None:
+def test_the_published_schema_matches_the_classes() -> None:
     """A change of the wire form shows in a review, as a change of this file."""
     assert SCHEMA.read_text("utf-8") == schema_text(), REMEDY
 
 
-def test_the_table_of_events_is_that_of_the_classes() -> None:
+def test_the_table_of_events_matches_the_classes() -> None:
     """The page names each event, its kind and its fields."""
     text = PAGE.read_text("utf-8")
     assert text == page_text(text), REMEDY
     assert all(f"| `{kind.__name__}` | `{kind.kind}` |" in text for kind in KINDS)
 
 
-def test_the_schema_is_a_valid_one_with_its_version() -> None:
+def test_the_schema_is_valid_and_has_its_version() -> None:
     """Of draft 2020-12; the number is the end of its id."""
     schema = event_schema()
     Draft202012Validator.check_schema(schema)
@@ -82,7 +82,7 @@ def test_the_schema_is_a_valid_one_with_its_version() -> None:
     assert schema["$id"] == f"urn:flowdebate:events:{EVENT_FORMAT}"
 
 
-def test_each_call_gives_a_schema_of_its_own() -> None:
+def test_each_call_returns_a_separate_schema() -> None:
     """Whoever changes it changes nothing for others."""
     event_schema()["$defs"].clear()
     assert event_schema()["$defs"]
@@ -120,7 +120,7 @@ class Weighed(BaseEvent):
     """Where it comes from."""
 
 
-def test_a_field_that_is_added_is_in_the_schema_by_itself() -> None:
+def test_a_new_field_is_in_the_schema_automatically() -> None:
     """A sparse one is optional; the types are those of the annotations."""
     part = generate([Weighed])["$defs"]["Weighed"]
     assert part["required"] == ["kind", "path", "at", "usage"]
@@ -129,7 +129,7 @@ def test_a_field_that_is_added_is_in_the_schema_by_itself() -> None:
     assert part["properties"]["origin"]["enum"] == ["asked", "reused"]
 
 
-def test_later_versions_of_the_format_fit() -> None:
+def test_later_versions_of_the_format_are_valid() -> None:
     """Objects may have further keys, inner ones as well; another type, a missing field and another kind do not fit."""
     usage = {"calls": 1, "promptTokens": None, "cachedTokens": None, "completionTokens": None, "reasoningTokens": 7}
     wire = {"kind": "run_started", "path": "a", "at": 1.0, "runId": "r", "block": "a", "seed": 1}
@@ -145,7 +145,7 @@ def test_later_versions_of_the_format_fit() -> None:
 # Events of runs
 
 
-def test_the_events_of_a_run_fit() -> None:
+def test_the_events_of_a_run_are_valid() -> None:
     """Those of a library's pattern are written by `to_wire()`, their kind first."""
     sides = [Debater("ann", "cap"), Debater("bob", "free")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge="swap", synthesizer=False)
@@ -158,7 +158,7 @@ def test_the_events_of_a_run_fit() -> None:
         VALIDATOR.validate(wire)
 
 
-def test_an_event_of_a_hostile_output_fits() -> None:
+def test_an_event_of_a_hostile_output_is_valid() -> None:
     """A transformed answer may be of any type, and JSON cannot hold most of them."""
     output: dict[object, object] = {
         "stream": count(),
@@ -253,7 +253,7 @@ def test_a_value_that_json_can_hold_is_a_custom_event(value: object, name: str, 
     VALIDATOR.validate(wire)
 
 
-def test_an_event_class_of_the_application_has_its_place_and_time() -> None:
+def test_a_custom_event_class_has_path_and_time() -> None:
     """If it is derived from `BaseEvent`; otherwise it has neither."""
 
     @handler
@@ -355,7 +355,7 @@ def _doubled(times: int) -> Any:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_of_a_value_that_json_cannot_hold_only_the_name_is_written(name: str) -> None:
+def test_a_value_without_a_json_form_is_written_by_name(name: str) -> None:
     """Nothing raises, hangs, or takes much room; iterators are not touched."""
     value = HOSTILE[name]()
     wire = sent(wire_of(value))
@@ -419,14 +419,14 @@ _ODD = st.recursive(
 
 
 @given(value=_JSON.filter(lambda value: "\0" not in json.dumps(value) and "\\u0000" not in json.dumps(value)))
-def test_json_data_is_written_as_it_is(value: Any) -> None:
+def test_json_data_is_written_unchanged(value: Any) -> None:
     """A value that is JSON data already arrives unchanged."""
     assert sent(wire_of(value))["value"] == value
     assert json_data(value) == value
 
 
 @given(value=_ODD)
-def test_every_value_has_a_wire_form_that_fits(value: Any) -> None:
+def test_every_value_has_a_valid_wire_form(value: Any) -> None:
     """As an application's event, and as the output of a block."""
     for event in (value, BlockAnswered(block="a", output=value, path="a", at=1.0)):
         wire = sent(wire_of(event))
@@ -434,7 +434,7 @@ def test_every_value_has_a_wire_form_that_fits(value: Any) -> None:
         assert sent(wire_of(event)) == wire
 
 
-def test_a_subclass_of_an_event_is_an_application_s_own() -> None:
+def test_a_subclass_of_an_event_is_a_custom_event() -> None:
     """It may have any fields, so that it is no event of that kind."""
 
     @dataclass(slots=True, kw_only=True)

@@ -21,11 +21,11 @@ CALLED = ModelCalled(block="a", model="m", usage=Usage.none(), seconds=1.0, path
 
 def failed(instead: object) -> RoleFailed:
     """A failure with this recovery."""
-    about = {"block": "a", "role": "debater", "round": 1, "name": "ann", "error": "E", "message": "m", **PLACE}
-    return RoleFailed(instead=instead, **about)  # type: ignore[arg-type]
+    fields = {"block": "a", "role": "debater", "round": 1, "name": "ann", "error": "E", "message": "m", **PLACE}
+    return RoleFailed(instead=instead, **fields)  # type: ignore[arg-type]
 
 
-def test_events_that_fit_are_no_problem() -> None:
+def test_valid_events_are_no_problem() -> None:
     """Nor are those that an application emits, whatever they are."""
     watch = Watch()
     for event in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped"), object(), {"a": 1}):
@@ -51,15 +51,15 @@ def test_events_that_fit_are_no_problem() -> None:
     ],
     ids=["type", "path", "time", "closed set", "inner type", "inner closed set"],
 )
-def test_an_event_that_does_not_fit_is_named_with_the_reason(event: RoundStarted, problem: str) -> None:
+def test_an_invalid_event_is_reported_with_the_reason(event: RoundStarted, problem: str) -> None:
     """Also if others of its class, which fit, were looked at before."""
     watch = Watch()
     for other in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped")):
         watch.look(other)
     watch.look(event)
-    (found,) = watch.take()
-    assert type(event).__name__ in found
-    assert problem in found
+    (problem_text,) = watch.take()
+    assert type(event).__name__ in problem_text
+    assert problem in problem_text
     assert watch.take() == []
 
 
@@ -106,7 +106,7 @@ WRONG = """
 """
 
 
-def test_a_test_in_which_a_wrong_event_is_emitted_fails(tmp_path: Path) -> None:
+def test_a_test_with_an_invalid_event_fails(tmp_path: Path) -> None:
     """And only that one, although the run itself is fine; so it does if its fixture has emitted the event."""
     (tmp_path / "test_wrong.py").write_text(dedent(WRONG), "utf-8")
     options = ["-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-p", "no:randomly"]

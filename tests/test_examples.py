@@ -65,12 +65,12 @@ def decision(request: ModelRequest) -> Reply:
     if request.tools and not used_tools:
         return ToolCall(id="1", name="look_up", arguments='{"topic": "latency"}')
     second = any("Open round 2" in str(message["content"]) for message in request.messages)
-    found = [message["content"] for message in request.messages if message["role"] == "tool"]
+    tool_results = [message["content"] for message in request.messages if message["role"] == "tool"]
     speakers = ["mover"] if second else ["mover", "stayer"]
     return {
         "reason": "One reply is due.",
         "next_speakers": speakers,
-        "briefing": found[0] if found else None,
+        "briefing": tool_results[0] if tool_results else None,
         "new_angle": None,
         "done": second,
     }
@@ -89,20 +89,20 @@ def test_no_example_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_says_what_it_shows_and_has_a_main(name: str) -> None:
+def test_an_example_has_a_description_and_a_main(name: str) -> None:
     """The first line of a script is its summary, and `main` takes a model."""
     module = load(name)
     assert module.__doc__.splitlines()[0].endswith((".", ":"))
     assert "model" in module.main.__annotations__
-    assert any(hasattr(module, each) for each in ("pattern", "build", "ROWS"))
+    assert any(hasattr(module, name_) for name_ in ("pattern", "build", "ROWS"))
 
 
-def test_the_feature_debate_gives_a_decision(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_feature_debate_returns_a_decision(capsys: pytest.CaptureFixture[str]) -> None:
     """Four arguments, a winner, and the deliverable in its own type."""
     example = load("feature_debate")
     winner = "the new search should ship this week"
-    made = example.main(answering(winner, decision="ship", rationale="it holds"))
-    assert made == example.Decision(decision="ship", rationale="it holds")
+    result = example.main(answering(winner, decision="ship", rationale="it holds"))
+    assert result == example.Decision(decision="ship", rationale="it holds")
     printed = capsys.readouterr().out
     assert printed.count("An argument of feature-debate-debater-") == 4
     assert f"Winner: {winner}" in printed
@@ -160,7 +160,7 @@ def test_the_moderator_briefs_with_what_its_tool_found(capsys: pytest.CaptureFix
     assert "Ended by moderator_done" in capsys.readouterr().out
 
 
-def test_the_judge_of_ones_own_finds_among_three_sides(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_custom_judge_decides_between_three_sides(capsys: pytest.CaptureFixture[str]) -> None:
     """The application's judge reads the transcript without names."""
     seen: list[str] = []
     replies = answering("split the reserve evenly", shares_percent=50, cash_percent=50, why="balance")
@@ -189,7 +189,7 @@ def test_a_handler_debates_from_the_shared_transcript(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("calls", "rounds", "reason"), [(1, 1, "predicate"), (4, 2, "predicate"), (99, 4, "max_rounds")]
 )
-def test_the_guard_ends_the_debate_when_the_budget_is_used_up(calls: int, rounds: int, reason: str) -> None:
+def test_the_guard_ends_the_debate_at_its_budget(calls: int, rounds: int, reason: str) -> None:
     """After the round in which the budget was reached there is no other; without reaching it, the cap holds."""
     raw = load("budget_guard").main(answering(None), calls=calls)
     assert (raw.rounds, raw.stop_reason) == (rounds, reason)
@@ -204,7 +204,7 @@ def test_the_pipeline_reports_each_debate(capsys: pytest.CaptureFixture[str]) ->
     assert "for_each (max_concurrency 2)" in capsys.readouterr().out
 
 
-def test_the_stream_shows_the_text_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_stream_prints_text_as_it_arrives(capsys: pytest.CaptureFixture[str]) -> None:
     """What was printed live is what stands in the transcript."""
     raw = load("streaming").main(answering(None))
     printed = capsys.readouterr().out
@@ -213,7 +213,7 @@ def test_the_stream_shows_the_text_as_it_is_written(capsys: pytest.CaptureFixtur
     assert "Over after 2 rounds: max_rounds" in printed
 
 
-def test_the_own_server_is_asked_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_local_server_is_called_at_its_address(capsys: pytest.CaptureFixture[str]) -> None:
     """The model is built for the address without a call, and another model can be handed in."""
     example = load("own_server")
     assert resolve_model(example.server()).name == "gemma3"
@@ -226,7 +226,7 @@ def failing(request: ModelRequest) -> Reply:
     raise ProviderFailed("the endpoint answered 503", status=503, model="down", block=request.block)
 
 
-def test_the_resilient_debate_falls_back_and_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_resilient_debate_uses_its_fallback(capsys: pytest.CaptureFixture[str]) -> None:
     """With a spare model nothing is lost; the circuit opens after three calls, so the first is soon left alone."""
     calls: list[str] = []
 
@@ -244,7 +244,7 @@ def test_the_resilient_debate_falls_back_and_is_whole(capsys: pytest.CaptureFixt
     assert "Winner: no train should run at night" in printed
 
 
-def test_the_resilient_debate_says_what_it_lost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_resilient_debate_reports_its_failures(capsys: pytest.CaptureFixture[str]) -> None:
     """One side that cannot be heard is left out; a limit ends it with what there is."""
     good = answering(None)
 
@@ -262,16 +262,16 @@ def test_the_resilient_debate_says_what_it_lost(capsys: pytest.CaptureFixture[st
 
 def test_the_recorded_debate_is_replayed_without_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The replay comes to the same, and the cassette is left where it was asked for."""
-    asked: list[str] = []
+    calls: list[str] = []
     replies = answering("meetings should stay unrecorded")
 
     async def answer(request: ModelRequest) -> Any:
-        asked.append(request.block)
+        calls.append(request.block)
         return await replies.request(request)
 
     raw = load("record_and_replay").main(FunctionModel(answer), folder=tmp_path)
     assert raw.verdict.winner == "meetings should stay unrecorded"
-    assert len(asked) == 5
+    assert len(calls) == 5
     assert len((tmp_path / "meetings.jsonl").read_text("utf-8").splitlines()) == 6
     printed = capsys.readouterr().out
     assert "RecordingModel 5 calls" in printed

@@ -11,7 +11,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import gallery  # noqa: E402 - scripts are no package
 
 
-def test_the_gallery_shows_every_example_as_it_is() -> None:
+def test_the_gallery_shows_every_example() -> None:
     """Each script has run just now, and printed what the page shows: `python scripts/gallery.py` writes it."""
     assert {name for names in gallery.GROUPS.values() for name in names} == {
         path.stem for path in (ROOT / "examples").glob("*.py")
@@ -19,7 +19,7 @@ def test_the_gallery_shows_every_example_as_it_is() -> None:
     assert gallery.PAGE.read_text("utf-8") == gallery.page()
 
 
-def test_a_report_is_made_of_an_example(tmp_path: Path) -> None:
+def test_an_example_has_a_report(tmp_path: Path) -> None:
     """The site has the reports of some: one file each, without a script."""
     gallery.reports(tmp_path, ["council"])
     assert "<script" not in (tmp_path / "council.html").read_text("utf-8")

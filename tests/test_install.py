@@ -15,29 +15,29 @@ MOST = 41
 """Packages of the base; `scripts/resolutions.py` counts those of the newest versions."""
 
 
-def brought_along(wanted: list[str]) -> set[str]:
+def brought_along(requirements: list[str]) -> set[str]:
     """All packages that the requirements install, as those that are installed here say."""
-    found: set[tuple[str, str]] = set()
-    waiting = [(Requirement(each), "") for each in wanted]
+    installed: set[tuple[str, str]] = set()
+    waiting = [(Requirement(requirement_), "") for requirement_ in requirements]
     while waiting:
         requirement, extra = waiting.pop()
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
             continue
         name = canonicalize_name(requirement.name)
-        for part in {"", *requirement.extras} - {part for known, part in found if known == name}:
-            found.add((name, part))
-            waiting += [(Requirement(each), part) for each in requires(name) or ()]
-    return {name for name, _ in found}
+        for part in {"", *requirement.extras} - {part for installed_name, part in installed if installed_name == name}:
+            installed.add((name, part))
+            waiting += [(Requirement(dependency), part) for dependency in requires(name) or ()]
+    return {name for name, _ in installed}
 
 
-def test_the_base_brings_few_packages() -> None:
+def test_the_base_install_has_few_packages() -> None:
     """And instructor is none of them: it would keep openai, pydantic-ai and inspect-ai at old versions."""
     names = brought_along(PROJECT["dependencies"])
     assert len(names - {"distro", "tqdm"}) <= MOST, sorted(names)  # of openai before 3.4, and of still older ones
     assert "instructor" not in names
-    assert any(each.startswith("instructor") for each in PROJECT["optional-dependencies"]["instructor"])
+    assert any(requirement_.startswith("instructor") for requirement_ in PROJECT["optional-dependencies"]["instructor"])
 
 
-def test_no_newer_python_is_refused() -> None:
+def test_newer_pythons_are_allowed() -> None:
     """With a cap pip would silently take an old release of flowdebate, or none."""
     assert SpecifierSet(PROJECT["requires-python"]) == SpecifierSet(">=3.11")

@@ -78,24 +78,24 @@ def names(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("paths", [MODULES, PAGES, TESTS], ids=["modules", "pages", "tests"])
 def test_prose_uses_the_words_of_the_glossary(paths: list[Path]) -> None:
     """Where the glossary has a word, its old synonyms are gone."""
-    found = {
+    occurrences = {
         f"{path.relative_to(ROOT)}: {match.group()!r}": REPLACED[match.group().lower()]
         for path in paths
         for text in prose(path)
         for match in _OLD.finditer(text)
     }
-    assert not found
+    assert not occurrences
 
 
 def test_names_of_tests_are_words_of_the_glossary() -> None:
     """So that a search for resume, retry or suspend finds the tests as well."""
-    found = {
+    occurrences = {
         f"{path.relative_to(ROOT)}: {name}": REPLACED[match.group().lower()]
         for path in TESTS
         for name in names(path)
         for match in _OLD.finditer(name)
     }
-    assert not found
+    assert not occurrences
 
 
 def test_modules_are_named_by_their_first_line() -> None:

@@ -40,7 +40,7 @@ WITH_CHAIR = {**WITH_FIRST, "chair": [CHAIR]}
 
 
 @pytest.fixture
-def found() -> Iterator[Found]:
+def stubs() -> Iterator[Found]:
     """Four vendors whose models rank answers."""
     with vendors() as running:
         for vendor in running.values():
@@ -48,13 +48,17 @@ def found() -> Iterator[Found]:
         yield running
 
 
-def rank(asked: Asked) -> Any:
+def rank(exchange: Asked) -> Any:
     """Answer as a member of a council: in text, or with the others' letters in order."""
-    if asked.schema is None:
+    if exchange.schema is None:
         return "Homes first."
-    if "ranking" not in str(asked.schema):
+    if "ranking" not in str(exchange.schema):
         return None
-    return {"ranking": [{"answer": each, "reason": "Sound."} for each in "ABC" if f"[Answer {each}]" in asked.prompt]}
+    return {
+        "ranking": [
+            {"answer": letter, "reason": "Sound."} for letter in "ABC" if f"[Answer {letter}]" in exchange.prompt
+        ]
+    }
 
 
 def models_of(document: dict[str, Any]) -> dict[str, list[str]]:
@@ -66,7 +70,7 @@ def models_of(document: dict[str, Any]) -> dict[str, list[str]]:
 # Each front end
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stubs")
 @pytest.mark.parametrize(("options", "expected"), [({}, WITH_FIRST), ({"model": {"chair": CHAIR}}, WITH_CHAIR)])
 def test_a_list_of_models_is_a_council_from_python(options: dict[str, Any], expected: dict[str, Any]) -> None:
     """Members are named after their models; the first of the list is the chair where no other model is set."""
@@ -75,14 +79,14 @@ def test_a_list_of_models_is_a_council_from_python(options: dict[str, Any], expe
     assert [opinion.agent_name for opinion in result.output.opinions] == LISTED
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stubs")
 def test_models_of_a_council_are_a_list_on_the_command_line_and_in_a_plan_file(tmp_path: Path) -> None:
     """`--model` may be repeated without a name; a file lists them as members, or as `model`."""
 
     def hold(*args: str) -> dict[str, list[str]]:
-        held = CliRunner().invoke(app, ["council", QUESTION, "--no-store", "--json", *args])
-        assert held.exit_code == 0, held.stderr
-        return models_of(json.loads(held.stdout))
+        result = CliRunner().invoke(app, ["council", QUESTION, "--no-store", "--json", *args])
+        assert result.exit_code == 0, result.stderr
+        return models_of(json.loads(result.stdout))
 
     flags = [text for model in LISTED for text in ("--model", model)]
     assert hold(*flags) == WITH_FIRST
@@ -96,7 +100,7 @@ def test_models_of_a_council_are_a_list_on_the_command_line_and_in_a_plan_file(t
     assert hold("--file", str(plan), *flags) == WITH_CHAIR  # flags go over a file, whose default stays
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stubs")
 def test_the_command_says_who_is_the_chair(monkeypatch: pytest.MonkeyPatch) -> None:
     """In its first line, before anybody is asked: FLOWDEBATE_MODEL is a default model that is set."""
     plan = make_plan(PATTERNS["council"], {"question": QUESTION, "model": LISTED})
@@ -107,46 +111,46 @@ def test_the_command_says_who_is_the_chair(monkeypatch: pytest.MonkeyPatch) -> N
     assert council(name="rent", members=LISTED).run_sync(QUESTION).models["chair"] == (CHAIR,)
 
 
-def test_listed_models_are_names_at_one_address(found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listed_models_may_share_one_address(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     """FLOWDEBATE_MODEL is somewhere else, so that the chair is the first of the list."""
     monkeypatch.setenv("FLOWDEBATE_MODEL", CHAIR)
-    found["ollama"].models = ("gemma3", "qwen3")
-    address = ["--base-url", found["ollama"].base_url, "--model", "gemma3", "--model", "qwen3"]
-    held = CliRunner().invoke(app, ["council", QUESTION, "--no-store", "--json", *address])
-    assert held.exit_code == 0, held.stderr
-    assert json.loads(held.stdout)["models"] == {"gemma3": ["gemma3"], "qwen3": ["qwen3"], "chair": ["gemma3"]}
-    assert not found["gemini"].asked
+    stubs["ollama"].models = ("gemma3", "qwen3")
+    address = ["--base-url", stubs["ollama"].base_url, "--model", "gemma3", "--model", "qwen3"]
+    result = CliRunner().invoke(app, ["council", QUESTION, "--no-store", "--json", *address])
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["models"] == {"gemma3": ["gemma3"], "qwen3": ["qwen3"], "chair": ["gemma3"]}
+    assert not stubs["gemini"].asked
 
 
-def test_an_address_without_a_model_lists_those_that_are_there(found: Found) -> None:
+def test_an_address_without_a_model_lists_its_models(stubs: Found) -> None:
     """For whoever may name any address; a server that is not on this machine is not asked."""
-    found["ollama"].models = ("gemma3", "qwen3")
-    near, far = found["ollama"].base_url, "http://192.0.2.1/v1"
-    shown = [CliRunner().invoke(app, ["debate", QUESTION, "--no-store", "--base-url", url]) for url in (near, far)]
+    stubs["ollama"].models = ("gemma3", "qwen3")
+    near, far = stubs["ollama"].base_url, "http://192.0.2.1/v1"
+    results = [CliRunner().invoke(app, ["debate", QUESTION, "--no-store", "--base-url", url]) for url in (near, far)]
     needed = "Error: --model is required with --base-url: name a model of the server at"
-    assert [result.exit_code for result in shown] == [2, 2]
-    assert " ".join(shown[0].stderr.split()) == f"{needed} {near}. It has: gemma3, qwen3."
-    assert " ".join(shown[1].stderr.split()) == f"{needed} {far}."
+    assert [result.exit_code for result in results] == [2, 2]
+    assert " ".join(results[0].stderr.split()) == f"{needed} {near}. It has: gemma3, qwen3."
+    assert " ".join(results[1].stderr.split()) == f"{needed} {far}."
     allowed = AllowedModels(patterns=("*",))
     with pytest.raises(ConfigurationError) as refused:
         make_plan(PATTERNS["debate"], {"question": QUESTION, "base_url": near}, allow=allowed)
     assert "gemma3" not in str(refused.value)
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stubs")
 @pytest.mark.parametrize("key", ["members", "model"])
-@pytest.mark.parametrize("own", [None, CHAIR])
-def test_a_list_of_models_is_a_council_over_http(key: str, own: str | None) -> None:
+@pytest.mark.parametrize("owner", [None, CHAIR])
+def test_a_list_of_models_is_a_council_over_http(key: str, owner: str | None) -> None:
     """The server's own model is a default that is set; a web form sends members without names."""
     listed: list[Any] = [*LISTED[:1], {"model": LISTED[1]}] if key == "members" else LISTED
-    with staged(lambda: Service(store="memory:", model=own, allow_models=[*LISTED, CHAIR])) as stage:
+    with staged(lambda: Service(store="memory:", model=owner, allow_models=[*LISTED, CHAIR])) as stage:
         body = {"pattern": "council", "question": QUESTION, "options": {key: listed}}
         run_id = stage.post("/runs", body).json()["runId"]
         run = stage.get(f"/runs/{run_id}?wait=30").json()
-    assert models_of(run["document"]) == (WITH_FIRST if own is None else WITH_CHAIR)
+    assert models_of(run["document"]) == (WITH_FIRST if owner is None else WITH_CHAIR)
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stubs")
 def test_a_list_of_models_is_a_council_for_an_openai_client() -> None:
     """Its `model` is the pattern, so these are its `models`."""
     with staged(lambda: Service(store="memory:", allow_models=LISTED), openai=True) as stage:
@@ -159,7 +163,7 @@ def test_a_list_of_models_is_a_council_for_an_openai_client() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("tool", ["start_council", "start_debate"])
-async def test_a_list_of_models_is_a_council_over_mcp(found: Found, tool: str) -> None:
+async def test_a_list_of_models_is_a_council_over_mcp(stubs: Found, tool: str) -> None:
     """With the chair's own model, or the first; what the server does not allow is refused at its place."""
     begin: dict[str, Any] = {"question": QUESTION, "wait": 50, "models": LISTED}
     begin |= {"pattern": "council"} if tool == "start_debate" else {"depth": "thorough"}
@@ -167,16 +171,16 @@ async def test_a_list_of_models_is_a_council_over_mcp(found: Found, tool: str) -
     async with service, Client(create_server(service)) as client:
         no = refusal_of(await client.call_tool(tool, {**begin, "models": [LISTED[0], "xai/grok-4.3"]}))
         assert "`models[1]` must be one that this server allows" in no
-        assert not any(vendor.asked for vendor in found.values())
+        assert not any(vendor.asked for vendor in stubs.values())
         for model, expected in ((None, WITH_FIRST), ({"chair": CHAIR}, WITH_CHAIR)):
-            held = data_of(await client.call_tool(tool, {**begin, "model": model}))
-            run = await service.run(held["run_id"])
+            details = data_of(await client.call_tool(tool, {**begin, "model": model}))
+            run = await service.run(details["run_id"])
             assert run.document is not None
             assert models_of(run.document.to_data()) == expected
 
 
 @pytest.mark.anyio
-async def test_a_debate_over_mcp_takes_no_list_of_models() -> None:
+async def test_a_debate_over_mcp_rejects_a_list_of_models() -> None:
     """It has sides, each with a position; a council of one model is too small."""
     service = Service(store="memory:", allow_models=LISTED)
     async with service, Client(create_server(service)) as client:
@@ -216,30 +220,32 @@ def test_every_pattern_without_sides_takes_models(build: Callable[[Any], Any], r
 def test_every_plan_without_sides_takes_models(pattern: str) -> None:
     """The roles of all patterns have the first model, in the form of a plan that is stored as well."""
     info = PATTERNS[pattern]
-    given = {info.subject: info.load_page().example, "model": LISTED}
-    plan = make_plan(info, given)
+    plan_ = {info.subject: info.load_page().example, "model": LISTED}
+    plan = make_plan(info, plan_)
     assert [speaker.name for speaker in plan.speakers] == LISTED
     assert plan.keywords["model"] == LISTED[0]
     again = make_plan(info, {}, file=plan.options.stored())
     assert again.speakers == plan.speakers
 
 
-def test_a_debate_takes_one_model_or_names_whose_each_is() -> None:
+def test_a_debate_takes_one_model_or_one_for_each_debater() -> None:
     """On the command line as in a file; and nobody is named twice."""
     with pytest.raises(ConfigurationError, match="`--model` must be one for all: name the debater of each other model"):
         make_plan(PATTERNS["debate"], {"question": QUESTION, "model": LISTED})
-    named = {"question": QUESTION, "model": LISTED, "members": ["Ada=openai/a", "Ben=openai/b"]}
+    options = {"question": QUESTION, "model": LISTED, "members": ["Ada=openai/a", "Ben=openai/b"]}
     with pytest.raises(ConfigurationError, match="`--model` must be one model where the members are named as well"):
-        make_plan(PATTERNS["council"], named)
+        make_plan(PATTERNS["council"], options)
     with pytest.raises(ConfigurationError, match=r"members\[0\]` must be a table with name or model, or a model"):
         make_plan(PATTERNS["council"], {"question": QUESTION}, file={"members": [{"role": "economist"}]})
 
 
-def test_a_model_object_stands_beside_named_members() -> None:
+def test_a_model_object_may_be_combined_with_named_members() -> None:
     """In a mixed list no model becomes the default of the others."""
     model = FunctionModel(lambda request: "Wait.", name="gemini/c")
     ship = council(name="ship", members=[model, {"name": "Ben"}, {"model": model}], review="none")
-    own = FunctionModel(lambda request: {"answer": "Wait."} if request.block == "ship-chair" else "Wait.", name="own")
-    result = ship.run_sync("Ship?", model={"chat": own, "synthesize": own})
+    custom = FunctionModel(
+        lambda request: {"answer": "Wait."} if request.block == "ship-chair" else "Wait.", name="own"
+    )
+    result = ship.run_sync("Ship?", model={"chat": custom, "synthesize": custom})
     assert result.models["chair"] == ("own",)
     assert [opinion.agent_name for opinion in result.output.opinions] == ["gemini/c", "Ben", "gemini/c (2)"]

@@ -28,7 +28,7 @@ _RUN = ("run", "check_output", "check_call")
 """What `subprocess` has that waits for a process."""
 
 
-def test_no_test_waits_for_a_process_without_a_bound() -> None:
+def test_every_wait_for_a_process_has_a_timeout() -> None:
     """One that hangs under load fails its test, and says so, instead of being cut off with the whole suite."""
     unbounded = []
     for path in sorted(Path(__file__).parent.rglob("*.py")):
@@ -36,17 +36,17 @@ def test_no_test_waits_for_a_process_without_a_bound() -> None:
         if not re.search(r"\.communicate\(|process\.wait\(|subprocess\.\w+\(", text):
             continue
         tree = ast.parse(text)
-        bounded = {id(part) for each in ast.walk(tree) if _calls(each, "wait_for") for part in ast.walk(each)}
-        for each in ast.walk(tree):
-            if not isinstance(each, ast.Call) or id(each) in bounded or not isinstance(each.func, ast.Attribute):
+        bounded = {id(part) for node in ast.walk(tree) if _calls(node, "wait_for") for part in ast.walk(node)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or id(node) in bounded or not isinstance(node.func, ast.Attribute):
                 continue
-            if each.func.attr not in ("communicate", "wait", *_RUN):
+            if node.func.attr not in ("communicate", "wait", *_RUN):
                 continue
-            on, keywords = ast.unparse(each.func.value), {keyword.arg for keyword in each.keywords}
-            waits = each.func.attr == "communicate" or (each.func.attr == "wait" and on.endswith("process"))
-            runs = on == "subprocess" and each.func.attr in _RUN
-            if (waits and not each.args and "timeout" not in keywords) or (runs and "timeout" not in keywords):
-                unbounded.append(f"{path.name}:{each.lineno}: {ast.unparse(each)[:60]}")
+            on, keywords = ast.unparse(node.func.value), {keyword.arg for keyword in node.keywords}
+            waits = node.func.attr == "communicate" or (node.func.attr == "wait" and on.endswith("process"))
+            runs = on == "subprocess" and node.func.attr in _RUN
+            if (waits and not node.args and "timeout" not in keywords) or (runs and "timeout" not in keywords):
+                unbounded.append(f"{path.name}:{node.lineno}: {ast.unparse(node)[:60]}")
     assert not unbounded, "\n".join(unbounded)
 
 

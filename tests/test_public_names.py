@@ -88,7 +88,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def test_the_names_of_the_design_are_imported_from_the_top() -> None:
+def test_public_names_can_be_imported_from_the_top() -> None:
     """All of them."""
     assert [name for name in DESIGN if name not in dir(flowdebate)] == []
 
@@ -106,7 +106,7 @@ def lazy_names(package: str) -> dict[str, str]:
     }
 
 
-def test_the_top_imports_nothing_by_itself() -> None:
+def test_the_top_imports_lazily() -> None:
     """All that is public is imported at first use."""
     visible = {
         name
@@ -117,7 +117,7 @@ def test_the_top_imports_nothing_by_itself() -> None:
 
 
 @pytest.mark.parametrize("package", [name for name, module in MODULES.items() if stubbed(module)])
-def test_a_stub_says_where_each_lazy_name_is(package: str) -> None:
+def test_the_stub_locates_each_lazy_name(package: str) -> None:
     """Type checkers and the interpreter read the same file."""
     module = MODULES[package]
     assert set(lazy_names(package)) <= set(dir(module))
@@ -127,7 +127,7 @@ def test_a_stub_says_where_each_lazy_name_is(package: str) -> None:
         _ = module.discussion
 
 
-def test_every_error_is_exported_and_stands_in_the_tree() -> None:
+def test_every_error_is_exported_and_in_the_tree() -> None:
     """`flowdebate.errors` is where they are; its docstring draws them, with their bases in the right place."""
     classes = {name: value for name, value in public(errors) if issubclass_of_error(value)}
     assert set(classes) == set(errors.__all__)
@@ -159,9 +159,9 @@ def test_every_error_of_the_package_is_in_the_one_tree() -> None:
     """No module has public errors of its own."""
     elsewhere = [
         f"{module}.{name}"
-        for module, found in MODULES.items()
-        for name, value in public(found)
-        if issubclass_of_error(value) and found is not errors and not module.startswith(PROGRAMS)
+        for module, member in MODULES.items()
+        for name, value in public(member)
+        if issubclass_of_error(value) and member is not errors and not module.startswith(PROGRAMS)
     ]
     assert elsewhere == []
 
@@ -186,10 +186,10 @@ def test_everything_public_is_documented(name: str) -> None:
             bases = value.__mro__[1:]
             undocumented += [
                 f"{item}.{method}"
-                for method, found in vars(value).items()
+                for method, member in vars(value).items()
                 if not method.startswith("_")
-                and isinstance(found, (FunctionType, property, classmethod, staticmethod))
-                and not inspect.getdoc(found)
+                and isinstance(member, (FunctionType, property, classmethod, staticmethod))
+                and not inspect.getdoc(member)
                 and not any(hasattr(base, method) for base in bases)
             ]
     assert undocumented == []
@@ -211,7 +211,7 @@ POSITIONAL = {
 """Dataclasses that are written so often that their first fields may go without names."""
 
 
-def test_public_dataclasses_are_made_by_keyword() -> None:
+def test_public_dataclasses_are_keyword_only() -> None:
     """So that fields can be added without breaking anybody."""
     positional = [
         name
@@ -230,7 +230,7 @@ def test_options_of_public_functions_are_keyword_only() -> None:
             assert len(positional) <= (2 if name == "compare" else 1), name  # a question and its answers
 
 
-def test_modules_below_the_top_need_no_import_of_their_own() -> None:
+def test_submodules_need_no_separate_import() -> None:
     """`import flowdebate` is enough for `flowdebate.errors`, and for a module that nothing has imported yet."""
     code = "import flowdebate; print(flowdebate.errors.FlowDebateError.__name__, flowdebate.stop.__name__)"
     assert printed(code) == "FlowDebateError flowdebate.stop"
@@ -243,7 +243,7 @@ def test_the_import_is_light() -> None:
     assert printed(code) == "[]"
 
 
-def test_any_name_can_be_the_first_that_is_imported() -> None:
+def test_any_name_can_be_imported_first() -> None:
     """No module needs another to be imported before it; here a name of each folder."""
     firsts = sorted({home.rpartition(".")[0]: name for name, home in lazy_names("flowdebate").items()}.values())
     code = (
@@ -297,7 +297,7 @@ def printed(code: str) -> str:
 def test_hovering_over_a_pattern_shows_what_most_people_set(pattern: str, first: list[str]) -> None:
     """Each overload begins with it, and the docstring, which begins with the promise, fits a hover."""
     function: Any = getattr(flowdebate, pattern)
-    signatures = [inspect.signature(each) for each in (function, *get_overloads(inspect.unwrap(function)))]
+    signatures = [inspect.signature(overload_) for overload_ in (function, *get_overloads(inspect.unwrap(function)))]
     assert [list(signature.parameters)[: len(first)] for signature in signatures] == [first] * len(signatures)
     text = inspect.getdoc(function) or ""
     assert len(text.split()) <= 200

@@ -36,14 +36,14 @@ FIGURES = {
 """What the README says was measured, and the words of the page that says how."""
 
 
-def test_the_first_lines_hold_a_debate(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_lines_run_a_debate(capsys: pytest.CaptureFixture[str]) -> None:
     """They name the local model; `make first-lines` runs them with it, in an empty environment."""
     extras, program = wheel_check.first_steps()
     assert extras == "local,local-model"
     assert len([line for line in program.splitlines() if line.strip()]) <= 10
     scores = {"Working from home is better": 70, "Working in an office is better": 30}
-    found = {"reasoning": "-", "verdict": "-", "scores": scores}
-    model = ScriptedModel("I have a garden.", "We have a canteen.", found, found)
+    verdict = {"reasoning": "-", "verdict": "-", "scores": scores}
+    model = ScriptedModel("I have a garden.", "We have a canteen.", verdict, verdict)
     with forbid_real_models():
         exec(compile(program.replace('"local"', "model"), "README.md", "exec"), {"model": model})  # noqa: S102
     model.assert_complete()
@@ -51,7 +51,7 @@ def test_the_first_lines_hold_a_debate(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("claim", FIGURES)
-def test_a_figure_is_that_of_its_page(claim: str) -> None:
+def test_figures_match_their_pages(claim: str) -> None:
     """No figure stands in the README that no page has, with its method."""
     page, *sources = FIGURES[claim]
     text = " ".join((ROOT / "docs" / page).read_text("utf-8").split())
@@ -73,7 +73,7 @@ def test_the_faults_and_attacks_are_counted() -> None:
     assert f"{forged[1]} attacks make one side's text pass" in README
 
 
-def test_the_page_of_the_package_is_made_of_parts_that_are_there() -> None:
+def test_the_package_page_consists_of_existing_parts() -> None:
     """Or nothing can be installed: a part of the README is found by how it begins and ends."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     fragments = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]
@@ -83,7 +83,7 @@ def test_the_page_of_the_package_is_made_of_parts_that_are_there() -> None:
         assert fragment.get("end-before", "") in rest, fragment
 
 
-def test_the_first_sentence_says_what_it_is() -> None:
+def test_the_first_sentence_describes_the_library() -> None:
     """A library, for what, and what one gets; all that comes before the list of pages is short."""
     first = " ".join(README.split("\n\n")[1].split())
     assert first.startswith("flowdebate is a Python library for debates between language models:")

@@ -58,60 +58,66 @@ ALLOWED = ["openai/gpt-5-mini", SEATS["con"], SEATS["judge"]]
 
 
 @pytest.fixture
-def found() -> Iterator[Found]:
+def stubs() -> Iterator[Found]:
     """Four vendors."""
     with vendors() as running:
         yield running
 
 
-def asked_of(found: Found) -> dict[str, list[str]]:
+def asked_of(stubs: Found) -> dict[str, list[str]]:
     """The models that each vendor was asked for; each has seen its own key and no other."""
-    for vendor in found.values():
-        told = str([each.headers for each in vendor.asked])
+    for vendor in stubs.values():
+        headers = str([exchange.headers for exchange in vendor.asked])
         assert vendor.refused == 0
-        assert all((other.key in told) is (other is vendor) for other in found.values() if other.key and vendor.asked)
-    return {name: [each.model for each in vendor.asked] for name, vendor in found.items()}
+        assert all(
+            (other.key in headers) is (other is vendor) for other in stubs.values() if other.key and vendor.asked
+        )
+    return {name: [exchange.model for exchange in vendor.asked] for name, vendor in stubs.items()}
 
 
-def rank(asked: Asked) -> Any:
+def rank(exchange: Asked) -> Any:
     """What a member of a council says: an answer, or the others' letters in order."""
-    if asked.schema is None:
+    if exchange.schema is None:
         return "Homes first."
-    if "ranking" not in str(asked.schema):
+    if "ranking" not in str(exchange.schema):
         return None
-    return {"ranking": [{"answer": each, "reason": "Sound."} for each in "ABC" if f"[Answer {each}]" in asked.prompt]}
+    return {
+        "ranking": [
+            {"answer": letter, "reason": "Sound."} for letter in "ABC" if f"[Answer {letter}]" in exchange.prompt
+        ]
+    }
 
 
 # Each front end
 
 
-def test_four_vendors_hold_a_debate_from_python(found: Found) -> None:
+def test_four_vendors_debate_from_python(stubs: Found) -> None:
     """One mapping, by name and role; the result says who was who."""
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
     result = debate(name="rent", debaters=sides, max_rounds=1, model=SEATS).run_sync(QUESTION)
-    assert asked_of(found) == ASKED
+    assert asked_of(stubs) == ASKED
     assert result.models == {seat: (model,) for seat, model in ANSWERED.items()}
 
 
-def test_four_vendors_hold_a_debate_from_the_command_line(found: Found) -> None:
+def test_four_vendors_debate_from_the_command_line(stubs: Found) -> None:
     """The first line names each seat, and so does the document."""
     flags = [text for seat, model in SEATS.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
-    held = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", *flags])
-    assert held.exit_code == 0, held.stderr
-    assert asked_of(found) == ASKED_BY_FRONT_ENDS
-    first = " ".join(held.stdout.partition("\n\n")[0].split())
+    result = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", *flags])
+    assert result.exit_code == 0, result.stderr
+    assert asked_of(stubs) == ASKED_BY_FRONT_ENDS
+    first = " ".join(result.stdout.partition("\n\n")[0].split())
     assert (
         "openai/gpt-5-mini (pro); anthropic/claude-haiku-5-5 (con); gemini/gemini-3-pro (judge); ollama/gemma3" in first
     )
 
 
-def test_four_vendors_hold_a_debate_over_http(found: Found) -> None:
+def test_four_vendors_debate_over_http(stubs: Found) -> None:
     """The list, the run and its page name each model."""
     with staged(lambda: Service(store="memory:", allow_models=SEATS.values())) as stage:
         run_id = stage.post("/runs", {"pattern": "debate", "question": QUESTION, "options": request()}).json()["runId"]
         run = stage.get(f"/runs/{run_id}?wait=30").json()
         page, listed = stage.http.get(f"/runs/{run_id}").text, stage.http.get("/").text
-    assert asked_of(found) == ASKED_BY_FRONT_ENDS
+    assert asked_of(stubs) == ASKED_BY_FRONT_ENDS
     assert run["document"]["models"] == run["models"] == {seat: [model] for seat, model in ANSWERED.items()}
     for model in ANSWERED.values():
         assert model in page
@@ -123,7 +129,7 @@ def request() -> dict[str, Any]:
     return {"max_rounds": 1, "model": SEATS}
 
 
-def test_four_vendors_hold_a_debate_for_an_openai_client(found: Found) -> None:
+def test_four_vendors_debate_for_an_openai_client(stubs: Found) -> None:
     """Its `model` is the pattern, so theirs are its `models`; another one is refused with those that are allowed.
 
     So it is with responses.
@@ -143,39 +149,45 @@ def test_four_vendors_hold_a_debate_for_an_openai_client(found: Found) -> None:
             return answer.output_text
 
         for way in (ask, respond):
-            for vendor in found.values():
+            for vendor in stubs.values():
                 vendor.asked.clear()
             assert "Round 1" in way(SEATS)
-            asked = asked_of(found)
-            assert {name: set(models) for name, models in asked.items()} == {
-                name: {*said} for name, said in ASKED.items()
+            vendor_models = asked_of(stubs)
+            assert {name: set(models) for name, models in vendor_models.items()} == {
+                name: {*entries} for name, entries in ASKED.items()
             }
             with pytest.raises(BadRequestError, match="one that this server allows: openai/gpt-5-mini") as refused:
                 way({"judge": "openai/gpt-4o"})
             assert refused.value.param == "models"
-            assert asked_of(found) == asked
+            assert asked_of(stubs) == vendor_models
 
 
 @pytest.mark.anyio
-async def test_four_vendors_hold_a_debate_over_mcp(found: Found) -> None:
+async def test_four_vendors_debate_over_mcp(stubs: Found) -> None:
     """With the official client, in one call; the report names each seat's model."""
     service = Service(store="memory:", allow_models=SEATS.values())
     async with service, Client(create_server(service)) as client:
         begin = {"question": QUESTION, "max_rounds": 1, "model": SEATS, "wait": 50}
         wrong = await client.call_tool("start_debate", {**begin, "effort": {"sceptic": "low"}})
         assert "`effort` must be given for a name or role of the run: pro, con, judge" in refusal_of(wrong)
-        held = data_of(await client.call_tool("start_debate", {**begin, "effort": {"con": "high"}}))
-        run = await service.run(held["run_id"])
-    assert held["status"] == "complete"
-    assert asked_of(found) == ASKED_BY_FRONT_ENDS
-    assert [each.effort for vendor in found.values() for each in vendor.asked] == [None, "high", None, None, None]
+        details = data_of(await client.call_tool("start_debate", {**begin, "effort": {"con": "high"}}))
+        run = await service.run(details["run_id"])
+    assert details["status"] == "complete"
+    assert asked_of(stubs) == ASKED_BY_FRONT_ENDS
+    assert [exchange.effort for vendor in stubs.values() for exchange in vendor.asked] == [
+        None,
+        "high",
+        None,
+        None,
+        None,
+    ]
     assert run.models == {seat: [model] for seat, model in ANSWERED.items()}
 
 
 @pytest.mark.anyio
-async def test_three_allowed_models_are_a_council_over_mcp_and_a_fourth_is_none(found: Found) -> None:
+async def test_allowed_models_are_a_council_over_mcp(stubs: Found) -> None:
     """With the official client, over a source; the tool's description names those that are allowed."""
-    for vendor in found.values():
+    for vendor in stubs.values():
         vendor.say = rank
     service = Service(store="memory:", allow_models=ALLOWED)
     async with service, Client(create_server(service)) as client:
@@ -186,15 +198,15 @@ async def test_three_allowed_models_are_a_council_over_mcp_and_a_fourth_is_none(
             await client.call_tool("start_council", {**begin, "model": {**MEMBERS, "chair": "ollama/gemma3"}})
         )
         assert "must be one that this server allows" in no
-        assert all(not vendor.asked for vendor in found.values())
-        held = data_of(await client.call_tool("start_council", {**begin, "model": MEMBERS}))
-        assert held["status"] == "complete"
+        assert all(not vendor.asked for vendor in stubs.values())
+        details = data_of(await client.call_tool("start_council", {**begin, "model": MEMBERS}))
+        assert details["status"] == "complete"
         assert all(
-            "[plan.md] Trams open in 2031." in vendor.asked[0].prompt for vendor in found.values() if vendor.asked
+            "[plan.md] Trams open in 2031." in vendor.asked[0].prompt for vendor in stubs.values() if vendor.asked
         )
-        again = {"run_id": held["run_id"], "model": {"Ada": "xai/grok-4.3"}}
+        again = {"run_id": details["run_id"], "model": {"Ada": "xai/grok-4.3"}}
         assert "must be one that this server allows" in refusal_of(await client.call_tool("fork_run", again))
-    assert {name: set(models) for name, models in asked_of(found).items()} == {
+    assert {name: set(models) for name, models in asked_of(stubs).items()} == {
         "openai": {"gpt-5-mini"}, "anthropic": {"claude-haiku-5-5"}, "gemini": {"gemini-3-pro"}, "ollama": set(),
     }  # fmt: skip
 
@@ -202,46 +214,46 @@ async def test_three_allowed_models_are_a_council_over_mcp_and_a_fourth_is_none(
 # Each vendor that there is
 
 
-def test_each_deals_one_vendor_after_the_other(found: Found) -> None:
+def test_each_assigns_vendors_in_turn(stubs: Found) -> None:
     """In the order of the table, then servers of this machine; the judge is of one that does not argue."""
-    given = {"question": QUESTION, "model": ["each"]}
-    plan = make_plan(PATTERNS["debate"], given)
+    options = {"question": QUESTION, "model": ["each"]}
+    plan = make_plan(PATTERNS["debate"], options)
     names = (
         "openai/gpt-5.6-luna (pro)",
         "anthropic/claude-haiku-5-5 (con)",
         "gemini/gemini-flash-latest (judge, synthesizer)",
     )
     assert models_line(plan) == f"Models: {'; '.join(names)}"
-    kept = stored_plan(plan)["options"]["model"]
-    assert "each" not in kept.values()  # so that a resumed run asks the same, whatever is set up then
-    fixed = make_plan(PATTERNS["debate"], {**given, "model": ["each", "pro=gemini/gemini-3-pro"]})
+    stored = stored_plan(plan)["options"]["model"]
+    assert "each" not in stored.values()  # so that a resumed run asks the same, whatever is set up then
+    fixed = make_plan(PATTERNS["debate"], {**options, "model": ["each", "pro=gemini/gemini-3-pro"]})
     assert [side.model for side in fixed.speakers] == ["gemini/gemini-3-pro", "openai/gpt-5.6-luna"]
     assert fixed.models is not None
     assert fixed.models["synthesize"] == "anthropic/claude-haiku-5-5"
-    assert not any(vendor.asked for vendor in found.values())
+    assert not any(vendor.asked for vendor in stubs.values())
 
 
-def test_a_council_without_members_is_of_all_vendors_and_names_them_first(found: Found) -> None:
+def test_a_council_without_members_has_all_vendors(stubs: Found) -> None:
     """From Python by a warning, from the command in its first line; a named model, or FLOWDEBATE_MODEL, is for all."""
-    for vendor in found.values():
+    for vendor in stubs.values():
         vendor.say = rank
     with pytest.warns(
         FlowDebateWarning, match=r"openai/gpt-5\.6-luna, anthropic/.*, gemini/.*, ollama/gemma3 are asked"
     ):
-        held = council(name="rent").run_sync(QUESTION)
-    assert {name: len(set(models)) for name, models in asked_of(found).items()} == dict.fromkeys(found, 1)
-    assert held.models["chair"] == ("ollama/gemma3",)
-    shown = CliRunner().invoke(app, ["council", QUESTION, "--no-store"])
-    assert "gemini/gemini-flash-latest (Cleo)" in " ".join(shown.stdout.partition("\n\n")[0].split())
-    named = make_plan(PATTERNS["council"], {"question": QUESTION, "model": ["openai/gpt-4o"]}, begins=True)
-    told = "Model: openai/gpt-4o everywhere; see “One model everywhere” on the page “Models”"
-    assert models_line(named).startswith(told)
+        result = council(name="rent").run_sync(QUESTION)
+    assert {name: len(set(models)) for name, models in asked_of(stubs).items()} == dict.fromkeys(stubs, 1)
+    assert result.models["chair"] == ("ollama/gemma3",)
+    printed = CliRunner().invoke(app, ["council", QUESTION, "--no-store"])
+    assert "gemini/gemini-flash-latest (Cleo)" in " ".join(printed.stdout.partition("\n\n")[0].split())
+    plan_ = make_plan(PATTERNS["council"], {"question": QUESTION, "model": ["openai/gpt-4o"]}, begins=True)
+    note = "Model: openai/gpt-4o everywhere; see “One model everywhere” on the page “Models”"
+    assert models_line(plan_).startswith(note)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FLOWDEBATE_MODEL", "openai/gpt-4o")
         assert make_plan(PATTERNS["council"], {"question": QUESTION}, begins=True).dealt is None
 
 
-def test_one_vendor_in_all_seats_is_said(found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_vendor_in_all_seats_is_reported(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else is there to be dealt."""
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
     for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
@@ -254,7 +266,7 @@ def test_one_vendor_in_all_seats_is_said(found: Found, monkeypatch: pytest.Monke
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     with pytest.raises(ModelUnavailable, match="no model is set up"):
         debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")], model="each")
-    assert not any(vendor.asked for vendor in found.values())
+    assert not any(vendor.asked for vendor in stubs.values())
 
 
 # What a mapping may say
@@ -289,13 +301,13 @@ def test_the_roles_of_options_are_those_of_the_pattern(name: str) -> None:
         ({"judge": "each"}, "only a pattern has seats"),
     ],
 )
-def test_a_seat_that_there_is_not_is_refused_with_those_that_there_are(model: dict[str, str], sentence: str) -> None:
+def test_an_unknown_seat_is_rejected_with_the_valid_ones(model: dict[str, str], sentence: str) -> None:
     """Before anything is asked; with what may be meant."""
     with pytest.raises(ConfigurationError, match=sentence):
         debate(name="rent", debaters=[Debater("skeptic", "x"), Debater("ben", "y")], model=model)
 
 
-def test_a_name_that_is_also_a_role_is_refused() -> None:
+def test_a_name_that_is_also_a_role_is_rejected() -> None:
     """Nobody could tell who is meant; unless nobody names it."""
     sides = [Debater("skeptic", "x"), Debater("judge", "y")]
     with pytest.raises(ConfigurationError, match="either a name or a role: call the debater otherwise"):
@@ -334,88 +346,86 @@ def test_the_most_specific_key_counts(choice: dict[str, str]) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
 @pytest.mark.parametrize("name", PATTERNS)
-def test_all_who_are_asked_in_a_pattern_are_known_before(name: str) -> None:
+def test_all_seats_of_a_pattern_are_known_in_advance(name: str) -> None:
     """Those whose models are looked at when a run begins."""
     info = PATTERNS[name]
     page = info.load_page()
     on = {role: True for role in page.options.ROLES if role in page.options.model_fields}
     plan = make_plan(info, {}, file={info.subject: page.example, **on})
-    pattern, asked = plan.pattern(), set()
+    pattern, called = plan.pattern(), set()
 
     def answer(request: Any) -> Any:
-        asked.add(request.block)
+        called.add(request.block)
         return debater(request)
 
     with suppress(Exception):  # an answer may not fit: the blocks are what is looked at
         pattern.run_sync(plan.subject, model=FunctionModel(answer), limits=Limits(calls=40))
-    assert asked
-    assert asked <= {seat.block for seat in pattern.seats()}
+    assert called
+    assert called <= {seat.block for seat in pattern.seats()}
 
 
-def test_a_seat_without_a_key_is_found_before_anybody_is_asked(found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seat_without_a_key_is_an_error_before_any_call(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the seat and the variable: from Python, the command line, HTTP and MCP; a run that is resumed needs none."""
     monkeypatch.delenv("GEMINI_API_KEY")
     sentence = "there is no API key: set GEMINI_API_KEY, or pass api_key"
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
-    held = debate(name="rent", debaters=sides, max_rounds=1, model=SEATS)
+    block = debate(name="rent", debaters=sides, max_rounds=1, model=SEATS)
     with pytest.raises(AuthenticationFailed, match=sentence) as failed:
-        held.run_sync(QUESTION)
+        block.run_sync(QUESTION)
     assert (failed.value.block, failed.value.model) == ("rent-judge", "gemini/gemini-3-pro")
     flags = [text for seat, model in SEATS.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
-    told = CliRunner().invoke(app, ["debate", QUESTION, "--no-store", *flags])
-    assert told.exit_code != 0
-    assert sentence in " ".join(told.stderr.split())
+    result = CliRunner().invoke(app, ["debate", QUESTION, "--no-store", *flags])
+    assert result.exit_code != 0
+    assert sentence in " ".join(result.stderr.split())
     with staged(lambda: Service(store="memory:", allow_models=SEATS.values())) as stage:
         refused = stage.post("/runs", {"pattern": "debate", "question": QUESTION, "options": request()})
         assert refused.status_code == 503
         assert sentence in refused.json()["detail"]
         assert stage.get("/runs").json()["runs"] == []  # a run that could not begin is not stored
-    assert not any(vendor.asked for vendor in found.values())
+    assert not any(vendor.asked for vendor in stubs.values())
 
 
-def test_a_seat_for_which_no_model_is_set_up_is_found_before_anybody_is_asked(
-    found: Found, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seat_without_a_model_is_an_error_before_any_call(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that have one would be paid for nothing; one that the environment names wrongly is named."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
-    held = debate(name="rent", debaters=sides, max_rounds=1, model={"debater": "ollama/gemma3"})
+    block = debate(name="rent", debaters=sides, max_rounds=1, model={"debater": "ollama/gemma3"})
     with pytest.raises(ModelUnavailable, match="no model is set up") as failed:
-        held.run_sync(QUESTION)
+        block.run_sync(QUESTION)
     assert failed.value.block == "rent-judge"
     for wrong, sentence in (("openai:gpt-5", "Did you mean openai/gpt-5"), ("each", "only a pattern has seats")):
         monkeypatch.setenv("FLOWDEBATE_MODEL", wrong)
         with pytest.raises(ConfigurationError, match=f"environment: `FLOWDEBATE_MODEL` must be .*{sentence}"):
-            held.run_sync(QUESTION)
-    assert not any(vendor.asked for vendor in found.values())
+            block.run_sync(QUESTION)
+    assert not any(vendor.asked for vendor in stubs.values())
 
 
-def test_a_key_that_gemini_does_not_know_is_called_so(found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_gemini_rejects_is_an_authentication_error(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     """It answers 400, and a list."""
     monkeypatch.setenv("GEMINI_API_KEY", "AIza-another")
-    held = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")], model="gemini/gemini-3-pro")
+    block = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")], model="gemini/gemini-3-pro")
     with pytest.raises(AuthenticationFailed, match=r"400: API key not valid\. Please .* Check the API key"):
-        held.run_sync(QUESTION)
-    assert found["gemini"].refused == 1
+        block.run_sync(QUESTION)
+    assert stubs["gemini"].refused == 1
 
 
 @pytest.mark.anyio
 @pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # what a program keeps of its own
-async def test_an_agent_cli_that_cannot_answer_is_found_before_anybody_is_asked(
-    found: Found, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+async def test_an_unusable_agent_cli_is_an_error_before_any_call(
+    stubs: Found, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """One that is not installed, and one at which nobody is signed in, as it says itself; also over MCP."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     seats = ("openai/gpt-5-mini", "con=cli/claude")
-    asked = ["debate", QUESTION, "--no-store", *(text for seat in seats for text in ("--model", seat))]
-    told = await asyncio.to_thread(CliRunner().invoke, app, asked)
-    assert told.exit_code == 2
+    command = ["debate", QUESTION, "--no-store", *(text for seat in seats for text in ("--model", seat))]
+    result = await asyncio.to_thread(CliRunner().invoke, app, command)
+    assert result.exit_code == 2
     sentence = "debate-debater-con, CliModel: the program 'claude' is not installed, or not on the PATH"
-    assert sentence in " ".join(told.stderr.split())
+    assert sentence in " ".join(result.stderr.split())
     (tmp_path / "claude").write_text("#!/bin/sh\necho '{\"loggedIn\": false}'\nexit 1\n")
     (tmp_path / "claude").chmod(0o755)
     service = Service(store="memory:", allow_models=["openai/*", "cli/*"])
@@ -423,20 +433,20 @@ async def test_an_agent_cli_that_cannot_answer_is_found_before_anybody_is_asked(
         model = {"default": "openai/gpt-5-mini", "con": "cli/claude"}
         begun = await client.call_tool("start_debate", {"question": QUESTION, "model": model, "wait": 50})
         assert "cli/claude asks for a login: run `claude` and sign in" in str(begun.content)
-    assert not any(vendor.asked for vendor in found.values())
+    assert not any(vendor.asked for vendor in stubs.values())
 
 
 # Which models others may name
 
 
 @pytest.mark.anyio
-async def test_a_list_of_models_holds_for_every_seat_fork_and_import(found: Found) -> None:
+async def test_allowed_models_apply_to_seats_forks_and_imports(stubs: Found) -> None:
     """Also for a run that was started where others are allowed; nobody is asked."""
     async with Service(store="memory:") as anywhere:
         run = await anywhere.begin("debate", QUESTION, options={**request(), "max_calls": 1})
         assert (await anywhere.wait(run.run_id, 30)).status == "limit"
         lines = [line async for line in export_run(anywhere.store, run.run_id)]
-    before = asked_of(found)
+    before = asked_of(stubs)
     async with Service(store="memory:", allow_models=["openai/*"]) as service:
         await import_runs(service.store, lines)
         for seat in ("default", "pro", "judge", "debater"):
@@ -452,14 +462,14 @@ async def test_a_list_of_models_holds_for_every_seat_fork_and_import(found: Foun
         assert (await service.run(run.run_id)).status == "limit"  # it can be read all the same
         forked = await service.fork(run.run_id, options={"model": "openai/gpt-4o", "max_calls": 9})
         assert (await service.wait(forked.run_id, 30)).status == "complete"
-    after = asked_of(found)
+    after = asked_of(stubs)
     assert {name: models for name, models in after.items() if name != "openai"} == {
         name: models for name, models in before.items() if name != "openai"
     }
 
 
 @pytest.mark.anyio
-async def test_by_default_a_server_allows_what_is_set_up(found: Found) -> None:
+async def test_a_server_allows_configured_models_by_default(stubs: Found) -> None:
     """Of each provider whose key is set its default model, and those of servers on this machine."""
     service = Service(store="memory:")
     create_server(service)
@@ -469,13 +479,13 @@ async def test_by_default_a_server_allows_what_is_set_up(found: Found) -> None:
             await service.begin("debate", QUESTION, options={"model": "xai/grok-4.3"})
         run = await service.begin("debate", QUESTION, options={"model": "each", "max_rounds": 1})
         assert (await service.wait(run.run_id, 30)).status == "complete"
-    assert not found["ollama"].asked
+    assert not stubs["ollama"].asked
 
 
 @pytest.mark.anyio
-async def test_each_deals_what_a_server_allows(found: Found) -> None:
+async def test_each_assigns_only_allowed_models(stubs: Found) -> None:
     """Of a vendor whose default is not allowed the first model that is; nothing of others, also where nobody asks."""
-    for vendor in found.values():
+    for vendor in stubs.values():
         vendor.say = rank
     allowed = ["openai/*", "gemini/gemini-3-pro", "xai/grok-4.3"]
     async with Service(store="memory:", allow_models=allowed) as service:
@@ -484,8 +494,8 @@ async def test_each_deals_what_a_server_allows(found: Found) -> None:
             assert (await service.wait(run.run_id, 30)).status == "complete"
         again = await service.fork(run.run_id, options={"model": "each", "seed": 5})
         assert (await service.wait(again.run_id, 30)).status == "complete"
-    asked = {name: set(models) for name, models in asked_of(found).items()}
-    assert asked == {
+    assigned = {name: set(models) for name, models in asked_of(stubs).items()}
+    assert assigned == {
         "openai": {"gpt-5.6-luna", "gpt-4o"}, "anthropic": set(), "gemini": {"gemini-3-pro"}, "ollama": set(),
     }  # fmt: skip
     async with Service(store="memory:", allow_models=["xai/grok-4.3"]) as service:
@@ -500,14 +510,14 @@ async def test_each_deals_what_a_server_allows(found: Found) -> None:
         }
 
 
-def test_the_form_names_what_a_server_allows(found: Found) -> None:
+def test_the_form_lists_allowed_models(stubs: Found) -> None:
     """And is there when nothing of that is set up."""
-    for allowed, shown in (("gemini/*", "Model: gemini/gemini-flash-latest everywhere"), ("xai/*", "New debate")):
+    for allowed, text in (("gemini/*", "Model: gemini/gemini-flash-latest everywhere"), ("xai/*", "New debate")):
         with staged(partial(Service, store="memory:", allow_models=[allowed])) as stage:
             page = stage.http.get("/new?pattern=council").text
-        assert shown in page
+        assert text in page
         assert "anthropic/claude" not in page
-    assert not any(vendor.asked for vendor in found.values())
+    assert not any(vendor.asked for vendor in stubs.values())
 
 
 # A key goes to its provider, and nowhere else
@@ -522,12 +532,12 @@ _OWN = st.lists(st.sampled_from([None, *_NAMED]), min_size=2, max_size=2)
 
 
 @pytest.fixture
-def keys_kept(found: Found) -> Callable[[], None]:
+def keys_kept(stubs: Found) -> Callable[[], None]:
     """Checks the requests so far, and forgets them: hypothesis would write them all down."""
 
     def check() -> None:
-        asked_of(found)
-        for vendor in found.values():
+        asked_of(stubs)
+        for vendor in stubs.values():
             vendor.asked.clear()
 
     return check
@@ -536,18 +546,18 @@ def keys_kept(found: Found) -> Callable[[], None]:
 @pytest.mark.anyio
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
 @settings(max_examples=example_count(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(model=_CHOICES, own=_OWN, fork=_CHOICES, imported=st.booleans())
+@given(model=_CHOICES, keys=_OWN, fork=_CHOICES, imported=st.booleans())
 async def test_a_key_goes_to_no_other_address(
     keys_kept: Callable[[], None],
     model: dict[str, str],
-    own: list[str | None],
+    keys: list[str | None],
     fork: dict[str, str],
     imported: bool,  # noqa: FBT001
 ) -> None:
     """Whatever seats, plans, imports and forks name, and whatever fails on the way."""
     sides = [
-        {"name": name, "stance": f"{name} it", **({} if mine is None else {"model": mine})}
-        for name, mine in zip(("pro", "con"), own, strict=True)
+        {"name": name, "stance": f"{name} it", **({} if key_ is None else {"model": key_})}
+        for name, key_ in zip(("pro", "con"), keys, strict=True)
     ]
     options = {"max_rounds": 1, "debaters": sides, "attempts": 1, **({"model": model} if model else {})}
     async with Service(store="memory:") as service:
@@ -568,25 +578,25 @@ async def test_a_key_goes_to_no_other_address(
 BARE = {"default": "gpt-5-mini", "con": "claude-haiku-5-5", "judge": "gemini-3-pro", "synthesizer": "gemma3"}
 
 
-def test_bare_names_find_their_vendors_from_python(found: Found) -> None:
+def test_bare_names_find_their_vendors_from_python(stubs: Found) -> None:
     """Names tell three of them; the fourth is listed by a server on this machine."""
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
     result = debate(name="rent", debaters=sides, max_rounds=1, model=BARE).run_sync(QUESTION)
-    assert asked_of(found) == ASKED
+    assert asked_of(stubs) == ASKED
     assert result.models == {seat: (model,) for seat, model in ANSWERED.items()}
 
 
-def test_bare_names_find_their_vendors_from_the_command_line(found: Found) -> None:
+def test_bare_names_find_their_vendors_from_the_command_line(stubs: Found) -> None:
     """Fallback models and prices as well."""
     flags = [text for seat, model in BARE.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
     prices = ["--price", "1/1", "--price", "gpt-5-mini=1000/1000", "--max-cost", "1000", "--fallback", "gpt-4o"]
-    held = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", "--json", *prices, *flags])
-    assert held.exit_code == 0, held.stderr
-    assert asked_of(found) == ASKED_BY_FRONT_ENDS
-    assert json.loads(held.stdout)["cost"] > 0.1  # that of the first side, whose model is named like its price
+    result = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", "--json", *prices, *flags])
+    assert result.exit_code == 0, result.stderr
+    assert asked_of(stubs) == ASKED_BY_FRONT_ENDS
+    assert json.loads(result.stdout)["cost"] > 0.1  # that of the first side, whose model is named like its price
 
 
-def test_bare_names_find_their_vendors_over_http(found: Found) -> None:
+def test_bare_names_find_their_vendors_over_http(stubs: Found) -> None:
     """Whether the server allows them with their providers or without; others it refuses."""
     allowed = ["gpt-5-mini", "anthropic/*", "gemini/gemini-3-pro", "ollama/gemma3"]
     with staged(lambda: Service(store="memory:", allow_models=allowed)) as stage:
@@ -594,15 +604,15 @@ def test_bare_names_find_their_vendors_over_http(found: Found) -> None:
         run_id = stage.post("/runs", body).json()["runId"]
         run = stage.get(f"/runs/{run_id}?wait=30").json()
         other = stage.post("/runs", {**body, "options": {"model": "gpt-4o"}})
-    assert asked_of(found) == ASKED_BY_FRONT_ENDS
+    assert asked_of(stubs) == ASKED_BY_FRONT_ENDS
     assert run["models"] == {seat: [model] for seat, model in ANSWERED.items()}
     assert (other.status_code, "one that this server allows" in other.text) == (422, True)
 
 
 @pytest.mark.anyio
-async def test_bare_names_find_their_vendors_over_mcp(found: Found) -> None:
+async def test_bare_names_find_their_vendors_over_mcp(stubs: Found) -> None:
     """In a mapping, and in a list, whose members are called by the full names."""
-    for vendor in found.values():
+    for vendor in stubs.values():
         vendor.say = rank
     service = Service(store="memory:", allow_models=["openai/*", "claude-haiku-5-5", "gemini/*"])
     async with service, Client(create_server(service)) as client:
@@ -611,7 +621,7 @@ async def test_bare_names_find_their_vendors_over_mcp(found: Found) -> None:
             "models": ["gpt-5-mini", "claude-haiku-5-5"],
             "model": {"chair": "gemini-flash-latest"},
         }
-        held = data_of(await client.call_tool("start_council", {**begin, "wait": 50}))
-        run = await service.run(held["run_id"])
+        details = data_of(await client.call_tool("start_council", {**begin, "wait": 50}))
+        run = await service.run(details["run_id"])
     names = ["openai/gpt-5-mini", "anthropic/claude-haiku-5-5"]
     assert run.models == {name: [name] for name in names} | {"chair": ["gemini/gemini-flash-latest"]}

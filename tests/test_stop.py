@@ -93,13 +93,13 @@ def mirrored(shape: Shape) -> Shape:
 
 
 @given(SHAPES, ANSWERS)
-def test_combinations_are_logic(shape: Shape, true: dict[str, bool]) -> None:
+def test_combinations_follow_boolean_logic(shape: Shape, true: dict[str, bool]) -> None:
     """Whatever is combined with |, & and ~ holds exactly if the same formula does."""
     assert (held(condition_of(shape), true) is not None) == is_true(shape, true)
 
 
 @given(SHAPES, SHAPES, SHAPES, ANSWERS)
-def test_the_laws_of_logic(one: Shape, two: Shape, three: Shape, true: dict[str, bool]) -> None:
+def test_conditions_obey_the_laws_of_logic(one: Shape, two: Shape, three: Shape, true: dict[str, bool]) -> None:
     """Commutative, associative, distributive, de Morgan: the members' order and grouping decide nothing."""
     a, b, c = condition_of(one), condition_of(two), condition_of(three)
     for same in (
@@ -135,7 +135,7 @@ def test_the_reason_is_a_condition_that_holds(shape: Shape, true: dict[str, bool
         assert eval(formula, {}, dict(true)) is True, reason  # noqa: S307 - names, signs and parentheses
 
 
-def test_of_an_or_the_first_member_that_holds_is_named_and_of_an_and_both() -> None:
+def test_the_reason_names_one_member_of_or_and_both_of_and() -> None:
     """A member that is a combination is named by what held of it."""
     a, b, c = map(leaf, NAMES)
     assert held(a | b, {"a": True, "b": True}) == "a"
@@ -159,7 +159,7 @@ READABLE = st.one_of(
 
 
 @given(SHAPES, st.lists(READABLE, min_size=3, max_size=3))
-def test_a_name_is_read_back_as_the_same_condition(shape: Shape, leaves: list[stop.Condition]) -> None:
+def test_a_name_can_be_parsed_into_the_same_condition(shape: Shape, leaves: list[stop.Condition]) -> None:
     """Names are unambiguous: a stored stop reason and a plan mean what they say."""
     condition = condition_of(shape, lambda name: leaves[NAMES.index(name)])
     assume(len(str(condition)) <= 1_000)
@@ -175,7 +175,7 @@ def test_a_name_is_read_back_as_the_same_condition(shape: Shape, leaves: list[st
         ("seconds(1.5)", stop.seconds(1.5)),
     ],
 )
-def test_conditions_are_read_from_text(text: str, same: stop.Condition) -> None:
+def test_conditions_can_be_parsed_from_text(text: str, same: stop.Condition) -> None:
     """As in Python: & binds closer than |."""
     assert stop.parse(text) == same
 
@@ -208,7 +208,7 @@ def test_conditions_are_read_from_text(text: str, same: stop.Condition) -> None:
         ("when(print)", r"must be one of"),
     ],
 )
-def test_what_is_no_condition_is_refused_with_its_place(text: str, message: str) -> None:
+def test_invalid_conditions_are_rejected_with_their_position(text: str, message: str) -> None:
     """Nothing in the text is executed."""
     with pytest.raises(ConfigurationError, match=message):
         stop.parse(text)
@@ -257,7 +257,7 @@ WRONG: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("make", WRONG.values(), ids=WRONG)
-def test_what_cannot_be_a_condition_is_refused_when_it_is_written(make: Callable[[], object]) -> None:
+def test_invalid_operands_are_rejected_immediately(make: Callable[[], object]) -> None:
     """Also Python's `or`, `and` and `not`, which would silently drop a member."""
     with pytest.raises(ConfigurationError):
         make()
@@ -277,20 +277,20 @@ def test_functions_compose_on_either_side() -> None:
     assert held(stop.when(said_enough) & leaf("a"), {"a": True}) == "said_enough & a"
 
 
-def test_an_answer_that_is_no_bool_names_the_condition() -> None:
+def test_a_non_bool_answer_is_an_error_that_names_the_condition() -> None:
     """Also inside a combination, and behind a member that holds."""
     with pytest.raises(OutputError, match="must return True or False: got 'no' from my rule"):
         held(leaf("a") | stop.when(lambda _: "no", name="my rule"), {"a": True})  # type: ignore[arg-type,return-value]
 
 
-def test_a_condition_that_raises_names_itself() -> None:
+def test_an_error_in_a_condition_names_the_condition() -> None:
     """The application's exception is raised as it is, with a note."""
     with pytest.raises(ZeroDivisionError) as caught:
         held(leaf("a") & stop.when(lambda _: bool(1 / 0), name="my rule"), {"a": False})
     assert "in the stop condition my rule" in caught.value.__notes__
 
 
-def test_a_measure_whose_library_is_missing_is_refused_when_the_condition_is_written(
+def test_a_measure_without_its_library_is_rejected_immediately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not after a paid round; without a measure, the best one installed is taken."""
@@ -302,7 +302,7 @@ def test_a_measure_whose_library_is_missing_is_refused_when_the_condition_is_wri
     assert str(stop.converged(0.9, similarity=Jaccard())) == "converged(0.9, similarity=jaccard)"
 
 
-def test_stop_is_imported_when_it_is_first_used() -> None:
+def test_stop_is_imported_at_first_use() -> None:
     """`import flowdebate` does not pay for it, and `flowdebate.stop` is the module."""
     assert flowdebate.stop is stop
     code = "import sys, flowdebate; assert 'flowdebate.stop' not in sys.modules; str(flowdebate.stop.rounds(2))"

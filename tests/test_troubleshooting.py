@@ -252,8 +252,8 @@ async def too_many() -> None:
 def two_transcripts() -> None:
     """A judge of one's own that reads another transcript."""
     make = flowdebate.create_debate_transcript
-    own = flowdebate.create_debater(agent_name="ann", stance="cap rents", name="own", transcript=make())
-    debate(name="rent", debaters=[Debater("ann", "cap rents", block=own), SIDES[1]], transcript=make())
+    custom = flowdebate.create_debater(agent_name="ann", stance="cap rents", name="own", transcript=make())
+    debate(name="rent", debaters=[Debater("ann", "cap rents", block=custom), SIDES[1]], transcript=make())
 
 
 def meddling(value: Any, ctx: Any) -> str:
@@ -400,9 +400,9 @@ def is_shown(message: str, texts: set[str]) -> bool:
 async def raised(case: Callable[[Path], Any], folder: Path) -> BaseException:
     """What a case raises."""
     try:
-        made = case(folder)
-        if inspect.isawaitable(made):
-            await made
+        outcome = case(folder)
+        if inspect.isawaitable(outcome):
+            await outcome
     except Exception as error:  # noqa: BLE001 - whichever it is, it is compared
         return error
     raise AssertionError
@@ -410,27 +410,27 @@ async def raised(case: Callable[[Path], Any], folder: Path) -> BaseException:
 
 @pytest.mark.filterwarnings("ignore:run .* ended as 'failed', which could not be recorded")
 @pytest.mark.parametrize("name", [name for name in CASES if name != "PromiseBroken"])
-async def test_the_page_says_what_the_library_says(name: str, tmp_path: Path) -> None:
+async def test_the_page_quotes_the_messages_of_the_library(name: str, tmp_path: Path) -> None:
     """Under the heading of each error stands a message of it, word for word, or its beginning."""
     error = await raised(CASES[name], tmp_path)
     assert type(error).__name__ == name
     assert is_shown(plain(str(error), tmp_path), SHOWN[name])
 
 
-def test_a_broken_promise_is_shown_as_it_is_reported() -> None:
+def test_the_page_quotes_the_report_of_a_broken_promise() -> None:
     """The check runs debates of its own, so no loop may be running."""
     with pytest.raises(errors.PromiseBroken) as caught:
         check_debate(loud, seed=1, max_examples=20)
     assert is_shown(plain(str(caught.value), Path()), SHOWN["PromiseBroken"])
 
 
-def test_every_error_has_its_place() -> None:
+def test_every_error_is_on_the_page() -> None:
     """A heading of its own, or, for a base class, a word about those below it; and a case, if it has messages."""
     assert set(CASES) == {name for name in errors.__all__ if name in SHOWN} - BASES
     assert [name for name in errors.__all__ if f"`{name}`" not in PAGE] == []
 
 
-def test_every_status_has_its_row() -> None:
+def test_every_status_is_on_the_page() -> None:
     """Those of results, and those of stored runs."""
     rows = set(re.findall(r'^\| `"?(\w+)"?` \|', PAGE, re.MULTILINE))
     assert rows == {*get_args(DebateStatus), *get_args(StoredStatus), "left_behind"}
@@ -445,7 +445,7 @@ FIRST: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("heading", FIRST)
-async def test_the_first_minutes_are_shown_as_they_are(
+async def test_the_page_quotes_the_first_errors_of_a_new_user(
     heading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever searches for the words of the first failure finds them."""
@@ -454,15 +454,15 @@ async def test_the_first_minutes_are_shown_as_they_are(
     assert is_shown(message, set().union(*SHOWN.values()))
 
 
-def test_the_ways_to_get_a_model_are_those_that_are_told() -> None:
+def test_the_page_lists_the_ways_to_get_a_model() -> None:
     """Who has none is told the same as on the page."""
-    (shown,) = SHOWN["No model"]
-    assert WAYS_OUT in shown
-    (shown,) = SHOWN["The local model is not installed"]
-    assert WAYS_OUT.startswith(shown.partition(": ")[2])
+    (text,) = SHOWN["No model"]
+    assert WAYS_OUT in text
+    (text,) = SHOWN["The local model is not installed"]
+    assert WAYS_OUT.startswith(text.partition(": ")[2])
 
 
-def test_a_warning_is_shown_as_it_is_given() -> None:
+def test_the_page_quotes_the_warnings_of_the_library() -> None:
     """With what to write instead."""
     with pytest.warns(errors.FlowDebateWarning) as caught:
         rent(max_rounds=6)

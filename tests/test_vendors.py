@@ -34,31 +34,31 @@ def question(end: str = "x") -> ModelRequest:
 
 
 @pytest.fixture
-def found() -> Iterator[dict[VendorName, Vendor]]:
+def stubs() -> Iterator[dict[VendorName, Vendor]]:
     """All four."""
     with vendors() as running:
         yield running
 
 
-def test_four_vendors_hold_a_debate(found: dict[VendorName, Vendor]) -> None:
+def test_four_vendors_debate(stubs: dict[VendorName, Vendor]) -> None:
     """Each argues, the judge's answer fits its schema, and every vendor was sent its own key and no other."""
     sides = [Debater(name.split("/")[0], f"side {name}", model=name) for name in MODELS]
-    held = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
-    result = held.run_sync("Should rents be capped?", model={"synthesize": "openai/gpt-5.6-luna"})
+    block = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
+    result = block.run_sync("Should rents be capped?", model={"synthesize": "openai/gpt-5.6-luna"})
     assert result.status == "complete"
     assert [entry.agent_name for entry in result.raw.transcript] == ["openai", "anthropic", "gemini", "ollama"] * 2
-    assert {name: len(vendor.asked) for name, vendor in found.items()} == {
+    assert {name: len(vendor.asked) for name, vendor in stubs.items()} == {
         "openai": 3, "anthropic": 2, "gemini": 2, "ollama": 2,
     }  # fmt: skip
-    for name, vendor in found.items():
-        told = str([each.headers for each in vendor.asked])
-        assert all((other.key in told) is (other is vendor) for other in found.values() if other.key), name
+    for name, vendor in stubs.items():
+        headers = str([exchange.headers for exchange in vendor.asked])
+        assert all((other.key in headers) is (other is vendor) for other in stubs.values() if other.key), name
         assert vendor.refused == 0
 
 
 @pytest.mark.parametrize("model", MODELS[:3])
-async def test_a_wrong_key_is_refused_in_the_vendor_s_words(
-    model: str, found: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
+async def test_a_wrong_key_has_the_error_of_the_vendor(
+    model: str, stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gemini says 400 where the others say 401."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
@@ -66,20 +66,20 @@ async def test_a_wrong_key_is_refused_in_the_vendor_s_words(
     refused = RequestRejected if model.startswith("gemini") else AuthenticationFailed
     with pytest.raises(refused, match=r"(?i)key"):
         await ask(resolve_model(model), question())
-    assert sum(vendor.refused for vendor in found.values()) == 1
+    assert sum(vendor.refused for vendor in stubs.values()) == 1
 
 
-async def test_an_unknown_model_is_not_found(found: dict[VendorName, Vendor]) -> None:
+async def test_an_unknown_model_is_not_found(stubs: dict[VendorName, Vendor]) -> None:
     """By all of them."""
-    for name in found:
+    for name in stubs:
         with pytest.raises(ModelNotFound):
             await ask(
                 resolve_model(f"{name}/none"), ModelRequest(messages=[{"role": "user", "content": "x"}], block="b")
             )
 
 
-def test_the_environment_has_their_keys_and_ollama_answers(
-    found: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
+def test_the_environment_has_the_keys_and_ollama_answers(
+    stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So what is asked where no model is named can be tried, key by key."""
     for variable, name in (
@@ -89,10 +89,10 @@ def test_the_environment_has_their_keys_and_ollama_answers(
     ):
         assert (environment_choice() or "")[0] == name
         monkeypatch.delenv(variable)
-    assert (environment_choice() or "")[0] == f"ollama/{found['ollama'].models[0]}"
+    assert (environment_choice() or "")[0] == f"ollama/{stubs['ollama'].models[0]}"
 
 
-async def test_a_repeated_beginning_is_counted_as_cached(found: dict[VendorName, Vendor]) -> None:
+async def test_a_repeated_prefix_is_counted_as_cached(stubs: dict[VendorName, Vendor]) -> None:
     """By OpenAI in steps of 128 tokens, by Gemini exactly, by Ollama not at all."""
     for name, model in (
         ("openai", "openai/gpt-5-mini"),
@@ -108,5 +108,5 @@ async def test_a_repeated_beginning_is_counted_as_cached(found: dict[VendorName,
         else:
             assert cached is not None
             assert 2_300 < cached < 2_600
-            assert cached == found[name].asked[-1].cached_tokens  # type: ignore[index]
+            assert cached == stubs[name].asked[-1].cached_tokens  # type: ignore[index]
             assert cached % 128 == 0 or name == "gemini"

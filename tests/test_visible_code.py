@@ -75,10 +75,10 @@ def test_visible_code_runs_alone(path: Path, tmp_path: Path, monkeypatch: pytest
                 exec(compile(code, str(path), "exec"), vars(module))  # noqa: S102 - the page's own code
 
 
-def test_few_blocks_are_fragments() -> None:
+def test_only_few_blocks_are_fragments() -> None:
     """None of README and tutorials, and at most one in ten of the others."""
     blocks = {path.name: list(visible_blocks(path)) for path in PAGES}
-    fragments = {name: [block.line for block in found if block.fragment] for name, found in blocks.items()}
+    fragments = {name: [block.line for block in page_blocks if block.fragment] for name, page_blocks in blocks.items()}
     assert not any(fragments[name] for name in TUTORIALS), fragments
-    others = [block for name, found in blocks.items() if name not in TUTORIALS for block in found]
-    assert sum(block.fragment for block in others) * 10 <= len(others), fragments
+    other_blocks = [block for name, page_blocks in blocks.items() if name not in TUTORIALS for block in page_blocks]
+    assert sum(block.fragment for block in other_blocks) * 10 <= len(other_blocks), fragments

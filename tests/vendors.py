@@ -74,8 +74,8 @@ class _Refusal(Exception):
         super().__init__(body)
 
 
-def _say(asked: Asked) -> str:
-    return f"{asked.model} has thought about it, and says what speaks for it in a sentence of its own."
+def _say(exchange: Asked) -> str:
+    return f"{exchange.model} has thought about it, and says what speaks for it in a sentence of its own."
 
 
 @dataclass(eq=False)
@@ -104,8 +104,14 @@ class Vendor:
     @property
     def tokens(self) -> tuple[int, int, int]:
         """Prompt tokens of all requests: read afresh, read from the cache, and written into it beside that."""
-        fresh = sum(each.prompt_tokens - each.cached_tokens - each.written_tokens for each in self.asked)
-        return fresh, sum(each.cached_tokens for each in self.asked), sum(each.written_tokens for each in self.asked)
+        fresh = sum(
+            exchange.prompt_tokens - exchange.cached_tokens - exchange.written_tokens for exchange in self.asked
+        )
+        return (
+            fresh,
+            sum(exchange.cached_tokens for exchange in self.asked),
+            sum(exchange.written_tokens for exchange in self.asked),
+        )
 
     async def serve(self, exchange: Exchange) -> None:
         """Answer one request as the vendor would."""
@@ -170,61 +176,62 @@ class Vendor:
         form = body.get("response_format") or {}
         if self.name == "anthropic" and form.get("type") == "json_object":
             raise self._refusal(400, "response_format: only json_schema is supported")
-        tools = {each["function"]["name"]: each["function"]["parameters"] for each in body.get("tools", ())}
-        chosen = (
+        tools = {tool["function"]["name"]: tool["function"]["parameters"] for tool in body.get("tools", ())}
+        choice = (
             (body.get("tool_choice") or {}).get("function", {}) if isinstance(body.get("tool_choice"), dict) else {}
         )
-        schema = form["json_schema"]["schema"] if form.get("type") == "json_schema" else tools.get(chosen.get("name"))
+        schema = form["json_schema"]["schema"] if form.get("type") == "json_schema" else tools.get(choice.get("name"))
         prompt = json.dumps(body.get("tools", [])) + "".join(
-            f"<{each['role']}>{each.get('content') or json.dumps(each.get('tool_calls'))}" for each in body["messages"]
+            f"<{entry['role']}>{entry.get('content') or json.dumps(entry.get('tool_calls'))}"
+            for entry in body["messages"]
         )
-        whole = _tokens(prompt)
-        asked = Asked(
+        prompt_tokens = _tokens(prompt)
+        recorded = Asked(
             path=exchange.path,
             body=body,
             headers=exchange.headers,
             prompt=prompt,
-            prompt_tokens=whole,
+            prompt_tokens=prompt_tokens,
             cached_tokens=self._cached_prefix(prompt, f"{body['model']} {body.get('prompt_cache_key')}"),
             reasoning_tokens=THOUGHT.get(str(effort), 0),
             schema=schema,
             effort=effort,
         )
-        self.asked.append(asked)
-        text = self._answer(asked)
+        self.asked.append(recorded)
+        text = self._answer(recorded)
         room = body.get("max_completion_tokens", body.get("max_tokens"))
-        thought, said, finish = _within(asked.reasoning_tokens, text, room)
+        thought, reply, finish = _within(recorded.reasoning_tokens, text, room)
         details = {"completion_tokens_details": {"reasoning_tokens": thought}} if self.name != "ollama" else {}
-        cached = {"prompt_tokens_details": {"cached_tokens": asked.cached_tokens}} if self.name != "ollama" else {}
-        used = thought + _tokens(said)
+        cached = {"prompt_tokens_details": {"cached_tokens": recorded.cached_tokens}} if self.name != "ollama" else {}
+        used = thought + _tokens(reply)
         usage = {
-            "prompt_tokens": whole,
+            "prompt_tokens": prompt_tokens,
             "completion_tokens": used,
-            "total_tokens": whole + used,
+            "total_tokens": prompt_tokens + used,
             **cached,
             **details,
         }
-        called = {"id": "call_1", "type": "function", "function": {"name": chosen.get("name"), "arguments": said}}
-        about = {"id": "chatcmpl-stub", "created": 1, "model": body["model"]}
+        called = {"id": "call_1", "type": "function", "function": {"name": choice.get("name"), "arguments": reply}}
+        common = {"id": "chatcmpl-stub", "created": 1, "model": body["model"]}
         if body.get("stream"):
-            pieces = [said[at : at + 20] for at in range(0, len(said), 20)]
+            pieces = [reply[at : at + 20] for at in range(0, len(reply), 20)]
             choices: list[Json] = [{"delta": {"content": piece}, "finish_reason": None} for piece in pieces]
             choices.append({"delta": {}, "finish_reason": finish})
-            about["object"] = "chat.completion.chunk"
-            events: list[Json] = [{**about, "choices": [{"index": 0, **each}]} for each in choices]
-            await exchange.events([*events, {**about, "choices": [], "usage": usage}])
+            common["object"] = "chat.completion.chunk"
+            events: list[Json] = [{**common, "choices": [{"index": 0, **choice_}]} for choice_ in choices]
+            await exchange.events([*events, {**common, "choices": [], "usage": usage}])
             return
-        message: Json = {"role": "assistant", "content": None if chosen else said}
-        if chosen:
+        message: Json = {"role": "assistant", "content": None if choice else reply}
+        if choice:
             message["tool_calls"] = [called]
-        reason = "tool_calls" if chosen and finish == "stop" else finish
+        reason = "tool_calls" if choice and finish == "stop" else finish
         answer = {"index": 0, "finish_reason": reason, "message": message}
-        await exchange.json({**about, "object": "chat.completion", "choices": [answer], "usage": usage})
+        await exchange.json({**common, "object": "chat.completion", "choices": [answer], "usage": usage})
 
     def _cached_prefix(self, prompt: str, bucket: str) -> int:
         """Tokens of the longest beginning that an earlier prompt had: OpenAI counts them in steps of 128."""
         earlier = self._prompts.setdefault(bucket, [])
-        shared = max((len(commonprefix([prompt, each])) for each in earlier), default=0) // _CHARACTERS  # noqa: RUF071
+        shared = max((len(commonprefix([prompt, prefix])) for prefix in earlier), default=0) // _CHARACTERS  # noqa: RUF071
         earlier.append(prompt)
         step = 128 if self.name == "openai" else 1
         return shared // step * step if shared >= self.cache_from and self.name in ("openai", "gemini") else 0
@@ -238,38 +245,38 @@ class Vendor:
         effort = config.get("effort")
         thought = THOUGHT[effort or "high"] if thinking.get("type") in ("adaptive", "enabled") else 0
         choice = body.get("tool_choice") or {}
-        tools = {each["name"]: each["input_schema"] for each in body.get("tools", ())}
-        prompt, whole, cached, written = self._count_blocks(body)
-        asked = Asked(
+        tools = {tool["name"]: tool["input_schema"] for tool in body.get("tools", ())}
+        prompt, prompt_tokens, cached, written = self._count_blocks(body)
+        recorded = Asked(
             path=exchange.path,
             body=body,
             headers=exchange.headers,
             prompt=prompt,
-            prompt_tokens=whole,
+            prompt_tokens=prompt_tokens,
             cached_tokens=cached,
             written_tokens=written,
             reasoning_tokens=thought,
             schema=config.get("format", {}).get("schema") or tools.get(choice.get("name")),
             effort=effort,
         )
-        self.asked.append(asked)
-        text = self._answer(asked)
-        thought, said, finish = _within(asked.reasoning_tokens, text, body["max_tokens"])
+        self.asked.append(recorded)
+        text = self._answer(recorded)
+        thought, reply, finish = _within(recorded.reasoning_tokens, text, body["max_tokens"])
         reason = {"stop": "end_turn", "length": "max_tokens"}[finish]
         content: list[Json] = []
         if thought:
             content.append({"type": "thinking", "thinking": "Let me see.", "signature": "c2lnbmVk"})
         if choice.get("type") == "tool":
-            content.append({"type": "tool_use", "id": "toolu_1", "name": choice["name"], "input": json.loads(said)})
+            content.append({"type": "tool_use", "id": "toolu_1", "name": choice["name"], "input": json.loads(reply)})
             reason = "tool_use"
-        elif said:
-            content.append({"type": "text", "text": said})
+        elif reply:
+            content.append({"type": "text", "text": reply})
         usage = {
-            "input_tokens": whole - cached - written,
+            "input_tokens": prompt_tokens - cached - written,
             "cache_read_input_tokens": cached,
             "cache_creation_input_tokens": written,
             "cache_creation": {"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": 0},
-            "output_tokens": thought + _tokens(said),
+            "output_tokens": thought + _tokens(reply),
             "output_tokens_details": {"thinking_tokens": thought},
         }
         message: Json = {
@@ -319,18 +326,18 @@ class Vendor:
                 self._check_schema(part)
 
     def _count_blocks(self, body: dict[str, Json]) -> tuple[str, int, int, int]:
-        """The prompt, its tokens, those read from the cache, and those written to it."""
-        blocks = [("tools", json.dumps(each), each.get("cache_control")) for each in body.get("tools", ())]
+        """Return the prompt, its tokens, those read from the cache, and those written to it."""
+        blocks = [("tools", json.dumps(tool), tool.get("cache_control")) for tool in body.get("tools", ())]
         system = body.get("system") or []
-        for each in [{"type": "text", "text": system}] if isinstance(system, str) else system:
-            blocks += [("system", each["text"], each.get("cache_control"))]
+        for block_ in [{"type": "text", "text": system}] if isinstance(system, str) else system:
+            blocks += [("system", block_["text"], block_.get("cache_control"))]
         for message in body["messages"]:
             content = message["content"]
-            for each in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-                text = each["text"] if each["type"] == "text" else json.dumps(each)
+            for block_ in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+                text = block_["text"] if block_["type"] == "text" else json.dumps(block_)
                 if not text.strip():
                     raise self._refusal(400, "messages: text content blocks must be non-empty")
-                blocks.append((message["role"], text, each.get("cache_control")))
+                blocks.append((message["role"], text, block_.get("cache_control")))
         prompt = "".join(text for _, text, _ in blocks)
         marks = [index for index, (_, _, mark) in enumerate(blocks) if mark]
         if len(marks) > _MARKS:
@@ -353,11 +360,11 @@ class Vendor:
         cached = ends[read] if read >= 0 else 0
         return prompt, _tokens(prompt), cached, max(ends[written] - cached, 0) if written >= 0 else 0
 
-    def _answer(self, asked: Asked) -> str:
-        given = self.say(asked) if asked.schema is None or self.say is not _say else None
-        if asked.schema is None:
-            return str(given)
-        return json.dumps(instance(inline_definitions(asked.schema)) if given is None else given)
+    def _answer(self, exchange: Asked) -> str:
+        reply = self.say(exchange) if exchange.schema is None or self.say is not _say else None
+        if exchange.schema is None:
+            return str(reply)
+        return json.dumps(instance(inline_definitions(exchange.schema)) if reply is None else reply)
 
 
 _PATHS = {"openai": "/v1", "anthropic": "/v1", "gemini": "/v1beta/openai", "ollama": "/v1"}
@@ -433,49 +440,49 @@ def _within(thought: int, text: str, room: int | None) -> tuple[int, str, Litera
 
 @contextmanager
 def vendors() -> Iterator[dict[VendorName, Vendor]]:  # noqa: C901 - one thing after the other
-    """All four, by name; inside, the environment has their keys and no others, and their names mean them."""
-    found: dict[VendorName, Vendor] = {
+    """Start all four by name; inside, the environment has only their keys, and their names lead to them."""
+    stubs: dict[VendorName, Vendor] = {
         "openai": Vendor("openai", "sk-stub-openai-0001", ("gpt-5.6-luna", "gpt-5-mini", "gpt-4o")),
         "anthropic": Vendor("anthropic", "sk-ant-stub-0002", ("claude-haiku-5-5", "claude-sonnet-4-6")),
         "gemini": Vendor("gemini", "AIza-stub-0003", ("gemini-flash-latest", "gemini-3-pro")),
         "ollama": Vendor("ollama", None, ("gemma3", "llama4")),
     }
-    with _running(found), pytest.MonkeyPatch.context() as patch:
+    with _running(stubs), pytest.MonkeyPatch.context() as patch:
         for name in ("FLOWDEBATE_MODEL", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN"):
             patch.delenv(name, raising=False)
         table = dict(PROVIDERS)
         for name, provider in PROVIDERS.items():
             if provider.key_env is not None:
                 patch.delenv(provider.key_env, raising=False)
-            if name in found and name != "openai":
-                table[name] = replace(provider, base_url=found[name].base_url)
-        for name, vendor in found.items():
+            if name in stubs and name != "openai":
+                table[name] = replace(provider, base_url=stubs[name].base_url)
+        for name, vendor in stubs.items():
             if vendor.key is not None:
                 patch.setenv(str(PROVIDERS[name].key_env), vendor.key)
         # OpenAI is the one that is asked without a base URL, and the only one that is asked for all that it can do
-        patch.setattr(flowdebate.models.openai.model, "_OPENAI", found["openai"].base_url.removesuffix("/v1"))
+        patch.setattr(flowdebate.models.openai.model, "_OPENAI", stubs["openai"].base_url.removesuffix("/v1"))
         patch.setattr(flowdebate.models.resolve, "_seen", (float("-inf"), {}))  # servers on this machine
         moved = MappingProxyType(table)
         for module in list(sys.modules.values()):
             if getattr(module, "__name__", "").startswith("flowdebate") and vars(module).get("PROVIDERS") is PROVIDERS:
                 patch.setattr(module, "PROVIDERS", moved)
-        yield found
+        yield stubs
         for module in list(sys.modules.values()):  # what was imported meanwhile has the table of these servers
             if getattr(module, "__name__", "").startswith("flowdebate") and vars(module).get("PROVIDERS") is moved:
                 vars(module)["PROVIDERS"] = PROVIDERS
 
 
 @contextmanager
-def _running(found: dict[VendorName, Vendor]) -> Iterator[None]:
-    """Serve all of them in a thread: tests of whatever kind can ask them, also those that block."""
+def _running(stubs: dict[VendorName, Vendor]) -> Iterator[None]:
+    """Serve all vendors in a thread: any tests can call them, also those that block."""
     ready, loop = threading.Event(), asyncio.new_event_loop()
     ending = asyncio.Event()
 
     async def serve() -> None:
-        servers = {name: ChatServer(otherwise=vendor.serve) for name, vendor in found.items()}
+        servers = {name: ChatServer(otherwise=vendor.serve) for name, vendor in stubs.items()}
         for name, server in servers.items():
             await server.__aenter__()
-            found[name].port = server.port
+            stubs[name].port = server.port
         ready.set()
         await ending.wait()
         for server in servers.values():

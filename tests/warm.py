@@ -99,31 +99,31 @@ class Warm:
             stdin = os.open(os.devnull, os.O_RDONLY)
             close.append(stdin)
         streams.append(stdin)
-        for name, given in (("stdout", stdout), ("stderr", stderr)):
-            if given == subprocess.PIPE:
+        for name, target in (("stdout", stdout), ("stderr", stderr)):
+            if target == subprocess.PIPE:
                 reading, writing = os.pipe()
                 close.append(writing)
                 setattr(self, name, os.fdopen(reading, "rb"))
             else:
-                writing = {"stdout": 1, "stderr": 2}[name] if given is None else given
+                writing = {"stdout": 1, "stderr": 2}[name] if target is None else target
             streams.append(writing)
-        self._status, theirs = socket.socketpair()
-        asked = {"code": code, "arguments": arguments, "env": dict(os.environ if env is None else env)}
-        data = json.dumps({**asked, "cwd": str(Path.cwd() if cwd is None else cwd)}).encode()
+        self._status, remote = socket.socketpair()
+        request = {"code": code, "arguments": arguments, "env": dict(os.environ if env is None else env)}
+        data = json.dumps({**request, "cwd": str(Path.cwd() if cwd is None else cwd)}).encode()
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(f"\0{server()}")
-            socket.send_fds(connection, [len(data).to_bytes(4, "big")], [*streams, theirs.fileno()])
+            socket.send_fds(connection, [len(data).to_bytes(4, "big")], [*streams, remote.fileno()])
             connection.sendall(data)
-        theirs.close()
+        remote.close()
         for descriptor in close:
             os.close(descriptor)
         self._status.settimeout(60)  # the first one waits for all the imports
         self.pid = self._read()
 
     def _read(self) -> int:
-        told = self._status.recv(4)
-        assert len(told) == 4, "the process that others are forked from is gone"
-        return int.from_bytes(told, "big")  # of nothing it would be 0: as a process id, all of this group
+        data = self._status.recv(4)
+        assert len(data) == 4, "the process that others are forked from is gone"
+        return int.from_bytes(data, "big")  # of nothing it would be 0: as a process id, all of this group
 
     def wait(self, timeout: float) -> int:
         """Its exit code, once it has ended; TimeoutExpired."""
@@ -145,7 +145,7 @@ class Warm:
             except subprocess.TimeoutExpired:
                 self.kill()  # its pipes are closed, and the readers come to an end
                 raise
-            stdout, stderr = (each.result() if each else b"" for each in written)
+            stdout, stderr = (future.result() if future else b"" for future in written)
         self._close()
         return stdout, stderr
 
@@ -216,18 +216,18 @@ def server() -> str:
 
 
 def _start() -> str:
-    ours, theirs = socket.socketpair()
+    local, remote = socket.socketpair()
     process = subprocess.Popen(  # noqa: S603 - this file
-        [sys.executable, "-m", "tests.warm", str(theirs.fileno())],
-        pass_fds=[theirs.fileno()],
+        [sys.executable, "-m", "tests.warm", str(remote.fileno())],
+        pass_fds=[remote.fileno()],
         cwd=Path(__file__).parents[1],  # the test may be in a folder of its own
         start_new_session=True,  # a test's Ctrl-C is not for it
     )
-    theirs.close()
-    ours.recv(1)  # it listens
+    remote.close()
+    local.recv(1)  # it listens
 
     def stop() -> None:
-        ours.close()  # at which it ends
+        local.close()  # at which it ends
         process.wait(30)
 
     atexit.register(stop)
@@ -263,10 +263,10 @@ def _debate_once() -> None:
     from flowdebate import Debater, debate
     from flowdebate.testing import FunctionModel
 
-    said = {"reasoning": "-", "winner": None, "verdict": "-"}
+    verdict = {"reasoning": "-", "winner": None, "verdict": "-"}
     sides = [Debater("ann", "for"), Debater("bob", "against")]
     first = debate(name="first", debaters=sides, max_rounds=1, moderator=False)
-    first.run_sync("?", model=FunctionModel(lambda request: said if request.output_schema else "-"), store=False)
+    first.run_sync("?", model=FunctionModel(lambda request: verdict if request.output_schema else "-"), store=False)
     for answer in (ChatCompletion, ChatCompletionChunk):
         answer.model_rebuild()
     assert threading.active_count() == 1, "a process with threads must not be forked"
@@ -332,17 +332,17 @@ def _tell(status: int, number: int) -> None:
         os.write(status, number.to_bytes(4, "big"))
 
 
-def _become(asked: dict[str, Any], descriptors: Sequence[int]) -> str:
+def _become(request: dict[str, Any], descriptors: Sequence[int]) -> str:
     """Make this process what Python makes of a new one."""
     os.setsid()
     for target, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, target)
     os.closerange(3, 256)
     os.environ.clear()
-    os.environ.update(asked["env"])
-    os.chdir(asked["cwd"])
+    os.environ.update(request["env"])
+    os.chdir(request["cwd"])
     random.seed()
-    sys.argv = ["-c", *asked["arguments"]]
+    sys.argv = ["-c", *request["arguments"]]
     sys.path[0] = ""
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - open to the end
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -350,7 +350,7 @@ def _become(asked: dict[str, Any], descriptors: Sequence[int]) -> str:
         2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False
     )
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    return str(asked["code"])
+    return str(request["code"])
 
 
 def _leave_modules() -> None:

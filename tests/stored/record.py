@@ -94,8 +94,8 @@ def record() -> None:
         STORE.write_bytes(store.read_bytes())
         command("export", "--all", "--out", str(EXPORT), store=store)
         runs = json.loads(command("runs", "--json", store=store).stdout)
-        shown = {run["runId"]: {"pattern": run["pattern"], **show(run["runId"], store)} for run in reversed(runs)}
-        SHOWN.write_text(json.dumps(shown, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        outputs = {run["runId"]: {"pattern": run["pattern"], **show(run["runId"], store)} for run in reversed(runs)}
+        SHOWN.write_text(json.dumps(outputs, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
