@@ -155,8 +155,8 @@ async def test_a_human_judge_has_the_fields_of_a_judge() -> None:
     sides = [Debater("ann", "for"), Debater("bob", "against")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge=judge, synthesizer=False)
     result = await pattern.run("Cap rents?", model=ScriptedModel("Yes.", "No."))
-    assert result.output.verdict == found
-    assert "- winner: for or against, or null" in asked[0].expects
+    assert result.output.verdict == verdict
+    assert "- winner: for or against, or null" in requests[0].expects
 
 
 def test_invalid_options_are_rejected() -> None:
@@ -340,9 +340,9 @@ async def test_fields_are_typed_one_by_one_and_requested_again() -> None:
     typed = Typed("awful\n\n\n\n" + "bad\nlate, long\nno\n7\n")
     finding = await typed.ask(human(name="ann", output_schema=Finding, ask=print))
     assert finding == Finding(grade="bad", points=["late", "long"], sure=False, score=7)
-    shown = typed.shown.getvalue()
-    assert "Please answer again: the answer for ann does not fit: `grade` must be good or bad" in shown
-    assert shown.count("grade (good or bad): ") == 2
+    output = typed.shown.getvalue()
+    assert "Please answer again: the answer for ann does not fit: `grade` must be good or bad" in output
+    assert output.count("grade (good or bad): ") == 2
 
 
 async def test_typing_can_be_cancelled() -> None:
