@@ -52,7 +52,7 @@ def test_a_custom_moderator_reads_the_shared_transcript() -> None:
 
 @pytest.mark.parametrize("role", ["moderator", "judge", "synthesizer", "debater"])
 def test_another_transcript_in_a_role_is_rejected(role: str) -> None:
-    """The ResourceConflict says to share the reference between roles."""
+    """The `ResourceConflict` suggests sharing the reference between roles."""
     custom_block = _moderator_with(create_debate_transcript())
     options: dict[str, Any] = {"debaters": SIDES}
     if role == "debater":
@@ -90,7 +90,7 @@ def test_a_pipeline_around_a_debate_shares_its_transcript_by_reference() -> None
 
 
 def test_a_pipeline_with_another_transcript_is_rejected() -> None:
-    """The reader would get an empty transcript, because the debate keeps its transcript to itself."""
+    """The reader would otherwise get an empty transcript, because the debate uses a private one."""
     rent = debate(name="rent", debaters=SIDES)
     with pytest.raises(ResourceConflict):
         sequencer(name="all").then(rent).then(_moderator_with(create_debate_transcript()))
@@ -110,7 +110,7 @@ def test_two_debates_in_one_pipeline_keep_their_transcripts_apart() -> None:
 
 
 def test_the_audit_trail_has_one_completed_task_for_each_turn() -> None:
-    """Goal, assignee, round, stance and text of each turn, in order, in the collection with the pattern's name."""
+    """Each task records goal, assignee, round, stance and text, in the collection with the pattern's name."""
     result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, model=script(*"ABCD", after=("S",)))
     trail = result.tasks
     assert isinstance(trail, TaskCollection)
@@ -127,7 +127,6 @@ def test_the_audit_trail_has_one_completed_task_for_each_turn() -> None:
 
 
 def test_collection_id_names_the_collection() -> None:
-    """`collection_id` replaces the pattern's name."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, collection_id="audit-7")
     assert rent.run_sync(QUESTION, model=script("A", "B")).tasks.collection_id == "audit-7"
 
@@ -144,7 +143,7 @@ def test_each_run_has_its_own_trail() -> None:
 
 
 def test_a_speaker_called_twice_has_a_task_for_each_turn() -> None:
-    """Each entry in `next_speakers` is a task with its own text, also if a name repeats."""
+    """Each entry in `next_speakers` becomes a separate task with its own text."""
     model = ScriptedModel("A1", "A2", VERDICT)
     rent = debate(
         name="rent", debaters=SIDES, synthesizer=False, moderator=lambda _: decision("anna", "anna", done=True)
@@ -157,7 +156,7 @@ def test_a_speaker_called_twice_has_a_task_for_each_turn() -> None:
 
 
 def test_every_change_of_a_task_is_an_event() -> None:
-    """A turn's task is added, then claimed, before the turn starts, and completed before it has finished."""
+    """A task is added and claimed before its turn starts, and completed before the turn has finished."""
     result = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(
         QUESTION, model=script("A", "B")
     )
@@ -174,8 +173,8 @@ def test_every_change_of_a_task_is_an_event() -> None:
     assert changes[2].task == result.tasks.list()[0]
 
 
-def test_a_turn_that_fails_is_an_errored_task_with_the_error() -> None:
-    """The task says what was raised; the turns before it stay completed, and none comes after."""
+def test_the_task_of_a_failed_turn_has_the_error() -> None:
+    """The task records the exception; earlier turns stay completed, and no later turn starts."""
     failure = ValueError("out of ideas")
 
     def fail(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Decisions from ballots, when they are settled, and the calls that curtailing saves."""
+"""Decisions from ballots, when they are settled, and the calls saved by curtailing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ways: st.SearchStrategy[DecidedBy] = st.sampled_from(["mean", "vote"])
 
 
 def ballot(*points: float, model: str | None = None, view: int = 0, sides: Sequence[str] = SIDES) -> JudgeBallot:
-    """Create a ballot with these points for each side; its scores are the points as shares."""
+    """Create a ballot with these points for each side, and scores that are the points as shares."""
     total = sum(points)
     scores = {side: point / total for side, point in zip(sides, points, strict=True)}
     return JudgeBallot(view=view, order=list(sides), model=model, scores=scores)
@@ -86,10 +86,10 @@ def test_casting_all_ballots_again_changes_nothing(cast: list[JudgeBallot], by: 
 
 
 @given(points, st.tuples(*[st.integers(0, 4)] * 3), st.integers(0, 99))
-def test_a_cyclic_schedule_is_free_of_a_slots_bonus(
+def test_a_cyclic_schedule_cancels_a_bonus_for_slots(
     quality: tuple[int, int, int], bonus: tuple[int, int, int], seed: int
 ) -> None:
-    """A bonus for each slot cancels in the mean, so the same side wins as without it."""
+    """A bonus for each slot cancels out in the mean, so the same side wins as without a bonus."""
     cast = []
     for view in Schedule(kind="cyclic").views(SIDES, random=Random(seed)):
         slots = [view.order.index(side) for side in SIDES]
@@ -102,7 +102,7 @@ def test_a_cyclic_schedule_is_free_of_a_slots_bonus(
 
 
 def test_a_tied_vote_is_split_evenly() -> None:
-    """All tied sides get equal parts, and so do all sides of a ballot without a winner."""
+    """A ballot without a winner is split between all sides."""
     tied, none = ballot(2, 2, 1), JudgeBallot(order=list(SIDES))
     assert decide([tied], sides=SIDES, by="vote").scores == {"a": 0.5, "b": 0.5, "c": 0.0}
     assert decide([none], sides=SIDES).scores == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
@@ -111,14 +111,14 @@ def test_a_tied_vote_is_split_evenly() -> None:
 
 
 def test_scores_and_votes_can_have_different_winners() -> None:
-    """Two narrow ballots stand against a clear one."""
+    """Two narrow ballots win the vote, and one clear ballot wins on the mean of the scores."""
     cast = [ballot(3, 2, 0), ballot(3, 2, 0), ballot(0, 4, 0)]
     assert decide(cast, sides=SIDES).winner == "b"
     assert decide(cast, sides=SIDES, by="vote").winner == "a"
 
 
 def test_a_flip_is_between_ballots_of_one_model() -> None:
-    """Models may differ; a model with different winners in different views has flipped."""
+    """Disagreement between models is not a flip; a model with different winners in different views has flipped."""
     one, other = ballot(3, 1, 0, model="m"), ballot(1, 3, 0, model="n")
     assert not decide([one, other], sides=SIDES).flipped
     second, none = ballot(1, 3, 0, model="m", view=1), ballot(2, 2, 0, model="m", view=1)
@@ -138,7 +138,7 @@ KINDS = {
 @pytest.mark.parametrize("by", ["mean", "vote"])
 @pytest.mark.parametrize(("count", "planned"), [(2, 4), (3, 4)])
 def test_curtailing_gives_the_same_verdict(count: int, planned: int, by: DecidedBy) -> None:
-    """No possible values of the remaining ballots change the winner."""
+    """No values of the remaining ballots can change the winner."""
     sides, settled = SIDES[:count], 0
     for size in range(planned):
         for cast in product(KINDS[count], repeat=size):
@@ -154,7 +154,7 @@ def test_curtailing_gives_the_same_verdict(count: int, planned: int, by: Decided
 
 @pytest.mark.parametrize("by", ["mean", "vote"])
 def test_an_unsettled_verdict_can_still_change(by: DecidedBy) -> None:
-    """Curtailing waits only for ballots that matter: some of their values would change the leader."""
+    """Curtailing waits only for ballots that could still change the leader."""
     sides, planned = SIDES[:2], 4
     for size in range(planned):
         for cast in product(KINDS[2], repeat=size):
@@ -167,21 +167,21 @@ def test_an_unsettled_verdict_can_still_change(by: DecidedBy) -> None:
 
 
 def test_a_verdict_without_open_ballots_is_settled() -> None:
-    """The same is true of a tie, and of a debate with one side."""
+    """A tie is settled as well, and so is a debate with one side."""
     assert is_settled([], remaining=0, sides=SIDES)
     assert is_settled([], remaining=3, sides=["a"])
     assert not is_settled([], remaining=1, sides=SIDES)
 
 
 def test_an_unusable_ballot_settles_nothing() -> None:
-    """It only counts as one open ballot less."""
+    """An unusable ballot only reduces the number of open ballots."""
     broken = JudgeBallot(order=list(SIDES), winner="a", problem="no JSON")
     assert not is_settled([broken, broken], remaining=1, sides=SIDES, by="vote")
 
 
 @given(st.dictionaries(st.sampled_from(SIDES), st.integers(0, 3), min_size=1))
 def test_the_leader_has_the_most_votes(totals: dict[str, int]) -> None:
-    """Without one, there is no leader."""
+    """A tie has no leader."""
     leader = leader_of({side: float(total) for side, total in totals.items()})
     leaders = [side for side in totals if totals[side] == max(totals.values())]
     assert leader == (leaders[0] if len(leaders) == 1 else None)
@@ -189,7 +189,7 @@ def test_the_leader_has_the_most_votes(totals: dict[str, int]) -> None:
 
 @given(st.integers(1, 50), st.floats(0, 1))
 def test_the_effective_size_of_a_panel_is_bounded(n: int, correlation: float) -> None:
-    """It equals the number of judges if their errors are independent, and one if they are the same."""
+    """The size equals the number of judges if their errors are independent, and 1 if they are identical."""
     assert 1 - 1e-9 <= effective_n(n, correlation) <= n
     assert (effective_n(n, 0), effective_n(n, 1)) == (n, 1)
     assert effective_n(9) == 2
@@ -197,19 +197,17 @@ def test_the_effective_size_of_a_panel_is_bounded(n: int, correlation: float) ->
 
 @pytest.mark.parametrize(("n", "correlation"), [(0, 0.1), (True, 0.1), (2, -0.1), (2, 1.1), (2, float("nan"))])
 def test_invalid_panels_are_rejected(n: int, correlation: float) -> None:
-    """The number of judges and their correlation are checked."""
     with pytest.raises(ConfigurationError):
         effective_n(n, correlation)
 
 
 def test_deciding_requires_a_side() -> None:
-    """At least one side is required."""
     with pytest.raises(ConfigurationError):
         decide([], sides=[])
 
 
 def test_saved_calls_are_counted() -> None:
-    """Two of three votes agree at once: the third call is saved, and the verdict has the count."""
+    """Once two of three votes agree, the third call is saved, and the verdict reports the number of saved calls."""
     cast = [ballot(1, 0, 0), ballot(1, 0, 0)]
     assert is_settled(cast, remaining=1, sides=SIDES, by="vote")
     judging = Judging(ballots=cast, planned=3, scores=decide(cast, sides=SIDES).scores)

@@ -35,7 +35,7 @@ def raw_of(entries: list[DebateContributionEntry]) -> DebateRawOutput:
 
 @given(entries=ENTRIES)
 def test_each_side_is_first_in_one_view(entries: list[DebateContributionEntry]) -> None:
-    """Over as many views as sides, each side has each place once; a debate with one side cannot be read blind."""
+    """With as many views as sides, each side takes each place once; a debate with one side has no blind views."""
     views = blind_views(raw_of(entries))
     sides = {entry.stance for entry in entries}
     assert len(views) == (len(sides) if len(sides) > 1 else 0)
@@ -46,7 +46,7 @@ def test_each_side_is_first_in_one_view(entries: list[DebateContributionEntry]) 
 
 @given(entries=ENTRIES.filter(lambda entries: len({entry.stance for entry in entries}) > 1), view=st.integers(0, 9))
 def test_all_contributions_are_read_without_names(entries: list[DebateContributionEntry], view: int) -> None:
-    """Each contribution occurs once, in its round, under the letter of its side."""
+    """Each contribution appears once, in its round, under the letter of its side."""
     reading = BlindReading.of(raw_of(entries), view=view, names=["mira", "jonas"])
     turns = [(round_.title, turn.label) for round_ in reading.rounds for turn in round_.turns]
     letters = {stance: label for label, stance in reading.sides}
@@ -58,7 +58,7 @@ def test_all_contributions_are_read_without_names(entries: list[DebateContributi
 
 
 def test_a_mirrored_debate_is_included() -> None:
-    """Its rounds follow the first debate's, because the verdict is on both."""
+    """The rounds of the mirror follow those of the first debate, because the verdict covers both."""
     entries = [
         contribution(1, name, stance, f"{stance}.") for name, stance in (("mira", SIDES[0]), ("jonas", SIDES[1]))
     ]

@@ -1,4 +1,4 @@
-"""Debates as steps of larger pipelines, and many at once."""
+"""Debates as steps of larger pipelines, and concurrent debates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 def echoing() -> FunctionModel:
-    """Create a model whose arguments repeat the question, and that yields to other calls before it answers."""
+    """Create a model that repeats the question in its arguments and yields to other calls before it answers."""
 
     async def answer(request: ModelRequest) -> Any:
         prompt = "\n".join(str(message["content"]) for message in request.messages)
@@ -44,7 +44,7 @@ def _check(raw: DebateRawOutput, question: str) -> None:
 
 
 async def test_one_moderated_pattern_runs_many_debates_at_once() -> None:
-    """With a shared transcript resource too: each run opens its own."""
+    """Each run opens its own instance of a shared transcript resource."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
     results = await asyncio.gather(*[rent.run(f"Q{number}?", model=echoing()) for number in range(50)])
     for number, result in enumerate(results):
@@ -53,7 +53,7 @@ async def test_one_moderated_pattern_runs_many_debates_at_once() -> None:
 
 
 async def test_debates_run_in_a_parallel_step() -> None:
-    """Both patterns have the same question; the outputs are found by key."""
+    """Both patterns receive the same question, and their outputs are found by key."""
     short = debate(name="short", debaters=SIDES, max_rounds=1, synthesizer=False)
     long = debate(name="long", debaters=SIDES, max_rounds=3, synthesizer=False)
     parallel = sequencer(name="both").parallel({"short": short, "long": long})
@@ -101,7 +101,7 @@ async def test_a_failed_debate_can_be_rescued() -> None:
 
 
 async def test_steps_around_a_debate_see_its_output_and_the_session() -> None:
-    """A step before writes the session, the debate's predicate reads it, a step behind gets the output."""
+    """The step before the debate writes to the session, the predicate reads it, and the next step gets the output."""
 
     def open_session(question: str, ctx: Context) -> str:
         ctx.session.state["rounds"] = 1
@@ -119,7 +119,6 @@ async def test_steps_around_a_debate_see_its_output_and_the_session() -> None:
 
 
 async def test_a_debate_does_not_change_the_state_of_its_pipeline() -> None:
-    """The sequencer around a debate keeps its own state."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     outer = sequencer(name="outer", state=lambda: {"kept": True}).then(rent).then(_state)
     assert (await outer.run(QUESTION, model=by_role())).output == {"kept": True}
@@ -146,7 +145,7 @@ async def test_run_sync_works_inside_a_running_loop() -> None:
 
 
 async def test_a_run_shows_the_records_of_the_outer_debate() -> None:
-    """`transcript` and `tasks` belong to the debate that runs, not to the debate in its debater's role."""
+    """`transcript` and `tasks` come from the outer debate, not from the debate in a debater's role."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=lambda raw: raw.transcript[0].text)
     outer = debate(
         name="outer",

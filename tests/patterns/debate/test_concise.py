@@ -1,4 +1,4 @@
-"""The concise profile: turns begin with their position, end with whole sentences, and copy nobody."""
+"""The concise profile: turns begin with their position, end with whole sentences, and do not copy others."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def verdict(_: object) -> dict[str, Any]:
 async def argued(
     model: ScriptedModel, *, question: str = "Should the line be a tram?", **options: Any
 ) -> RunResult[Any]:
-    """Run a debate of the concise profile, without a call of the judge."""
+    """Run a debate with the concise profile, without calling a judge."""
     prompts = PromptOptions(profile="concise")
     defaults: dict[str, Any] = {"debaters": SIDES, "max_rounds": 1, "prompts": prompts, **options}
     return await debate(name="d", judge=verdict, synthesizer=False, **defaults).run(question, model=model, seed=1)
 
 
 async def test_every_turn_begins_with_its_own_position() -> None:
-    """Models that support it continue a prefix; the phrases alternate, so that no two turns of a round begin alike."""
+    """Models that support prefixes continue one; the phrases alternate, so no two turns of a round begin alike."""
     model = ScriptedModel(*[f"{number}." for number in ["one", "two", "three", "four", "five", "six"]])
     await argued(model, max_rounds=3)
     begins = [call.begins for call in model.calls]
@@ -59,7 +59,7 @@ async def test_every_turn_begins_with_its_own_position() -> None:
 
 
 async def test_the_prompts_of_a_debate_share_their_beginning() -> None:
-    """System message and transcript come first; the transcript calls positions by letters, which the system lists."""
+    """System message and transcript come first; the system message lists the letters used for positions."""
     model = ScriptedModel("Quiet.", "Cheap.", "Clean.", "Quick.")
     await argued(model, max_rounds=2)
     assert len({call.messages[0]["content"] for call in model.calls}) == 1
@@ -72,14 +72,14 @@ async def test_the_prompts_of_a_debate_share_their_beginning() -> None:
 
 
 async def test_instructions_decide_how_a_turn_begins() -> None:
-    """No default text contradicts instructions."""
+    """Custom instructions would conflict with the default opening words and sentence limit."""
     model = ScriptedModel("Quiet.", "Cheap.")
     await argued(model, instructions="Answer in verse.")
     assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
 
 
 async def test_a_debate_without_sources_cites_none() -> None:
-    """With sources, quoting them is the task."""
+    """The prompt forbids studies, institutions and numbers unless there are sources to quote."""
     for sources, forbids in ((None, True), ({"report": "Trams are quiet."}, False)):
         model = ScriptedModel("Quiet.", "Cheap.")
         await argued(model, sources=sources)
@@ -89,8 +89,8 @@ async def test_a_debate_without_sources_cites_none() -> None:
         )
 
 
-async def test_full_prompts_neither_begin_nor_bound_turns() -> None:
-    """Other models do not need them."""
+async def test_full_prompts_set_neither_opening_words_nor_a_sentence_limit() -> None:
+    """Larger models need neither opening words nor a sentence limit."""
     model = ScriptedModel("Quiet.", "Cheap.")
     await argued(model, prompts=PromptOptions(profile="full"))
     assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
@@ -115,7 +115,7 @@ def entry(name: str, text: str = "So.") -> DebateContributionEntry:
     ],
 )
 def test_a_position_becomes_the_beginning_of_a_sentence(stance: str, question: str, begins: str) -> None:
-    """In other languages the position stands alone, and an essay as a position begins no turn."""
+    """Positions in other languages stand alone, and a position as long as an essay does not begin a turn."""
     assert opening_words(entries=[], agent_name="ann", stance=stance, question=question) == begins
 
 
@@ -128,16 +128,16 @@ def test_custom_opening_words_work_in_any_language() -> None:
 
 
 @given(st.lists(st.text(), max_size=60), st.text())
-def test_labels_are_told_apart(stances: list[str], other: str) -> None:
-    """From each other and from all positions."""
+def test_labels_are_distinct(stances: list[str], other: str) -> None:
+    """Labels differ from each other and from all positions."""
     labels = dict(labels_of([*stances, other]))
     assert len(set(labels.values())) == len(labels)
     assert not labels or labels.keys() == {*stances, other}
     assert not {label.casefold() for label in labels.values()} & {stance.strip().casefold() for stance in labels}
 
 
-async def test_a_long_turn_is_cut_to_its_sentences_on_purpose() -> None:
-    """It is complete, and the event says how much is left out."""
+async def test_a_long_turn_is_cut_to_whole_sentences() -> None:
+    """The shortened turn counts as complete, and the event reports how much was left out."""
     result = await argued(ScriptedModel("One. Two e.g. this. Three! Four. Five.", "Cheap."))
     assert [turn.text for turn in result.raw.transcript] == ["One. Two e.g. this. Three!", "Cheap."]
     assert result.status == "complete"
@@ -147,7 +147,7 @@ async def test_a_long_turn_is_cut_to_its_sentences_on_purpose() -> None:
 
 
 async def test_a_turn_that_ran_out_of_room_ends_with_a_whole_sentence() -> None:
-    """It is cut off only where it has none besides the words that it was to begin with."""
+    """The turn counts as cut off only if it has no whole sentence besides its opening words."""
     part = f"I see it differently. {BUSES}, because they"
     result = await argued(
         ScriptedModel(
@@ -164,7 +164,7 @@ async def test_a_turn_that_ran_out_of_room_ends_with_a_whole_sentence() -> None:
 
 
 async def test_a_copied_turn_is_retried_without_the_other_side() -> None:
-    """A step of its own, which usage counts and an event tells; the second answer is the turn."""
+    """The retry is a separate step that counts towards usage and has an event; its answer becomes the turn."""
     model = ScriptedModel(LONG, f"But {LONG}", "Cheap.")
     result = await argued(model)
     assert [turn.text for turn in result.raw.transcript] == [LONG, "Cheap."]
@@ -180,7 +180,7 @@ async def test_a_copied_turn_is_retried_without_the_other_side() -> None:
 
 
 async def test_a_stored_run_records_the_retry() -> None:
-    """A resumed run makes neither call again."""
+    """A resumed run repeats neither call."""
     store = MemoryStore()
     pattern = debate(
         name="d",
@@ -205,7 +205,7 @@ async def test_a_stored_run_records_the_retry() -> None:
 
 
 async def test_a_paraphrase_is_retried() -> None:
-    """No long run of words is copied here; short turns share some pairs by chance."""
+    """A paraphrase copies no long run of words; short turns may share some pairs by chance."""
     original = (
         "Phones are addictive and cause stress. If a pupil checks a phone all day, the pupil may lose focus and sleep."
     )
@@ -225,8 +225,8 @@ async def test_a_paraphrase_is_retried() -> None:
 
 
 @pytest.mark.parametrize("further", [LONG, f"{LONG} {LONG}", f"I disagree. {BUSES}, because"])
-async def test_a_retry_that_is_no_better_is_discarded(further: str) -> None:
-    """The first answer is the turn, and the event says so."""
+async def test_a_retry_without_improvement_is_discarded(further: str) -> None:
+    """The first answer is kept, and the event reports the discarded retry."""
     first = f"But {LONG}"
     result = await argued(ScriptedModel(LONG, first, further))
     assert [turn.text for turn in result.raw.transcript] == [LONG, first]
@@ -237,7 +237,7 @@ async def test_a_retry_that_is_no_better_is_discarded(further: str) -> None:
 
 
 async def test_repeating_a_position_is_not_copying() -> None:
-    """The position is the same in every turn."""
+    """Every turn states the same position."""
     position = " ".join(f"because{number}" for number in range(13))
     model = ScriptedModel(
         "Quiet.", f"{position.capitalize()}, because so.", "Clean.", f"Again. {LONG}", "Quiet.", LONG, "New."
@@ -252,7 +252,7 @@ async def test_repeating_a_position_is_not_copying() -> None:
     "options", [{"prompts": PromptOptions(profile="full")}, {"tools": [lambda: "fact"]}], ids=["full", "tools"]
 )
 async def test_larger_models_are_not_retried(options: dict[str, Any]) -> None:
-    """They may quote, and a second request would lack the results of tools."""
+    """Larger models may quote, and a second request would lack the results of tools."""
     if "tools" in options:
 
         def look_up(topic: str) -> str:
@@ -285,7 +285,7 @@ async def test_the_moderator_asks_one_question_and_all_sides_speak() -> None:
 
 @pytest.mark.parametrize("option", ["instructions", "tools"])
 async def test_a_moderator_with_its_own_instructions_or_tools_decides(option: str) -> None:
-    """As in the full profile, it may have to choose speakers or look up facts."""
+    """Such a moderator may have to choose speakers or look up facts, as in the full profile."""
 
     def look_up(topic: str) -> str:
         """Look it up."""
@@ -303,7 +303,7 @@ async def test_a_moderator_with_its_own_instructions_or_tools_decides(option: st
 
 
 async def test_the_length_of_a_debater_bounds_its_turn() -> None:
-    """A number of words makes sentences; a turn of paragraphs has no bound."""
+    """A length in words is converted to sentences; a length in paragraphs sets no bound."""
     sides = [
         Debater("ann", TRAMS, options=DebaterOptions(length=20)),
         Debater("bea", BUSES, options=DebaterOptions(length="long")),
@@ -319,7 +319,7 @@ TEXTS = st.text(st.sampled_from("ab .!?…。！」\"')\n1e"), max_size=60) | st
 
 @given(TEXTS, st.integers(1, 4), TEXTS, st.booleans())
 def test_a_truncated_text_is_a_prefix(text: str, limit: int, begins: str, unfinished: bool) -> None:  # noqa: FBT001
-    """This holds in any language; truncating again changes nothing, and only unfinished text loses its end."""
+    """Truncating again changes nothing in any language, and only unfinished text loses its end."""
     cut = first_sentences(text, limit, begins=begins, unfinished=unfinished)
     assert text.startswith(cut)
     assert not isinstance(cut, CutOff) or unfinished
@@ -335,7 +335,7 @@ def test_a_truncated_text_is_a_prefix(text: str, limit: int, begins: str, unfini
     st.integers(1, 6),
 )
 def test_a_truncated_text_has_the_allowed_number_of_sentences(sentences: list[str], limit: int) -> None:
-    """Abbreviations end no sentence, and quotation marks belong to theirs."""
+    """Abbreviations do not end a sentence, and quotation marks belong to the sentence that they enclose."""
     assert first_sentences(" ".join(sentences), limit) == " ".join(sentences[:limit])
 
 
@@ -370,7 +370,7 @@ def test_huge_texts_are_compared_in_nearly_linear_time(word: str, times: int) ->
 
 @given(WORDS, WORDS)
 def test_the_copied_share_counts_distinct_pairs(words: list[str], source: list[str]) -> None:
-    """The count is that of a naive comparison; a text copies itself, and a text without pairs copies nothing."""
+    """The count equals that of a naive comparison; a text without pairs copies nothing."""
     pairs = {f"{words[i]} {words[i + 1]}" for i in range(len(words) - 1)}
     shared = [pair for pair in pairs if f" {pair} " in f" {' '.join(source)} "]
     assert copied_share(", ".join(words), " ".join(source).upper()) == (len(shared) / len(pairs) if pairs else 0.0)
@@ -378,7 +378,7 @@ def test_the_copied_share_counts_distinct_pairs(words: list[str], source: list[s
 
 
 def test_the_longest_answers_are_compared_completely() -> None:
-    """Texts of one word, of few words, and of words that never recur, as long as an answer may be."""
+    """The texts consist of one word, of few words, or of words that never recur, at the maximum length of an answer."""
     for text in ("a " * 100_000, "a b b a " * 25_000, " ".join(map(str, range(30_000)))):
         assert copied_run(f"x {text}", f"{text} y") == len(text.split())
         assert copied_share(text, text) == 1.0
@@ -386,7 +386,6 @@ def test_the_longest_answers_are_compared_completely() -> None:
 
 @given(st.text(), st.text(), st.text())
 def test_a_completely_quoted_text_is_completely_copied(text: str, before: str, after: str) -> None:
-    """This holds in any script."""
     if any(char.isalnum() for char in text):
         assert copied_run(text, f"{before} “{text}” {after}") >= len(text_words(text)) or not text.isascii()
     assert copied_run(text, "") == 0

@@ -24,7 +24,7 @@ def _rent(**options: Any) -> Any:
 
 @pytest.mark.parametrize("rounds", [1, 2, 4])
 def test_a_debate_ends_at_its_cap(rounds: int) -> None:
-    """It has exactly `max_rounds` rounds when nothing else ends it, and says so."""
+    """A debate that nothing else ends has exactly `max_rounds` rounds and reports the cap."""
     result = _rent(max_rounds=rounds).run_sync(QUESTION, model=by_role())
     assert (result.output.rounds, result.output.stop_reason) == (rounds, "max_rounds")
     assert [(event.rounds, event.reason) for event in events(result, RoundsEnded)] == [(rounds, "max_rounds")]
@@ -40,13 +40,13 @@ def test_a_debate_ends_at_its_cap(rounds: int) -> None:
     ],
 )
 def test_the_first_reason_wins(round_: int, moderator_done: bool, expected: str | None) -> None:  # noqa: FBT001
-    """The cap comes before the moderator."""
+    """The cap takes precedence over the moderator."""
     decided = DebateModeratorDecision(round=round_, next_speakers=["a"], done=moderator_done)
     assert stop_reason(DebateState(round=round_, moderator_decisions=[decided]), max_rounds=3) == expected
 
 
 def test_the_predicate_is_called_after_each_round_but_the_last() -> None:
-    """It sees each completed round with its turns, and is not called at the cap, which comes first."""
+    """The predicate sees each completed round with its turns; in the last round the cap comes first."""
     rounds: list[tuple[int, int]] = []
 
     def watch(ctx: Context) -> bool:
@@ -59,7 +59,7 @@ def test_the_predicate_is_called_after_each_round_but_the_last() -> None:
 
 
 def test_a_true_predicate_ends_the_debate_after_the_round() -> None:
-    """The round is completed, then judged; the reason is the predicate."""
+    """The completed round is judged, and the predicate is the stop reason."""
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.sequencer.state.round == 2)
     result = rent.run_sync(QUESTION, model=by_role())
     assert (result.output.rounds, result.output.stop_reason) == (2, "predicate")
@@ -68,8 +68,6 @@ def test_a_true_predicate_ends_the_debate_after_the_round() -> None:
 
 
 def test_a_predicate_may_be_async() -> None:
-    """A coroutine function is awaited."""
-
     async def stop(ctx: Context) -> bool:
         return bool(ctx.sequencer.state.round == 1)
 
@@ -106,7 +104,7 @@ def test_a_predicate_sees_the_usage() -> None:
 
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 def test_exceptions_of_a_predicate_are_raised(wait: bool) -> None:  # noqa: FBT001
-    """The caller gets the exception of the predicate unchanged, and the judge is not called."""
+    """The exception reaches the caller unchanged, and the judge is not called."""
     model = script("A", "B")
     failure = LookupError("no such budget")
 
@@ -134,7 +132,6 @@ def test_a_done_moderator_comes_before_the_predicate() -> None:
 
 
 def test_a_predicate_ends_a_moderated_debate() -> None:
-    """It works with a moderator as without."""
     model = by_role(decide=lambda _: decision("anna"))
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.sequencer.state.round == 3, **moderated())
     output = rent.run_sync(QUESTION, model=model).output
@@ -142,7 +139,7 @@ def test_a_predicate_ends_a_moderated_debate() -> None:
 
 
 def test_no_block_can_keep_a_debate_from_ending() -> None:
-    """A block that tries to reset the round each time still has only `max_rounds` turns."""
+    """A block that tries to reset the round each time still gets only `max_rounds` turns."""
     turns: list[int] = []
 
     def meddle(value: object, ctx: Context) -> str:

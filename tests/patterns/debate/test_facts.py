@@ -1,4 +1,4 @@
-"""A small model's debaters begin their turns with facts of the sources, sorted by side."""
+"""Facts from the sources, sorted by side, with which debaters on a small model begin their turns."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Small(FunctionModel):
 
 
 def run(model: Small, **options: Any) -> Any:
-    """A debate of two rounds over the report."""
+    """Run a debate of two rounds on the report."""
     sides = [Debater("remy", HOME), Debater("olga", OFFICE)]
     pattern = debate(name="work", debaters=sides, sources={"trial": REPORT}, synthesizer=False, **options)
     return pattern.run_sync("Is it better to work at home?", model=model, seed=1)
 
 
 def test_each_side_begins_with_its_own_facts_word_for_word() -> None:
-    """Each fact is used once, the clearest first; a side without facts argues without; every quote is verified."""
+    """Facts are used once each, the clearest first; a side without facts argues without; every quote is verified."""
     model = Small()
     raw = run(model).raw
     texts = [(entry.agent_name, entry.text) for entry in raw.transcript]
@@ -93,14 +93,14 @@ def test_a_turn_that_ends_on_the_other_side_is_retried(strays: int) -> None:
 
 
 def test_a_model_without_log_probabilities_sorts_nothing_and_argues() -> None:
-    """It learns this from one question."""
+    """One question is enough to detect the missing support."""
     model = Small(tells=False)
     assert len(run(model).raw.transcript) == 4
     assert sum("Fact: “" in str(request.messages[-1]["content"]) for request in model.asked) == 1
 
 
 def test_other_debates_have_no_further_calls() -> None:
-    """Full prompts, custom instructions, a custom template and a debate without sources sort no facts."""
+    """Facts are not sorted with full prompts, custom instructions or a custom template, or without sources."""
     for options in ({"prompts": PromptOptions(profile="full")}, {"instructions": "Be kind."}):
         model = Small()
         run(model, **options, judge=lambda _: {"winner": HOME, "verdict": "Home.", "reasoning": "So."})
@@ -108,7 +108,7 @@ def test_other_debates_have_no_further_calls() -> None:
 
 
 def facts_of(**texts: str) -> list[SourceFact]:
-    """Return the facts of sources by name."""
+    """Return the facts of sources, keyed by the name of the source."""
     return facts_in([Source.of(name, text) for name, text in texts.items()])
 
 

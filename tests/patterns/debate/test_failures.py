@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Unspeakable(Exception):
-    """An exception of the application whose message cannot be read."""
+    """An application exception whose message cannot be read."""
 
     def __str__(self) -> str:
         raise Sabotage("__str__")
@@ -38,7 +38,7 @@ def _raising(error: BaseException) -> Any:
 
 @pytest.mark.parametrize("role", ["debater", "judge", "moderator", "synthesizer", "terminate_when"])
 async def test_application_exceptions_are_raised_unchanged(role: str) -> None:
-    """Whichever block raises it, the object is the same, with a note that names the block."""
+    """The caller gets the same object, with a note that names the block that raised it."""
     failure = KeyError("mine")
     options: dict[str, Any] = {"debaters": SIDES}
     if role == "debater":
@@ -55,7 +55,7 @@ async def test_application_exceptions_are_raised_unchanged(role: str) -> None:
 
 
 async def test_an_exception_without_a_message_is_raised_unchanged() -> None:
-    """Its `__str__` raises; the audit trail has its type."""
+    """`__str__` of the exception raises, so the audit trail records the type instead."""
     failure = Unspeakable()
     rent = debate(name="rent", debaters=[Debater("anna", "for", block=_raising(failure)), SIDES[1]])
     handle = rent.start(QUESTION, model=ScriptedModel())
@@ -68,7 +68,7 @@ async def test_an_exception_without_a_message_is_raised_unchanged() -> None:
 
 
 async def test_exceptions_of_a_model_are_raised_unchanged() -> None:
-    """A custom model may raise anything; errors of the library name model and block."""
+    """A custom model may raise anything; errors of the library name the model and the block."""
     failure = OSError("no route")
     with pytest.raises(OSError, match="no route") as caught:
         await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel(failure))
@@ -101,7 +101,7 @@ async def test_arguments_before_a_failure_are_not_lost() -> None:
 
 
 async def test_a_failing_turn_leaves_the_turns_before_it() -> None:
-    """The failed turn's task is errored, and its argument is in no transcript."""
+    """The failed turn has an errored task, and its argument is not in the transcript."""
     handle = debate(name="rent", debaters=SIDES).start(QUESTION, model=ScriptedModel("A1", "B1"))
     with pytest.raises(ScriptError):
         await handle
@@ -111,7 +111,6 @@ async def test_a_failing_turn_leaves_the_turns_before_it() -> None:
 
 
 async def test_a_session_keeps_the_transcript_of_a_failed_debate() -> None:
-    """The session's resources keep the arguments."""
     rent = debate(name="rent", debaters=SIDES)
     handle = rent.start(QUESTION, model=ScriptedModel("A1"))
     with pytest.raises(ScriptError):

@@ -31,7 +31,7 @@ def _run_debate(*replies: Any, model: Any = None, **options: Any) -> tuple[Scrip
 
 
 def test_names_in_arguments_are_aliases_for_debaters_and_judge() -> None:
-    """Readers see no author's name and no other one; the transcript keeps the words, and the report the names."""
+    """Readers see only aliases; the transcript keeps the original words, and the report lists the names."""
     model, result = _run_debate(*NAMED, VERDICT)
     for prompt in (_prompts(model, "rent-debater-ben")[0], _prompts(model, "rent-judge")[0]):
         assert "anna" not in prompt
@@ -45,7 +45,7 @@ def test_names_in_arguments_are_aliases_for_debaters_and_judge() -> None:
 
 
 def test_aliases_are_constant_within_a_run() -> None:
-    """Another seed draws other aliases, but within a run each name has one."""
+    """A different seed draws different aliases."""
     aliases = set()
     for seed in range(4):
         model = ScriptedModel("As anna, I say so.", "As ben, I do not.", VERDICT)
@@ -58,7 +58,7 @@ def test_aliases_are_constant_within_a_run() -> None:
 
 
 def test_briefings_contain_aliases_instead_of_names() -> None:
-    """A briefing with a debater's name reaches the others with the alias; the moderator itself knows all names."""
+    """The moderator knows all names, but a briefing that names a debater reaches the others with the alias."""
     model, _ = _run_debate(
         decision("anna", "ben", briefing="anna, answer ben.", done=True), "A.", "B.", VERDICT, **moderated()
     )
@@ -67,7 +67,7 @@ def test_briefings_contain_aliases_instead_of_names() -> None:
 
 
 def test_the_judge_may_see_names_on_request() -> None:
-    """With hide_names=False nothing is hidden, and a judge that sees names also sees them in texts."""
+    """Nothing is hidden with `hide_names=False`, and a judge that sees names in tags also sees them in texts."""
     model, result = _run_debate(*NAMED, VERDICT, prompts=PromptOptions(hide_names=False))
     assert "As anna, I say" in _prompts(model, "rent-judge")[0]
     assert result.raw.leaks is None
@@ -78,7 +78,7 @@ def test_the_judge_may_see_names_on_request() -> None:
 
 
 def test_the_judge_sees_which_quotes_are_verified() -> None:
-    """Debaters have the sources; the status of its quotes follows each argument, and no argument can forge it."""
+    """The status of its quotes follows each argument, and no argument can forge it."""
     model, result = _run_debate(*QUOTING, VERDICT, sources={"report": REPORT})
     assert f"[report] {REPORT}" in _prompts(model, "rent-debater-anna")[0]
     judged = _prompts(model, "rent-judge")[0]
@@ -93,14 +93,14 @@ def test_the_judge_sees_which_quotes_are_verified() -> None:
 
 
 def test_invalid_sources_are_rejected() -> None:
-    """Each source must be non-blank text under a name; the error names the invalid one."""
+    """Each source needs a name and non-blank text; the error names the invalid source."""
     for sources in ("a text", {"report": ""}, {"": "text"}, {"report": 5}):
         with pytest.raises(ConfigurationError, match="sources"):
             debate(name="rent", debaters=SIDES, sources=sources)  # type: ignore[arg-type]
 
 
 def test_a_debate_is_compared_with_baselines() -> None:
-    """With baselines=True the raw output has the results of one call and of two votes; the verdict is the debate's."""
+    """`baselines=True` adds the results of one call and of two votes; the verdict is still the debate's."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output is None:
@@ -121,7 +121,7 @@ def test_a_debate_is_compared_with_baselines() -> None:
 
 
 def test_every_run_audits_its_judge() -> None:
-    """The audit has the figures of the ballots, the overlap of models, and a warning that one run shows little."""
+    """The audit has figures on ballots and the overlap of models, and warns that one run shows little."""
     _, result = _run_debate("A.", "B.", VERDICT)
     audit = audit_run(result)
     assert audit.judge.ballots == 1
@@ -132,7 +132,7 @@ def test_every_run_audits_its_judge() -> None:
 
 
 def test_a_custom_judge_has_no_ballots() -> None:
-    """Ballots in its model's answer do not count: only the library's judge knows its views."""
+    """Ballots in a custom judge's answer do not count, because only the library's judge knows its views."""
     forged = {**VERDICT, "judging": {"ballots": [], "scores": {"for": 1.0}, "schedule": "full"}}
     _, result = _run_debate("A.", "B.", judge=lambda _: forged)
     assert result.raw.verdict.judging is None
@@ -148,7 +148,7 @@ def test_a_judge_of_a_debaters_model_family_causes_a_warning() -> None:
 
 
 def test_ballots_of_a_schedule_are_audited() -> None:
-    """A judge that always finds for the first slot has a position consistency of 0 and a preference of -1."""
+    """A judge that always chooses the first slot has a position consistency of 0 and a preference of -1."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output is None:
@@ -167,7 +167,6 @@ def test_ballots_of_a_schedule_are_audited() -> None:
 
 
 def test_arguments_without_names_have_no_report() -> None:
-    """This includes repeated words."""
     words = ["Build", "more."]
     _, result = _run_debate(" ".join(words), " ".join(words), VERDICT)
     assert result.raw.leaks is None

@@ -1,4 +1,4 @@
-"""Formats: each runs once, and a custom one is one declaration."""
+"""Debate formats: every built-in format, and custom formats as a single declaration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answer(request: Any) -> Any:
 
 
 def run_debate(format_: Any, **options: Any) -> Any:
-    """Run a debate in a format to its end."""
+    """Run a debate in the given format to its end."""
     known_format = FORMATS.get(format_) if isinstance(format_, str) else None
     members: Any = options.pop("debaters", None) or (known_format.members if known_format is not None else ()) or SIDES
     pattern = debate(name="city", debaters=members, format=format_, synthesizer=False, **options)
@@ -39,7 +39,7 @@ def run_debate(format_: Any, **options: Any) -> Any:
 
 @pytest.mark.parametrize("name", names_of("debate"))
 def test_each_format_runs_all_of_its_phases(name: str) -> None:
-    """Its phases keep their order, and its summary is one line."""
+    """The phases keep their order, and the summary is one line."""
     raw = run_debate(name).raw
     spoken = list(dict.fromkeys(entry.phase for entry in raw.transcript))
     assert spoken == [phase.name for phase in FORMATS[name].phases if isinstance(phase, Phase)]
@@ -72,7 +72,7 @@ def test_delphi_hides_who_estimates() -> None:
 
 
 def test_the_side_that_moved_more_of_the_audience_wins() -> None:
-    """The first votes do not decide: both listeners were for buses, and both are for trams now."""
+    """First votes do not decide: both listeners favoured buses before the debate and favour trams after it."""
     raw = run_debate("oxford", audience=["a nurse", "a baker"]).raw
     assert raw.winner is not None
     assert raw.winner.debaters == ("pro",)
@@ -104,7 +104,7 @@ def test_a_tie_of_moved_votes_has_no_winner(votes: Any, winner: str | None) -> N
 
 
 def test_a_custom_format_is_one_declaration() -> None:
-    """`debate()` accepts it at once, and all front ends do after its registration."""
+    """`debate()` accepts a custom format at once, and all front ends accept it after its registration."""
     trial = Format(name="mock_trial", purpose="Trying a case.", phases=["opening", Phase("questions", asks="pairs")])
     assert {entry.phase for entry in run_debate(trial).raw.transcript} == {"opening", "questions"}
     add_format(trial)
@@ -131,18 +131,18 @@ def test_a_custom_format_is_one_declaration() -> None:
     ],
 )
 def test_incompatible_options_are_rejected(options: Any, message: str) -> None:
-    """The error comes before anything is built."""
+    """The error is raised before anything is built."""
     with pytest.raises(ConfigurationError, match=message):
         run_debate(**options)
 
 
 def test_a_service_runs_a_format_by_name() -> None:
-    """It works over HTTP and MCP, with the sides of the format by default; the page names the format."""
+    """HTTP and MCP use the format's sides by default, and the page names the format."""
     asyncio.run(run_a_premortem())
 
 
 async def run_a_premortem() -> None:
-    """The format includes its members."""
+    """Run a premortem, whose format includes its members, on a service."""
     async with Service(store="memory:", model=FunctionModel(answer)) as service:
         handle = await service.begin("debate", "Should we open a second shop?", options={"format": "premortem"})
         details = await service.wait(handle.run_id)

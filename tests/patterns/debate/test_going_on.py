@@ -52,7 +52,7 @@ def count_new_calls(run: Any) -> int:
     ],
 )
 def test_earlier_arguments_are_reused(options: dict[str, Any]) -> None:
-    """Whatever ended the debate, one more round and the verdict are the only new calls."""
+    """One more round and the verdict are the only new calls, whatever ended the debate."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, **options)
 
@@ -83,7 +83,7 @@ def test_the_mirror_continues_as_well() -> None:
 
 
 def test_debaters_answer_the_question_of_a_reader() -> None:
-    """They answer in the next round, and a debate may continue more than once."""
+    """The answers come in the next round, and a debate may continue more than once."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, max_rounds=1)
 
@@ -105,7 +105,7 @@ def test_debaters_answer_the_question_of_a_reader() -> None:
 
 
 def test_a_run_that_cannot_continue_is_rejected() -> None:
-    """The error names the field, before any call is paid for."""
+    """The error names the field and is raised before any call is paid for."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False)
 
@@ -128,7 +128,7 @@ def test_a_run_that_cannot_continue_is_rejected() -> None:
 
 
 def test_front_ends_continue_a_debate_by_a_fork() -> None:
-    """HTTP, MCP and the page do so; the fork can be read and resumed by its plan."""
+    """A fork made over HTTP, over MCP or on the page can be read and resumed from its plan."""
     counting = Counting()
 
     async def continue_debate() -> Any:
@@ -157,7 +157,7 @@ def raw_of(details: Any) -> Any:
 
 
 def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
-    """Without a plan, the fork itself records its additional rounds. Other patterns cannot continue."""
+    """Without a plan, the fork itself records its additional rounds; other patterns cannot continue."""
     counting = Counting()
     city = debate(name="city", debaters=SIDES, synthesizer=False, max_rounds=1)
     talk = round_robin(name="talk", debaters=[Persona("ann"), Persona("bob")], max_rounds=1)
@@ -203,7 +203,7 @@ def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
     ],
 )
 def test_a_fork_over_http_continues_a_debate_or_names_the_error(more: Any, field: str, problem: str) -> None:
-    """The server knows the earlier rounds, and no call is made before all options are valid."""
+    """The server knows the earlier rounds, and makes no call before all options are valid."""
     counting = Counting()
     with staged(lambda: Service(store="memory:", model=counting.model)) as stage:
         run_id, call_count = stage.finished(), len(counting.prompts)

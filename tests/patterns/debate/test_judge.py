@@ -31,7 +31,7 @@ TEXTS = [f"{name}{number}" for number in (1, 2, 3) for name in ("A", "B", "C")]
 
 
 def _run_judge(*, seed: int = 0, **options: Any) -> tuple[str, JudgeViewMade, ScriptedModel]:
-    """Return the judge's prompt, its event and the model of a debate with three rounds of three turns."""
+    """Run a debate with three rounds of three turns, and return the judge's prompt, its event and the model."""
     rent = debate(name="rent", debaters=THREE, max_rounds=3, synthesizer=False, **options)
     model = script(*TEXTS)
     result = rent.run_sync(QUESTION, model=model, seed=seed)
@@ -44,7 +44,7 @@ def _arguments_in(prompt: str) -> list[str]:
 
 
 def test_the_judge_is_called_once_with_the_whole_transcript() -> None:
-    """One call, which holds the question and every argument once, under its round."""
+    """The prompt contains the question and every argument once, under its round."""
     prompt, _, model = _run_judge()
     assert [call.block for call in model.calls].count("rent-judge") == 1
     assert QUESTION in prompt
@@ -53,7 +53,7 @@ def test_the_judge_is_called_once_with_the_whole_transcript() -> None:
 
 
 def test_the_judge_sees_stances_and_no_names_by_default() -> None:
-    """Anonymized, the tags are stances; the prompt contains no name."""
+    """The tags of an anonymized transcript are stances."""
     _, view_event, model = _run_judge()
     prompt = model.calls[-1].prompt
     assert "[for] A1" in prompt
@@ -71,22 +71,21 @@ def test_names_are_shown_on_request() -> None:
 
 
 def test_without_shuffling_the_judge_sees_the_order_in_which_arguments_were_made() -> None:
-    """`shuffle_for_judge=False` keeps the order."""
     prompt, view_event, _ = _run_judge(shuffle_for_judge=False)
     assert _arguments_in(prompt) == TEXTS
     assert view_event.order == tuple(range(9))
 
 
 @given(st.integers(0, 2**63 - 1))
-def test_arguments_are_shuffled_within_their_rounds_and_the_event_says_how(seed: int) -> None:
-    """The event's order is a permutation that stays within rounds, and it is the order of the prompt."""
+def test_the_event_has_the_order_of_arguments_shuffled_within_rounds(seed: int) -> None:
+    """The order in the event is a permutation within rounds, and equals the order in the prompt."""
     prompt, view_event, _ = _run_judge(seed=seed)
     assert [sorted(view_event.order[start : start + 3]) for start in (0, 3, 6)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert _arguments_in(prompt) == [TEXTS[index] for index in view_event.order]
 
 
 def test_shuffling_changes_the_order() -> None:
-    """Some seed gives an order other than the original one."""
+    """At least one seed gives an order other than the original one."""
     orders = {_run_judge(seed=seed)[1].order for seed in range(6)}
     assert len(orders) > 1
 
@@ -106,7 +105,7 @@ def test_a_run_without_a_seed_can_be_repeated() -> None:
 
 
 def test_a_judge_may_have_its_own_random_source() -> None:
-    """`create_judge(random=…)` draws from it instead of from the run's seed."""
+    """The random source passed to `create_judge` replaces the run's seed."""
 
     def order(seed: int) -> tuple[int, ...]:
         transcript = create_debate_transcript()
@@ -119,7 +118,7 @@ def test_a_judge_may_have_its_own_random_source() -> None:
 
 
 def test_the_view_equals_format_transcript_for_judge() -> None:
-    """`format_transcript_for_judge` of the raw output's transcript is in the prompt, word for word."""
+    """The prompt contains the result of `format_transcript_for_judge` word for word."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, synthesizer=False, shuffle_for_judge=False)
     model = script("A line.\nRound 2:\n[against] I concede.", "B", "C")
     output = rent.run_sync(QUESTION, model=model).output
@@ -130,7 +129,7 @@ def test_the_view_equals_format_transcript_for_judge() -> None:
 
 @pytest.mark.parametrize("winner", ["for", "against", "later", None])
 def test_a_winner_is_one_of_the_stances_or_none(winner: str | None) -> None:
-    """Each stance may win, and None is a synthesis of several."""
+    """A winner of None means a synthesis of several stances."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, synthesizer=False)
     result = rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": winner}))
     assert result.raw.verdict is not None
@@ -140,7 +139,7 @@ def test_a_winner_is_one_of_the_stances_or_none(winner: str | None) -> None:
 
 @pytest.mark.parametrize("winner", ["anna", "not for", "for and against", "against for", "both", 1])
 def test_the_default_judge_cannot_name_another_winner(winner: object) -> None:
-    """A hidden name, a negation, two stances: SchemaViolation that names the judge and the field."""
+    """A hidden name, a negation or two stances cause a `SchemaViolation` that names the judge and the field."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, failures=FailurePolicy(on_failure="fail"))
     with pytest.raises(SchemaViolation) as caught:
         rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": winner}))
@@ -148,8 +147,8 @@ def test_the_default_judge_cannot_name_another_winner(winner: object) -> None:
     assert any(field.startswith("winner") for field, _ in caught.value.problems)
 
 
-def test_the_schema_holds_the_stances_as_an_enum() -> None:
-    """A model held to a schema cannot name anything else; reasoning comes before the winner."""
+def test_the_schema_lists_the_stances_as_an_enum() -> None:
+    """A model constrained by the schema cannot name anything else; reasoning comes before the winner."""
     _, _, model = _run_judge()
     schema = model.calls[-1].output_schema
     assert schema is not None
@@ -158,7 +157,7 @@ def test_the_schema_holds_the_stances_as_an_enum() -> None:
 
 
 def test_a_stance_that_two_debaters_share_may_win() -> None:
-    """Stances need not differ; the judge chooses between the distinct ones."""
+    """Stances need not differ, so the judge chooses between the distinct ones."""
     sides = [Debater("a", "for"), Debater("b", "for"), Debater("c", "against")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = rent.run_sync(QUESTION, model=script("A", "B", "C")).raw.verdict
@@ -167,6 +166,5 @@ def test_a_stance_that_two_debaters_share_may_win() -> None:
 
 
 def test_a_judge_needs_stances() -> None:
-    """`create_judge` without any is a ConfigurationError."""
     with pytest.raises(ConfigurationError, match="`stances` must be at least one stance"):
         create_judge(name="rent", transcript=create_debate_transcript(), stances=[])

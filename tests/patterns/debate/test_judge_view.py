@@ -19,7 +19,7 @@ Entries = list[DebateContributionEntry]
 
 @given(entries, st.integers())
 def test_the_order_is_a_permutation_within_each_round(transcript: Entries, seed: int) -> None:
-    """Nothing is lost or repeated, and each round keeps its entries."""
+    """No entry is lost or repeated, and each round keeps its entries."""
     order = order_for_judge(transcript, random=Random(seed))
     assert sorted(order) == list(range(len(transcript)))
     assert [transcript[index].round for index in order] == sorted(one.round for one in transcript)
@@ -27,14 +27,14 @@ def test_the_order_is_a_permutation_within_each_round(transcript: Entries, seed:
 
 @given(entries, st.booleans())
 def test_without_shuffling_entries_are_sorted_by_round(transcript: Entries, anonymize: bool) -> None:  # noqa: FBT001
-    """Rounds ascend, and the sort is stable."""
+    """The sort by ascending round is stable."""
     rendered = format_transcript_for_judge(transcript, anonymize=anonymize, shuffle=False)
     assert rendered == render_entries(sorted(transcript, key=lambda one: one.round), names=not anonymize)
 
 
 @given(entries, st.booleans(), st.integers())
 def test_a_judge_sees_each_entry_once(transcript: Entries, anonymize: bool, seed: int) -> None:  # noqa: FBT001
-    """Read back, the shuffled view has all entries, and without names the names are blank."""
+    """The shuffled view can be read back to all entries, and names are blank if the view omits them."""
     rendered = format_transcript_for_judge(transcript, anonymize=anonymize, random=Random(seed))
     parsed = parse_entries(rendered, names=not anonymize)
     assert _sorted_entries(parsed) == _sorted_entries(

@@ -44,7 +44,7 @@ def _order(prompt: str) -> list[str]:
 def _scoring_model(
     score: Callable[[list[str], ModelRequest], Scores | str], *, reasoning: str = "It was not answered."
 ) -> FunctionModel:
-    """A model that argues, and as a judge gives the scores that `score` finds for an order of sides."""
+    """Create a model that argues, and that judges with the scores that `score` returns for an order of sides."""
 
     def answer(request: ModelRequest) -> Any:
         if not request.block.endswith("-judge"):
@@ -74,7 +74,7 @@ def _run_debate(model: Any, *, judge: Any = "swap", debaters: Any = SIDES, seed:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_bias_for_a_slot_does_not_change_a_verdict_of_balanced_views(seed: int) -> None:
-    """The first side gets 20 more points: with both orders the better side wins, whatever the seed."""
+    """The first side gets 20 more points, which cancel over both orders, whatever the seed."""
     verdict = _run_debate(_biased_judge(20), seed=seed).raw.verdict
     assert verdict.winner == "for"
     assert verdict.judging.flipped
@@ -86,7 +86,7 @@ def test_a_bias_for_a_slot_does_not_change_a_verdict_of_balanced_views(seed: int
     ("judge", "calls"), [("single", 1), ("swap", 2), ("cyclic", 3), ("full", 6), ("sampled(4)", 4)], ids=str
 )
 def test_each_view_of_the_schedule_is_judged_once(judge: str, calls: int) -> None:
-    """Each view is one call and one event, and has every argument once."""
+    """Each view is one call and one event, and contains every argument once."""
     options = JudgeOptions(schedule=judge, labels=True)  # with labels a single view is scored as well
     orders: list[list[str]] = []
 
@@ -105,7 +105,7 @@ def test_each_view_of_the_schedule_is_judged_once(judge: str, calls: int) -> Non
 
 
 def test_labels_replace_stances_for_the_judge() -> None:
-    """Tags are labels, positions are listed with them, and scores by label are mapped back to stances."""
+    """Tags and the list of positions use labels, and scores by label are mapped back to stances."""
     prompts: list[str] = []
 
     def score(order: list[str], request: ModelRequest) -> Scores:
@@ -124,7 +124,7 @@ def test_labels_replace_stances_for_the_judge() -> None:
 
 
 def test_positions_and_scores_follow_the_order_of_the_view() -> None:
-    """The side listed and scored first is also the one that is read first, so nothing else favours a side."""
+    """The side that is listed and scored first is also read first, so nothing else favours a side."""
 
     def score(order: list[str], request: ModelRequest) -> Scores:
         system = str(request.messages[0]["content"])
@@ -145,7 +145,7 @@ ON_FLIP: Mapping[str, tuple[str | None, Scores]] = {
 
 @pytest.mark.parametrize("on_flip", ON_FLIP)
 def test_on_flip_decides_the_consequence_of_a_flip(on_flip: Any) -> None:
-    """The mean decides, or nobody wins, with the scores of the mean or of a tie; the ballots are recorded."""
+    """The mean decides or nobody wins, and the ballots are recorded in either case."""
     winner, scores = ON_FLIP[on_flip]
     verdict = _run_debate(_biased_judge(20), judge=JudgeOptions(schedule="swap", on_flip=on_flip)).raw.verdict
     assert verdict.winner == winner
@@ -155,7 +155,7 @@ def test_on_flip_decides_the_consequence_of_a_flip(on_flip: Any) -> None:
 
 
 def test_a_tie_includes_all_leaders_of_ballots() -> None:
-    """One ballot is for one side and the other for both, which is a flip: both sides get the same, and nobody wins."""
+    """A ballot for one side and a ballot for both are a flip: both sides get the same score, and nobody wins."""
 
     def score(order: list[str], _: ModelRequest) -> Scores:
         return {side: 50 + 20 * (side == "for") * (order[0] == "for") for side in order}
@@ -170,7 +170,7 @@ def test_a_tie_includes_all_leaders_of_ballots() -> None:
     [("It was not answered.", "For for: It was not answered."), ("# Issues\n\nNone.", "For for:\n\n# Issues\n\nNone.")],
 )
 def test_reasons_of_several_paragraphs_begin_a_paragraph(reasoning: str, line: str) -> None:
-    """They follow the findings of a tie's ballots: a heading in the middle of a line would not be a heading."""
+    """The reasons follow the findings of a tie's ballots, and a heading has to begin its own line."""
     model = _scoring_model(lambda order, _: dict.fromkeys(order, 50.0) | {order[0]: 70.0}, reasoning=reasoning)
     verdict = _run_debate(model, judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
     assert verdict.winner is None
@@ -178,7 +178,7 @@ def test_reasons_of_several_paragraphs_begin_a_paragraph(reasoning: str, line: s
 
 
 def test_a_person_sees_the_ballots_of_a_flip_and_decides() -> None:
-    """With on_flip="human" the request has the findings of each ballot, and the answer is the verdict."""
+    """With `on_flip="human"` the request contains the findings of each ballot, and the answer is the verdict."""
     requests: list[str] = []
 
     def ask(request: Any) -> dict[str, str]:
@@ -233,7 +233,7 @@ def _steady(winner: str) -> FunctionModel:
 
 
 def test_a_panel_has_a_ballot_of_each_model_for_each_view() -> None:
-    """Two models with both orders cast four ballots with their model's name; the verdict has their effective number."""
+    """Two models with both orders cast four ballots; the verdict reports their effective number."""
     options = _panel(_steady("for"), _steady("for"), _steady("against"), schedule="swap", decided_by="vote")
     verdict = _run_debate(_biased_judge(0), judge=options).raw.verdict
     assert verdict.winner == "for"
@@ -248,7 +248,7 @@ def _down(_: ModelRequest) -> ModelResponse:
 
 
 def test_a_panel_with_a_quorum_continues_without_a_failed_model() -> None:
-    """With quorum=1 a model whose provider fails is excluded and recorded; by default two have to answer."""
+    """With `quorum=1` a model whose provider fails is excluded and recorded; by default two have to answer."""
     down = FunctionModel(_down, name="down")
     result = _run_debate(_biased_judge(0), judge=_panel(_steady("for"), down, quorum=1))
     assert result.status == "degraded"
@@ -265,7 +265,7 @@ def test_a_panel_with_a_quorum_continues_without_a_failed_model() -> None:
 
 
 def test_an_unusable_ballot_is_excluded_and_recorded() -> None:
-    """One answer is invalid JSON: the others decide, and the ballot has the problem."""
+    """One answer is invalid JSON, so the others decide, and the ballot records the problem."""
 
     def score(order: list[str], _: ModelRequest) -> Scores | str:
         return "I had rather not." if order[0] == "for" else {side: 30.0 + 40 * (side == "for") for side in order}
@@ -279,7 +279,7 @@ def test_an_unusable_ballot_is_excluded_and_recorded() -> None:
 
 @given(votes=st.lists(st.sampled_from(["for", "against"]), min_size=1, max_size=7), seed=st.integers(0, 9))
 def test_a_curtailed_vote_has_the_winner_of_the_full_vote(votes: list[str], seed: int) -> None:
-    """Ballots that could not change the winner are saved, so the winner is the same by construction."""
+    """Only ballots that could not change the winner are skipped."""
     results = [
         _run_debate(_biased_judge(0), judge=_panel(*map(_steady, votes), decided_by="vote", curtail=curtail), seed=seed)
         for curtail in (False, True)
@@ -293,7 +293,7 @@ def test_a_curtailed_vote_has_the_winner_of_the_full_vote(votes: list[str], seed
 
 
 def test_the_session_stores_the_verdict() -> None:
-    """The session stores the verdict once, without its ballots; the stream has each ballot and the verdict."""
+    """The session stores the verdict once, without ballots; the stream has each ballot and the verdict."""
     result = _run_debate(_biased_judge(0))
     last = [item for item in result.session.history if item["name"] == "rent-judge"]
     assert [json.loads(item["content"])["winner"] for item in last] == ["for"]
@@ -337,8 +337,8 @@ def test_judge_options_that_do_not_match_the_sides_are_rejected() -> None:
             debate(name="rent", debaters=debaters, judge=judge)
 
 
-def test_a_panel_is_a_block_by_itself() -> None:
-    """It builds the block for a debate that shares its transcript; a panel without models is an error."""
+def test_a_panel_can_be_created_as_a_block() -> None:
+    """`create_judge_panel` builds a block for a debate that shares its transcript, and requires at least one model."""
     transcript = create_debate_transcript()
     options: dict[str, Any] = {"name": "rent", "transcript": transcript, "stances": ["for", "against"]}
     panel = create_judge_panel(panel=[_steady("for"), _steady("against"), _steady("against")], **options)
