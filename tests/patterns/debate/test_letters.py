@@ -69,7 +69,7 @@ def _say(text: str, _: object, __: Context) -> str:
 def judge_debate(
     model: Any, *, sides: int = 2, statements: Mapping[str, str] = SAID, judge: Any = None, **options: Any
 ) -> DebateVerdict:
-    """Return the verdict of a debate of one round with these statements by stance."""
+    """Return the verdict on a debate of one round with these statements, keyed by stance."""
     roster = [
         Debater(name=f"d{index}", stance=stance, block=partial(_say, statements[stance]))
         for index, stance in enumerate(SIDES[:sides])
@@ -81,7 +81,7 @@ def judge_debate(
 
 
 def text_judge(worth: Callable[[str], float], bias: Callable[[int], float] = lambda _: 0.0) -> FunctionModel:
-    """Create a judge of each side's text with a bias for slots; it returns log-probabilities like a server."""
+    """Create a judge of texts that is biased towards slots and returns log-probabilities like a server."""
 
     def likely(request: ModelRequest) -> Any:
         turn = request.messages[-1]["content"]
@@ -101,7 +101,7 @@ def text_judge(worth: Callable[[str], float], bias: Callable[[int], float] = lam
 
 @pytest.mark.parametrize("sides", [2, 3])
 def test_a_simulated_judge_returns_its_log_odds(sides: int) -> None:
-    """They match to 1e-9 in each view, slot bias and noise included; over all orders each side has each slot once."""
+    """The log-odds match to 1e-9 in each view, including slot bias and noise."""
     judge = SimJudge(slot=2.0, noise=0.7, seed=5)
     judging = judge_debate(judge, sides=sides).judging
     assert judging is not None
@@ -162,7 +162,7 @@ def test_a_bias_for_slots_of_any_size_never_changes_the_winner(
 
 @given(st.lists(st.tuples(odds, odds), min_size=1, max_size=5))
 def test_swapped_inputs_have_opposite_log_odds(pairs: list[tuple[float, float]]) -> None:
-    """Texts of the two sides trade places in the other order, and sides may be listed in any order."""
+    """The texts of the two sides trade places in the other order, and sides may be listed in any order."""
     ballots = [
         JudgeBallot(view=view, order=list(SIDES[:2]), log_odds=centred(dict(zip(SIDES, pair, strict=False))))
         for view, pair in enumerate(pairs)
@@ -216,7 +216,7 @@ def test_one_loud_model_does_not_outvote_three() -> None:
 
 @given(st.integers(1, 3), st.data())
 def test_an_agreement_of_two_thirds_decides(minority: int, data: st.DataObject) -> None:
-    """Whatever the number of sides and the other ballots, no confidence makes a minority win."""
+    """No confidence lets a minority win, whatever the number of sides and the other ballots."""
     sides = SIDES[: data.draw(st.integers(2, 3))]
     panel_odds = st.lists(odds, min_size=len(sides), max_size=len(sides))
     clear = panel_odds.filter(lambda to: to[0] - max(to[1:]) > MIN_LOG_ODDS + 1e-6)
@@ -231,7 +231,7 @@ def test_an_agreement_of_two_thirds_decides(minority: int, data: st.DataObject) 
 
 @given(panels, st.integers(2, 4), st.data())
 def test_repeating_a_model_changes_nothing(given_to: list[list[float]], times: int, data: st.DataObject) -> None:
-    """A panel counts its models, so repeating all of them or one of them makes no difference."""
+    """A panel counts each model once, so repeated models make no difference."""
     single = panel_of(given_to)
     repeated = [data.draw(st.sampled_from(single))] * times
     assert (
@@ -255,7 +255,7 @@ def test_the_order_of_judges_and_sides_changes_nothing(given_to: list[list[float
 
 @given(panels)
 def test_a_panel_of_one_equals_its_judge(given_to: list[list[float]]) -> None:
-    """The probabilities are the judge's, and so is the winner if it is clearly ahead."""
+    """The panel has the judge's probabilities, and the judge's winner if that side is clearly ahead."""
     alone = panel_of(given_to[:1])
     second, first = sorted((alone[0].log_odds or {}).values())[-2:]
     decision = decide_by_log_odds(alone)
@@ -265,7 +265,7 @@ def test_a_panel_of_one_equals_its_judge(given_to: list[list[float]]) -> None:
 
 @given(panels)
 def test_the_winner_of_a_panel_leads(given_to: list[list[float]]) -> None:
-    """This also holds for cyclic preferences."""
+    """The winner leads even if preferences are cyclic."""
     decision = decide_by_log_odds(panel_of(given_to))
     assert decision.winner in (None, leader_of(decision.scores))
 
@@ -290,7 +290,7 @@ def test_a_slot_bias_does_not_hide_the_better_side(better: str, bias: float) -> 
 
 
 def test_letters_can_be_crossed_with_slots() -> None:
-    """Each order is asked with each rotation of the letters; a bias for letters alone cancels as well."""
+    """Each order is combined with each rotation of the letters, so a bias for letters cancels as well."""
     judged = judge_debate(text_judge(lambda block: 0.3 * ("lost people" in block)), crossed_labels=True)
     assert judged.winner == "Dogs are better"
     assert judged.judging is not None
@@ -328,7 +328,7 @@ def test_the_judge_reads_neither_positions_nor_names() -> None:
 
 
 def test_improbable_letters_are_a_problem() -> None:
-    """Neither order counts if the letters have less than a tenth of the probability."""
+    """A ballot does not count if the letters have less than a tenth of the probability."""
 
     def likely(request: ModelRequest) -> Any:
         first = SAID[SIDES[0]].split(".")[0] in request.messages[-1]["content"].split("Side B")[0]
@@ -344,7 +344,7 @@ def test_improbable_letters_are_a_problem() -> None:
 
 
 def test_a_failed_ballot_invalidates_the_judges_other_ballot() -> None:
-    """Slots cancel only over all orders, so a single order decides nothing, as in a panel."""
+    """Slot biases cancel only over all orders, so a single order decides nothing, as in a panel."""
 
     def likely(request: ModelRequest) -> Any:
         if SAID[SIDES[0]].split(".")[0] in request.messages[-1]["content"].split("Side B")[0]:
@@ -360,14 +360,14 @@ def test_a_failed_ballot_invalidates_the_judges_other_ballot() -> None:
 
 
 def test_a_failed_ballot_without_a_model_invalidates_all() -> None:
-    """Its model is not recorded, so it may belong to any of them."""
+    """The failed ballot may belong to any of the models."""
     failed = JudgeBallot(order=["yes", "no"], problem="the answer has no text")
     usable = JudgeBallot(view=1, order=["no", "yes"], model="m", log_odds={"yes": 1.0, "no": -1.0}, winner="yes")
     assert decide([failed, usable], sides=["yes", "no"], by="log_odds").winner is None
 
 
 def test_a_lead_below_the_threshold_has_no_winner() -> None:
-    """The threshold is an option."""
+    """`JudgeOptions` sets the threshold."""
     model = text_judge(lambda block: 0.09 * ("lost people" in block), lambda slot: -slot)
     assert judge_debate(model).winner is None
     assert judge_debate(model).verdict == "No winner: neither side gave clearly more concrete evidence."
@@ -375,7 +375,7 @@ def test_a_lead_below_the_threshold_has_no_winner() -> None:
 
 
 def test_without_log_probabilities_the_judge_falls_back_to_scores() -> None:
-    """The views are the same, and the record has the reason."""
+    """The views stay the same, and the record has the reason for the fallback."""
 
     def answer(request: ModelRequest) -> Any:
         if request.choices:
@@ -409,7 +409,7 @@ def test_without_log_probabilities_the_judge_falls_back_to_scores() -> None:
     ids=str,
 )
 def test_incompatible_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """The error comes at once and names the field, also if a model is known to have no log-probabilities."""
+    """The error is raised at once and names the field, also if a model is known to lack log-probabilities."""
     with pytest.raises(ConfigurationError, match=f"JudgeOptions: `{field}`"):
         JudgeOptions(**options)
 
@@ -425,7 +425,7 @@ def test_too_many_sides_are_rejected() -> None:
 
 
 def test_a_small_model_judges_by_letter_and_a_large_one_by_reasons() -> None:
-    """This holds for any orders unless another option requires a form; options and templates override the profile."""
+    """Options that require an answer form, and templates, override the profile of the model."""
 
     def answer(request: ModelRequest) -> Any:
         if request.choices:
@@ -454,7 +454,7 @@ def test_a_small_model_judges_by_letter_and_a_large_one_by_reasons() -> None:
 
 
 def test_a_large_model_gives_its_reasons_before_the_letter() -> None:
-    """It reads the positions by round, and the request for the letter contains its reasons."""
+    """The reasons are based on positions by round, and the request for the letter contains them."""
     requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -488,7 +488,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=60) | st.lists(
 
 @given(texts)
 def test_sentences_are_substrings_and_keep_all_words(text: str) -> None:
-    """This holds for any text, in order; only sentences above the maximal length are cut."""
+    """Order is preserved in any text, and only sentences above the maximum length are cut."""
     at = 0
     for sentence in sentences_of(text):
         at = text.index(sentence, at) + len(sentence)
@@ -499,7 +499,7 @@ def test_sentences_are_substrings_and_keep_all_words(text: str) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(SIDES), texts), max_size=6))
 def test_quotes_are_verbatim_in_their_turn(statement_texts: list[tuple[str, str]]) -> None:
-    """A reply is a later turn of another side."""
+    """A reply is quoted from a later turn of another side."""
     entries = [
         DebateContributionEntry(round=1 + at, agent_name="a", stance=side, text=text)
         for at, (side, text) in enumerate(statement_texts)
@@ -519,7 +519,7 @@ def test_quotes_are_verbatim_in_their_turn(statement_texts: list[tuple[str, str]
 
 
 def test_verified_statements_are_quoted_first() -> None:
-    """Fluent inventions around the quote do not matter; a side without quotes may be quoted with any sentence."""
+    """Fluent inventions around a quote are ignored; a side without quotes may be quoted with any sentence."""
     report = Source(name="report.txt", text="Mistakes in letters rose by 12 percent.")
     texts = {
         SIDES[0]: "It is clear: “Mistakes in letters rose by 12 percent.” Customers are ruined everywhere in the land.",
@@ -533,7 +533,7 @@ def test_verified_statements_are_quoted_first() -> None:
 
 
 def test_a_verdict_quotes_the_models_choice_and_its_reply() -> None:
-    """The quote is the whole text, and the model writes nothing in it."""
+    """The model only chooses sentences and writes no part of the text."""
 
     def likely(request: ModelRequest) -> Any:
         turn = request.messages[-1]["content"]
@@ -563,7 +563,7 @@ def test_a_verdict_quotes_the_models_choice_and_its_reply() -> None:
     "judge", [JudgeOptions(answer_form="letter"), create_judge(answer_form="letter")], ids=["options", "block"]
 )
 def test_simultaneous_turns_are_not_replies(judge: Any) -> None:
-    """If all speak at once, only a later round is a reply, whatever the order of the records."""
+    """If all sides speak at once, only a later round can contain a reply, whatever the order of the records."""
 
     def answer(request: ModelRequest) -> Any:
         if request.choices:
@@ -612,7 +612,7 @@ def test_a_verdict_does_not_require_a_quote() -> None:
     text=st.text(st.characters(codec="utf-8"), min_size=1, max_size=40),
 )
 def test_a_verdict_names_only_its_winner(winner: str | None, sides: int, text: str) -> None:
-    """Without a winner, no side is named; quotes are on lines of their own."""
+    """Without a winner no side is named, and quotes are on lines of their own."""
     words = letter_verdict(winner, sides, usable=True)
     assert [side for side in SIDES if side in words] == ([] if winner is None else [winner])
     assert words.startswith("No winner") is (winner is None)
@@ -625,7 +625,7 @@ def test_a_verdict_names_only_its_winner(winner: str | None, sides: int, text: s
 
 @given(st.sampled_from(SIDES), st.sampled_from([None, *SIDES]), st.sampled_from(["{} should win.", "{}", "Both, {}!"]))
 def test_a_verdict_that_names_only_losers_gets_a_headline(side: str, winner: str | None, words: str) -> None:
-    """Readers see the winner, and the model's text is complete."""
+    """Readers see the winner first, followed by the model's complete text."""
     text = words.format(side)
     headlined = add_headline(text, winner, SIDES)
     assert text in headlined

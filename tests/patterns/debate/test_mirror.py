@@ -1,4 +1,4 @@
-"""A mirrored debate runs in both orders of speakers, and one verdict is made from both."""
+"""Mirrored debates, which run in both orders of speakers and have one verdict on both."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ def order(raw: Any) -> list[tuple[int, str]]:
 
 
 def second_opener(request: ModelRequest) -> str:
-    """Return the side with the highest `(nth)`, which the judge of these tests prefers."""
+    """Return the side with the highest number in its texts, which the judge of these tests prefers."""
     arguments = re.findall(r"\[(for|against|neither)\] \((\d+)\)", str(request.messages[-1]["content"]))
     return str(max(arguments, key=lambda argument: int(argument[1]))[0])
 
 
 def model(judge: Any) -> FunctionModel:
-    """Create a model that returns the `answers`."""
+    """Create a model that returns `answers`."""
     return FunctionModel(answers(judge))
 
 
 def answers(judge: Any) -> Callable[[ModelRequest], Any]:
-    """Let debaters state the number of earlier speakers in their debate; `judge(request)` names the winner."""
+    """Let debaters number their turns, and let the judge name the winner that `judge(request)` returns."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output_schema is None:
@@ -83,7 +83,7 @@ def answers(judge: Any) -> Callable[[ModelRequest], Any]:
 
 
 def test_the_mirror_has_the_reverse_order_and_is_in_the_output() -> None:
-    """The output has two debates, two verdicts, and one verdict on both; the cost is twice that of one debate."""
+    """The output has two debates, their two verdicts and a verdict on both, at twice the cost of one debate."""
     plain = rent(mirror=False).run_sync(QUESTION, model=model(lambda _: "for"))
     result = rent().run_sync(QUESTION, model=model(lambda _: "for"))
     raw = result.raw
@@ -111,7 +111,7 @@ def test_the_mirror_has_the_reverse_order_and_is_in_the_output() -> None:
 
 @pytest.mark.parametrize("on_flip", ["average", "abstain", "tie"])
 def test_a_judge_of_last_words_has_no_winner(on_flip: Any) -> None:
-    """Its winner differs in the mirror: the shares are even, and the rule for flips decides."""
+    """The winner differs in the mirror, so the shares are even and the rule for flips decides."""
     result = rent(judge=JudgeOptions(schedule="swap", on_flip=on_flip)).run_sync(QUESTION, model=model(second_opener))
     verdict = result.raw.verdict
     assert (result.raw.first_verdict.winner, result.raw.mirrored.verdict.winner) == ("against", "for")
@@ -144,8 +144,8 @@ def by_letter(lead: float, *, mirror: bool, **options: Any) -> Any:
 @example(lead=1.0, threshold=1.5, quotes=True)
 @example(lead=0.04, threshold=0.0, quotes=True)
 @example(lead=0.04, threshold=0.1, quotes=False)
-def test_the_mirror_of_a_debate_with_itself_has_its_winner(lead: float, threshold: float, quotes: bool) -> None:  # noqa: FBT001 - drawn
-    """This holds by letter with any threshold, and in the text of the verdict: a small lead is no tie."""
+def test_a_mirror_keeps_the_winner_of_both_orders(lead: float, threshold: float, quotes: bool) -> None:  # noqa: FBT001 - drawn
+    """The text of the verdict does not change either, so a small lead is not reported as a tie."""
     alone, mirrored = (
         by_letter(lead, mirror=mirror, min_log_odds=threshold, quotes=quotes) for mirror in (False, True)
     )
@@ -156,7 +156,7 @@ def test_the_mirror_of_a_debate_with_itself_has_its_winner(lead: float, threshol
 
 
 def test_the_audit_of_mirrored_debates_finds_a_last_word_bias() -> None:
-    """Without mirrors the last word wins 100 percent of 23 debates; with them as well, and quality favours nobody."""
+    """The last word wins 100 percent of 23 debates, with and without mirrors; a judge of quality shows no bias."""
     for mirror in (False, True):
         items = []
         spoken = []
@@ -192,7 +192,7 @@ def test_the_audit_of_mirrored_debates_finds_a_last_word_bias() -> None:
 def test_every_round_of_the_mirror_has_the_reverse_order(
     *, turn_order: Any, count: int, rounds: int, seed: int, moderated: bool
 ) -> None:
-    """This holds for any order, with or without a moderator; the outline has both, and runs repeat with their seed."""
+    """Runs with the same seed are equal, and the outline contains the mirror."""
     names = [side.name for side in SIDES[:count]]
     moderator = (lambda _, ctx: decision(*names[ctx.sequencer.state.round % 2 :])) if moderated else None
     pattern = rent(debaters=SIDES[:count], turn_order=turn_order, max_rounds=rounds, moderator=moderator)
@@ -212,7 +212,7 @@ def test_every_round_of_the_mirror_has_the_reverse_order(
 
 @pytest.mark.parametrize(("second", "winner"), [("for", "for"), ("against", None), (None, None)])
 def test_a_custom_judge_has_to_name_the_same_winner_twice(second: str | None, winner: str | None) -> None:
-    """Both reasons are in the verdict."""
+    """The verdict contains the reasons from both debates."""
     winners = iter([second, "for"])
 
     def judge(_: object, ctx: Context) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def test_a_custom_judge_has_to_name_the_same_winner_twice(second: str | None, wi
 
 
 def test_without_a_verdict_on_the_mirror_the_debate_has_none() -> None:
-    """A verdict on one order alone is not enough, but it can be read."""
+    """The verdict on a single order is not sufficient, but it can be read."""
 
     def judge(request: ModelRequest) -> str:
         if "mirrored" in request.block:
@@ -241,7 +241,7 @@ def test_without_a_verdict_on_the_mirror_the_debate_has_none() -> None:
 
 
 def test_a_limit_in_the_mirror_leaves_the_debate_without_a_verdict() -> None:
-    """The transcript is complete, but half of the evidence is not enough for a verdict."""
+    """The transcript is complete, but a verdict requires the evidence of both halves."""
     result = rent().run_sync(QUESTION, model=model(lambda _: "for"), limits=Limits(calls=6))
     assert (result.status, result.raw.verdict, result.raw.first_verdict) == ("limit", None, None)
     assert len(result.raw.transcript) == 4
@@ -249,7 +249,7 @@ def test_a_limit_in_the_mirror_leaves_the_debate_without_a_verdict() -> None:
 
 @given(st.integers(1, 10), st.sampled_from(["declared", "shuffled"]), st.booleans())
 async def test_a_mirrored_debate_can_be_resumed_at_any_call(stop: int, turn_order: Any, slow: bool) -> None:  # noqa: FBT001 - drawn
-    """The output is the same, and no answered call of either half repeats."""
+    """The output is the same, and no answered call of either half is repeated."""
     answered: list[str] = []
     pattern, store, calls = rent(turn_order=turn_order), MemoryStore(), 0
     uninterrupted = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)
@@ -274,7 +274,7 @@ async def test_a_mirrored_debate_can_be_resumed_at_any_call(stop: int, turn_orde
 
 
 def delayed_model(turns: list[int], judge: Any = lambda _: "for") -> FunctionModel:
-    """Create a model whose answers arrive after so many turns of the event loop."""
+    """Create a model whose answers arrive after a number of turns of the event loop."""
     inner, waits = answers(judge), cycle(turns)
 
     async def answer(request: ModelRequest) -> Any:
@@ -293,7 +293,7 @@ def events_of_half(result: Any, *, mirror: bool) -> list[tuple[str, str]]:
 
 @given(turns=st.lists(st.integers(0, 9), min_size=1, max_size=12), moderated=st.booleans())
 async def test_the_order_of_events_does_not_depend_on_speed(*, turns: list[int], moderated: bool) -> None:
-    """The debate's rounds come first, then the mirror; only the judge may be called during the mirror."""
+    """Events of the debate precede those of the mirror; only the judge may be called during the mirror."""
     moderator = (lambda _: decision("ann", "bea")) if moderated else None
     pattern = rent(moderator=moderator)
     expected = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)
@@ -312,7 +312,7 @@ async def test_the_order_of_events_does_not_depend_on_speed(*, turns: list[int],
 
 
 async def test_a_mirrored_debate_takes_the_time_of_one_debate() -> None:
-    """Ten calls take five steps: each is answered only when no other call can be made beside it."""
+    """Ten calls take five steps, because a call is only answered when no other can be made concurrently."""
     waiting: list[asyncio.Event] = []
 
     async def answer(request: ModelRequest) -> Any:
@@ -337,7 +337,7 @@ async def test_a_mirrored_debate_takes_the_time_of_one_debate() -> None:
 
 @pytest.mark.parametrize("calls", range(1, 10))
 async def test_a_limit_ends_both_halves_and_reports_paid_calls(calls: int) -> None:
-    """Each call is in the events and in the transcript of its half, wherever the limit is reached."""
+    """Each paid call is in the events and in the transcript of its half, wherever the limit is reached."""
     result = await rent().run(QUESTION, model=delayed_model([3]), limits=Limits(calls=calls))
     assert (result.status, result.raw.verdict, result.usage.calls) == ("limit", None, calls)
     paid = [event for event in events(result, ModelCalled) if event.usage.calls]
@@ -346,7 +346,7 @@ async def test_a_limit_ends_both_halves_and_reports_paid_calls(calls: int) -> No
 
 
 async def test_a_failure_in_the_mirror_ends_the_debate_at_once() -> None:
-    """No unnecessary call is paid for, and no task is left."""
+    """No unnecessary call is paid for, and no task is left running."""
     blocks: list[str] = []
     inner = answers(lambda _: "for")
 
@@ -380,7 +380,7 @@ async def test_a_person_debates_one_half_after_the_other() -> None:
 
 
 def test_a_shared_transcript_belongs_to_the_first_debate() -> None:
-    """The session and blocks that read it see the same one."""
+    """The session and blocks that read the transcript see the same one."""
     transcript, session = create_debate_transcript(), Session()
     speakers: list[list[str]] = []
 
@@ -406,13 +406,13 @@ def test_a_shared_transcript_belongs_to_the_first_debate() -> None:
     ],
 )
 def test_debates_that_cannot_be_mirrored_are_rejected(options: dict[str, Any], message: str) -> None:
-    """The error comes before anything is built."""
+    """The error is raised before anything is built."""
     with pytest.raises(ConfigurationError, match=message):
         rent(**options)
 
 
 def test_the_page_shows_both_and_which_side_won_each() -> None:
-    """The rounds of the mirror have their own heading, followed by one verdict."""
+    """The rounds of the mirror have their own heading, and one verdict follows."""
     raw = rent(judge="swap").run_sync(QUESTION, model=model(second_opener)).raw
     sections = list(DebateDocument(status="complete", raw=raw).sections())
     titles = [section.title for section in sections if hasattr(section, "title")]

@@ -1,4 +1,4 @@
-"""The pipeline with a moderator: its decisions drive the rounds."""
+"""Moderated debates, whose rounds follow the moderator's decisions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _rent(**options: Any) -> Any:
 
 
 def _scripted_moderator(*decisions: Any) -> dict[str, Any]:
-    """Create a moderator function that returns the decision of each round."""
+    """Create a moderator function that returns the given decision for each round."""
 
     def moderator(value: object, ctx: Context) -> Any:
         return decisions[ctx.sequencer.state.round - 1]
@@ -41,7 +41,7 @@ def _scripted_moderator(*decisions: Any) -> dict[str, Any]:
 
 
 def test_the_moderator_opens_every_round_and_calls_the_speakers() -> None:
-    """Each decision drives a real round: first in the decided order, then with one speaker, then the judge."""
+    """The first round has the decided order, the next one a single speaker, and then the judge is called."""
     alone = decision("anna", reason="Ben has nothing to add.")
     model = ScriptedModel(
         decision("ben", "anna"), "B1", "A1", decision("anna", "ben"), "A2", "B2", alone, "A3", VERDICT
@@ -60,7 +60,7 @@ def test_the_moderator_opens_every_round_and_calls_the_speakers() -> None:
 
 
 def test_the_decision_is_emitted_before_the_first_turn() -> None:
-    """Events: the round starts, the moderator decides, then turns start."""
+    """The events are in the order round start, decision, first turn."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A1", "B1", VERDICT)
     result = _rent().run_sync(QUESTION, model=model)
     kinds = (RoundStarted, ModeratorDecided, TurnStarted)
@@ -69,21 +69,21 @@ def test_the_decision_is_emitted_before_the_first_turn() -> None:
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_each_round_has_one_decision(rounds: int) -> None:
-    """`moderator_decisions` has one entry per round, stamped with it."""
+    """Entries of `moderator_decisions` have the number of their round."""
     output = _rent(max_rounds=rounds).run_sync(QUESTION, model=by_role(decide=lambda _: decision("anna"))).output
     assert [entry.round for entry in output.moderator_decisions] == list(range(1, rounds + 1))
     assert output.rounds == rounds
 
 
 def test_without_a_moderator_there_are_no_decisions() -> None:
-    """The list is empty, but present."""
+    """`moderator_decisions` is present but empty."""
     assert debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(
         QUESTION, model=by_role()
     ).output.moderator_decisions == []  # fmt: skip
 
 
 def test_a_done_round_still_runs() -> None:
-    """With `done` the round's speakers speak, then the loop ends."""
+    """The speakers of a decision with `done` still have their turns before the loop ends."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A1", "B1", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.text for entry in output.transcript] == ["A1", "B1"]
@@ -92,7 +92,7 @@ def test_a_done_round_still_runs() -> None:
 
 
 def test_a_done_round_may_have_no_speakers() -> None:
-    """An empty `next_speakers` with `done` is a round without turns; the judge decides on the transcript so far."""
+    """A round without turns follows, and the judge decides on the transcript so far."""
     model = ScriptedModel(decision("anna", "ben"), "A1", "B1", decision(done=True), VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.round for entry in output.transcript] == [1, 1]
@@ -100,7 +100,7 @@ def test_a_done_round_may_have_no_speakers() -> None:
 
 
 def test_a_model_cannot_end_a_debate_before_all_sides_have_spoken() -> None:
-    """A debater missing in its decision speaks nevertheless, and the decision has the addition."""
+    """A debater missing from the decision speaks nevertheless, and the decision records the addition."""
     model = ScriptedModel(decision(done=True), "A1", "B1", VERDICT)
     result = _rent().run_sync(QUESTION, model=model)
     assert [entry.text for entry in result.output.transcript] == ["A1", "B1"]
@@ -110,7 +110,7 @@ def test_a_model_cannot_end_a_debate_before_all_sides_have_spoken() -> None:
 
 
 def test_without_next_speakers_all_debaters_speak() -> None:
-    """A missing or null list means everybody in declared order."""
+    """A missing or null list means all debaters in declared order."""
     null = {**decision(), "nextSpeakers": None}
     model = ScriptedModel({"briefing": "Facts."}, "A1", "B1", null, "A2", "B2", VERDICT)
     output = _rent(max_rounds=2).run_sync(QUESTION, model=model).output
@@ -147,7 +147,7 @@ def test_a_reason_without_an_omitted_side_is_dropped() -> None:
 
 @given(st.data())
 def test_every_side_gets_a_turn_to_reply(data: st.DataObject) -> None:
-    """A silent side has spoken after all sides that speak now, or nobody speaks."""
+    """A silent side has spoken after all sides of the current round, or nobody speaks."""
     stances = dict(data.draw(st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from("xyz")), min_size=1)))
     spoken = data.draw(st.lists(st.tuples(st.sampled_from(list(stances)), st.sampled_from([None, "empty", "cut_off"]))))
     entries = [
@@ -170,7 +170,7 @@ def test_every_side_gets_a_turn_to_reply(data: st.DataObject) -> None:
 
 
 def test_one_debater_speaks_for_a_shared_stance() -> None:
-    """Two debaters with one stance need one turn; the one whose last turn is the oldest is added."""
+    """Two debaters with one stance need only one turn, so the one whose last turn is the oldest is added."""
     stances = {"a": "x", "b": "x", "c": "y"}
     entries = [DebateContributionEntry(round=1, agent_name=name, stance=stances[name], text="-") for name in "abc"]
     for speakers, expected in ((["c"], ["a"]), (["a", "c"], []), (["b", "c"], [])):
@@ -180,7 +180,7 @@ def test_one_debater_speaks_for_a_shared_stance() -> None:
 
 @pytest.mark.parametrize("given_to", ["debate", "maker"])
 def test_the_moderator_knows_the_stances_and_the_number_of_rounds(given_to: str) -> None:
-    """The prompt has them once, from round 1 on."""
+    """The prompt contains both once, from round 1 on."""
     options = {"moderator": True, "transcript": None} if given_to == "debate" else {}
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent(**options).run_sync(QUESTION, model=model)
@@ -190,7 +190,7 @@ def test_the_moderator_knows_the_stances_and_the_number_of_rounds(given_to: str)
 
 @pytest.mark.parametrize("key", ["next_speakers", "nextSpeakers"])
 def test_an_empty_list_of_speakers_requires_done(key: str) -> None:
-    """A model's decision is replaced by the declared order; a function's decision is an OutputError with the reason."""
+    """A model's decision is replaced by the declared order; a function's decision is an `OutputError`."""
     result = _rent().run_sync(QUESTION, model=by_role(decide=lambda _: decision()))
     assert all(entry.fallback for entry in result.raw.moderator_decisions)
     assert all("may be empty only with done=true" in loss.error for loss in result.raw.losses)
@@ -200,14 +200,14 @@ def test_an_empty_list_of_speakers_requires_done(key: str) -> None:
 
 
 def test_an_instance_that_was_never_validated_is_validated() -> None:
-    """`model_construct` does not bypass the check."""
+    """`model_construct` does not bypass the validation."""
     invalid = DebateModeratorOutput.model_construct(next_speakers=[], briefing=None, new_angle=None, done=False)
     with pytest.raises(OutputError, match="may be empty only with done=true"):
         _rent(**_scripted_moderator(invalid)).run_sync(QUESTION, model=by_role())
 
 
 def test_a_repeated_speaker_has_two_turns() -> None:
-    """Each entry in the list is a turn, and the second sees the first."""
+    """Each entry in the list is a turn, and the second turn sees the first."""
     model = ScriptedModel(decision("anna", "anna", "ben", done=True), "A1", "A2", "B", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.text for entry in output.transcript] == ["A1", "A2", "B"]
@@ -222,7 +222,7 @@ def test_a_side_speaks_even_if_the_other_has_all_turns() -> None:
 
 
 def test_an_unknown_speaker_is_an_error_that_lists_the_roster() -> None:
-    """The RosterError has the available names in declared order, and nobody speaks."""
+    """The `RosterError` lists the available names in declared order, and nobody speaks."""
     sides = [Debater("zoe", "for"), Debater("adam", "against")]
     rent = debate(name="rent", debaters=sides, **_scripted_moderator(decision("adam", "carl")))
     model = ScriptedModel()
@@ -235,7 +235,7 @@ def test_an_unknown_speaker_is_an_error_that_lists_the_roster() -> None:
 
 
 def test_a_model_that_keeps_naming_unknown_speakers_is_replaced() -> None:
-    """It is called again with the reason; then the declared order is used and the decision is flagged."""
+    """The model is called again with the reason; then the declared order is used and the decision is flagged."""
     sides = [Debater("zoe", "for"), Debater("adam", "against")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, **_with_roster(["zoe", "adam"]))
     model = ScriptedModel(decision("adam", "carl"), decision("adam", "dora"), "Z", "A", VERDICT)
@@ -251,7 +251,7 @@ def test_a_model_that_keeps_naming_unknown_speakers_is_replaced() -> None:
 
 
 def test_a_model_may_repair_its_decision() -> None:
-    """A repaired decision counts like any other, without a loss."""
+    """A repaired decision counts like any other and causes no loss."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **_with_roster(["anna", "ben"]))
     model = ScriptedModel(decision(), decision("ben", "anna"), "B", "A", VERDICT)
     result = rent.run_sync(QUESTION, model=Retrying(model))
@@ -260,8 +260,8 @@ def test_a_model_may_repair_its_decision() -> None:
 
 
 @pytest.mark.parametrize("field", ["briefing", "newAngle"])
-def test_briefings_and_angles_have_a_maximal_length(field: str) -> None:
-    """They are part of each prompt of the round, so a hundred thousand characters are invalid."""
+def test_briefings_and_angles_have_a_maximum_length(field: str) -> None:
+    """Briefings and angles are part of each prompt of the round, so a hundred thousand characters are invalid."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **_with_roster(["anna", "ben"]))
     endless = {**decision("ben"), field: "x" * 100_000}
     result = rent.run_sync(QUESTION, model=ScriptedModel(endless, "A", "B", VERDICT))
@@ -279,8 +279,8 @@ def _with_roster(names: list[str]) -> dict[str, Any]:
     }
 
 
-def test_the_schema_of_the_default_moderator_holds_the_roster_as_an_enum() -> None:
-    """A model held to a schema cannot name an unknown speaker."""
+def test_the_schema_of_the_default_moderator_lists_the_roster_as_an_enum() -> None:
+    """A model constrained by the schema cannot name an unknown speaker."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent().run_sync(QUESTION, model=model)
     schema = model.calls[0].output_schema
@@ -290,7 +290,7 @@ def test_the_schema_of_the_default_moderator_holds_the_roster_as_an_enum() -> No
 
 
 def test_debaters_see_only_the_briefing_and_angle_of_the_round() -> None:
-    """Both are in every prompt of their round, and in no prompt of another round."""
+    """Both are in every prompt of their round and in no prompt of other rounds."""
     model = ScriptedModel(
         decision("anna", "ben", briefing="Rents rose by 9 %.", newAngle="Who pays?"),
         "A1",
@@ -315,7 +315,6 @@ def test_debaters_see_only_the_briefing_and_angle_of_the_round() -> None:
 
 @pytest.mark.parametrize("words", [{"briefing": "FACTS"}, {"newAngle": "FOCUS"}, {}], ids=str)
 def test_briefing_and_angle_are_independent(words: dict[str, str]) -> None:
-    """Either one may be missing, or both."""
     model = ScriptedModel(decision("anna", "ben", done=True, **words), "A1", "B1", VERDICT)
     _rent().run_sync(QUESTION, model=model)
     prompt = turn_of(model.calls[1])
@@ -323,7 +322,7 @@ def test_briefing_and_angle_are_independent(words: dict[str, str]) -> None:
 
 
 def test_the_moderator_sees_names_and_its_own_decisions() -> None:
-    """Its prompt holds the whole ordered transcript with names, and what it decided in earlier rounds."""
+    """The prompt contains the whole ordered transcript with names, and the decisions of earlier rounds."""
     model = ScriptedModel(
         decision("ben", "anna", newAngle="Who pays?"),
         "B1",
@@ -343,7 +342,7 @@ def test_the_moderator_sees_names_and_its_own_decisions() -> None:
 
 
 def test_the_first_prompt_asks_for_all_speakers_and_a_briefing() -> None:
-    """Before there is a transcript, the default prompt asks for the full roster and a briefing."""
+    """Without a transcript, the default prompt asks for the full roster and a briefing."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent().run_sync(QUESTION, model=model)
     prompt = model.calls[0].prompt
@@ -353,7 +352,7 @@ def test_the_first_prompt_asks_for_all_speakers_and_a_briefing() -> None:
 
 
 def test_the_first_prompt_asks_for_research_with_tools() -> None:
-    """The prompt asks to use the tools and to put the results into the briefing."""
+    """The prompt asks the moderator to use the tools and to put the results into the briefing."""
 
     def search(query: str) -> str:
         """Search the web."""
@@ -375,7 +374,7 @@ def test_the_first_prompt_asks_for_research_with_tools() -> None:
     ids=["snake", "camel", "model"],
 )
 def test_a_custom_moderator_returns_the_model_or_a_dict(answer: object) -> None:
-    """All three are the same decision, and missing fields have their defaults."""
+    """Keys in snake case and in camel case are accepted, and missing fields have their defaults."""
     output = _rent(**_scripted_moderator(answer)).run_sync(QUESTION, model=by_role()).output
     (choice,) = output.moderator_decisions
     assert (choice.round, choice.next_speakers, choice.briefing, choice.new_angle, choice.done) == (
@@ -389,7 +388,7 @@ def test_a_custom_moderator_returns_the_model_or_a_dict(answer: object) -> None:
 
 
 def test_a_moderator_may_decide_by_the_transcript() -> None:
-    """A default moderator's model is called in each round with the transcript so far."""
+    """The model of a default moderator is called in each round with the transcript so far."""
 
     def decide(request: ModelRequest) -> dict[str, Any]:
         prompt = str(request.messages[-1]["content"])
@@ -400,7 +399,7 @@ def test_a_moderator_may_decide_by_the_transcript() -> None:
 
 
 def test_decisions_are_events() -> None:
-    """Each decision is an event with the block's name."""
+    """Each event carries the name of the moderator's block."""
     result = _rent(max_rounds=2).run_sync(QUESTION, model=by_role(decide=lambda _: decision("anna")))
     decision_events = events(result, ModeratorDecided)
     assert [(event.block, event.decision.round) for event in decision_events] == [

@@ -1,4 +1,4 @@
-"""Options of `debate()` reach only the default blocks, and visibilities hide items."""
+"""Options of `debate()`, which reach only the default blocks, and visibilities, which hide items."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, 
 
 
 def test_a_moderator_has_its_own_options() -> None:
-    """`create_moderator(instructions=…)` reaches the moderator, and the debate's instructions do not."""
+    """`create_moderator(instructions=…)` overrides the debate's instructions for the moderator."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     debate(
         name="rent", debaters=SIDES, synthesizer=False, instructions="Be polite.", **moderated(instructions="Be fair.")
@@ -42,8 +42,8 @@ def _named(name: str) -> FunctionModel:
     return FunctionModel(inner._function, name=name)
 
 
-def test_blocks_without_a_model_use_that_of_the_debate() -> None:
-    """Custom blocks do so as well: no block falls through to the environment's model."""
+def test_blocks_without_a_model_use_the_model_of_the_debate() -> None:
+    """Custom blocks use the debate's model as well, instead of the model set in the environment."""
     decide = by_role(decide=lambda _: decision("anna", "ben", done=True))
     rent = debate(
         name="rent",
@@ -65,17 +65,17 @@ def test_blocks_without_a_model_use_that_of_the_debate() -> None:
 
 
 def _nested_debater() -> Any:
-    """Build a debater inside a sequencer of the application."""
+    """Build a debater inside a custom sequencer."""
     return sequencer(name="anna").then(generator(name="anna-speaks", prompt="You are Anna."))
 
 
 def _generator_judge() -> Any:
-    """Build a generator of the application that judges."""
+    """Build a custom generator that judges."""
     return generator(name="own-judge", model="intent/synthesize", output_schema=DebateVerdict)
 
 
 def test_a_nested_debate_uses_the_nearest_model() -> None:
-    """It is that of the inner debate, or of the debate around it."""
+    """The nearest model is set by the inner debate or, failing that, by the outer one."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=False, model={"chat": _named("inner")})
     argue = sequencer(name="argue").map(lambda _: QUESTION).then(inner).map(lambda raw: raw.verdict.verdict)
     outer = debate(
@@ -91,7 +91,7 @@ def test_a_nested_debate_uses_the_nearest_model() -> None:
 
 @pytest.mark.anyio
 async def test_iterating_over_a_handle_omits_hidden_items() -> None:
-    """The iteration yields text and answers of visible blocks, and none of hidden ones."""
+    """Iteration yields only text and answers of visible blocks."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, debater_visibility={"client": False})
     handle = rent.start(QUESTION, model=by_role())
     handle_events = [event async for event in handle]
@@ -114,7 +114,7 @@ async def test_iterating_over_a_handle_streams_text() -> None:
 
 
 def test_a_moderator_knows_the_debaters() -> None:
-    """A moderator for another roster is rejected; the order of debaters does not matter."""
+    """A moderator for a different roster is rejected, while the order of debaters does not matter."""
     transcript = create_debate_transcript()
     other = create_moderator(name="rent", roster_names=["anna", "carl"], transcript=transcript)
     with pytest.raises(ConfigurationError) as caught:
@@ -130,13 +130,12 @@ def test_a_moderator_knows_the_debaters() -> None:
 
 
 def test_options_are_keyword_only() -> None:
-    """`debate()` takes no positional argument."""
     with pytest.raises(TypeError):
         debate("rent", SIDES)  # type: ignore[call-overload]
 
 
 def test_rejected_debates_build_no_blocks() -> None:
-    """Overrides in a rejected debate do not become blocks, and no custom function is inspected or called."""
+    """Overrides in a rejected debate do not become blocks, and custom functions are neither inspected nor called."""
     called: list[str] = []
 
     class Watched:
@@ -155,7 +154,7 @@ def test_rejected_debates_build_no_blocks() -> None:
 
 
 def test_dicts_and_debaters_are_equivalent() -> None:
-    """A plain dict with a debater's keys works as well as a `Debater`."""
+    """A plain dict with the keys of a `Debater` works as well as an instance."""
     rent = debate(
         name="rent",
         debaters=[{"name": "anna", "stance": "for"}, Debater("ben", "against")],
@@ -191,7 +190,7 @@ def _with_models(first: Any, second: Any) -> list[Debater]:
     ids=["no model named", "the debate's model", "one debater has its own", "objects"],
 )
 def test_a_named_judge_with_a_debaters_model_causes_a_warning(options: dict[str, Any], names: list[str]) -> None:
-    """`anonymize_transcript=False` warns once, and names the debaters whose model the default judge has."""
+    """`anonymize_transcript=False` warns once and names the debaters that share the default judge's model."""
     (warning,) = _warnings_of(anonymize_transcript=False, **options)
     assert warning.category is FlowDebateWarning
     assert warning.filename == __file__
@@ -214,17 +213,17 @@ def test_a_named_judge_with_a_debaters_model_causes_a_warning(options: dict[str,
     ids=["anonymized", "a judge of one's own", "other models", "no default debater"],
 )
 def test_a_judge_that_cannot_recognise_its_arguments_causes_no_warning(options: dict[str, Any]) -> None:
-    """An anonymized transcript, a custom judge, another model and the lack of default debaters are examples."""
+    """The cases are an anonymized transcript, a custom judge, a different model, and no default debaters."""
     assert _warnings_of(**options) == []
 
 
 def test_both_warnings_are_given_together() -> None:
-    """Each reason has its own warning."""
+    """Each reason has a separate warning."""
     assert len(_warnings_of(max_rounds=9, anonymize_transcript=False)) == 2
 
 
 def test_a_run_does_not_warn_again() -> None:
-    """The warnings are the factory's: running the debate adds none."""
+    """Only the factory warns, so running the debate adds no warning."""
     with pytest.warns(FlowDebateWarning):
         rent = debate(name="rent", debaters=SIDES, max_rounds=5, synthesizer=False)
     assert rent.run_sync(QUESTION, model=script(*"abcdefghij")).output.rounds == 5

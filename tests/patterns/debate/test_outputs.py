@@ -52,7 +52,7 @@ class Said:
     ids=repr,
 )
 def test_a_debater_returns_text_in_several_forms(value: object) -> None:
-    """A str, a dict with a text, a model or object with a text: the text is the argument, without a warning."""
+    """A str, a dict with a text, and a model or object with a text cause no warning."""
     assert _argument_of(lambda _: value) == "Homes."
 
 
@@ -62,14 +62,14 @@ def test_a_debater_returns_text_in_several_forms(value: object) -> None:
     ids=repr,
 )
 def test_other_values_become_their_str_with_a_warning(value: object, text: str) -> None:
-    """Other values become `str()` of them in the transcript, and a warning names the debater and the type."""
+    """The transcript contains `str()` of the value, and the warning names the debater and the type."""
     with pytest.warns(FlowDebateWarning, match=rf"'anna' returned a {type(value).__name__}") as caught:
         assert _argument_of(lambda _: value) == text
     assert len(caught) == 1
 
 
 def test_each_debater_causes_one_warning_in_a_run() -> None:
-    """Three rounds of two debaters that return numbers are two warnings; another run warns again."""
+    """Three rounds of two debaters that return numbers cause two warnings, and a second run warns again."""
     sides = [Debater(side.name, side.stance, block=lambda _: 7) for side in SIDES]
     rent = debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False)
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_each_debater_causes_one_warning_in_a_run() -> None:
 
 
 def test_a_value_without_str_is_an_error_that_names_the_block() -> None:
-    """If even `str()` fails, the error is an OutputError with the exception as its cause."""
+    """If `str()` fails as well, the `OutputError` has the exception as its cause."""
     with pytest.raises(OutputError, match="Unprintable whose str\\(\\) raises Sabotage") as caught:
         _argument_of(lambda _: Unprintable())
     assert "anna" in caught.value.block
@@ -88,7 +88,7 @@ def test_a_value_without_str_is_an_error_that_names_the_block() -> None:
 
 
 def test_text_is_cleaned() -> None:
-    """Lone surrogates and NULs of a block's text do not reach the transcript: it can be written as JSON."""
+    """Lone surrogates and NULs do not reach the transcript, which can always be written as JSON."""
     output = _debate_with(lambda _: "a\ud800b\0c").run_sync(QUESTION, model=by_role()).output
     assert output.transcript[0].text == "a\ufffdbc"
     assert output.model_dump_json()
@@ -118,12 +118,12 @@ async def _later(value: DebateInput, ctx: Context) -> dict[str, str]:
     ids=["(input)", "(input, ctx)", "async", "handler", "sequencer"],
 )
 def test_a_debater_is_any_block_or_function(block: Any, text: str) -> None:
-    """Sync and async functions of `(input)` or `(input, ctx)`, handlers and sequencers take a debater's role."""
+    """Sync and async functions of `(input)` or `(input, ctx)`, handlers and sequencers can be debaters."""
     assert _argument_of(block) == text
 
 
 def test_a_debater_may_be_a_generator() -> None:
-    """A custom generator has its own prompt and the debate's model."""
+    """A custom generator has a prompt of its own and uses the debate's model."""
     custom = generator(name="own", prompt="Be brief.", user=lambda value: value.question)
     model = script("Brief.", "B")
     _debate_with(custom).run_sync(QUESTION, model=model)
@@ -131,7 +131,7 @@ def test_a_debater_may_be_a_generator() -> None:
 
 
 def test_a_debater_may_be_a_debate() -> None:
-    """A side debates with itself first: its deliverable is its argument, and both transcripts are separate."""
+    """The inner debate's deliverable becomes the argument, and both transcripts are separate."""
     inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
     model = ScriptedModel("X", "Y", {**VERDICT, "winner": "bold"}, "We argue boldly.", "B", VERDICT)
     result = _debate_with(inner).run_sync(QUESTION, model=model)
@@ -147,7 +147,7 @@ def test_a_debater_may_be_a_debate() -> None:
 
 
 def test_a_debate_as_debater_starts_over_in_each_round() -> None:
-    """An inner debate begins with an empty transcript in each of its turns."""
+    """An inner debate begins each of its turns with an empty transcript."""
     inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
     first: list[Any] = ["X1", "Y1", {**VERDICT, "winner": None}, "I1", "B1"]
     model = ScriptedModel(*first, "X2", "Y2", {**VERDICT, "winner": None}, "I2", "B2", VERDICT)
@@ -163,7 +163,7 @@ def test_a_debate_as_debater_starts_over_in_each_round() -> None:
     ids=["dict", "model", "nobody"],
 )
 def test_a_judge_returns_the_model_or_a_dict(value: Any) -> None:
-    """Either is a verdict; a winner of None is a synthesis."""
+    """Both forms are a verdict, and a winner of None is a synthesis."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=lambda _: value)
     verdict = rent.run_sync(QUESTION, model=by_role()).output.verdict
     assert verdict == DebateVerdict.model_validate(value)
@@ -184,7 +184,7 @@ def test_a_judge_may_return_another_model_with_the_same_fields() -> None:
 
 
 def test_a_custom_judge_gets_the_question_and_reads_the_transcript() -> None:
-    """It has the debate's input, and the transcript as a resource."""
+    """The judge receives the debate's input, and the transcript as a resource."""
     inputs: list[tuple[str, list[str]]] = []
 
     async def judge(value: DebateInput, ctx: Context) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def test_a_custom_judge_gets_the_question_and_reads_the_transcript() -> None:
 
 @dataclass(frozen=True)
 class Unfit:
-    """An invalid output in some role."""
+    """An invalid output of a block in some role."""
 
     id: str
     role: str
@@ -223,7 +223,7 @@ UNFIT = [
 
 @pytest.mark.parametrize("case", UNFIT, ids=lambda case: case.id)
 def test_an_invalid_output_is_an_error_that_names_block_and_field(case: Unfit) -> None:
-    """The OutputError has the block, the field and the value."""
+    """The message contains the invalid value as well."""
     role: dict[str, Any] = {case.role: lambda _: case.value}
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **role)
     with pytest.raises(OutputError) as caught:
@@ -235,7 +235,7 @@ def test_an_invalid_output_is_an_error_that_names_block_and_field(case: Unfit) -
 
 
 def test_a_custom_block_keeps_its_name() -> None:
-    """The name also appears in errors."""
+    """Errors use the custom name as well."""
     judge = handler(lambda _: None, name="the-jury")
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, judge=judge)
     with pytest.raises(OutputError, match="'the-jury'"):
@@ -243,7 +243,7 @@ def test_a_custom_block_keeps_its_name() -> None:
 
 
 def test_a_judge_may_be_a_pipeline() -> None:
-    """A panel that votes: a sequencer with parallel judges takes the role."""
+    """A sequencer with parallel judges can act as a voting panel."""
 
     def vote(votes: dict[str, str]) -> dict[str, Any]:
         return {**VERDICT, "winner": max(set(votes.values()), key=list(votes.values()).count)}
@@ -258,7 +258,7 @@ def test_a_judge_may_be_a_pipeline() -> None:
 
 
 def test_a_custom_synthesizer_gets_the_raw_output() -> None:
-    """Its input is the debate's raw output, and its result is the debate's output, unchanged."""
+    """The synthesizer's result is the debate's output, unchanged."""
 
     def summarize(raw: DebateRawOutput) -> tuple[str, int]:
         return raw.found.verdict, len(raw.transcript)
@@ -270,7 +270,7 @@ def test_a_custom_synthesizer_gets_the_raw_output() -> None:
 
 
 def test_the_output_of_a_custom_synthesizer_must_match_the_schema() -> None:
-    """With `output_schema`, an invalid output is an OutputError that names the block and the field."""
+    """An invalid output is an `OutputError` that names the block and the field."""
     rent = debate(
         name="rent", debaters=SIDES, max_rounds=1, synthesizer=lambda _: {"text": 3}, output_schema=Spoken
     )  # fmt: skip

@@ -57,7 +57,7 @@ async def answer(exchange: Exchange) -> None:
 
 
 async def test_results_of_a_tool_reach_the_briefing_and_the_debaters() -> None:
-    """The model calls the function, gets its result and briefs with it; every debater of the round sees it."""
+    """The model calls the function, and every debater of the round sees the result in the briefing."""
     LOOKED_UP.clear()
     transcript = create_debate_transcript()
     moderator = create_moderator(

@@ -1,4 +1,4 @@
-"""Phases: purposes of rounds, questions between sides, and all laws of debates."""
+"""Phases of debates: the purpose of each round, questions between sides, and laws of all debates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VERDICT = {"verdict": "Trams.", "winner": "trams", "reasoning": "Because."}
 
 
 def run_debate(*, sides: int = 2, reply: Any = None, **options: Any) -> Any:
-    """Run a debate with phases to its end; its arguments are numbered."""
+    """Run a debate with phases to its end, with numbered arguments."""
     count = iter(range(1, 1_000))
 
     def answer(request: Any) -> Any:
@@ -45,7 +45,7 @@ def run_debate(*, sides: int = 2, reply: Any = None, **options: Any) -> Any:
 
 
 def test_each_round_is_for_its_phase() -> None:
-    """The debate has the rounds of its phases, and the transcript has each round's phase."""
+    """The debate has the rounds of its phases, and the transcript records the phase of each round."""
     run = run_debate()
     assert [(event.round, event.phase) for event in events(run, RoundStarted)] == [
         (1, "opening"),
@@ -62,7 +62,7 @@ def test_each_round_is_for_its_phase() -> None:
 
 
 def test_a_cross_examination_pairs_questions_and_answers() -> None:
-    """Both are entries of their own kind, and the output pairs them."""
+    """Questions and answers are separate kinds of entries, which the output pairs."""
     raw = run_debate(sides=3).raw
     crossed = [(entry.kind, entry.agent_name, entry.to) for entry in raw.transcript if entry.kind]
     assert crossed == [
@@ -85,7 +85,7 @@ def test_a_cross_examination_pairs_questions_and_answers() -> None:
 @pytest.mark.parametrize("turn_order", TURN_ORDERS)
 @pytest.mark.parametrize("mirror", [False, True])
 def test_phases_compose_with_orders_and_the_mirror(turn_order: Any, mirror: bool) -> None:  # noqa: FBT001
-    """Each side asks and answers once in a cross-examination, whichever begins."""
+    """Each side asks and answers once in a cross-examination, whichever side begins."""
     if mirror and turn_order == "simultaneous":
         pytest.skip("there is no order to reverse")
     raw = run_debate(sides=3, turn_order=turn_order, mirror=mirror).raw
@@ -97,7 +97,7 @@ def test_phases_compose_with_orders_and_the_mirror(turn_order: Any, mirror: bool
 
 
 def test_a_phase_sets_speakers_aim_and_length() -> None:
-    """The phase sets its speakers in order, its aim is in their prompts, and its length replaces the debate's."""
+    """The aim of the phase is in the speakers' prompts, and the length replaces the debate's."""
     prompts: list[str] = []
 
     def said(request: Any) -> str:
@@ -113,7 +113,7 @@ def test_a_phase_sets_speakers_aim_and_length() -> None:
 
 
 def test_without_a_question_the_asked_side_argues() -> None:
-    """The turn takes place in any case, so that the number of calls does not depend on failures."""
+    """The turn takes place in any case, so the number of calls does not depend on failures."""
 
     def said(request: Any) -> Any:
         if "Ask the debater for [buses]" in str(request.messages):
@@ -126,7 +126,7 @@ def test_without_a_question_the_asked_side_argues() -> None:
 
 
 def test_a_moderator_calls_the_askers() -> None:
-    """The side that they ask answers."""
+    """The side that is asked answers, although the moderator did not name it."""
     decision = {"next_speakers": ["ben"], "done": True}
     phases = [Phase("cross-examination", asks="pairs")]
     pattern = debate(name="city", debaters=SIDES[:2], phases=phases, moderator=lambda _: decision, synthesizer=False)
@@ -135,7 +135,7 @@ def test_a_moderator_calls_the_askers() -> None:
 
 
 def test_custom_blocks_get_the_kind_of_their_turn() -> None:
-    """Their input is a `DebateTurn`."""
+    """The kind is part of the `DebateTurn` that custom blocks receive."""
     turns: list[DebateTurn] = []
 
     def speak(turn: DebateTurn) -> str:
@@ -154,7 +154,7 @@ def test_custom_blocks_get_the_kind_of_their_turn() -> None:
 
 
 def test_a_person_sees_whom_to_ask_and_what_to_answer() -> None:
-    """The run waits for the answer and continues with it."""
+    """The run waits for each answer and continues with it."""
     store, model = MemoryStore(), ScriptedModel("Why trams, of all things?", VERDICT)
     sides = [Debater("ann", "trams", block=human(name="ann")), Debater("ben", "buses")]
     phases = [Phase("questions", asks="pairs", speakers=[2])]
@@ -173,12 +173,12 @@ def test_a_person_sees_whom_to_ask_and_what_to_answer() -> None:
 
 
 def test_stop_conditions_are_checked_after_each_round() -> None:
-    """A debate with phases may end before its last."""
+    """A debate with phases may end before its last phase."""
     assert run_debate(terminate_when=stop.rounds(2)).raw.rounds == 2
 
 
 def test_a_judge_reads_each_answer_below_its_question() -> None:
-    """This holds for any order of sides."""
+    """Answers stay below their questions in any order of sides."""
     raw = run_debate(sides=3, turn_order="simultaneous").raw
     lines = format_transcript_for_judge(raw.transcript).splitlines()
     question_lines = [index for index, line in enumerate(lines) if line.startswith("Question, ")]
@@ -188,7 +188,7 @@ def test_a_judge_reads_each_answer_below_its_question() -> None:
 
 
 def test_a_fork_pays_only_for_new_calls() -> None:
-    """A fork of a debate with phases reuses its parent's answers."""
+    """A fork of a debate with phases reuses the answers of its parent."""
     store = MemoryStore()
     pattern = debate(name="city", debaters=SIDES[:2], phases=CLASSIC, synthesizer=False)
 
@@ -228,7 +228,6 @@ def test_a_transcript_with_phases_can_be_read_back(roster: Any, data: Any) -> No
 
 
 def test_every_turn_has_its_phase_in_the_event() -> None:
-    """The event has the phase of the turn."""
     crossed = [(turn.phase, turn.target) for turn in events(run_debate(), TurnStarted) if turn.round == 2]
     assert crossed == [("question", "ben"), ("answer", "ann"), ("question", "ann"), ("answer", "ben")]
 
@@ -247,7 +246,7 @@ def test_every_turn_has_its_phase_in_the_event() -> None:
     ],
 )
 def test_invalid_phases_are_rejected(phases: Any, message: str) -> None:
-    """The error names the phase and the field, before anything is built."""
+    """The error names the phase and the field, and is raised before anything is built."""
     with pytest.raises(ConfigurationError, match=message):
         debate(name="city", debaters=SIDES[:2], phases=phases)
 

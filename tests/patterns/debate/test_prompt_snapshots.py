@@ -47,7 +47,7 @@ RAW = DebateRawOutput(
 
 
 def test_a_debaters_system_message_reads_well() -> None:
-    """It has the rules, the question and the positions."""
+    """The message has the rules, the question and the positions."""
     assert render_debater_system(question=QUESTION, stances=STANCES, max_rounds=2) == snapshot("""\
 You are one of the debaters in a debate. Each debater defends one position; the message for each turn says which one is yours.
 
@@ -67,7 +67,7 @@ Rules for every turn:
 
 
 def test_the_opening_turn_reads_well() -> None:
-    """There is no argument to answer yet."""
+    """The opening turn has no arguments to answer."""
     prompt = render_debater_turn(
         DebaterIdentity(stance=STANCES[0], positions=tuple(STANCES), max_rounds=2),
         entries=[],
@@ -86,7 +86,7 @@ Nobody has argued yet. Open with your case: state your position and give the str
 
 
 def test_a_turn_of_rebuttal_reads_well() -> None:
-    """It has the transcript, the round's angle, the speaker and the instruction."""
+    """The prompt has the transcript, the round's angle, the speaker and the instruction."""
     prompt = render_debater_turn(
         DebaterIdentity(stance=STANCES[0], positions=tuple(STANCES), role="the product's owner", max_rounds=2),
         entries=ENTRIES,
@@ -109,7 +109,7 @@ Answer the strongest arguments against your position, not only the latest one. T
 
 
 def test_a_moderators_prompt_reads_well_in_the_first_round() -> None:
-    """It has the roster, the decision to make, and research."""
+    """The prompt has the roster, the decision to make, and research."""
     system = render_moderator_system(question=QUESTION, roster=["advocate", "skeptic"], has_tools=True)
     assert system == snapshot("""\
 You moderate a debate and take no side.
@@ -140,7 +140,7 @@ Open round 1 of at most 2. Nobody has argued yet. Call on all the debaters, and 
 
 
 def test_a_moderators_prompt_reads_well_in_later_rounds() -> None:
-    """It has the transcript with names and the earlier decisions."""
+    """The prompt has the transcript with names and the earlier decisions."""
     assert render_moderator_turn(entries=ENTRIES, decisions=DECISIONS[:1], round=2, max_rounds=2) == snapshot("""\
 The debate so far:
 Round 1:
@@ -156,7 +156,7 @@ Open round 2 of at most 2. Decide on the basis of the debate so far and of your 
 
 
 def test_a_judges_prompt_reads_well() -> None:
-    """It has the judge's duties, the question and the whole debate."""
+    """The prompt has the judge's duties, the question and the whole debate."""
     assert render_judge_system(stances=STANCES) == snapshot("""\
 You are the judge of a debate. Weigh only the arguments: which claims were supported, which were answered, and which were left standing. Disregard the order in which the arguments appear, their number, length and style, and your own opinion on the question.
 
@@ -186,8 +186,8 @@ Weigh the arguments against each other. Which position was argued best, and why?
 """)
 
 
-def test_a_judge_may_be_shown_names() -> None:
-    """Anonymizing and shuffling are off."""
+def test_a_judges_prompt_with_names_reads_well() -> None:
+    """Anonymizing and shuffling are both turned off."""
     assert format_transcript_for_judge(ENTRIES, anonymize=False, shuffle=False) == snapshot("""\
 Round 1:
 [advocate, ship now] Users wait. Real use will tell us more than the rig.
@@ -197,7 +197,7 @@ Round 1:
 
 
 def test_a_synthesizers_prompt_reads_well() -> None:
-    """It has everything that the debate produced."""
+    """The prompt has everything that the debate produced."""
     assert render_synthesizer_system() == snapshot("""\
 You write up the outcome of a debate for readers who did not follow it. State the judge's verdict first, and do not depart from it. Then give the arguments and the evidence that decided it, the strongest argument against it and why that argument did not prevail, and what remains open. Keep figures and names exactly as they were given, and do not add anything that was not said.
 
