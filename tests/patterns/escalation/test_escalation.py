@@ -1,4 +1,4 @@
-"""Escalations: where they stop, the cost of each step, and the effects of limits, failures and stores."""
+"""Escalations: where they stop, what each step costs, and how limits, failures and stores affect them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AGREE, DISAGREE = ({"reasoning": "-", "agree": agree} for agree in (True, False)
 
 
 def scores(pro: int) -> dict[str, Any]:
-    """Return the ballot of a judge that gives trams these points."""
+    """Return the ballot of a judge that gives this score to trams."""
     return {"reasoning": "-", "scores": {"we should": pro, "we should not": 100 - pro}, "verdict": f"{pro} for trams."}
 
 
@@ -50,7 +50,7 @@ class Sure(BaseModel):
 
 
 def test_equal_answers_end_an_escalation_without_a_judge() -> None:
-    """Case and spaces do not matter."""
+    """Case and whitespace are ignored."""
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD])
     result = block.run_sync(QUESTION, model=ScriptedModel("Yes, build.", " yes,  BUILD."))
     assert (result.output.answer, result.output.decided_by) == (" yes,  BUILD.", "second")
@@ -59,7 +59,7 @@ def test_equal_answers_end_an_escalation_without_a_judge() -> None:
 
 
 def test_the_judge_of_agreement_reads_both_orders() -> None:
-    """The answers change places in the second order."""
+    """The two answers swap places in the second request."""
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:
@@ -75,7 +75,7 @@ def test_the_judge_of_agreement_reads_both_orders() -> None:
 
 
 @pytest.mark.parametrize("orders", [(AGREE, DISAGREE), (DISAGREE,)])
-def test_answers_agree_only_if_the_judge_says_so_in_both_orders(orders: tuple[Any, ...]) -> None:
+def test_answers_must_agree_in_both_orders(orders: tuple[Any, ...]) -> None:
     """After a "no" in the first order, the second one is not requested."""
     model = ScriptedModel("Yes.", "No.", *orders, "Perhaps.")
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(QUESTION, model=model)
@@ -88,7 +88,7 @@ def test_answers_agree_only_if_the_judge_says_so_in_both_orders(orders: tuple[An
 
 
 def test_an_answer_may_agree_with_any_earlier_one() -> None:
-    """The latest one is compared first."""
+    """The latest answer is compared first."""
     last = generator(name="last", prompt="Answer.")
     model = ScriptedModel("Yes.", "No.", DISAGREE, "Yes, of course.", DISAGREE, AGREE, AGREE)
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD, last]).run_sync(QUESTION, model=model)
@@ -96,7 +96,7 @@ def test_an_answer_may_agree_with_any_earlier_one() -> None:
 
 
 def test_a_function_of_two_answers_can_replace_the_judge() -> None:
-    """It gets the question and both answers, and no call is made."""
+    """The function receives the question and both answers, and no model is called."""
     pairs: list[tuple[str, str, str]] = []
 
     def same_start(pair: Any) -> bool:
@@ -109,7 +109,7 @@ def test_a_function_of_two_answers_can_replace_the_judge() -> None:
     assert (result.output.decided_by, result.usage.calls) == ("second", 2)
 
 
-def test_the_model_of_the_judge_can_be_another_one() -> None:
+def test_the_judge_may_use_a_different_model() -> None:
     """The steps keep the model of the run."""
     judge = ScriptedModel(AGREE, AGREE, name="judge")
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until=Agreement(model=judge))
@@ -128,14 +128,13 @@ def test_a_step_decides_by_its_confidence() -> None:
 
 @pytest.mark.parametrize("confidence", [7, True, "high", None, float("nan")])
 def test_an_invalid_confidence_decides_nothing(confidence: object) -> None:
-    """The model's text does not matter."""
     steps: list[Any] = [lambda _: {"answer": "Yes.", "confidence": confidence}, handler(lambda _: "No.", name="last")]
     result = escalate(name="answer", steps=steps, until=Confidence(0.5)).run_sync(QUESTION)
     assert result.output.decided_by == "last"
 
 
 def test_a_debate_decides_if_all_its_ballots_name_the_winner() -> None:
-    """A judge that changes its mind with the order decides nothing."""
+    """A judge whose winner depends on the order of the answers decides nothing."""
     until: Mapping[str, Any] = {"second": "agreement", "duel": "undisputed"}
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until=until)
     answers: list[Any] = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!"]
@@ -153,7 +152,7 @@ def test_a_debate_decides_if_all_its_ballots_name_the_winner() -> None:
 
 
 def test_a_council_decides_if_its_chair_names_no_dissent() -> None:
-    """With a dissent the next step follows."""
+    """If the chair reports a dissent, the next step runs."""
     panel = council(name="panel", members=[{"name": "Ada"}, {"name": "Ben"}], review="none")
     block = escalate(name="careful", steps=[panel, THIRD], until="undisputed")
     opinions = ["Yes.", "Yes."]
@@ -165,7 +164,7 @@ def test_a_council_decides_if_its_chair_names_no_dissent() -> None:
 
 
 def test_a_function_of_the_output_is_a_rule_that_sees_earlier_steps() -> None:
-    """Its name is the reason."""
+    """The name of the function becomes the stop reason."""
     calls: list[object] = []
 
     def enough(output: object, ctx: Any) -> bool:
@@ -179,7 +178,7 @@ def test_a_function_of_the_output_is_a_rule_that_sees_earlier_steps() -> None:
 
 
 def test_later_steps_see_earlier_answers() -> None:
-    """A step may check an earlier answer."""
+    """A later step may check an earlier answer."""
 
     def review(question: str, ctx: Any) -> str:
         return f"{question} {ctx.sequencer.state.steps[-1].answer}"
@@ -189,7 +188,7 @@ def test_later_steps_see_earlier_answers() -> None:
 
 
 def test_each_step_has_an_event_and_its_own_token_count() -> None:
-    """Tokens of checks are counted separately; together they are the run's."""
+    """Tokens of checks are counted separately; together with those of the steps they add up to the run's."""
 
     def reply(request: ModelRequest) -> ModelResponse:
         usage = Usage(calls=1, prompt_tokens=90, cached_tokens=0, completion_tokens=10)
@@ -206,7 +205,7 @@ def test_each_step_has_an_event_and_its_own_token_count() -> None:
 
 @pytest.mark.parametrize("calls", range(1, 8))
 def test_limits_apply_across_steps_and_keep_the_answer(calls: int) -> None:
-    """The limit may be reached inside a debate, whose arguments so far are the output."""
+    """A limit reached inside a debate leaves the arguments so far as the output."""
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until={"second": "agreement"})
     model = ScriptedModel("Yes.", "No.", DISAGREE, "Trams!", "Buses!", scores(80), scores(80), "Last.")
     result = block.run_sync(QUESTION, model=model, limits=Limits(calls=calls))
@@ -219,7 +218,7 @@ def test_limits_apply_across_steps_and_keep_the_answer(calls: int) -> None:
 
 @pytest.mark.parametrize("calls", range(1, 8))
 def test_a_stopped_run_is_resumed_to_the_same_result(calls: int) -> None:
-    """It may stop anywhere, and no call repeats."""
+    """The run may stop at any call, and no call is repeated."""
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until={"second": "agreement"})
     answers: list[Any] = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!", scores(80), scores(80), "Last."]
     uninterrupted = block.run_sync(QUESTION, model=ScriptedModel(*answers), seed=1)
@@ -233,7 +232,7 @@ def test_a_stopped_run_is_resumed_to_the_same_result(calls: int) -> None:
 
 
 def test_a_custom_rule_is_not_repeated_in_a_resumed_run() -> None:
-    """Its decision is part of the journal."""
+    """The decision of the rule is in the journal."""
     outputs: list[object] = []
 
     def never(output: object) -> bool:
@@ -249,7 +248,7 @@ def test_a_custom_rule_is_not_repeated_in_a_resumed_run() -> None:
 
 
 def failing_model(*names: str, answers: Mapping[str, object] = {}) -> FunctionModel:
-    """Create a model whose provider fails for these blocks."""
+    """Create a model whose provider fails in these blocks."""
 
     def reply(request: ModelRequest) -> Any:
         if request.block in names:
@@ -260,7 +259,7 @@ def failing_model(*names: str, answers: Mapping[str, object] = {}) -> FunctionMo
 
 
 def test_a_failed_step_is_skipped_and_named() -> None:
-    """The first line of the answer has its name."""
+    """The first line of the answer names the failed step."""
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD])
     result = block.run_sync(QUESTION, model=failing_model("second"))
     assert (result.status, result.output.status, result.output.decided_by) == ("degraded", "degraded", "third")
@@ -270,7 +269,7 @@ def test_a_failed_step_is_skipped_and_named() -> None:
 
 
 def test_the_previous_answer_counts_if_the_last_step_fails() -> None:
-    """The answer has its output, and is marked."""
+    """A marked answer tells readers that the last step failed."""
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until={})
     result = block.run_sync(QUESTION, model=failing_model("third"))
     assert (result.output.decided_by, result.output.stop_reason) == ("second", "last answer")
@@ -280,7 +279,7 @@ def test_the_previous_answer_counts_if_the_last_step_fails() -> None:
 
 
 def test_answers_without_a_judge_do_not_agree() -> None:
-    """Without a judgement, the escalation continues."""
+    """If the judge fails, the escalation continues with the next step."""
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(
         QUESTION, model=failing_model("agreement-judge")
     )
@@ -289,7 +288,7 @@ def test_answers_without_a_judge_do_not_agree() -> None:
 
 
 def test_a_failure_is_raised_without_any_answer_or_by_policy() -> None:
-    """There is no answer to fall back on."""
+    """Without any answer there is nothing to fall back on."""
     steps = [FIRST, SECOND, THIRD]
     with pytest.raises(ProviderFailed):
         escalate(name="answer", steps=steps).run_sync(QUESTION, model=failing_model("first", "second", "third"))
@@ -299,7 +298,7 @@ def test_a_failure_is_raised_without_any_answer_or_by_policy() -> None:
 
 
 def test_a_resumed_run_does_not_repeat_a_failed_step() -> None:
-    """The provider works again by then."""
+    """A failed step stays skipped even if the provider has recovered."""
     block, store = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until={}), MemoryStore()
     options: dict[str, Any] = {"store": store, "run_id": "one"}
     first = block.run_sync(QUESTION, model=failing_model("second"), limits=Limits(calls=2), **options)
@@ -310,7 +309,7 @@ def test_a_resumed_run_does_not_repeat_a_failed_step() -> None:
 
 @pytest.mark.anyio
 async def test_escalations_of_one_run_do_not_mix() -> None:
-    """Raw outputs and costs are separate, even if the escalations run at the same time."""
+    """Raw outputs and costs are separate, even for concurrent escalations."""
 
     async def reply(request: ModelRequest) -> Any:
         await asyncio.sleep(0)
@@ -326,8 +325,8 @@ async def test_escalations_of_one_run_do_not_mix() -> None:
     assert [[step.calls for step in output.steps] for output in result.output] == [[4]] * 5
 
 
-def test_an_escalation_may_be_a_step_of_another() -> None:
-    """The step has the answer and the cost of the inner escalation."""
+def test_escalations_can_be_nested() -> None:
+    """The outer step has the answer and the cost of the inner escalation."""
     inner = escalate(name="inner", steps=[FIRST, SECOND])
     outer = escalate(name="outer", steps=[inner, THIRD, generator(name="last", prompt="Answer.")])
     result = outer.run_sync(QUESTION, model=ScriptedModel("a", "b", "B"))
@@ -349,13 +348,13 @@ def test_an_escalation_may_be_a_step_of_another() -> None:
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
-    """By a message that names the option."""
+    """The error names the option."""
     with pytest.raises(ConfigurationError, match=message):
         escalate(name="answer", **options)
 
 
 def test_invalid_rules_are_rejected() -> None:
-    """The error comes when the rule is made."""
+    """The error is raised when the rule is created."""
     with pytest.raises(ConfigurationError, match="`minimum` must be from 0 to 1"):
         Confidence(90)
     with pytest.raises(ConfigurationError, match="`model` cannot be set: the function decides"):
@@ -363,7 +362,7 @@ def test_invalid_rules_are_rejected() -> None:
 
 
 def test_the_outline_shows_steps_and_rules() -> None:
-    """A first answer has nothing to agree with, and the last one always decides."""
+    """The first step has no earlier answer to agree with, and the last one always decides."""
     until: Mapping[str, Any] = {"second": "agreement", "third": Confidence(0.8)}
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD, str.upper], until=until)
     assert str(outline(block)).splitlines()[2:] == [

@@ -1,4 +1,4 @@
-"""Laws of escalations: they end, they respect their budget, and without a matching rule the last step decides."""
+"""Invariants of escalations: they end within their budget, and the last step decides without a matching rule."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 QUESTION = "Which?"
 SIDES = [Debater("pro", "we should"), Debater("con", "we should not")]
 STEP_CALLS = {"answer": 1, "sure": 1, "debate": 4, "function": 0}
-"""Calls of each kind of step."""
+"""Number of calls per kind of step."""
 SURE = {"type": "object", "properties": {"answer": {"type": "string"}, "confidence": {"type": "number"}}}
 
 
 def make_step(kind: str, name: str) -> Block[Any, Any]:
-    """Create a step of one kind."""
+    """Create a step of this kind."""
     match kind:
         case "answer":
             return generator(name=name, prompt="Answer.")
@@ -70,11 +70,11 @@ def plans(draw: st.DrawFn, rules: st.SearchStrategy[Any] = RULES) -> Plan:
 
 
 WORDS = st.text(min_size=1, max_size=12).filter(lambda text: not is_blank(text))
-"""Texts of models; blank ones are failures, and have tests of their own."""
+"""Texts of models, none of them blank, since a blank text is a failure and tested elsewhere."""
 
 
 def fitting(data: st.DataObject) -> FunctionModel:
-    """Create a model whose answers match the requested form and have any content."""
+    """Create a model whose answers match the requested schema, with arbitrary content."""
 
     def reply(request: ModelRequest) -> Any:
         if request.output_schema is None:
@@ -92,7 +92,7 @@ def fitting(data: st.DataObject) -> FunctionModel:
 @settings(max_examples=example_count(60))
 @given(plans(), st.data())
 def test_an_escalation_costs_its_steps_and_the_checks_between_them(plan: Plan, data: st.DataObject) -> None:
-    """Each step is asked once, and each pair of answers is compared at most once in each order."""
+    """Each step runs once, and each pair of answers is compared at most once in each order."""
     result = plan.build().run_sync(QUESTION, model=fitting(data), seed=1)
     output, last = result.output, len(result.output.steps)
     costs = [STEP_CALLS[kind] for kind in plan.kinds]
@@ -108,7 +108,7 @@ def test_an_escalation_costs_its_steps_and_the_checks_between_them(plan: Plan, d
 @settings(max_examples=example_count(40))
 @given(plans(rules=st.just(lambda output: False)), st.data())
 def test_without_a_matching_rule_the_last_step_decides(plan: Plan, data: st.DataObject) -> None:
-    """A step may have a rule or none."""
+    """Steps with and without rules are mixed."""
     output = plan.build().run_sync(QUESTION, model=fitting(data), seed=1).output
     assert (output.decided_by, output.stop_reason) == (f"step-{len(plan.kinds) - 1}", "last step")
     assert output.answer == output.steps[-1].answer
@@ -118,7 +118,7 @@ def test_without_a_matching_rule_the_last_step_decides(plan: Plan, data: st.Data
 @settings(max_examples=example_count(40))
 @given(plans(), st.data())
 def test_the_first_matching_rule_ends_the_escalation(plan: Plan, data: st.DataObject) -> None:
-    """All steps before it have no reason."""
+    """All steps before the matching one have no reason."""
     output = plan.build().run_sync(QUESTION, model=fitting(data), seed=1).output
     *before, last = output.steps
     assert [step.reason for step in before] == [None] * len(before)
@@ -144,7 +144,7 @@ HOSTILE = st.one_of(
 @settings(max_examples=example_count(60))
 @given(plans(), st.data())
 def test_an_escalation_ends_for_any_answers(plan: Plan, data: st.DataObject) -> None:
-    """It has an output, or an error of the library with the reason."""
+    """The run has an output, or raises an error of the library that gives the reason."""
 
     def reply(request: ModelRequest) -> Any:
         answer = data.draw(HOSTILE)
@@ -168,7 +168,7 @@ def test_an_escalation_ends_for_any_answers(plan: Plan, data: st.DataObject) -> 
 @settings(max_examples=example_count(40))
 @given(plans(), st.data(), st.integers(1, 12))
 def test_no_call_exceeds_the_common_limit_of_all_steps(plan: Plan, data: st.DataObject, calls: int) -> None:
-    """A run that reaches it has the steps so far."""
+    """A run that reaches the limit keeps the steps so far."""
     result = plan.build().run_sync(QUESTION, model=fitting(data), seed=1, limits=Limits(calls=calls))
     assert result.usage.calls <= calls
     assert sum(step.calls + step.check_calls for step in result.raw.steps) <= calls

@@ -1,4 +1,4 @@
-"""Shared parts of the tests of `handoff()`: three speakers, and models that hand over well or badly in every form."""
+"""Shared helpers for the tests of `handoff()`: three speakers, and models that hand over well or badly in each form."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ PROPOSITION = "AI may decide."
 
 
 def morals(**options: Any) -> Sequencer[Any, Any]:
-    """Build a handoff of three turns between the three speakers by default."""
+    """Build a handoff between the three speakers, of three turns by default."""
     return handoff(**with_policy({"name": "morals", "debaters": SPEAKERS, "max_turns": 3, **options}))
 
 
 def over(text: str, to: Any, form: TransitionForm = "structured") -> Any:
-    """Create a reply that says `text` and hands over to `to`, in one of the forms."""
+    """Create a reply that says `text` and hands over to `to` in the given form."""
     if form == "text":
         return f"{text}\nTransition to {to}"
     fields = {"response": text, "next_agent_name": to}
@@ -40,13 +40,13 @@ def over(text: str, to: Any, form: TransitionForm = "structured") -> Any:
 
 
 def call(arguments: object, *, id: str = "1") -> ToolCall:  # noqa: A002 - the field's name
-    """Create a call of `handoff`; `arguments` become JSON unless they are a string."""
+    """Create a call of `handoff`; `arguments` are encoded as JSON unless they are a string."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return ToolCall(id=id, name="handoff", arguments=text)
 
 
 def script(*turns: tuple[str, str], form: TransitionForm = "structured") -> ScriptedModel:
-    """Create a model that replies turn by turn with `(text, next speaker)`."""
+    """Create a model that replies with one `(text, next speaker)` per turn."""
     return ScriptedModel(*(over(text, to, form) for text, to in turns))
 
 
@@ -61,7 +61,7 @@ def in_turn(form: TransitionForm = "structured") -> FunctionModel:
 
 
 def turns(output: HandoffOutput) -> list[tuple[str, str, str | None, str | None]]:
-    """Return speaker, text, next speaker and chooser of each turn."""
+    """Return the speaker, text, next speaker and chooser of each turn."""
     return [(entry.agent_name, entry.text, entry.next_agent_name, entry.chosen_by) for entry in output.transcript]
 
 

@@ -1,4 +1,4 @@
-"""Handoffs on real models: the small one, whose text is nonsense, and the large one, which hands over."""
+"""Handoffs with real models: a small one that writes nonsense, and a large one that hands over properly."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def engines() -> Iterator[None]:
 @pytest.mark.usefixtures("engines")
 @pytest.mark.parametrize("form", FORMS)
 async def test_the_small_model_completes_a_handoff_in_every_form(form: TransitionForm) -> None:
-    """Whatever its text, all turns take place, and each hands over to another speaker."""
+    """Whatever the model writes, all turns take place, and each hands over to a different speaker."""
     pattern = morals(
         debaters=SPEAKERS,
         transition=form,
@@ -56,7 +56,7 @@ async def test_the_small_model_completes_a_handoff_in_every_form(form: Transitio
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_the_large_model_always_hands_over_in_json() -> None:
-    """Its grammar allows nothing else; each turn has a few sentences, and no lot is drawn."""
+    """The grammar allows nothing but a handover; each turn has a few sentences, and no lot is drawn."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     result = await morals(model=LocalModel(), settings=ModelSettings(timeout=600)).run(PROPOSITION, seed=3)

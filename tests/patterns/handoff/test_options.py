@@ -1,4 +1,4 @@
-"""Options of `handoff()` reach only the default speakers, and custom blocks take any role."""
+"""Options of `handoff()`: only the default speakers receive them, and custom blocks can fill any role."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def search(query: str) -> str:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_instructions_tools_uses_and_context_reach_the_default_speakers(form: TransitionForm) -> None:
-    """This holds in every form; the tool that hands over is offered besides the application's."""
+    """In every form, the handover tool is offered in addition to the application's tools."""
 
     def instruct(_: object, ctx: Context) -> str:
         return f"You are {ctx.block}."
@@ -55,7 +55,7 @@ def test_instructions_tools_uses_and_context_reach_the_default_speakers(form: Tr
     ids=shown,
 )
 def test_visibility_controls_shown_and_stored_items(visibility: Any, shown_count: int, stored_count: int) -> None:
-    """The history has each turn once, though a speaker may be called twice."""
+    """The history stores each turn once, though a speaker may be called twice."""
     model = ScriptedModel(over("Yes.", "Bob"), over("Yes, yes.", "Con"), over("No.", "Pro"))
     session = Session()
     result = morals(max_turns=2, debater_visibility=visibility).run_sync(PROPOSITION, model=model, session=session)
@@ -64,7 +64,7 @@ def test_visibility_controls_shown_and_stored_items(visibility: Any, shown_count
 
 
 def test_a_transcript_is_shared_with_blocks_that_read_it() -> None:
-    """They see the turns so far with the next speakers."""
+    """A reading block sees the turns so far, each with the next speaker."""
     transcript = create_handoff_transcript()
     next_speakers: list[list[str | None]] = []
 
@@ -109,7 +109,7 @@ GOOD = [
 
 @pytest.mark.parametrize("value", GOOD, ids=shown)
 def test_a_custom_block_hands_over_in_text_or_fields(value: Any) -> None:
-    """Fields have either key style, and a name may be an enum member."""
+    """Keys may be in either style, and a name may be an enum member."""
     inputs: list[Any] = []
 
     async def own(input: Any, ctx: Context) -> Any:  # noqa: A002 - what blocks call it
@@ -137,7 +137,7 @@ BAD = [
 @pytest.mark.parametrize(("value", "problem"), BAD, ids=shown)
 @pytest.mark.parametrize("policy", ["retry", "random", "error"])
 def test_a_custom_block_is_not_retried(policy: Any, value: Any, problem: str) -> None:
-    """The lot decides, or the error names the block's handover; the text is recorded in any case."""
+    """Either a lot decides or the error names the block; the text is recorded in both cases."""
     called: list[int] = []
 
     def own(_: object) -> Any:
@@ -161,7 +161,7 @@ def test_a_custom_block_is_not_retried(policy: Any, value: Any, problem: str) ->
 
 
 def test_other_values_become_text_with_one_warning() -> None:
-    """Values that cannot become text are an error that names the block."""
+    """A value that cannot become text is an error that names the block."""
     debaters = [Persona("Pro", block=lambda _: 42), Persona("Con", block=lambda _: "x")]
     with pytest.warns(FlowDebateWarning, match="'Pro' returned a int") as caught:
         result = morals(debaters=debaters, max_turns=3).run_sync(PROPOSITION)
@@ -174,7 +174,7 @@ def test_other_values_become_text_with_one_warning() -> None:
 
 
 def test_a_created_speaker_is_retried_like_a_default_one() -> None:
-    """It keeps its own options."""
+    """A separately created speaker keeps its own options."""
     transcript = create_handoff_transcript()
     custom = create_speaker(
         name="mine",
@@ -193,7 +193,6 @@ def test_a_created_speaker_is_retried_like_a_default_one() -> None:
 
 
 def test_a_speaker_works_without_a_handoff() -> None:
-    """It is a block like any other."""
     from flowdebate import sequencer
 
     transcript = create_handoff_transcript()
@@ -206,8 +205,6 @@ def test_a_speaker_works_without_a_handoff() -> None:
 
 
 def test_custom_blocks_need_no_model() -> None:
-    """No model is called."""
-
     def say(name: str) -> Any:
         return lambda _: f"I hand over. Transition to {name}"
 
@@ -232,7 +229,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("options", "field", "allowed"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_invalid_handoffs_are_rejected(options: dict[str, Any], field: str, allowed: str) -> None:
-    """The ConfigurationError, a ValueError, has the pattern, the field, the value and the valid values."""
+    """The ConfigurationError, a ValueError, lists the pattern, the field, the value and the valid values."""
     with pytest.raises(ConfigurationError) as caught:
         morals(**options)
     assert isinstance(caught.value, ValueError)
@@ -241,7 +238,7 @@ def test_invalid_handoffs_are_rejected(options: dict[str, Any], field: str, allo
 
 
 def test_a_tool_cannot_be_named_handoff() -> None:
-    """The form "tool" reserves that name; the other forms do not."""
+    """Only the form "tool" reserves that name."""
 
     def handoff(x: str) -> str:
         """Another one."""
@@ -261,8 +258,8 @@ def test_a_tool_cannot_be_named_handoff() -> None:
     ],
     ids=shown,
 )
-def test_a_speaker_requires_its_own_and_another_name(options: dict[str, Any], field: str) -> None:
-    """A separately created speaker is validated, too."""
+def test_options_of_a_created_speaker_are_validated(options: dict[str, Any], field: str) -> None:
+    """The speakers must include the created one and somebody to hand over to."""
     options_: dict[str, Any] = {"name": "m", "agent_name": "Pro", "speakers": {"Pro": None, "Con": None}}
     with pytest.raises(ConfigurationError) as caught:
         create_speaker(**{**options_, "transcript": create_handoff_transcript(), **options})

@@ -1,4 +1,4 @@
-"""Models that hand over badly, on a real server: the cost of each case, without loss of text."""
+"""Models that hand over badly, on a real HTTP server: each case has a known cost and loses no text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAID = "It depends."
 
 
 def called(*arguments: str, content: str | None = None) -> dict[str, Any]:
-    """Create a completion that calls `handoff` once for each of `arguments`."""
+    """Create a completion that calls `handoff` once per item of `arguments`."""
     tool_calls = [tool_call("handoff", text, f"call_{number}") for number, text in enumerate(arguments)]
     return completion(content, finish="tool_calls", tool_calls=tool_calls)
 
@@ -47,17 +47,17 @@ GOOD: dict[TransitionForm, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """An answer of the first speaker, Pro, that does not hand over correctly."""
+    """A reply of the first speaker, Pro, with an invalid handover."""
 
     id: str
     form: TransitionForm
     reply: dict[str, Any]
     problem: str
-    """Beginning of the problem."""
+    """Beginning of the reported problem."""
     text: str = SAID
     """Text of the turn."""
     next_name: str | None = None
-    """Next speaker in spite of the problem."""
+    """Next speaker despite the problem."""
 
 
 STRANGER = "'Bob' is nobody in this debate"
@@ -142,7 +142,7 @@ CASES = [
 
 @pytest.fixture(params=CASES, ids=lambda case: f"{case.form}: {case.id}")
 def case(request: pytest.FixtureRequest) -> Case:
-    """Return one of the cases."""
+    """Return the case with this name."""
     parameter: Case = request.param
     return parameter
 
@@ -158,7 +158,7 @@ def replying(*replies: dict[str, Any]) -> Any:
 
 
 async def run_handoff(*replies: dict[str, Any], **options: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """Run a handoff of one turn with a server that returns `replies`, and return its result and request bodies."""
+    """Run a one-turn handoff with a server that returns `replies`; return its result and the request bodies."""
     async with ChatServer({"served": replying(*replies)}) as server:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none", retry=None)
         pattern = morals(**{"max_turns": 1, **options})
@@ -166,7 +166,7 @@ async def run_handoff(*replies: dict[str, Any], **options: Any) -> tuple[Any, li
 
 
 async def test_the_speaker_is_retried_and_its_first_text_counts(case: Case) -> None:
-    """One more call has the reason; its name counts, and its text if the first answer had none."""
+    """The second call states the problem; its text counts only if the first reply had none."""
     result, bodies = await run_handoff(case.reply, GOOD[case.form], transition=case.form)
     assert turns(result.output) == [("Pro", case.text or "Second words.", "Neutral", "retry")]
     assert len(bodies) == 2
@@ -182,7 +182,7 @@ async def test_the_speaker_is_retried_and_its_first_text_counts(case: Case) -> N
 
 
 async def test_after_a_second_bad_answer_the_lot_decides(case: Case) -> None:
-    """There is no third call; a valid name in the first answer still counts."""
+    """There is no third call; a valid name in the first reply still counts."""
     result, bodies = await run_handoff(case.reply, case.reply, transition=case.form)
     ((_, text, name, by),) = turns(result.output)
     assert (text, by) == (case.text, "retry" if case.next_name else "random")
@@ -192,7 +192,7 @@ async def test_after_a_second_bad_answer_the_lot_decides(case: Case) -> None:
 
 
 async def test_the_lot_can_decide_at_once(case: Case) -> None:
-    """It takes one call, and the same seed draws the same lot."""
+    """A lot saves the second call, and the same seed draws the same speaker."""
     outcomes = []
     for _ in range(2):
         result, bodies = await run_handoff(case.reply, transition=case.form, on_invalid="random")
@@ -205,7 +205,7 @@ async def test_the_lot_can_decide_at_once(case: Case) -> None:
 
 
 async def test_an_invalid_handover_can_be_an_error_that_keeps_the_text(case: Case) -> None:
-    """A RosterError has the name and the roster; an OutputError follows a valid name without text."""
+    """A RosterError has the name and the roster; a valid name without text is an OutputError."""
     kind = OutputError if case.next_name else RosterError
     with pytest.raises(kind) as caught:
         await run_handoff(case.reply, transition=case.form, on_invalid="error")
@@ -219,7 +219,7 @@ async def test_an_invalid_handover_can_be_an_error_that_keeps_the_text(case: Cas
 
 
 async def test_the_last_of_two_markers_counts() -> None:
-    """It is removed, and the earlier one remains in the text."""
+    """The last marker is removed, and the earlier one stays in the text."""
     result, bodies = await run_handoff(
         completion(f"{SAID}\nTransition to Con\nTransition to Neutral"), transition="text"
     )
@@ -228,7 +228,7 @@ async def test_the_last_of_two_markers_counts() -> None:
 
 
 async def test_the_first_of_two_calls_counts() -> None:
-    """One answer is one turn."""
+    """A reply is a single turn, however many calls it has."""
     reply = called(fields(SAID, "Con"), fields("Or not.", "Neutral"))
     result, bodies = await run_handoff(reply, transition="tool")
     assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
@@ -236,7 +236,7 @@ async def test_the_first_of_two_calls_counts() -> None:
 
 
 async def test_two_objects_are_an_invalid_answer_and_are_retried() -> None:
-    """They do not match the schema; the text of the first counts, and neither name does."""
+    """Two objects do not match the schema: the text of the first one is kept, and both names are ignored."""
     reply = completion(fields(SAID, "Con") + fields("Or not.", "Con"))
     result, bodies = await run_handoff(reply, GOOD["structured"], transition="structured")
     assert turns(result.output) == [("Pro", SAID, "Neutral", "retry")]
@@ -244,15 +244,15 @@ async def test_two_objects_are_an_invalid_answer_and_are_retried() -> None:
 
 
 async def test_an_unreadable_answer_is_a_provider_failure() -> None:
-    """The model's layer has already retried it, as its `retry` says."""
+    """The model layer has already used up its own `retry`."""
     with pytest.raises(SchemaViolation):
         await run_handoff(completion('{"response": 3 4}'), transition="structured")
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("policy", get_args(OnInvalid))
-async def test_a_good_handover_costs_one_call_whatever_the_policy(form: TransitionForm, policy: OnInvalid) -> None:
-    """The request has the configured form, the other names as an enum, and the text first."""
+async def test_a_valid_handover_takes_one_call(form: TransitionForm, policy: OnInvalid) -> None:
+    """The request uses the configured form, lists the other names as an enum, and has the text field first."""
     result, (body,) = await run_handoff(GOOD[form], transition=form, on_invalid=policy)
     assert turns(result.output) == [("Pro", "Second words.", "Neutral", "speaker")]
     assert ("tools" in body, "response_format" in body) == (form == "tool", form == "structured")
@@ -269,7 +269,7 @@ async def test_a_good_handover_costs_one_call_whatever_the_policy(form: Transiti
 
 
 async def test_the_tool_is_sent_in_the_format_of_providers() -> None:
-    """It has a name, a description and parameters."""
+    """The tool has a name, a description and parameters."""
     _, (body,) = await run_handoff(GOOD["tool"], transition="tool")
     assert body["tools"] == snapshot(
         [
@@ -301,7 +301,7 @@ async def test_the_tool_is_sent_in_the_format_of_providers() -> None:
 
 
 async def test_text_besides_a_call_replaces_missing_arguments() -> None:
-    """Some models write text first and then call."""
+    """Some models write their text first and then call the tool."""
     reply = called(json.dumps({"next_agent_name": "Con"}), content=SAID)
     result, _ = await run_handoff(reply, transition="tool")
     assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
@@ -309,7 +309,7 @@ async def test_text_besides_a_call_replaces_missing_arguments() -> None:
 
 @pytest.mark.parametrize("form", ["tool", "structured"])
 async def test_json_or_a_marker_in_text_also_hands_over(form: TransitionForm) -> None:
-    """A text answer is not retried if it has everything, even if another form was requested."""
+    """A complete text reply is not retried, even if another form was requested."""
     call = json.dumps({"name": "handoff", "arguments": json.loads(fields(SAID, "Con"))})
     written = [fields(SAID, "Con"), *([call] if form == "tool" else [])]
     for text in (f"{SAID}\n\nTransition to Con", *(f"```json\n{json_}\n```\nI call it." for json_ in written)):
@@ -319,7 +319,7 @@ async def test_json_or_a_marker_in_text_also_hands_over(form: TransitionForm) ->
 
 
 async def test_the_first_object_with_text_counts() -> None:
-    """The same is true of several calls; braces in prose, other objects and broken ones are ignored."""
+    """Braces in prose, unrelated objects and broken JSON are ignored."""
     first, second = fields(SAID, "Con"), fields("Or not.", "Neutral")
     for text in (f'{{so}} {{"a": 1}} {first} or {second}', f"<tools></tools>{first}{second}"):
         result, _ = await run_handoff(completion(text), transition="tool")
@@ -330,7 +330,7 @@ async def test_the_first_object_with_text_counts() -> None:
 
 
 async def test_other_tools_are_called_before_the_answer() -> None:
-    """They are the application's tools; the call of `handoff` then ends the turn."""
+    """The application's tools may be called first; the call of `handoff` ends the turn."""
     topics: list[str] = []
 
     def look_up(topic: str) -> str:
@@ -352,7 +352,7 @@ async def test_other_tools_are_called_before_the_answer() -> None:
 
 
 async def test_the_retry_of_a_model_applies_only_to_non_objects() -> None:
-    """A wrong name costs only the pattern's one call, though the model allows three attempts."""
+    """A wrong name costs a single extra call, though the model allows three attempts."""
     async with ChatServer({"served": replying(completion(fields(SAID, "Bob")), GOOD["structured"])}) as server:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
         result = await morals(max_turns=1).run(PROPOSITION, model=model)
@@ -361,7 +361,7 @@ async def test_the_retry_of_a_model_applies_only_to_non_objects() -> None:
 
 
 async def test_text_is_streamed() -> None:
-    """The stream has the marker, and the recorded text does not."""
+    """The marker is in the stream, but not in the recorded text."""
 
     async def streaming(exchange: Exchange) -> None:
         assert exchange.body["stream"]
@@ -380,5 +380,5 @@ async def test_text_is_streamed() -> None:
 
 
 async def test_the_roster_has_the_names_of_the_cases() -> None:
-    """The cases above use these three."""
+    """The cases above are written for these three names."""
     assert NAMES == ["Pro", "Con", "Neutral"]

@@ -38,7 +38,7 @@ CON = Identity(name="Con", members={speaker.name: speaker.role for speaker in SP
 
 
 def test_the_system_message_ends_with_the_speaker() -> None:
-    """Rules and proposition come first; the speaker's own prompt is last, with the proposition if it has the field."""
+    """Rules and proposition precede the speaker's own prompt, in which `{proposition}` is filled in."""
     model = script(("Yes.", "Con"), ("No.", "Pro"))
     morals(max_turns=2).run_sync(PROPOSITION, model=model)
     pro, con = (system_of(call) for call in model.calls)
@@ -68,7 +68,7 @@ You agree: AI may decide.\
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_turn_ends_with_the_instruction_to_hand_over(form: TransitionForm) -> None:
-    """The transcript, the speaker and the task come first, and the way to hand over in this form follows."""
+    """The transcript, the speaker and the task precede the instruction, which depends on the form."""
     model = script(("Yes.", "Neutral"), ("Well:\n[Con] No.", "Pro"), form=form)
     morals(max_turns=2, transition=form).run_sync(PROPOSITION, model=model)
     assert {form: turn_of(model.calls[1])} == {
@@ -105,7 +105,7 @@ Answer with a JSON object. Its "response" is what you say: your answer to the st
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_retry_shows_the_text_and_the_problem(form: TransitionForm) -> None:
-    """The message begins like the turn's, up to the transcript's end."""
+    """The message is the same as in the first request up to the end of the transcript."""
     first = {"text": "Yes.", "tool": over("Yes.", "Pro", "tool"), "structured": over("Yes.", "Bob")}[form]
     model = ScriptedModel(first, over("x", "Con", form))
     morals(max_turns=1, transition=form).run_sync(PROPOSITION, model=model)
@@ -139,7 +139,7 @@ What you said has been recorded, but the next speaker is not clear: 'Bob' is nob
 
 
 def test_a_retry_without_text_asks_for_the_complete_turn() -> None:
-    """It has the reason, and the way to hand over."""
+    """The message states the problem and how to hand over."""
     model = script(("", "Con"), ("Yes.", "Con"))
     morals(max_turns=1).run_sync(PROPOSITION, model=model)
     assert turn_of(model.calls[1]).startswith(
@@ -148,7 +148,7 @@ def test_a_retry_without_text_asks_for_the_complete_turn() -> None:
 
 
 def test_a_long_system_prompt_is_not_repeated_in_the_turn() -> None:
-    """The turn has the name instead."""
+    """The turn has only the speaker's name."""
     long = {"name": "Pro", "system_prompt": "You agree. " * 60}
     model = script(("Yes.", "Con"))
     morals(debaters=[long, SPEAKERS[1]], max_turns=1).run_sync(PROPOSITION, model=model)
@@ -157,7 +157,7 @@ def test_a_long_system_prompt_is_not_repeated_in_the_turn() -> None:
 
 
 def test_other_braces_of_a_system_prompt_are_unchanged() -> None:
-    """It is the application's own text."""
+    """The system prompt is the application's own text."""
     prompt = "Say {name} in {proposition}: {{x}} %s"
     system = _system("a\nb", replace(CON, system_prompt=prompt))
     assert system.endswith("\nSay {name} in a\n  | b: {{x}} %s")
@@ -167,7 +167,7 @@ def test_other_braces_of_a_system_prompt_are_unchanged() -> None:
 def test_no_text_begins_a_line_of_a_prompt(
     proposition: str, turns: list[tuple[str, str]], form: TransitionForm
 ) -> None:
-    """For all propositions, names and texts, a line is the view's, a bar's, or an entry's with its tag."""
+    """Whatever the propositions, names and texts, each line belongs to the template, to a bar or to a tagged entry."""
     entries = [HandoffEntry(round=n, agent_name=name, text=text) for n, (name, text) in enumerate(turns, start=1)]
     lines = render_turns(entries).split("\n") if entries else []
     heads = [line for line in lines if not line.startswith("  | ")]
@@ -201,7 +201,7 @@ def _reply(form: TransitionForm) -> list[str]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_prompts_grow_only_at_their_end(form: TransitionForm) -> None:
-    """A transcript begins the next one, so a server can reuse what it has read."""
+    """Each transcript is a prefix of the next one, so that a server can reuse its prompt cache."""
     model = ScriptedModel(*[over(f"I am {NAMES[n % 3]}.", NAMES[(n + 1) % 3], form) for n in range(6)])
     morals(max_turns=6, transition=form).run_sync(PROPOSITION, model=model)
     prompts = [turn_of(call).split("\n\nIt is your turn")[0] for call in model.calls]
@@ -209,7 +209,7 @@ def test_prompts_grow_only_at_their_end(form: TransitionForm) -> None:
 
 
 def test_a_template_is_validated_and_can_be_changed() -> None:
-    """Unknown fields, and fields that would begin a line, are rejected."""
+    """Unknown fields are rejected, and so are fields that would begin a line."""
     with pytest.raises(ConfigurationError, match="reply"):
         SpeakerTemplate(reply="Answer {question}.")
     with pytest.raises(ConfigurationError, match="again_text"):

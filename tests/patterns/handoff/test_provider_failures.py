@@ -1,4 +1,4 @@
-"""Provider failures of a handoff: the next speaker after a failed turn, and failures of retries."""
+"""Provider failures in a handoff: failed turns, the choice of the next speaker, and failed retries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DOWN = ProviderFailed("the endpoint answered 503", status=503)
 
 
 def losses(result: Any) -> list[tuple[str, int, str]]:
-    """Return name, turn and recovery of each failure."""
+    """Return the name, turn and recovery of each failure."""
     return [(loss.name, loss.round, loss.instead) for loss in result.raw.losses]
 
 
@@ -51,7 +51,7 @@ def test_a_skipped_turn_counts_and_a_lot_chooses_the_next_speaker() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_handoff_ends_even_if_all_turns_fail(form: Any) -> None:
-    """It has all of its turns, without text."""
+    """The handoff takes all of its turns, without text."""
     pattern = morals(on_failure="skip", transition=form, max_turns=5)
     result = pattern.run_sync(PROPOSITION, model=ScriptedModel(*[DOWN] * 5))
     assert (result.output.turns, result.output.transcript, result.output.stop_reason) == (5, [], "max_turns")
@@ -61,7 +61,7 @@ def test_a_handoff_ends_even_if_all_turns_fail(form: Any) -> None:
 
 
 def test_a_fallback_model_replaces_a_speaker_and_is_retried() -> None:
-    """It gets the speaker's prompt and name; if it fails as well, the turn is skipped."""
+    """The fallback model receives the speaker's prompt and name; if that call fails as well, the turn is skipped."""
     stand_in = ScriptedModel(over("For Pro.", "Bob"), over("x", "Neutral"), DOWN, name="stand-in")
     model = ScriptedModel(DOWN, DOWN, name="own")
     result = morals(on_failure=StandIn(stand_in), max_turns=2).run_sync(PROPOSITION, model=model)
@@ -73,7 +73,7 @@ def test_a_fallback_model_replaces_a_speaker_and_is_retried() -> None:
 
 @pytest.mark.parametrize("on_failure", ["skip", StandIn(ScriptedModel())], ids=["skip", "stand-in"])
 def test_a_failed_retry_keeps_the_text(on_failure: Any) -> None:
-    """The lot decides instead, and the failure says so."""
+    """A lot chooses the next speaker, and the failure records that."""
     model = ScriptedModel(over("Yes.", "Bob"), Refused("not that again"))
     result = morals(on_failure=on_failure, max_turns=1).run_sync(PROPOSITION, model=model)
     ((_, text, name, by),) = turns(result.output)
@@ -84,7 +84,7 @@ def test_a_failed_retry_keeps_the_text(on_failure: Any) -> None:
 
 
 def test_the_policy_fail_keeps_the_text() -> None:
-    """The error's run has the turn without a next speaker."""
+    """The run in the error has the turn, without a next speaker."""
     with pytest.raises(Refused) as caught:
         morals().run_sync(PROPOSITION, model=ScriptedModel(over("Yes.", "Bob"), Refused("no")))
     assert caught.value.run is not None
@@ -93,7 +93,7 @@ def test_the_policy_fail_keeps_the_text() -> None:
 
 @pytest.mark.parametrize("again", [False, True], ids=["the turn", "asked again"])
 async def test_a_turn_and_its_retry_have_separate_timeouts(again: bool) -> None:  # noqa: FBT001
-    """A late answer is a provider failure; text that arrived in time is recorded."""
+    """A late reply is a provider failure, but text that arrived in time is recorded."""
     never = asyncio.Event()
     calls: list[int] = []
 
@@ -112,7 +112,7 @@ async def test_a_turn_and_its_retry_have_separate_timeouts(again: bool) -> None:
 @pytest.mark.parametrize("calls", range(1, 7))
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_cancelled_handoff_keeps_its_turns(form: Any, calls: int) -> None:
-    """Turns are complete, except for one in a retry, which has its text."""
+    """A turn interrupted in its retry keeps its text; all others are complete."""
     reached = asyncio.Event()
     count = 0
 
@@ -150,7 +150,7 @@ REPLIES = (
 
 
 def run_to_end(pattern: Sequencer[Any, Any], model: FunctionModel, *, may_fail: bool) -> HandoffOutput | None:
-    """Run a handoff, check it and return its output; None if the application itself failed."""
+    """Run a handoff, check it and return its output, or None if the application itself failed."""
     try:
         result = pattern.run_sync(PROPOSITION, model=model)
     except FlowDebateError as failure:
@@ -168,7 +168,7 @@ def run_to_end(pattern: Sequencer[Any, Any], model: FunctionModel, *, may_fail: 
 
 
 def check_whole(output: HandoffOutput, handovers: list[HandoffMade]) -> None:
-    """Check that each turn is handed over by the speaker chosen before, to another one."""
+    """Check that every turn belongs to the speaker chosen before and hands over to a different one."""
     assert output.stop_reason in {"max_turns", "predicate"}
     assert [event.round for event in handovers] == list(range(1, output.turns + 1))
     assert [event.agent_name for event in handovers] == ["Pro", *(event.next_agent_name for event in handovers[:-1])]
@@ -187,7 +187,7 @@ def check_whole(output: HandoffOutput, handovers: list[HandoffMade]) -> None:
 def test_a_handoff_ends_for_any_answers(
     replies: list[Any], form: Any, policy: Any, on_failure: Any, max_turns: int, stop: Any
 ) -> None:
-    """It takes at most two calls a turn: speakers are chosen by the one before, and lots fall on others."""
+    """A turn takes at most two calls, and a lot never falls on the current speaker."""
     calls: list[int] = []
 
     def answer(_: ModelRequest) -> Any:

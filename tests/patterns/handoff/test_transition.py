@@ -1,4 +1,4 @@
-"""`read_transition`: the next speaker named in a text, without changes to other words."""
+"""Tests of `read_transition`, which finds the next speaker in a text and leaves all other words unchanged."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SAID = "Machines err."
 )
 @pytest.mark.parametrize("gap", ["\n", "\n\n", " ", "\r\n"], ids=repr)
 def test_a_marker_may_have_decorations(gap: str, marker: str) -> None:
-    """Case, quotes, brackets, Markdown and the end of a sentence are removed, and nothing else."""
+    """Case, quotes, brackets, Markdown and a final full stop are the only decorations."""
     if gap == " " and marker[0] in "-#>3":
         return  # bullets and numbers stand at the beginning of a line
     assert read_transition(f"{SAID}{gap}{marker}", ROSTER) == Transition(text=SAID, name=CON)
@@ -69,8 +69,8 @@ def test_a_marker_may_have_decorations(gap: str, marker: str) -> None:
 
 @pytest.mark.parametrize("name", AWKWARD)
 @pytest.mark.parametrize("written", [str, str.upper, str.lower, tag_name], ids=["as is", "upper", "lower", "as shown"])
-def test_a_name_may_be_any(name: str, written: object) -> None:
-    """It may have spaces, commas, other scripts, special characters, or the beginning of another name."""
+def test_names_may_have_any_characters(name: str, written: object) -> None:
+    """Spaces, commas, other scripts and special characters are allowed, and a name may begin with a different one."""
     assert callable(written)
     assert read_transition(f"{SAID}\nTransition to {written(name)}.", AWKWARD) == Transition(text=SAID, name=name)
 
@@ -90,7 +90,7 @@ def test_a_name_may_be_any(name: str, written: object) -> None:
     ids=shown,
 )
 def test_the_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: str) -> None:
-    """It is at the end of the text, or on a line of its own."""
+    """A marker is at the end of the text or on a separate line."""
     assert read_transition(text, ROSTER) == Transition(text=rest, name=name)
 
 
@@ -117,13 +117,12 @@ def test_the_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: s
     ids=shown,
 )
 def test_text_about_a_transition_is_not_a_marker(text: str) -> None:
-    """The text is unchanged, and nobody is named."""
     transition = read_transition(text, ROSTER)
     assert transition == Transition(text=text, name=None) or text == "Transition to Opponents"
 
 
 def test_the_longest_matching_name_counts() -> None:
-    """A text that is no name is unknown, not the name that it begins with."""
+    """A word that only begins with a name is unknown."""
     for written, name in [("Anna", "Anna"), ("Anna Maria", "Anna Maria"), ("Annabel", "Annabel"), ("C+", "C+")]:
         assert read_transition(f"{SAID}\nTransition to {written}", AWKWARD).name == name
 
@@ -133,7 +132,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=60).map(str.rstrip)
 
 @given(TEXTS, st.lists(names(), min_size=1, max_size=4, unique_by=as_seen), st.data())
 def test_a_marker_after_any_text_is_read_and_removed(text: str, roster: list[str], data: st.DataObject) -> None:
-    """For all texts and names, a marker on the last line is found, and the text is unchanged."""
+    """Whatever the text and the name, a marker on the last line is found, and the rest is unchanged."""
     assume("transition" not in text.lower())
     name = data.draw(st.sampled_from(roster))
     assume(as_seen(name) and "\n" not in name)
@@ -153,13 +152,13 @@ def test_a_marker_after_any_text_is_read_and_removed(text: str, roster: list[str
 
 @given(TEXTS, st.lists(names(), min_size=1, max_size=4, unique_by=as_seen))
 def test_a_transition_never_leaves_the_roster(text: str, roster: list[str]) -> None:
-    """Any text may follow a marker, unless it contains a name."""
+    """The text after the marker is arbitrary, unless it contains a name."""
     assume(all(as_seen(name) not in as_seen(text) for name in roster))
     assert read_transition(f"Yes.\nTransition to {text}", roster).name not in roster
 
 
-def test_the_end_of_a_name_belongs_to_the_name() -> None:
-    """It closes nothing in the text before it."""
+def test_a_closing_mark_may_be_part_of_a_name() -> None:
+    """An asterisk at the end of a name does not close one in the text before."""
     assert read_transition("*\nTransition to 0*", ["0*"]) == Transition(text="*", name="0*")
 
 
@@ -168,7 +167,7 @@ PIECES = st.sampled_from([*"abT \n.*_()[]\"'-", "Transition to ", "Opponent", "B
 
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_the_remaining_text_is_part_of_the_original(text: str) -> None:
-    """For any text, parsing ends, adds no character, and preserves the order."""
+    """Parsing any text ends, adds no character, and preserves the order."""
     transition = read_transition(text, ROSTER)
     remaining = iter(text)
     assert all(character in remaining for character in transition.text)
@@ -190,12 +189,12 @@ def test_the_remaining_text_is_part_of_the_original(text: str) -> None:
     ids=lambda text: text[:20],
 )
 def test_a_long_answer_is_parsed_in_linear_time(text: str) -> None:
-    """With backtracking, each of these would take minutes."""
+    """With backtracking, each of these texts would take minutes."""
     assert len(read_transition(text, ROSTER).text) <= len(text)
 
 
-def test_names_are_found_as_models_write_them() -> None:
-    """Names match exactly, in any case, as in the prompt, and in quotes; a part never matches."""
+def test_names_are_matched_as_models_write_them() -> None:
+    """A name matches exactly, in any case, as in the prompt, or in quotes; a part of a name never matches."""
     assert name_among("Bo⟦U+002C⟧ PhD", AWKWARD) == "Bo, PhD"
     assert name_among(" 'anna maria' ", AWKWARD) == "Anna Maria"
     assert name_among("dr. no.", AWKWARD) == "Dr. No"

@@ -1,4 +1,4 @@
-"""The order of speakers: the first one, then the named ones, for the given number of turns."""
+"""The order of speakers in a handoff: the first one, then each named one, for a number of turns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def test_the_pipeline_is_a_loop_around_a_router() -> None:
-    """It has the opening, for each turn the speaker, its retry and the handover, and then the output."""
+    """The loop has a speaker, a retry and a handover per turn, between the opening and the output."""
     assert str(outline(morals())) == snapshot("""\
 morals
   → tap morals-init-transcript
@@ -59,7 +59,7 @@ morals
 
 
 def test_the_outline_has_no_step_without_retries() -> None:
-    """Impossible steps are not drawn."""
+    """Steps that can never run are not drawn."""
     custom_speakers = [Persona(name, block=lambda _: "x") for name in NAMES]
     for options in ({"on_invalid": "random"}, {"on_invalid": "error"}, {"debaters": custom_speakers}):
         assert "ask-again" not in str(outline(morals(**options)))
@@ -67,7 +67,7 @@ def test_the_outline_has_no_step_without_retries() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_named_speaker_is_next(form: TransitionForm) -> None:
-    """This holds in every form; a speaker may be named repeatedly, and nobody has to be named."""
+    """In every form, a speaker may be named repeatedly or never."""
     model = script(("1", "Neutral"), ("2", "Pro"), ("3", "Neutral"), ("4", "Pro"), form=form)
     output = morals(max_turns=4, transition=form).run_sync(PROPOSITION, model=model).output
     model.assert_complete()
@@ -89,7 +89,7 @@ class Who(enum.Enum):
 
 @pytest.mark.parametrize("first", [None, "Pro", "Con", Who.CON])
 def test_the_first_speaker_is_the_first_declared_or_configured(first: Any) -> None:
-    """It is set by name or by the enum member of the name."""
+    """The option accepts a name or its enum member."""
     debaters: Any = [Persona(Who.PRO), {"name": Who.CON}]  # type: ignore[arg-type]
     name = "Con" if first in ("Con", Who.CON) else "Pro"
     other = "Pro" if name == "Con" else "Con"
@@ -101,7 +101,7 @@ def test_the_first_speaker_is_the_first_declared_or_configured(first: Any) -> No
 
 @given(st.integers(1, 12), st.integers(0, 14), st.sampled_from(FORMS))
 def test_max_turns_or_the_predicate_ends_a_handoff(max_turns: int, enough: int, form: TransitionForm) -> None:
-    """Each turn is one call; `terminate_when` is called after each turn but the last."""
+    """A turn takes one call; `terminate_when` is called after every turn but the last."""
     rounds: list[int] = []
 
     async def stop(ctx: Context) -> bool:
@@ -120,7 +120,7 @@ def test_max_turns_or_the_predicate_ends_a_handoff(max_turns: int, enough: int, 
 
 
 def test_the_output_is_the_raw_output_with_its_history() -> None:
-    """It has camelCase keys on the wire, and can be read back."""
+    """The wire form has camelCase keys and can be parsed back."""
     model = ScriptedModel(over("Yes.", "Bob"), over("Yes.", "Neutral"), over("Hm.", "Con"))
     result = morals(max_turns=2).run_sync(PROPOSITION, model=model, seed=7)
     output = result.output
@@ -143,7 +143,7 @@ def test_the_output_is_the_raw_output_with_its_history() -> None:
 
 
 def test_every_turn_has_events_with_its_handover() -> None:
-    """Each has a start and an end, the next speaker, its chooser, and the problem of the first choice."""
+    """The events have the next speaker, who chose it, and what was wrong with the first choice."""
     model = ScriptedModel(over("Yes.", "Con"), over("No.", "Con"), over("No.", "Con"))
     result = morals(max_turns=2).run_sync(PROPOSITION, model=model, seed=1)
     kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, HandoffMade, RoundsEnded)
@@ -165,7 +165,7 @@ def test_every_turn_has_events_with_its_handover() -> None:
 
 
 def test_the_audit_trail_has_a_task_for_each_turn() -> None:
-    """The task is assigned to the speaker and completed with its text."""
+    """The task is assigned to the speaker and completed with the text of the turn."""
     pattern = morals(collection_id="floor")
     result = pattern.run_sync(PROPOSITION, model=in_turn())
     tasks = result.tasks.list()
@@ -179,8 +179,8 @@ LOTTERY = morals(transition="text", on_invalid="random", max_turns=6)
 
 
 @given(st.integers(0, 2**53))
-def test_lots_repeat_with_the_seed_and_fall_only_on_others(seed: int) -> None:
-    """Each turn draws separately."""
+def test_lots_repeat_with_the_seed_and_never_draw_the_speaker(seed: int) -> None:
+    """Each turn draws a separate lot."""
     sequences = []
     for _ in range(2):
         result = LOTTERY.run_sync(PROPOSITION, model=ScriptedModel(*["I say nothing of that."] * 6), seed=seed)
@@ -189,8 +189,8 @@ def test_lots_repeat_with_the_seed_and_fall_only_on_others(seed: int) -> None:
     assert all(before != after for before, after in sequences[0])
 
 
-def test_lots_fall_on_everybody_else() -> None:
-    """Over many seeds, each of the others is about equally frequent."""
+def test_lots_are_uniform() -> None:
+    """Over many seeds, all other speakers are drawn about equally often."""
     pattern = morals(transition="text", on_invalid="random", max_turns=1)
     next_names = [
         pattern.run_sync(PROPOSITION, model=ScriptedModel("x"), seed=seed).output.transcript[0].next_agent_name
@@ -201,7 +201,7 @@ def test_lots_fall_on_everybody_else() -> None:
 
 
 def test_a_retry_may_add_the_missing_text_or_name() -> None:
-    """The valid part of the first answer is preserved."""
+    """The valid part of the first reply is kept."""
     silent = script(("", "Con"), ("Late words.", "Pro"), ("x", "Con"))
     assert turns(morals(max_turns=1).run_sync(PROPOSITION, model=silent).output) == [
         ("Pro", "Late words.", "Con", "speaker")

@@ -1,4 +1,4 @@
-"""A change with planted bugs, a decoy and secrets, before three vendors: one invents lines, one repeats another."""
+"""Reviews of a change with planted bugs, a decoy and secrets, by three vendors, one of which invents lines."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ TRUE = (INJECTION["title"], EMPTY["title"], ALL["title"])
 
 
 def git(folder: Path, *arguments: str) -> None:
-    """Run git without any user's configuration."""
+    """Run git without the user's configuration."""
     git_config = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     who = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
     command = ["git", *who, *arguments]
@@ -91,7 +91,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 def with_the_command(folder: Path) -> str:
-    """The PATH of programs that start `flowdebate` by its name."""
+    """Return a PATH on which programs find `flowdebate`."""
     (folder / "flowdebate").write_text(f'#!/bin/sh\nexec {shlex.join(stand_in(COMMAND))} "$@"\n')
     (folder / "flowdebate").chmod(0o755)
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
@@ -99,7 +99,7 @@ def with_the_command(folder: Path) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create a repository whose last commit has the bugs, a decoy, a secret, a picture, and ignored files."""
+    """Create a repository whose last commit has the bugs, a decoy, a secret, an image and ignored files."""
     (tmp_path / "app").mkdir()
     store = tmp_path / "app" / "store.py"
     store.write_text(BEFORE)
@@ -120,7 +120,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def say(exchange: Asked) -> Any:
-    """Return each vendor's findings, and then verdicts that confirm true findings and refute the rest."""
+    """Return the findings of each vendor, then verdicts that confirm true findings and refute all others."""
     vendor: VendorName = (
         "openai" if "gpt" in exchange.model else "anthropic" if "claude" in exchange.model else "gemini"
     )
@@ -138,7 +138,7 @@ def say(exchange: Asked) -> Any:
 
 @pytest.fixture
 def vendor_stubs() -> Iterator[dict[VendorName, Vendor]]:
-    """Start three vendors on the loopback, with keys in the environment."""
+    """Start servers for three vendors on the loopback interface, with keys in the environment."""
     with vendors() as every:
         for vendor in every.values():
             vendor.say = say
@@ -150,18 +150,18 @@ SEATS = ("--reviewer", "Ada=openai/gpt-5-mini", "--reviewer", "Ben=anthropic/cla
 
 
 def review(*arguments: str) -> Any:
-    """Run the command on the change of the last commit."""
+    """Run the command on the last commit."""
     return CliRunner().invoke(app, ["review", *arguments, *SEATS], catch_exceptions=False)
 
 
 def keep(name: str, text: str) -> None:
-    """Save output if an environment variable names a folder."""
+    """Save output if an environment variable names a folder for it."""
     if folder := os.environ.get("FLOWDEBATE_KEEP"):
         (Path(folder) / name).write_text(text)
 
 
 def test_only_true_bugs_are_confirmed(repository: Path, vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """Repeated findings are merged, one invented place is marked, and a secret is reported, but not sent or printed."""
+    """Repeated findings are merged, an invented place is marked, and a secret is reported but never sent or printed."""
     result = review("--diff", "HEAD~1..HEAD", "--markdown", "report.md")
     keep("terminal.txt", result.stdout)
     assert result.exit_code == 0, result.output
@@ -184,7 +184,7 @@ def test_only_true_bugs_are_confirmed(repository: Path, vendor_stubs: dict[Vendo
 
 @pytest.mark.usefixtures("repository")
 def test_the_gate_decides_the_exit_code_by_data(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """It is 4 for a broken gate, 0 for a passed one, 3 if a reviewer is missing, and 2 for an invalid rule."""
+    """The exit code is 4 if the gate fails, 0 if it passes, 3 if a reviewer is missing, and 2 for an invalid rule."""
     change = ("--diff", "HEAD~1..HEAD", "--format", "json")
     result = review(*change, "--gate", "no confirmed blocker")
     *lines, last = [json.loads(line) for line in result.stdout.splitlines()]
@@ -219,7 +219,7 @@ def test_the_gate_decides_the_exit_code_by_data(vendor_stubs: dict[VendorName, V
 
 @pytest.mark.usefixtures("repository", "vendor_stubs")
 def test_sarif_is_valid_and_markdown_has_the_findings() -> None:
-    """By the schema of the standard; refuted findings are suppressed with the reason, disputed ones have no level."""
+    """SARIF follows the standard's schema: refuted findings are suppressed with a reason, disputed ones lack levels."""
     printed = review("--diff", "HEAD~1..HEAD", "--format", "sarif").stdout
     keep("review.sarif", printed)
     sarif = json.loads(printed)
@@ -245,7 +245,7 @@ def test_sarif_is_valid_and_markdown_has_the_findings() -> None:
 
 @pytest.mark.usefixtures("repository")
 def test_an_empty_finding_is_excluded_and_reported_in_every_format(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """It is not retried; the reviewer's other findings remain, and the report names the reviewer."""
+    """The reviewer is not called again; the other findings remain, and the report names the reviewer."""
     nothing = {"title": "Bug", "claim": " ", "severity": "blocker"}
 
     def answer(exchange: Asked) -> Any:
@@ -286,7 +286,7 @@ def test_an_empty_finding_is_excluded_and_reported_in_every_format(vendor_stubs:
 def test_uncommitted_changes_are_the_default_and_no_change_is_an_error(
     repository: Path, vendor_stubs: dict[VendorName, Vendor]
 ) -> None:
-    """`--diff` alone selects them; the error comes before any call."""
+    """The error is raised before any call."""
     nothing = review("--diff")
     assert nothing.exit_code == 5
     assert "has no changes" in nothing.stderr
@@ -303,7 +303,7 @@ def test_uncommitted_changes_are_the_default_and_no_change_is_an_error(
 def test_the_hook_allows_pushes_without_changes(
     repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line of the example, as git runs it before a push; a mistake still stops one."""
+    """The example's command runs as a pre-push hook of git, and an error still stops a push."""
     example = yaml.safe_load((Path(__file__).parents[3] / "examples/review/pre-commit-config.yaml").read_text())
     bare = tmp_path_factory.mktemp("origin")
     git(bare, "init", "-q", "--bare", "-b", "main")
@@ -327,7 +327,7 @@ def test_the_hook_allows_pushes_without_changes(
 
 @pytest.mark.usefixtures("repository")
 def test_a_review_is_recorded_and_replayed(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The file alone has the same findings, and no model is called."""
+    """The file alone reproduces the findings, and no model is called."""
     change = ("--diff", "HEAD~1..HEAD", "--format", "json", "--seed", "7")
     first = review(*change, "--record", ".git/review.jsonl")
     request_counts = [len(vendor.asked) for vendor in vendor_stubs.values()]
@@ -338,7 +338,7 @@ def test_a_review_is_recorded_and_replayed(vendor_stubs: dict[VendorName, Vendor
 
 
 def test_a_plan_file_in_the_change_is_ignored(repository: Path) -> None:
-    """Its globs and reviewers would be the author's; an unchanged file counts."""
+    """The author of a change could choose its globs and reviewers; an unchanged plan file is used."""
     (repository / "plans").mkdir()
     (repository / "plans" / "review.toml").write_text('exclude = ["*.py"]\n')
     refused = review("--diff", "HEAD", "--file", "plans/review.toml")
@@ -351,8 +351,8 @@ def test_a_plan_file_in_the_change_is_ignored(repository: Path) -> None:
     assert "has no changes" in review("--diff", "--gate", "no blocker", "--file", "plans/review.toml").stderr
 
 
-def test_a_diff_may_be_a_source_of_every_pattern(repository: Path) -> None:
-    """Each changed file has its name, and omitted ones have a reason; a string is never read as a revision."""
+def test_every_pattern_accepts_a_diff_as_a_source(repository: Path) -> None:
+    """Each changed file is named, omitted ones have a reason, and a string is never taken for a revision."""
     sources = {source.name: source for source in check_sources(Diff("HEAD~1", folder=repository), location="here")}
     assert sources["app/store.py"].text.startswith("diff --git a/app/store.py b/app/store.py")
     assert sources[".env"].text == ""
@@ -378,7 +378,7 @@ ODD = [
 
 
 def test_a_diff_is_parsed_for_any_file_names(repository: Path) -> None:
-    """A place is found under each name; a file that became a link and a moved submodule are reported as such."""
+    """A place is found under any name; a file turned into a link and a moved submodule are reported as such."""
     for name in (*ODD, "link.py"):
         (repository / name).write_text("one = 1\n")
     git(repository, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repository), "sub")
@@ -405,7 +405,7 @@ def test_a_diff_is_parsed_for_any_file_names(repository: Path) -> None:
 
 @pytest.mark.usefixtures("repository")
 def test_requests_and_imports_cannot_read_a_repository() -> None:
-    """This holds over HTTP and in the plan of an imported run, even if the surrounding folder is allowed."""
+    """The rule covers HTTP requests and plans of imported runs, even if the surrounding folder is allowed."""
     with staged(lambda: Service(store="memory:")) as stage:
         for pattern in ("review", "debate"):
             refused = stage.post("/runs", {"pattern": pattern, "question": "Q?", "options": {"diff": "HEAD~1"}})

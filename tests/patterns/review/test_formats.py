@@ -1,4 +1,4 @@
-"""Reviews of changes too large for a prompt, and report formats that GitHub accepts for any texts."""
+"""Reviews of changes too large for a single prompt, and report formats that GitHub accepts for any text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PEOPLE = [{"name": "ann"}, {"name": "bea"}, {"name": "cid"}]
 
 
 def diff_of(name: str, lines: int, *, bad: str | None = None) -> str:
-    """Create a diff that adds lines to a file, one of them bad."""
+    """Create a diff that adds lines to a file, one of them faulty."""
     added = [f"+value_{number} = {number}  # what is wrong with this change" for number in range(1, lines + 1)]
     if bad is not None:
         added[lines // 2] = f"+{bad}"
@@ -47,7 +47,7 @@ def diff_of(name: str, lines: int, *, bad: str | None = None) -> str:
 
 
 def test_a_large_change_is_reviewed_in_several_calls() -> None:
-    """Every line is in a prompt of every reviewer, and examiners of a finding see its lines."""
+    """Each reviewer sees every line, and the examiners of a finding see the lines in question."""
     bad = "os.system(name)"
     sources = {"padding.py": diff_of("padding.py", 600), "evil.py": diff_of("evil.py", 40, bad=bad)}
     prompts_by_block: dict[str, list[str]] = {}
@@ -89,7 +89,7 @@ texts = st.text(st.sampled_from("abc \n+-"), max_size=3_000)
 @given(st.lists(texts, min_size=1, max_size=6), st.integers(200, 4_000))
 @settings(max_examples=60)
 def test_parts_have_every_line_once_within_their_size(contents: list[str], room: int) -> None:
-    """Lines are in order, and a file that fits into a part is in one."""
+    """Lines keep their order, and a file that fits into one part is not split."""
     sources = tuple(Source.of(f"f{number}", text) for number, text in enumerate(contents))
     parts = divide(sources, room)
     for part in parts:
@@ -106,7 +106,7 @@ def test_parts_have_every_line_once_within_their_size(contents: list[str], room:
 
 
 def test_unreviewed_lines_leave_a_gate_undecided() -> None:
-    """Other readers do not matter; an excluded file does not count."""
+    """An excluded file does not count as unread."""
     sources = (
         Source.of("a.py", diff_of("a.py", 4)),
         Source(name="b.png", left_out="is binary"),
@@ -142,7 +142,7 @@ def finding_of(number: int, *, text: str = "It fails.", place: Place | None = No
 
 
 def test_a_long_comment_has_the_gravest_findings() -> None:
-    """GitHub rejects longer comments; the comment has the number of missing findings."""
+    """GitHub rejects longer comments, so the comment states how many findings are left out."""
     findings = [finding_of(number, text="word " * 700) for number in range(1, 61)]
     gate = GateResult(rule="no finding", holds=False, against=["F1"], why="see F1")
     comment = findings_markdown(document_of(*findings, gate=gate))
@@ -156,7 +156,7 @@ def test_a_long_comment_has_the_gravest_findings() -> None:
 
 @given(st.text(st.sampled_from("@#gG-hH1a/\\ `\n<&;64"), max_size=40))
 def test_a_comment_mentions_nobody_and_refers_to_nothing(text: str) -> None:
-    """By the rules of GitHub, which looks for names and numbers behind its Markdown."""
+    """GitHub looks for names and numbers even behind Markdown."""
     place = Place(file=f"x{text}.py", line=3, found=True)
     comment = findings_markdown(document_of(finding_of(1, text=f"x {text}", place=place)))
     rendered = re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", comment)
@@ -175,7 +175,7 @@ def test_a_comment_mentions_nobody_and_refers_to_nothing(text: str) -> None:
     ],
 )
 def test_every_result_has_a_location_that_github_accepts(place: Place, uri: str, start: int, end: int) -> None:
-    """The location is relative, encoded, and begins at line 1."""
+    """The location is relative and URL-encoded, and lines begin at 1."""
     coverage = [FileCoverage(file="b.png", left_out="is binary"), FileCoverage(file="app.py", lines=2, first_line=7)]
     [run] = json.loads(findings_sarif(document_of(finding_of(1, place=place), coverage=coverage)))["runs"]
     [result] = run["results"]
@@ -187,14 +187,14 @@ def test_every_result_has_a_location_that_github_accepts(place: Place, uri: str,
 
 
 def test_a_finding_without_a_file_is_a_notification() -> None:
-    """A review without material has no lines to show a finding at."""
+    """A review without material has no line to attach a finding to."""
     [run] = json.loads(findings_sarif(document_of(finding_of(1))))["runs"]
     assert run["results"] == []
     assert "It fails." in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
 
 
 def test_sarif_has_no_more_results_than_github_shows() -> None:
-    """A sentence counts the less severe rest."""
+    """The report states how many of the less severe findings are left out."""
     coverage = [FileCoverage(file="app.py", lines=2, first_line=7)]
     findings = [finding_of(number) for number in range(1, 5_003)]
     [run] = json.loads(findings_sarif(document_of(*findings, coverage=coverage)))["runs"]
@@ -202,8 +202,7 @@ def test_sarif_has_no_more_results_than_github_shows() -> None:
     assert run["invocations"][0]["toolExecutionNotifications"][-1]["message"]["text"].startswith("2 more findings")
 
 
-def test_json_lines_do_nothing_in_a_terminal() -> None:
-    """Whatever reviewers write."""
+def test_json_lines_have_no_terminal_escapes() -> None:
     printed = findings_lines(document_of(finding_of(1, text="\x1b[31m \u202e \x9b \x7f")))
     assert printed.isprintable()
     assert json.loads(printed)["title"] == "\x1b[31m \u202e \x9b \x7f"

@@ -1,4 +1,4 @@
-"""The laws of reviews, with reviewers who find, confirm and refute anything, and models that answer anything."""
+"""Invariants of reviews, with reviewers who find, confirm and refute anything, and models that answer anything."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ models_of = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["one", "two
 
 
 def asked_ids(request: ModelRequest) -> list[str]:
-    """Return the findings in a block's prompt, in order."""
+    """Return the ids of the findings in a block's prompt, in order."""
     return re.findall(r"^\[(F\d+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
 
 
 class Reviewers:
-    """Models that give drawn answers; `merge` says which pairs are equal."""
+    """Models that give generated answers; `merge` lists the pairs that they call equal."""
 
     def __init__(
         self, findings: Mapping[str, Sequence[Any]], verdicts: Mapping[Any, str], *, merge: bool = False
@@ -108,7 +108,7 @@ def run_review(
 def test_no_finding_is_lost_or_confirmed_by_its_author_alone(
     findings: dict[str, list[Any]], verdicts: dict[Any, str], models: dict[str, str]
 ) -> None:
-    """This holds for any findings, verdicts and merges; empty findings and calls are counted."""
+    """Reviewers may raise, judge and merge anything; empty findings are counted per reviewer."""
     result = run_review(Reviewers(findings, verdicts, merge=len(verdicts) % 2 == 0), names=[*findings], models=models)
     raw = result.output
     assert isinstance(raw, ReviewRawOutput)
@@ -142,7 +142,7 @@ def test_no_finding_is_lost_or_confirmed_by_its_author_alone(
 def test_the_order_of_the_reviewers_changes_nothing(
     findings: dict[str, list[Any]], verdicts: dict[Any, str], models: dict[str, str], random: Any
 ) -> None:
-    """No word of any finding changes."""
+    """Not a word of any finding changes."""
     names = [*findings]
     random.shuffle(names)
     one = run_review(
@@ -153,10 +153,10 @@ def test_the_order_of_the_reviewers_changes_nothing(
 
 
 @given(drafts, st.integers(1, 4), st.sampled_from(["one", "two"]), found_by)
-def test_a_finding_of_all_reviewers_is_merged(
+def test_a_finding_raised_by_all_reviewers_is_merged(
     draft: dict[str, Any], count: int, other: str, further: dict[str, list[Any]]
 ) -> None:
-    """It is confirmed without examination, whatever else is raised and whichever models are used."""
+    """The finding is confirmed without examination, whatever other findings and models there are."""
     names, common = NAMES[:count], {**draft, "suggestion": "As all of them say."}
     reviewers = Reviewers({name: [*further.get(name, ()), common] for name in names}, {})
     raw = run_review(reviewers, names=names, models={"ann": "one", **dict.fromkeys(names[1:], other)}).output
@@ -207,7 +207,7 @@ def decide_one(
 
 @given(standings_of, st.data())
 def test_more_support_never_weakens_a_finding(standings: list[str], data: st.DataObject) -> None:
-    """Nor does less opposition: whoever raises or confirms it, instead of anything else."""
+    """Replacing any vote by a confirmation, or by raising the finding, never lowers the state."""
     standings = ["raised", *standings]
     at = data.draw(st.integers(0, len(standings) - 1))
     better = data.draw(st.sampled_from(["raised", "confirm"] if "raised" in standings[:at] else ["raised"]))
@@ -217,7 +217,7 @@ def test_more_support_never_weakens_a_finding(standings: list[str], data: st.Dat
 
 @given(standings_of, st.randoms(), st.data())
 def test_order_and_models_affect_only_independence(standings: list[str], random: Any, data: st.DataObject) -> None:
-    """The state is the same for any assignment of models."""
+    """The state does not depend on which model a reviewer uses."""
     standings = ["raised", *standings]
     models = data.draw(st.lists(st.sampled_from(["one", "two"]), min_size=len(standings), max_size=len(standings)))
     finding, other = decide_one(standings), decide_one(standings, models=models)
@@ -229,7 +229,7 @@ def test_order_and_models_affect_only_independence(standings: list[str], random:
 
 @given(standings_of)
 def test_a_finding_at_an_unknown_place_is_never_confirmed(standings: list[str]) -> None:
-    """It is disputed instead, and no other state changes."""
+    """The finding is disputed instead of confirmed, and no other state changes."""
     nowhere = decide_one(["raised", *standings], place=Place(file="a.py", line=9, found=False, problem="no line 9"))
     somewhere = decide_one(["raised", *standings])
     assert nowhere.state == ("disputed" if somewhere.state == "confirmed" else somewhere.state)
@@ -240,7 +240,7 @@ GONE = Place(file="app.py", quote="one / 0", found=False, problem="the material 
 
 @given(standings_of, st.booleans())
 def test_a_finding_of_an_earlier_review_counts_until_it_is_resolved(standings: list[str], gone: bool) -> None:  # noqa: FBT001 - drawn
-    """It is never weaker than without the earlier review, and only a majority or a missing place resolves it."""
+    """An earlier review never weakens a finding, and only a majority or a missing place resolves it."""
     place = GONE if gone else Place()
     finding = decide_one(["raised", *standings], place=place, earlier=True)
     without = decide_one(["raised", *standings], place=place)
@@ -265,7 +265,7 @@ EARLIER_DRAFT = {"title": "Divides by zero", "claim": "It fails.", "severity": "
     ],
 )
 def test_reviewers_examine_what_an_earlier_review_confirmed(quote: str | None, word: str, state: str) -> None:
-    """All reviewers do, and the gate follows; the line is the current one."""
+    """All reviewers give a verdict, the gate depends on it, and the line is updated to the current file."""
     verdicts = {(name, 1, turned): word for name in NAMES[:3] for turned in (False, True)}
     draft = {**EARLIER_DRAFT, "file": None if quote is None else "app.py", "line": None if quote is None else 9}
     reviewers = Reviewers(dict.fromkeys(NAMES[:3], ()), verdicts)
@@ -280,7 +280,7 @@ def test_reviewers_examine_what_an_earlier_review_confirmed(quote: str | None, w
 
 
 def test_a_repeated_finding_is_merged_with_the_earlier_one() -> None:
-    """Reviewers that did not raise it again examine it, and it remains confirmed."""
+    """The reviewers that did not raise the finding again examine it, and it remains confirmed."""
     draft = {**EARLIER_DRAFT, "line": 4, "quote": "four = one / 0"}
     reviewers = Reviewers({"ann": [draft], "bea": [], "cid": []}, {(n, 1, t): "unsure" for n in NAMES for t in (0, 1)})
     [finding] = run_review(reviewers, names=NAMES[:3], earlier=[FindingDraft.model_validate(draft)]).output.findings
@@ -308,12 +308,12 @@ def test_a_repeated_finding_is_merged_with_the_earlier_one() -> None:
     ],
 )
 def test_a_majority_of_the_reviewers_decides(standings: list[str], state: str) -> None:
-    """Support means raising a finding and defending it, or confirming it."""
+    """Support means confirming a finding, or raising and then defending it."""
     assert decide_one(standings).state == state
 
 
-def test_the_documentation_has_the_rules_of_the_code() -> None:
-    """The table of states is generated from them."""
+def test_the_documented_rules_match_the_code() -> None:
+    """The documented table of states is generated from these rules."""
     table = "\n".join(f"| `{rule.state}` | {rule.condition} |" for rule in STATE_RULES)
     assert table in (Path(__file__).parents[3] / "docs" / "review.md").read_text()
 
@@ -329,7 +329,7 @@ def test_the_documentation_has_the_rules_of_the_code() -> None:
     ],
 )
 def test_a_finding_in_an_unknown_place_leaves_a_gate_undecided(quote: str, gate: str, *, holds: bool | None) -> None:
-    """It would break the gate if its place existed."""
+    """The gate would fail if the place existed."""
     draft = {"title": "T", "claim": "C", "severity": "major", "file": "app.py", "quote": quote}
     raw = run_review(Reviewers({name: [draft] for name in NAMES[:3]}, {}), names=NAMES[:3], gate=gate).output
     assert raw.gate.holds is holds
@@ -348,7 +348,7 @@ ANYTHING = st.recursive(
 
 @given(st.lists(ANYTHING, min_size=1, max_size=8))
 def test_every_review_ends_for_any_outputs(answers: list[Any]) -> None:
-    """It has an output, or an error that names the block."""
+    """The run has an output, or raises an error that names the block."""
     outputs, fallback = iter(answers * 20), {"findings": [{"title": "T", "claim": "C", "severity": "nit"}]}
 
     def block(request: Any) -> Any:
@@ -369,7 +369,7 @@ REFUTED = {("bea", 1, turned): "refute" for turned in (False, True)}
 def test_silence_is_neither_confirmation_nor_refutation(
     findings: dict[str, list[Any]], verdicts: dict[Any, str], models: dict[str, str], silent: frozenset[tuple[str, int]]
 ) -> None:
-    """Such a reviewer has neither confirmed nor refuted the finding, nor withdrawn it."""
+    """A silent reviewer has neither confirmed, refuted nor withdrawn the finding."""
     reviewers = Reviewers(findings, verdicts)
     reviewers.silent = silent
     raw = run_review(reviewers, names=sorted(findings), models=models).output
@@ -379,7 +379,7 @@ def test_silence_is_neither_confirmation_nor_refutation(
 
 
 def test_authors_of_findings_are_hidden() -> None:
-    """This holds for its rendering, and if its author writes a name into it."""
+    """Names that an author writes into a finding are hidden as well."""
     draft = {"title": "Ask bea", "claim": "I, ann, told bea so.", "severity": "major", "line": 1, "file": "app.py"}
     reviewers = Reviewers(
         {"ann": [draft], "bea": [], "cid": []}, {("bea", 1, False): "refute", ("bea", 1, True): "refute"}
@@ -391,7 +391,7 @@ def test_authors_of_findings_are_hidden() -> None:
 
 
 def test_a_flipped_answer_counts_as_neither() -> None:
-    """It is recorded with a flag."""
+    """An examiner that changes its verdict with the order of the request is flagged."""
     draft = {"title": "T", "claim": "C", "severity": "major", "line": 1, "file": "app.py"}
     reviewers = Reviewers({"ann": [draft], "bea": []}, {("bea", 1, False): "confirm", ("bea", 1, True): "refute"})
     [finding] = run_review(reviewers, names=NAMES[:2]).output.findings
@@ -400,7 +400,7 @@ def test_a_flipped_answer_counts_as_neither() -> None:
 
 
 def test_a_merger_must_match_a_pair_in_both_orders() -> None:
-    """Otherwise both remain; the merger is called twice, whatever the number of pairs."""
+    """Otherwise both findings remain; the merger takes two calls for any number of pairs."""
     drafts_by_name = {
         "ann": [{"title": "Zero", "claim": "C", "severity": "nit", "file": "app.py", "line": 3}],
         "bea": [{"title": "Division", "claim": "C", "severity": "major", "file": "app.py", "line": 4}],
@@ -424,7 +424,7 @@ def test_a_merger_must_match_a_pair_in_both_orders() -> None:
     "gate", ["", "no blockers please", "confirmed blocker", "at most -1 nits", 3, "no confirmed bug"]
 )
 def test_an_invalid_gate_is_rejected(gate: Any) -> None:
-    """The error comes before any call is paid for."""
+    """The error is raised before any call is paid for."""
     with pytest.raises(FlowDebateError, match='"no" or "at most N", then "confirmed" or "disputed"'):
         review(name="x", reviewers=[{"name": "ann"}, {"name": "bea"}], gate=gate)
 
@@ -450,7 +450,7 @@ def test_a_gate_for_one_reviewer_is_rejected() -> None:
     ],
 )
 def test_a_place_is_looked_up_or_marked_as_missing(location_fields: Any, place: str, problem: str | None) -> None:
-    """Its quote comes first, word for word but for blanks, and then file and line."""
+    """The quote takes precedence, word for word except for whitespace, then the file and line."""
     sources = tuple(Source.of(name, text) for name, text in CODE.items())
     place_found = locate(sources, **{"file": None, "line": None, "end_line": None, "quote": None, **location_fields})
     assert (place_found.text, place_found.problem) == (place, problem)
@@ -458,7 +458,7 @@ def test_a_place_is_looked_up_or_marked_as_missing(location_fields: Any, place: 
 
 
 def test_an_interrupted_run_has_findings_and_an_undecided_gate() -> None:
-    """Findings without an examination could be against the gate."""
+    """An unexamined finding might fail the gate."""
     draft = {"title": "T", "claim": "C", "severity": "blocker", "line": 1, "file": "app.py"}
     model = FunctionModel(Reviewers({"ann": [draft], "bea": []}, {}))
     people = [{"name": "ann"}, {"name": "bea"}]
@@ -487,7 +487,7 @@ raised = st.builds(
 
 @given(st.lists(raised, max_size=24))
 def test_findings_of_different_reviewers_at_one_place_are_compared(findings: list[Raised]) -> None:
-    """Findings are at most five lines apart, or without a line; the nearest come first."""
+    """Findings are compared if they have no line or are at most five lines apart, the nearest first."""
     groups = group(findings)
     near = []
     for first, these in enumerate(groups):
@@ -505,7 +505,7 @@ def test_findings_of_different_reviewers_at_one_place_are_compared(findings: lis
 
 
 def test_thousands_of_findings_are_decided_in_seconds() -> None:
-    """There are 40 reviewers with 50 findings each, all confirmed by everybody else."""
+    """The review has 40 reviewers with 50 findings each, all confirmed by everybody else."""
     names = [f"reviewer-{number}" for number in range(40)]
     findings = [
         Raised(
@@ -530,7 +530,7 @@ def test_thousands_of_findings_are_decided_in_seconds() -> None:
 @pytest.mark.slow
 @pytest.mark.anyio
 async def test_thousands_of_findings_do_not_hold_the_event_loop() -> None:
-    """No task waits for more than a second of CPU while findings of 40 reviewers are compared, rendered and decided."""
+    """No task waits for more than a second of CPU time while findings of 40 reviewers are processed."""
     names = [f"reviewer-{number}" for number in range(40)]
 
     def answer(request: ModelRequest) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Places as reviewers write them: paths, lines and quotes copied from a prompt are understood."""
+"""Places as reviewers write them, with paths, lines and quotes copied from a prompt."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def locate_in(sources: tuple[Source, ...], **fields: Any) -> Any:
     ],
 )
 def test_a_line_after_a_path_is_understood(file: str) -> None:
-    """People and models write it in many ways."""
+    """People and models write lines in many ways."""
     assert locate_in(FILES, file=file).text == "src/load.ts:4"
 
 
@@ -57,7 +57,7 @@ def test_a_line_after_a_path_is_understood(file: str) -> None:
     "file", ["src\\load.ts", "`src/load.ts`", "[src/load.ts]", " src/load.ts ", "src/LOAD.ts", "'src/load.ts'"]
 )
 def test_a_path_is_understood(file: str) -> None:
-    """Decorations are removed, and the line comes from its own field."""
+    """Decorations are removed, and the line is taken from its own field."""
     place = locate_in(FILES, file=file, line=2)
     assert (place.text, place.found) == ("src/load.ts:2", True)
 
@@ -75,14 +75,14 @@ def test_a_path_is_understood(file: str) -> None:
     ],
 )
 def test_ranges_brackets_and_pages_are_understood(fields: Any, text: str) -> None:
-    """Reversed lines are a range, brackets may belong to a path, and a page is rendered with its file."""
+    """Reversed lines are a range, brackets may belong to a path, and a page is shown with its file."""
     place = locate_in(FILES, **fields)
     assert (place.text, place.found) == (text, True)
 
 
 @pytest.mark.parametrize("file", ["load", "ts", "src/other.ts:4", "notes 2", "[load.ts", ""])
 def test_unknown_paths_name_no_file(file: str) -> None:
-    """No path is guessed."""
+    """A wrong guess would put the finding into an unrelated file."""
     place = locate_in(FILES, file=file, line=1)
     assert place.found is False
 
@@ -102,14 +102,14 @@ def test_unknown_paths_name_no_file(file: str) -> None:
     ],
 )
 def test_a_quote_is_found_with_decorations_of_the_prompt(quote: str, text: str) -> None:
-    """Numbers, bars, fences, marks and escapes are not words."""
+    """Line numbers, bars, fences, diff signs and escapes are not words."""
     place = locate_in(FILES, file="src/load.ts", quote=quote)
     assert (place.text, place.found) == (text, True)
 
 
 @pytest.mark.parametrize("quote", ["    9   await save(rows);", "12 Trams open.", "7 They are cheap."])
 def test_other_numbers_in_a_quote_are_words(quote: str) -> None:
-    """No number in a quote is dropped to find it."""
+    """No number is dropped to make a quote match."""
     assert locate_in(FILES, quote=quote).found is False
 
 
@@ -127,13 +127,13 @@ def test_other_numbers_in_a_quote_are_words(quote: str) -> None:
     ],
 )
 def test_a_quote_of_a_diff_is_found_with_and_without_its_signs(quote: str, text: str) -> None:
-    """The quote is on either side of the change or across it; a removed line has no line number."""
+    """The quote may be on either side of the change or span both; a removed line has no line number."""
     place = locate_in(DIFF, quote=quote)
     assert (place.text, place.found) == (text, True)
 
 
 def test_a_place_outside_of_a_change_is_marked() -> None:
-    """The file may have such a line, but its diff does not show it."""
+    """The file may have such a line, but the diff does not show it."""
     assert locate_in(DIFF, file="src/auth.py", line=1).problem == "line 1 of src/auth.py is not in this change"
     assert locate_in(DIFF, file="CHANGELOG.md", line=1).problem == "CHANGELOG.md is not in this change"
     assert locate_in(FILES, file="src/load.ts", line=99).problem == "src/load.ts has no line 99"
@@ -141,7 +141,7 @@ def test_a_place_outside_of_a_change_is_marked() -> None:
 
 
 def test_a_quote_from_another_file_moves_the_place() -> None:
-    """A note says so: a quote from another file does not confirm the named one."""
+    """The note explains the move: a quote from a different file does not confirm the named one."""
     place = locate_in(FILES, file="src/load.ts", line=1, quote="return <p>{id}</p>;")
     assert (place.text, place.found) == ("app/[id]/page.tsx:2", True)
     assert place.note == "named as src/load.ts:1, where the material does not have the quote"
@@ -149,7 +149,7 @@ def test_a_quote_from_another_file_moves_the_place() -> None:
 
 
 def test_an_existing_line_is_a_place_without_its_quote() -> None:
-    """A note says that the quote is missing; without a line there is no place."""
+    """The note says that the quote was not found; without a line there is no place."""
     place = locate_in(FILES, file="src/load.ts", line=1, quote="nowhere to be seen")
     assert (place.text, place.found) == ("src/load.ts:1", True)
     assert place.note == "the line exists, but the material does not have the quote"
@@ -157,6 +157,6 @@ def test_an_existing_line_is_a_place_without_its_quote() -> None:
 
 
 def test_a_quote_with_another_spelling_has_its_line() -> None:
-    """Quotes match as speakers' quotes do: case, spacing and punctuation are ignored."""
+    """Case, spacing and punctuation are ignored, as in speakers' quotes."""
     place = locate_in(FILES, file="src/load.ts", quote="EXPORT async function “load” — rows: Array<string>")
     assert (place.text, place.found) == ("src/load.ts:1", True)

@@ -1,4 +1,4 @@
-"""Reviewers of other vendors than the author's, and of several vendors."""
+"""Reviewers from a different vendor than the author, and from several vendors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 
 
 class Named:
-    """A model with a name that finds nothing and counts its calls."""
+    """A named model that finds nothing and counts its calls."""
 
     def __init__(self, name: str) -> None:
         self.name, self.calls = name, 0
@@ -30,7 +30,7 @@ class Named:
 
 
 def run_review(*models: Named, run_model: Any = None, **options: Any) -> Any:
-    """Run a review by these models, or by the model of the run."""
+    """Run a review with these models, or with the model of the run."""
     people = [Persona(f"R{at}", model=model) for at, model in enumerate(models)] or [Persona("R0"), Persona("R1")]
     pattern = review(name="change", reviewers=people, sources={"a.py": "x = 1"}, **options)
     return pattern.run_sync("What is wrong?", model=run_model).output
@@ -74,7 +74,7 @@ def test_models_of_the_authors_vendor_are_rejected(author: Any, reviewer: str) -
 
 
 def test_a_minimum_of_vendors_counts_makers_before_the_first_call() -> None:
-    """Two hosts of one maker are one vendor."""
+    """Two hosts of the same vendor's models count once."""
     one, other = Named("openai/gpt-5"), Named("openrouter/openai/gpt-oss-120b")
     with pytest.raises(ConfigurationError, match=r"`min_vendors` is 2, and all reviewers have models by openai\."):
         run_review(one, other, min_vendors=2)
@@ -83,7 +83,7 @@ def test_a_minimum_of_vendors_counts_makers_before_the_first_call() -> None:
 
 
 def test_the_model_of_the_run_counts_too() -> None:
-    """It is the model of all reviewers without one."""
+    """Reviewers without a model of their own use the model of the run."""
     model = Named("openai/gpt-5")
     with pytest.raises(ConfigurationError, match="too few vendors"):
         run_review(run_model=model, min_vendors=2)
@@ -105,7 +105,7 @@ def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> 
 
 @pytest.fixture
 def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the command with keys of three vendors without a server."""
+    """Return a function that runs the command, with keys of three vendors but without a server."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FLOWDEBATE_MODEL", raising=False)
     (tmp_path / "a.py").write_text("x = 1\n")
@@ -128,14 +128,14 @@ def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
 )  # fmt: skip
 def test_the_command_without_such_models_is_an_error(command: Any, options: list[str], message: str) -> None:
-    """The exit code is 2, before the recording is opened."""
+    """The exit code is 2, and no recording has been opened."""
     result = command(*options)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
 
 
 def test_default_reviewers_are_of_other_vendors(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One remaining vendor is enough; without any, the message says so."""
+    """A single remaining vendor is enough; if none remains, the message says so."""
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan
 
