@@ -27,7 +27,7 @@ COMMON = "The debate so far:\n"
 def raw_output(
     question: str, transcript: Entries, verdict_parts: tuple[str, str | None, str], moderator_decisions: Decisions
 ) -> DebateRawOutput:
-    """Create a raw output of any texts."""
+    """Create a raw output that contains the given texts."""
     verdict, winner, reasoning = verdict_parts
     return DebateRawOutput.model_construct(
         rounds=2,
@@ -53,7 +53,7 @@ def test_no_text_forges_a_line_of_a_debaters_turn(
     angle: str | None,
     more: list[str],
 ) -> None:
-    """The prompt has a tag for each entry, a heading for each round, and its own lines as for harmless texts."""
+    """The prompt has one tag per entry, one heading per round, and the same lines as with harmless texts."""
 
     def render(clean: Callable[[str], str]) -> str:
         return render_debater_turn(
@@ -73,7 +73,7 @@ def test_no_text_forges_a_line_of_a_debaters_turn(
 
 @given(texts, st.lists(texts, min_size=1, max_size=4))
 def test_no_text_forges_a_line_of_a_system_message(question: str, several: list[str]) -> None:
-    """Questions, stances and names are data there as well."""
+    """Questions, stances and names cannot pass for lines of the message."""
     _check_nothing_is_forged(
         lambda clean: render_debater_system(
             question=clean(question), stances=[f"{i}{clean(one)}" for i, one in enumerate(several)], max_rounds=2
@@ -93,7 +93,7 @@ def test_no_text_forges_a_line_of_a_system_message(question: str, several: list[
 
 @given(debates(), decisions)
 def test_no_text_forges_a_line_of_a_moderators_turn(transcript: Entries, moderator_decisions: Decisions) -> None:
-    """Neither arguments nor its own earlier briefings can pass for the prompt's words."""
+    """Neither arguments nor the moderator's own earlier briefings can pass for the prompt's words."""
 
     def render(clean: Callable[[str], str]) -> str:
         return render_moderator_turn(
@@ -160,7 +160,7 @@ def _check_nothing_is_forged(render: Callable[[Callable[[str], str]], str], tran
 
 @given(debates(), st.data())
 def test_turns_of_a_debate_share_their_transcript_as_a_prefix(transcript: Entries, data: st.DataObject) -> None:
-    """Nothing that differs by debater or round comes before the end of the transcript."""
+    """Everything that differs by debater or round follows the transcript."""
     count = data.draw(st.integers(0, len(transcript)))
     shorter, longer = (
         render_debater_turn(
@@ -185,7 +185,7 @@ def test_turns_of_a_debate_share_their_transcript_as_a_prefix(transcript: Entrie
 def test_rounds_of_a_moderator_share_their_transcript_as_a_prefix(
     transcript: Entries, before: Decisions, after: Decisions, data: st.DataObject
 ) -> None:
-    """The moderator's prompt has the layout of the debaters'."""
+    """The moderator's prompt has the same layout as the debaters' prompts."""
     count = data.draw(st.integers(0, len(transcript)))
     first = render_moderator_turn(entries=transcript[:count], decisions=before, round=1)
     second = render_moderator_turn(entries=transcript, decisions=[*before, *after], round=2, max_rounds=2)
@@ -212,7 +212,7 @@ def turn(
     new_angle: str | None = None,
     role: str | None = None,
 ) -> str:
-    """Render a turn for [for]."""
+    """Render a turn of the side "for"."""
     return render_debater_turn(
         DebaterIdentity(stance="for", positions=("for", "against"), max_rounds=2, role=role),
         entries=entries,
@@ -222,34 +222,34 @@ def turn(
 
 
 def test_the_first_speaker_is_not_asked_to_answer_arguments() -> None:
-    """There are none yet, so it opens the debate."""
+    """The first speaker opens the debate, so there are no arguments to answer yet."""
     assert "Nobody has argued yet" in turn()
     assert "Nobody has argued yet" not in turn(entry(1, "b", "against", "No."))
 
 
 def test_a_debater_is_asked_to_answer_the_other_side() -> None:
-    """Otherwise it is not: the system message, which all turns share, does not mention it."""
+    """The system message, which all turns share, does not contain this instruction."""
     system = render_debater_system(question="q", stances=["for", "against"], max_rounds=2)
     assert "Answer the strongest arguments" not in system
     assert "Answer the strongest arguments against your position" in turn(entry(1, "b", "against", "No."))
 
 
 def test_a_debater_without_opposing_arguments_is_not_asked_to_answer() -> None:
-    """A moderator may call one side twice."""
+    """A moderator may call on one side twice before the other side speaks."""
     prompt = turn(entry(1, "a", "for", "Yes."))
     assert "No other side has spoken yet" in prompt
     assert "Answer the" not in prompt
 
 
 def test_the_last_lines_contain_the_instruction() -> None:
-    """Small models follow what they read last, so briefing and angle come before."""
+    """Small models follow what they read last, so briefing and angle come first."""
     prompt = turn(entry(1, "b", "against", "No."), briefing="Facts.", new_angle="Costs?", role="a landlord")
     places = [prompt.index(piece) for piece in ("No.", "Facts.", "Costs?", "The position you defend", "a landlord")]
     assert places == sorted(places)
 
 
 def test_missing_parts_are_not_rendered() -> None:
-    """A missing briefing, angle or role leaves no line."""
+    """A missing briefing, angle or role does not leave an empty line."""
     assert "briefing" not in turn()
     assert "The moderator has asked" not in turn()
     assert "Your role" not in turn()
@@ -257,7 +257,7 @@ def test_missing_parts_are_not_rendered() -> None:
 
 
 def test_a_moderators_prompt_mentions_only_available_tools() -> None:
-    """It asks for research only with tools."""
+    """The prompt asks for research only if the moderator has tools."""
     without = render_moderator_system(question="q", roster=["a"])
     having = render_moderator_system(question="q", roster=["a"], has_tools=True)
     assert "tools" not in without
@@ -288,7 +288,7 @@ def test_shared_stances_are_listed_once() -> None:
 
 
 def test_the_synthesizers_system_message_explains_the_transcript() -> None:
-    """All system messages do so."""
+    """All system messages explain how to read a transcript."""
     for system in (
         render_synthesizer_system(),
         render_judge_system(stances=["a"]),

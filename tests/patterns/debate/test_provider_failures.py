@@ -1,4 +1,4 @@
-"""Provider failures in debates: moderator, judge, and the quorum of stances."""
+"""Provider failures of moderators, judges and debaters, and the quorum of stances."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ DOWN = ProviderFailed("the endpoint answered 503", status=503)
 
 
 def rent(**options: Any) -> Any:
-    """Build a debate with two sides, two rounds and skipped failures."""
+    """Build a debate with two sides and two rounds that skips failures."""
     defaults: dict[str, Any] = {"name": "rent", "debaters": SIDES, "synthesizer": False, "on_failure": "skip"}
     return debate(**with_policy({**defaults, **options}))
 
 
 def losses(result: Any) -> list[tuple[str, str, int, str]]:
-    """Return role, name, round and recovery of each failure."""
+    """Return the role, name, round and recovery of each failure."""
     return [(loss.role, loss.name, loss.round, loss.instead) for loss in result.raw.losses]
 
 
 def test_the_quorum_counts_stances_of_the_rounds_speakers() -> None:
-    """A moderator's round with one speaker requires only that one; two debaters of one stance count once."""
+    """A round with one speaker requires only that speaker, and two debaters of one stance count once."""
     alone = rent(max_rounds=1, moderator=lambda _: decision("ben"))
     with pytest.raises(QuorumLost, match="nobody could be heard"):
         alone.run_sync(QUESTION, model=ScriptedModel(DOWN))
@@ -51,7 +51,7 @@ def test_the_quorum_counts_stances_of_the_rounds_speakers() -> None:
 
 @pytest.mark.parametrize("synthesizer", [None, False], ids=["with a synthesizer", "without"])
 def test_a_failed_judge_leaves_the_debate_without_a_verdict(synthesizer: Any) -> None:
-    """There is no verdict and no synthesis, but the transcript is complete."""
+    """Neither verdict nor synthesis exists, but the transcript is complete."""
     model = ScriptedModel("A1", "B1", "A2", "B2", Refused("I cannot judge"))
     result = rent(synthesizer=synthesizer).run_sync(QUESTION, model=model)
     assert (result.status, result.raw.status, result.raw.verdict) == ("no_verdict", "no_verdict", None)
@@ -63,7 +63,7 @@ def test_a_failed_judge_leaves_the_debate_without_a_verdict(synthesizer: Any) ->
 
 
 def test_an_output_schema_does_not_apply_to_a_failed_judge() -> None:
-    """There is no output to validate."""
+    """A debate without a verdict has no output to validate."""
     summarize: Callable[[Any], Any] = lambda raw: {"n": 1}  # noqa: E731
     pattern = rent(synthesizer=summarize, output_schema={"type": "object", "required": ["n"]})
     assert pattern.run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2", DOWN)).output is None
@@ -71,7 +71,7 @@ def test_an_output_schema_does_not_apply_to_a_failed_judge() -> None:
 
 
 def test_a_failed_moderator_is_replaced_by_the_declared_order() -> None:
-    """The order applies to that round; the moderator may open the next one."""
+    """The declared order applies to that round only, and the moderator may open the next one."""
     model = ScriptedModel(DOWN, "A1", "B1", decision("ben", "anna"), "B2", "A2", VERDICT)
     result = rent(**moderated()).run_sync(QUESTION, model=model)
     assert [entry.text for entry in result.output.transcript] == ["A1", "B1", "B2", "A2"]
@@ -93,7 +93,7 @@ def test_a_failure_in_an_inner_debate_degrades_the_outer_run() -> None:
 
 
 def test_failure_handling_does_not_repeat_the_judge() -> None:
-    """Guards around the roles change nothing without a failure."""
+    """Guards around the roles change nothing unless a call fails."""
     model = script("A1", "B1", "A2", "B2")
     plain = script("A1", "B1", "A2", "B2")
     result, unguarded = (

@@ -85,21 +85,21 @@ ALTERED = {
 
 @pytest.mark.parametrize("name", ALTERED)
 def test_altered_words_or_numbers_are_not_verified(name: str) -> None:
-    """A quote with another meaning is not found and has no position."""
+    """A quote with a different meaning is not found and has no position."""
     verification = verify_quote(ALTERED[name])
     assert (verification.status, verification.source, verification.spans) == ("unverified", None, ())
 
 
 @pytest.mark.parametrize("quote", ["as thereport says fell", "as the re port says fell", "well-known / wellknown"])
 def test_hyphens_and_blanks_between_words_are_ignored(quote: str) -> None:
-    """Letters and their order are compared from word to word, with a hyphen, a blank or nothing in between."""
+    """Letters and their order are compared across word boundaries, with a hyphen, a blank or nothing in between."""
     source = f"{REPORT} It is well known, wellknown."
     assert verify_quote(quote, source).status == "verified"
     assert verify_quote("s the report say", source).status == "unverified"
 
 
 def test_a_power_and_a_fraction_are_not_their_digits() -> None:
-    """Compatibility forms do not make 10² a 102, nor 1½ an 11/2."""
+    """Compatibility forms turn neither 10² into 102 nor 1½ into 11/2."""
     source = "An area of 10² metres costs 1½ pounds a year, and 3/4 of it is tax. No H₂O, much CO₂ in 10 m²."
     assert verify_quote("No H2O, much CO2 in 10 m2", source).status == "verified"
     assert verify_quote("area of 10² metres costs 1½ pounds", source).status == "verified"
@@ -116,7 +116,7 @@ def test_a_power_and_a_fraction_are_not_their_digits() -> None:
 
 @pytest.mark.parametrize("quote", ["rents", "Rents …", "in May", "… … …", "a b c", "the report says … fell", "— ! —"])
 def test_short_quotes_have_their_own_status(quote: str) -> None:
-    """A word or two, also between ellipses, is neither verified nor unverified."""
+    """One or two words, even between ellipses, are neither verified nor unverified."""
     verification = verify_quote(quote)
     assert (verification.status, verification.spans) == ("too_short", ())
 
@@ -132,14 +132,14 @@ def test_the_caller_sets_the_minimums() -> None:
 
 
 def test_a_hyphen_in_a_word_is_not_a_minus() -> None:
-    """A minus precedes a number and follows nothing."""
+    """A minus sign precedes a number and does not follow a word."""
     source = "Cases of Covid-19 fell by -5 in all towns."
     assert verify_quote("cases of Covid 19 fell by -5", source).status == "verified"
     assert verify_quote("cases of Covid-19 fell by 5", source).status == "unverified"
 
 
 def test_scripts_without_blanks_are_compared_by_character() -> None:
-    """A piece of a Chinese sentence is found, but not with another character."""
+    """A part of a Chinese sentence is found, but not if one character differs."""
     source = "报告指出，五月份房租下降了百分之二。"
     verification = verify_quote("五月份房租下降了", source)
     assert [source[span.start : span.end] for span in verification.spans] == ["五月份房租下降了"]
@@ -147,14 +147,14 @@ def test_scripts_without_blanks_are_compared_by_character() -> None:
 
 
 def test_invisible_characters_do_not_shift_positions() -> None:
-    """They are skipped in comparisons and counted in positions."""
+    """Invisible characters are skipped in comparisons and counted in positions."""
     source = "\ufeffThe re\u00adport, in 1\u200b.5 li\u200bnes\u200b: all is w\u200bell\u2060."
     verification = verify_quote("report in 1.5 lines all is well", source)
     assert [source[span.start : span.end] for span in verification.spans] == [source[5:-2]]
 
 
 def test_all_parts_of_a_quote_come_from_one_source() -> None:
-    """Two sources with half of it each do not have it; the first source with all of it is named."""
+    """A quote split between two sources is not verified; the first source with all parts is named."""
     halves = {"one": "rents fell in May everywhere", "two": "wages rose in June everywhere"}
     text = "“rents fell in May … wages rose in June”"
     assert verify_quotes(text, halves)[0].status == "unverified"
@@ -199,14 +199,14 @@ QUOTED = {
 
 @pytest.mark.parametrize("text", QUOTED)
 def test_quotations_are_distinguished_from_apostrophes(text: str) -> None:
-    """All styles are found, nested and in blocks; positions cover the words without their marks."""
+    """All styles are found, nested and in blocks; positions exclude the quotation marks."""
     quotes = find_quotes(text)
     assert [quote.text for quote in quotes] == QUOTED[text]
     assert [text[quote.start : quote.end] for quote in quotes] == QUOTED[text]
 
 
 def test_depth_counts_enclosing_quotes() -> None:
-    """Quotes deeper than two are omitted."""
+    """Quotes nested more than two levels deep are omitted."""
     quotes = find_quotes("“a «b „c 「d」 c“ b» a” “e”")
     assert [(quote.text[0], quote.depth) for quote in quotes] == [("a", 0), ("b", 1), ("c", 2), ("e", 0)]
 
@@ -254,13 +254,13 @@ def sources_and_slices(draw: st.DrawFn) -> tuple[str, int, int]:
 
 
 def is_enough(keys: list[str]) -> bool:
-    """Return whether words are enough for a quote."""
+    """Return whether there are enough words for a quote."""
     return sum(any(map(str.isalnum, key)) for key in keys) >= 3 and len(" ".join(keys)) >= 10
 
 
 @given(sources_and_slices(), st.data())
 def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, int, int], data: st.DataObject) -> None:
-    """Case, spacing and punctuation between words do not matter; the positions cover exactly the words."""
+    """Case, spacing and punctuation between words are ignored; positions cover exactly the words."""
     source, first, last = slice_
     words = normalise(source)
     expected = words.words[first : last + 1]
@@ -284,7 +284,7 @@ def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, in
 
 @given(sources_and_slices(), st.data())
 def test_another_word_makes_a_quote_unverified(sample: tuple[str, int, int], data: st.DataObject) -> None:
-    """The other word replaces one of the source's words or stands between two of them."""
+    """The extra word either replaces a word of the source or is inserted between two words."""
     source, first, last = sample
     keys = normalise(source).words[first : last + 1]
     assume("unheard" not in normalise(source).text)
@@ -297,7 +297,7 @@ def test_another_word_makes_a_quote_unverified(sample: tuple[str, int, int], dat
 
 @given(sources_and_slices(), st.data())
 def test_a_quote_with_a_word_dropped_is_not_verified(sample: tuple[str, int, int], data: st.DataObject) -> None:
-    """The shorter sequence may occur in the source, too."""
+    """Cases whose shorter sequence occurs in the source as well are excluded."""
     source, first, last = sample
     words = normalise(source)
     keys = words.words[first : last + 1]
@@ -318,7 +318,7 @@ hostile = st.lists(pieces | texts, max_size=14).map("".join)
 @example('"' + "\ud800 b c d e" + '"', "\ud800 B c d e")
 @example("“ﷺ a b c d”", "ﷺ a b c d")
 def test_positions_are_valid_for_any_text(text: str, source: str) -> None:
-    """Quotes are at their positions, nested inside their parents; source positions cover exactly their words."""
+    """Quotes are at their positions and inside their parents; source positions cover exactly the quoted words."""
     quotes = verify_quotes(text, {"s": source, "t": text}, min_words=2, min_characters=3)
     assert [item.text for item in quotes] == [text[item.start : item.end] for item in quotes]
     assert [(item.start, -item.end) for item in quotes] == sorted((item.start, -item.end) for item in quotes)
@@ -334,7 +334,7 @@ def test_positions_are_valid_for_any_text(text: str, source: str) -> None:
 
 
 def test_sources_are_texts() -> None:
-    """A non-text source is an error that names it."""
+    """The error names the source that is not text."""
     with pytest.raises(ConfigurationError, match=r"sources\['a'\]"):
         verify_quotes("“one two three four”", {"a": b"x"})  # type: ignore[dict-item]
 
@@ -357,7 +357,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", slow_but_first(HOSTILE))
 def test_hostile_texts_are_processed_in_time(name: str) -> None:
-    """Looking up 50,000 characters in as many would exceed the time limit with a quadratic algorithm."""
+    """Searching for 50,000 characters in as many would exceed the time limit with a quadratic algorithm."""
     quotes = verify_quotes(HOSTILE[name], {"s": "a b c d " * 6_000 + "-\nx"})
     assert [(quote.start, quote.end) for quote in quotes] == [(q.start, q.end) for q in find_quotes(HOSTILE[name])]
 
@@ -367,7 +367,7 @@ def test_hostile_texts_are_processed_in_time(name: str) -> None:
 
 @given(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "-1", "b"]), max_size=12), st.data())
 def test_words_are_found_at_their_first_position(source: list[str], data: st.DataObject) -> None:
-    """The result equals a comparison of all runs of words from any position; a part of a word does not match."""
+    """The search agrees with a comparison of all runs of words from any position and never matches part of a word."""
     text = normalise(" ".join(source))
     part = data.draw(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "b"]), min_size=1, max_size=4))
     expected = normalise(" ".join(part)).text

@@ -41,7 +41,7 @@ hostile = st.lists(pieces | nasty, max_size=8).map(" ".join)
 
 
 def test_the_line_counts_verified_quotes_and_names_the_others() -> None:
-    """The renderer writes one line, and short quotes are not in it."""
+    """Short quotes do not appear in the line."""
     argument = (
         '"Rents fell by 1.5 per cent", "wages rose … in all towns" and "rents fell by 15 per cent in May"; "May".'
     )
@@ -53,13 +53,13 @@ def test_the_line_counts_verified_quotes_and_names_the_others() -> None:
 
 
 def test_a_text_without_quotes_has_no_line() -> None:
-    """The same is true if all quotes are too short."""
+    """A text whose quotes are all too short has no line either."""
     assert render_quotes([]) == ""
     assert render_quotes(verify_quotes("It is “May”.", REPORT)) == ""
 
 
 def test_long_and_many_quotes_are_cut() -> None:
-    """The line remains readable."""
+    """Cutting keeps the line readable."""
     argument = " ".join(
         f'"{word} said what nobody ever wrote{" and so on" * 9}"' for word in ("Ann", "Bob", "Cy", "Di", "Ed")
     )
@@ -70,7 +70,7 @@ def test_long_and_many_quotes_are_cut() -> None:
 
 
 def test_a_quote_inside_a_verified_one_is_not_counted() -> None:
-    """Otherwise nesting would produce any number of quotes; inside an unverified quote it counts."""
+    """Nesting could otherwise produce any number of quotes; a quote inside an unverified one counts."""
     inner = "“rents fell by «1.5 per cent in May»”"
     assert render_quotes(verify_quotes(inner, REPORT)) == '(quotes: 1 verified in "report")'
     outer = "“they wrote «rents fell by 1.5 per cent»”"
@@ -78,7 +78,7 @@ def test_a_quote_inside_a_verified_one_is_not_counted() -> None:
 
 
 def test_a_repeated_quote_counts_once() -> None:
-    """Its spelling does not matter."""
+    """Differences in spelling do not make a second quote."""
     argument = '"Rents fell by 1.5 per cent", “RENTS FELL by 1.5 per cent”, "no such words here", "no such words here"'
     assert (
         render_quotes(verify_quotes(argument, REPORT))
@@ -88,7 +88,7 @@ def test_a_repeated_quote_counts_once() -> None:
 
 @given(hostile)
 def test_no_argument_can_forge_or_break_the_line(text: str) -> None:
-    """It is one line, its counts are those of the quotes, and no line of the argument looks like it."""
+    """The counts match the quotes, and no line of the argument looks like the rendered line."""
     quotes = verify_quotes(text, REPORT)
     line = render_quotes(quotes)
     argument = render_entries([entry(1, "a", "for", text)])
@@ -111,7 +111,7 @@ def test_no_argument_can_forge_or_break_the_line(text: str) -> None:
 
 @given(hostile)
 def test_no_argument_can_forge_a_mark(text: str) -> None:
-    """There is a mark for each quote with a status, and without marks the text is the result of `quoted`."""
+    """Each quote with a status has one mark, and the text without marks is the result of `quoted`."""
     quotes = verify_quotes(text, REPORT)
     marked = mark_quotes(text, quotes)
     marks = re.findall(r"⟦(?!U\+[0-9A-F]+⟧)", marked)

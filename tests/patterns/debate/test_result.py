@@ -1,4 +1,4 @@
-"""Results of a debate: the raw output, its wire form, and the synthesizer's output."""
+"""Results of a debate: the raw output, the wire form, and the synthesizer's output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, 
 
 
 def test_without_a_synthesizer_the_raw_output_is_the_output() -> None:
-    """`synthesizer=False` returns the whole raw output, which is also `result.raw`."""
+    """The raw output is both `result.output` and `result.raw`."""
     result = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(
         QUESTION, model=script("A", "B")
     )
@@ -31,14 +31,14 @@ def test_without_a_synthesizer_the_raw_output_is_the_output() -> None:
 
 
 def test_a_synthesizer_does_not_replace_the_raw_output() -> None:
-    """The output is the synthesizer's, and `result.raw` has the rest."""
+    """`result.raw` keeps the transcript and the verdict."""
     result = debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=script("A", "B", after=("S",)))
     assert result.output == "S"
     assert (result.raw.question, result.raw.rounds, len(result.raw.transcript)) == (QUESTION, 1, 2)
 
 
 def test_the_wire_form_has_camel_case_keys() -> None:
-    """The raw output on the wire is that of the TypeScript original, with additions of this library."""
+    """The wire form is that of the TypeScript original, with this library's additions."""
     model = ScriptedModel(decision("anna", "ben", briefing="Facts.", done=True), "A1", "B1", VERDICT)
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
     output = rent.run_sync(QUESTION, model=model, seed=7).output
@@ -105,7 +105,7 @@ def test_the_raw_output_survives_json_in_either_key_style(case: Any) -> None:
 
 
 def test_a_raw_output_of_the_original_can_be_read() -> None:
-    """Output of flow-state-dev, without this library's additions and without a briefing, is a raw output."""
+    """Output of flow-state-dev lacks this library's additions, and may lack a briefing."""
     document = {
         "rounds": 1,
         "question": "Ship?",
@@ -166,7 +166,7 @@ def _synthesized(schema: Any, reply: Any) -> Any:
 )
 @pytest.mark.parametrize("reply", [RULING, json.dumps(RULING)], ids=["data", "text"])
 def test_the_synthesizer_returns_the_schema(schema: Any, expected: object, reply: Any) -> None:
-    """A pydantic model, a dataclass, a TypedDict or a JSON Schema: the output is a validated value of it."""
+    """The output is validated against a pydantic model, a dataclass, a TypedDict or a JSON Schema."""
     output = _synthesized(schema, reply)
     assert output == expected
     assert type(output) is type(expected)
@@ -174,7 +174,7 @@ def test_the_synthesizer_returns_the_schema(schema: Any, expected: object, reply
 
 @pytest.mark.parametrize("schema", [Ruling, RulingClass, RulingDict, JSON_SCHEMA], ids=["m", "d", "t", "j"])
 def test_an_invalid_synthesis_is_rejected(schema: Any) -> None:
-    """The SchemaViolation names the synthesizer, and the raw output is not lost."""
+    """The `SchemaViolation` names the synthesizer, and the raw output is not lost."""
     with pytest.raises(SchemaViolation) as caught:
         _synthesized(schema, {"decision": "cap", "confidence": "very"})
     assert caught.value.block == "rent-synthesizer"
@@ -182,12 +182,12 @@ def test_an_invalid_synthesis_is_rejected(schema: Any) -> None:
 
 
 def test_without_a_schema_the_synthesizer_returns_text() -> None:
-    """Text, as the model wrote it."""
+    """The text is exactly what the model wrote."""
     assert _synthesized(None, "Cap them,\nbut slowly.") == "Cap them,\nbut slowly."
 
 
 def test_the_synthesizer_sees_the_results_of_the_debate() -> None:
-    """Question, rounds, verdict, winner, reasoning, angles and the tagged transcript are in its prompt."""
+    """The prompt contains question, rounds, verdict, winner, reasoning, angles and the tagged transcript."""
     model = ScriptedModel(
         decision("anna", "ben", newAngle="Who pays?"), "A1", "B1", decision(done=True), VERDICT, "The end."
     )
@@ -199,7 +199,6 @@ def test_the_synthesizer_sees_the_results_of_the_debate() -> None:
 
 
 def test_a_missing_winner_is_rendered_as_none() -> None:
-    """A winner of None is shown as "none"."""
     model = script("A", "B", verdict={**VERDICT, "winner": None}, after=("S",))
     debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=model)
     assert "Winner: none" in turn_of(model.calls[-1])
@@ -207,20 +206,20 @@ def test_a_missing_winner_is_rendered_as_none() -> None:
 
 @given(st.sampled_from([int, list[Ruling], str | None]))
 def test_a_schema_may_be_any_type(schema: Any) -> None:
-    """Types that are no objects travel in one, and come out as themselves."""
+    """Types other than objects are wrapped in one for the model and unwrapped in the output."""
     values: dict[Any, Any] = {int: 7, list[Ruling]: [Ruling(decision="x", confidence=1)], str | None: None}
     plain: dict[Any, Any] = {int: 7, list[Ruling]: [{"decision": "x", "confidence": 1}], str | None: None}
     assert _synthesized(schema, {"value": plain[schema]}) == values[schema]
 
 
 def test_an_invalid_schema_is_rejected_before_anything_runs() -> None:
-    """A type that pydantic cannot validate is a ConfigurationError of the factory."""
+    """The factory raises a `ConfigurationError` for a type that pydantic cannot validate."""
     with pytest.raises(ConfigurationError, match="`output_schema` must be"):
         debate(name="rent", debaters=SIDES, output_schema=object())
 
 
 def test_the_repr_of_a_result_lists_its_fields() -> None:
-    """Run id, usage, seconds and session are listed besides the output."""
+    """Run id, usage, seconds and session appear besides the output."""
     result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, session={"user": 1}, model=by_role())
     assert result.run_id
     assert result.usage.calls == 6

@@ -1,4 +1,4 @@
-"""Changes to one part of a role, and unbound blocks, which their debate completes."""
+"""Roles changed in a single part, and unbound blocks, which their debate completes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OPTIONS: dict[str, Any] = {"name": "rent", "debaters": SIDES, "max_rounds": 1, "
 
 
 def asked(role: str, **options: Any) -> Any:
-    """Return the messages, schema and settings of the calls to the block of `role` in a debate with `options`."""
+    """Return messages, schema and settings of the calls to the block of `role` in a debate with `options`."""
     requests: list[Any] = []
     inner = by_role(decide=lambda _: decision("anna", "ben"))
 
@@ -75,7 +75,7 @@ WAYS = [pytest.param(role, way[role], id=f"{role}-{n}") for role in ROLES for n,
 
 @pytest.mark.parametrize(("role", "make_options"), WAYS)
 def test_empty_options_change_nothing(role: str, make_options: Callable[..., dict[str, Any]]) -> None:
-    """Prompt, schema, tools and path are those of the debate's default block."""
+    """Prompt, schema, tools and path equal those of the debate's default block."""
     assert asked(role, **make_options()) == asked(role)
     assert outline(debate(**{**OPTIONS, **make_options()})) == outline(debate(**OPTIONS))
 
@@ -84,7 +84,7 @@ def test_empty_options_change_nothing(role: str, make_options: Callable[..., dic
 def test_instructions_of_a_role_replace_only_the_instructions(
     role: str, make_options: Callable[..., dict[str, Any]]
 ) -> None:
-    """They replace the debate's instructions; the rest of the prompt, the schema and the path are unchanged."""
+    """The rest of the prompt, the schema and the path are unchanged."""
     custom, plain = (
         asked(role, **make_options(instructions="Be brief."), instructions="Be kind."),
         asked(role, instructions="Be kind."),
@@ -95,7 +95,7 @@ def test_instructions_of_a_role_replace_only_the_instructions(
 
 @pytest.mark.parametrize(("role", "make_options"), WAYS)
 def test_the_model_of_a_role_is_used_for_the_role_only(role: str, make_options: Callable[..., dict[str, Any]]) -> None:
-    """All other roles use the debate's model."""
+    """All other roles keep the debate's model."""
     inner = by_role(decide=lambda _: decision("anna", "ben"))
     one, other = (FunctionModel(inner._function, name=name) for name in ("one", "others"))
     result = debate(**{**OPTIONS, **make_options(model=one), "model": other}).run_sync(QUESTION)
@@ -112,7 +112,7 @@ def test_the_model_of_a_role_is_used_for_the_role_only(role: str, make_options: 
     ],
 )
 def test_the_template_of_a_role_can_be_changed_separately(role: str, template: Any) -> None:
-    """A judge with a custom template still gets quotes, and stances without names."""
+    """A judge with a custom template still receives quotes, and stances without names."""
     for makers in (ROLES, UNBOUND):
         ((_, messages, _, _),) = asked(role, **makers[role](template=template))
         assert messages[0]["content"].startswith(template.system.split("\n")[0])
@@ -121,20 +121,20 @@ def test_the_template_of_a_role_can_be_changed_separately(role: str, template: A
 
 
 def test_a_template_of_another_role_is_rejected() -> None:
-    """The error comes before anything runs."""
+    """The error is raised before anything runs."""
     with pytest.raises(ConfigurationError, match=r"template of moderator.*ModeratorTemplate"):
         debate(**{**OPTIONS, "moderator": ModeratorOptions(template=SYNTHESIZER)})
 
 
 def test_an_unbound_judge_takes_the_options_of_the_debate() -> None:
-    """Bound to a debate, it equals the judge of `JudgeOptions`."""
+    """A bound judge equals one configured with `JudgeOptions`."""
     assert asked("judge", judge=create_judge(schedule="swap")) == asked("judge", judge="swap")
     assert "[anna" in str(asked("judge", judge=create_judge(), anonymize_transcript=False))
     assert "[anna" not in str(asked("judge", judge=create_judge()))
 
 
 def test_options_of_a_judge_override_those_of_the_debate() -> None:
-    """Options of the maker override the debate's."""
+    """Options passed to the maker take precedence."""
     assert "[anna" in str(asked("judge", judge=create_judge(anonymize_transcript=False)))
 
 
@@ -172,7 +172,7 @@ MAKERS = [create_judge, create_moderator, create_synthesizer, create_debater]
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_an_unbound_block_elsewhere_is_an_error(make: Any) -> None:
-    """Alone, in a sequencer or in another role, the error comes before any call and says how to bind the block."""
+    """The error occurs before any call, alone, in a sequencer or in another role, and says how to bind the block."""
     for use in (lambda: make().run_sync("?"), lambda: sequencer(name="all").then(make())):
         with pytest.raises(ConfigurationError, match=rf"{make.__name__}\(\): `name.*filled in by the pattern"):
             use()
@@ -186,6 +186,6 @@ def test_an_unbound_block_of_another_role_is_rejected() -> None:
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_an_unknown_option_of_an_unbound_block_is_a_type_error(make: Any) -> None:
-    """The error is raised at once, not on binding."""
+    """The error is raised immediately, not on binding."""
     with pytest.raises(TypeError):
         make(temperatur=0)

@@ -1,4 +1,4 @@
-"""The pipeline without a moderator: the order of calls, and what debaters see of each other."""
+"""Debates without a moderator: the order of calls, and what debaters see of each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def test_debaters_speak_in_order_before_judge_and_synthesizer() -> None:
-    """Two rounds of two debaters are four turns, one judgement, one synthesis: six calls in this order."""
+    """Two rounds of two debaters take six calls: four turns, one judgement and one synthesis."""
     model = script("A1", "B1", "A2", "B2", after=("Cap rents.",))
     result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, model=model)
     turns = ["rent-debater-anna", "rent-debater-ben"]
@@ -36,7 +36,7 @@ def test_debaters_speak_in_order_before_judge_and_synthesizer() -> None:
 
 
 def test_events_follow_the_order_of_the_pipeline() -> None:
-    """Round, turns, stop and verdict are emitted in the order in which they happen."""
+    """The events are round, turns, stop and verdict."""
     kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, RoundsEnded, VerdictReached)
     result = debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=script("A", "B", after=("C",)))
     names = [type(event).__name__ for event in result.events if isinstance(event, kinds)]
@@ -47,13 +47,12 @@ def test_events_follow_the_order_of_the_pipeline() -> None:
 
 
 def test_max_rounds_is_two_by_default() -> None:
-    """Without `max_rounds` there are two rounds."""
     result = debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=script(*"ABCD"))
     assert [event.round for event in events(result, RoundStarted)] == [1, 2]
 
 
 def test_a_later_speaker_sees_the_earlier_arguments_of_its_own_round() -> None:
-    """Turns run one after the other: the transcript in a prompt ends with the argument made just before."""
+    """Turns run one after the other, so the transcript in a prompt ends with the preceding argument."""
     model = script("Homes first.", "Build more.", "Not in time.", "Ever more.")
     debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
     first, second, third, fourth, _ = map(turn_of, model.calls)
@@ -65,7 +64,7 @@ def test_a_later_speaker_sees_the_earlier_arguments_of_its_own_round() -> None:
 
 
 def test_debaters_see_stances_and_never_names() -> None:
-    """The transcript of a debater's prompt is tagged with stances; no debater's name stands anywhere in it."""
+    """The transcript is tagged with stances, and the prompt does not contain any debater's name."""
     model = script("A1", "B1", "A2", "B2")
     debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
     for call in model.calls[:4]:
@@ -83,7 +82,7 @@ def test_the_system_message_is_the_same_for_all_turns_of_all_debaters() -> None:
 
 
 def test_a_debaters_prompt_has_its_stance_its_role_and_the_round() -> None:
-    """A turn's message has the debater's stance, role and round."""
+    """All three are in the message of the turn."""
     sides = [Debater("anna", "cap rents", role="a tenant of thirty years"), Debater("ben", "free rents")]
     model = script("A1", "B1", "A2", "B2", verdict={**VERDICT, "winner": None})
     debate(name="rent", debaters=sides, synthesizer=False).run_sync(QUESTION, model=model)
@@ -95,7 +94,6 @@ def test_a_debaters_prompt_has_its_stance_its_role_and_the_round() -> None:
 
 
 def test_a_debaters_prompt_forbids_concession() -> None:
-    """The default prompt forbids concession."""
     model = script("A", "B")
     debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(QUESTION, model=model)
     assert "Defend your position throughout, without conceding it" in model.calls[1].prompt
@@ -103,13 +101,13 @@ def test_a_debaters_prompt_forbids_concession() -> None:
 
 @pytest.mark.parametrize("value", [QUESTION, {"question": QUESTION}, DebateInput(question=QUESTION)], ids=repr)
 def test_a_question_has_three_forms(value: object) -> None:
-    """A str, a dict and a `DebateInput` are the same question."""
+    """A str, a dict and a `DebateInput` are equivalent."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     assert rent.run_sync(value, model=script("A", "B")).output.question == QUESTION
 
 
 def test_the_question_and_the_round_are_in_the_sequencers_state() -> None:
-    """A block inside sees the question, the round in progress and no decisions as `ctx.sequencer.state`."""
+    """`ctx.sequencer.state` has the question, the round in progress and an empty list of decisions."""
     states: list[tuple[str, int, int]] = []
 
     def watch(value: DebateInput, ctx: Context) -> str:
@@ -123,7 +121,7 @@ def test_the_question_and_the_round_are_in_the_sequencers_state() -> None:
 
 
 def test_the_transcript_is_cleared_when_a_debate_begins() -> None:
-    """Arguments that an earlier run left in the session are not part of the next debate, which leaves its own."""
+    """Arguments left in the session by an earlier run are not part of the next debate."""
     old = DebateTranscriptState(entries=[DebateContributionEntry(round=9, agent_name="x", stance="y", text="old")])
     session = Session(resources={"transcript": old})
     transcript = create_debate_transcript()

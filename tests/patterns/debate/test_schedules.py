@@ -1,4 +1,4 @@
-"""Schedules: their views, in which every side gets every slot."""
+"""Schedules of views, in which every side is in every slot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LABELS = tuple("ABCDEF")
 def test_every_view_has_every_side_once(
     schedule: Schedule, names: list[str], seed: int, *, shuffle: bool, labelled: bool
 ) -> None:
-    """There are as many views as counted calls, each with all sides and labels, and the seed decides them."""
+    """The number of views equals `calls`, and the seed determines the order of sides and labels."""
     labels = LABELS[: len(names)] if labelled else None
     views = schedule.views(names, random=Random(seed), shuffle=shuffle, labels=labels)
     assert len(views) == schedule.calls(len(names))
@@ -43,7 +43,7 @@ def test_every_view_has_every_side_once(
 
 @given(names=sides, seed=seeds, shuffle=st.booleans())
 def test_cyclic_views_use_each_side_in_each_slot_once(names: list[str], seed: int, *, shuffle: bool) -> None:
-    """The views are a Latin square, of slots and of labels."""
+    """The views are Latin squares of slots and of labels."""
     labels = LABELS[: len(names)]
     views = Schedule(kind="cyclic").views(names, random=Random(seed), shuffle=shuffle, labels=labels)
     for slot in range(len(names)):
@@ -54,7 +54,7 @@ def test_cyclic_views_use_each_side_in_each_slot_once(names: list[str], seed: in
 
 @given(sides, seeds)
 def test_swap_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
-    """For two sides these are all orders; one side has one."""
+    """Two sides have only these orders, and one side has one."""
     views = Schedule(kind="swap").views(names, random=Random(seed))
     assert len(views) == min(2, len(names))
     if len(names) > 1:
@@ -71,7 +71,7 @@ def test_full_is_every_order(count: int, seed: int) -> None:
 
 @given(st.integers(0, 40))
 def test_sampled_orders_are_drawn_evenly(seed: int) -> None:
-    """Of 600 draws of three sides, each of six orders has about a sixth; with no label drawn apart from others."""
+    """Each of the six orders of three sides is about a sixth of 600 draws."""
     frequencies = Counter(view.order for view in sampled(600).views(["a", "b", "c"], random=Random(seed)))
     assert len(frequencies) == 6
     assert all(55 <= count <= 150 for count in frequencies.values())
@@ -79,7 +79,7 @@ def test_sampled_orders_are_drawn_evenly(seed: int) -> None:
 
 @given(sides, seeds)
 def test_without_a_shuffle_the_first_view_keeps_the_order(names: list[str], seed: int) -> None:
-    """Nothing is drawn at random."""
+    """The random source is not used."""
     for kind in ("single", "swap", "cyclic"):
         source = Random(seed)
         first, *_ = Schedule(kind=kind).views(names, random=source, shuffle=False)
@@ -88,14 +88,14 @@ def test_without_a_shuffle_the_first_view_keeps_the_order(names: list[str], seed
 
 
 def test_the_default_random_source_is_deterministic() -> None:
-    """It is a new `Random(0)` each time."""
+    """Each call uses a new `Random(0)`."""
     plan = sampled(4)
     assert plan.views("abcd") == plan.views("abcd") == plan.views("abcd", random=Random(0))
 
 
 @given(schedules)
 def test_a_schedule_is_read_from_its_name(schedule: Schedule) -> None:
-    """`str()` writes what `as_schedule` reads; a schedule is itself."""
+    """`as_schedule` reads the result of `str()`, and accepts a schedule as is."""
     assert as_schedule(str(schedule), location="x") == schedule
     assert as_schedule(schedule, location="x") is schedule
 
@@ -104,7 +104,7 @@ def test_a_schedule_is_read_from_its_name(schedule: Schedule) -> None:
     "value", ["", "sampled", "sampled()", "sampled(-1)", "sampled(0)", "sampled(1) ", "Swap", None, 2, "sampled(٣)"]
 )
 def test_invalid_schedules_are_rejected(value: Any) -> None:
-    """The type does not matter."""
+    """Values of any type cause a `ConfigurationError`."""
     with pytest.raises(ConfigurationError):
         as_schedule(value, location="debate")
 
@@ -131,7 +131,7 @@ def test_invalid_sides_and_labels_are_rejected(make: Any, field: str) -> None:
 
 
 def test_schedules_have_these_numbers_of_calls() -> None:
-    """They are checked for two, three and four sides."""
+    """The numbers are for two, three and four sides."""
     plans = [Schedule(kind="single"), Schedule(kind="swap"), Schedule(kind="cyclic"), Schedule(kind="full"), sampled(7)]
     assert [[plan.calls(count) for count in (2, 3, 4)] for plan in plans] == [
         [1, 1, 1],
@@ -157,7 +157,7 @@ entries = st.lists(
 def test_no_entry_is_lost_in_any_view(
     entries_: list[DebateContributionEntry], seed: int, schedule: Schedule, *, labelled: bool
 ) -> None:
-    """Each view has every entry once, by round and slot, and its labels can be mapped back."""
+    """Each view contains every entry once, by round and slot, and labels can be mapped back."""
     stances = ["for", "against", "neither"]
     for view in schedule.views(stances, random=Random(seed), labels="ABC" if labelled else None):
         places = in_view(entries_, view)
@@ -172,7 +172,7 @@ def test_no_entry_is_lost_in_any_view(
 
 
 def test_an_entry_of_an_unknown_side_is_rejected() -> None:
-    """A view without its side cannot contain it."""
+    """A view that lacks the entry's side cannot contain the entry."""
     entries_ = [DebateContributionEntry(round=1, agent_name="x", stance="perhaps", text="Hm.")]
     with pytest.raises(ConfigurationError, match="perhaps"):
         in_view(entries_, JudgeView(order=("for", "against")))

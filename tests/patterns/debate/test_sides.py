@@ -1,4 +1,4 @@
-"""Sides of questions that name none: derived from their words if those are certain, or proposed by a model."""
+"""Sides for questions that name none, derived from the wording where that is certain or proposed by a model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ They could have survived
 They could not have survived
 """.strip().split("\n\n")
 ]
-"""Questions whether "we", or another pronoun, should, each with the claim and its negation."""
+"""Questions about what "we", or another pronoun, should do, each with the claim and its negation."""
 
 ANSWERS = [
     "Should private cars be banned from city centres?",
@@ -176,27 +176,27 @@ UNCERTAIN = [
 
 @pytest.mark.parametrize(("question", "yes", "no"), CLAIMS)
 def test_plain_questions_become_a_claim_and_its_negation(question: str, yes: str, no: str) -> None:
-    """The sides use the question's words in correct English."""
+    """The sides reuse the words of the question in correct English."""
     assert default_sides(question) == [Debater("pro", yes), Debater("con", no)]
     assert default_sides(f"\n {question.removesuffix('?')}\t ? ") == default_sides(question)
 
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_other_yes_no_questions_have_fixed_sides(question: str) -> None:
-    """The texts fit every question and need no call."""
+    """The fixed texts fit every question and need no call."""
     answers = [("pro", f'The answer to "{question}" is yes'), ("con", f'The answer to "{question}" is no')]
     assert [(side.name, side.stance) for side in default_sides(question) or ()] == answers
 
 
 @pytest.mark.parametrize(("question", "first", "second"), ALTERNATIVES)
 def test_alternatives_become_the_sides(question: str, first: str, second: str) -> None:
-    """Each alternative is a side, and no side is "yes"."""
+    """Each alternative is a side, and none is "yes"."""
     assert [side.stance for side in default_sides(question) or ()] == [first, second]
 
 
 @pytest.mark.parametrize("question", UNCERTAIN)
 def test_unclear_questions_have_no_sides(question: str) -> None:
-    """Bad grammar, or "yes" as the answer to a wh-question, would be worse."""
+    """Bad grammar, or "yes" as the answer to a wh-question, would be worse than a call."""
     assert default_sides(question) is None
 
 
@@ -236,7 +236,7 @@ WORDS = st.lists(
 @example("Are there", "the", "?")
 @example("A", "or a", "?")
 def test_sides_are_a_valid_roster_of_distinct_positions(head: str, words: str, end: str) -> None:
-    """No name is blank, names differ, and each position is one line that begins with a capital and is no question."""
+    """Names are not blank and differ, and each position is one capitalised line without a question mark."""
     sides = default_sides(f"{head} {words}{end}")
     if sides is None:
         return
@@ -258,7 +258,7 @@ def test_wh_questions_never_get_yes_and_no_sides(word: str, rest: str) -> None:
 
 @given(st.text())
 def test_yes_and_no_sides_exist_for_every_question(question: str) -> None:
-    """Data sets with the correct answers yes and no use them."""
+    """Data sets whose correct answers are yes and no use these sides."""
     yes, no = yes_no_sides(question + "?")
     assert (yes.name, no.name) == ("pro", "con")
     assert as_seen(yes.stance) != as_seen(no.stance)
@@ -282,7 +282,7 @@ def propose(*answers: object, question: str = "Which database should we use?") -
 
 
 def test_a_model_proposes_the_sides_of_other_questions() -> None:
-    """One call quotes the question, and the debate uses its sides unchanged."""
+    """The prompt of the single call quotes the question, and the debate uses the proposed sides unchanged."""
     model = ScriptedModel(reply_with_sides("We should use Postgres.", "We should use MySQL."))
     sides = create_side_proposer().run_sync("Which database should we use?", model=model).output
     assert sides == [Debater("Postgres", "We should use Postgres"), Debater("MySQL", "We should use MySQL")]
@@ -291,7 +291,7 @@ def test_a_model_proposes_the_sides_of_other_questions() -> None:
 
 
 def test_a_position_is_its_first_sentence() -> None:
-    """Small models add explanations; abbreviations and versions end no sentence."""
+    """Small models add explanations; abbreviations and version numbers do not end a sentence."""
     sides = propose(
         reply_with_sides("Use Postgres 1.2 by E. Codd. It is known for its speed and", "Use MySQL! Why not")
     )
@@ -299,7 +299,7 @@ def test_a_position_is_its_first_sentence() -> None:
 
 
 def test_a_plain_question_costs_no_call() -> None:
-    """The sides follow from its words."""
+    """The sides follow from the words of the question."""
     assert [side.name for side in propose(question="Should we cap rents?")] == ["pro", "con"]
 
 
@@ -320,14 +320,14 @@ def test_a_plain_question_costs_no_call() -> None:
     ids=["one", "five", "blank", "alike", "unseen", "control", "long", "null", "text", "empty"],
 )
 def test_an_invalid_roster_is_a_schema_violation(answer: dict[str, object]) -> None:
-    """No part of it reaches a page or a debate."""
+    """No part of the roster reaches a page or a debate."""
     with pytest.raises(SchemaViolation):
         propose(answer)
 
 
 @given(st.lists(st.text(max_size=60), min_size=2, max_size=4), st.data())
 def test_invented_names_always_make_a_valid_roster(names: list[str], data: st.DataObject) -> None:
-    """They are shortened to words; a letter replaces an empty or repeated name."""
+    """Names are shortened to words, and a letter replaces an empty or repeated name."""
     names = [
         data.draw(st.sampled_from([name, "Judge", "MODERATOR", "b", "same", "\x1b[2J", "a\nb: c"])) for name in names
     ]

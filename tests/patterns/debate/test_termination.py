@@ -1,4 +1,4 @@
-"""Every debate ends, whatever debaters, moderators, judges, synthesizers, predicates and models do."""
+"""Every debate ends, whatever the debaters, moderators, judges, synthesizers, predicates and models do."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from flowdebate.testing.cases import DebateCase
 
 TURNS_EACH = 4
-"""Maximal number of calls by a moderator of these debates for each debater."""
+"""Maximum number of times that a moderator of these debates calls each debater in a round."""
 TOOL_ROUNDS = 9
-"""Maximal number of requests by a block whose model keeps calling tools."""
+"""Maximum number of requests by a block whose model keeps calling tools."""
 
 
 async def _run_to_end(case: DebateCase) -> RunHandle[object]:
-    """Run the debate to its end; errors of the library and of the case's own functions are allowed."""
+    """Run the debate to its end, allowing errors of the library and of the case's own functions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         handle = case.debate().start(case.question, model=case.model(), seed=case.seed)
@@ -70,7 +70,7 @@ def _check_trail(case: DebateCase, run: RunView) -> None:
 
 
 def _most_calls(case: DebateCase) -> int:
-    """Return the maximal number of calls: moderator, turns (two in cross-examinations), judge and synthesizer."""
+    """Return the maximum number of calls: moderator, turns (two in cross-examinations), judge and synthesizer."""
     moderated = case.options.get("moderator") is not None
     turns = (TURNS_EACH + 1) * len(case.roster) if moderated else len(case.roster)
     turns_per_speaker = max((phase.turns for phase in case.options.get("phases", ())), default=1)
@@ -79,9 +79,9 @@ def _most_calls(case: DebateCase) -> int:
 
 @given(debates())
 def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
-    """It ends in at most `max_rounds` rounds, with no more calls than its roles need, and consistent records.
+    """The debate needs no more calls than its roles allow, and has consistent records.
 
-    It is complete if all sides have spoken, and has no verdict if none has, as with some custom moderators.
+    A debate is complete if all sides have spoken, and has no verdict if none has, as with some custom moderators.
     """
     run = _run(case)
     stances = {entry.stance for entry in run.transcript.entries}
@@ -115,7 +115,7 @@ def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
 
 @given(debates(hostile=True))
 def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
-    """It ends within its rounds, or raises an error of the library or the application; its records are consistent."""
+    """Errors come from the library or the application, and the records are consistent."""
     run = _run(case)
     assert run.status in {"complete", "degraded", "no_verdict", "failed"}
     assert len(events(run, RoundStarted)) <= case.max_rounds
@@ -130,5 +130,5 @@ def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
 
 @given(debates())
 def test_a_debate_is_determined_by_its_seed(case: DebateCase) -> None:
-    """The same debate with the same seed and answers has the same result twice."""
+    """Two runs with the same seed and answers have the same result."""
     assert case.run_sync().raw == case.run_sync().raw

@@ -19,7 +19,7 @@ def remove_names(transcript: Entries) -> Entries:
 
 @given(entries)
 def test_a_transcript_with_names_can_be_read_back(transcript: Entries) -> None:
-    """Rendering loses nothing, whatever names, stances and texts hold."""
+    """Rendering loses nothing, whatever names, stances and texts contain."""
     assert parse_entries(render_entries(transcript, names=True), names=True) == transcript
 
 
@@ -31,7 +31,7 @@ def test_a_transcript_without_names_can_be_read_back(transcript: Entries) -> Non
 
 @given(entries, st.booleans(), st.data())
 def test_a_longer_transcript_begins_with_the_shorter(transcript: Entries, names: bool, data: st.DataObject) -> None:  # noqa: FBT001
-    """A server can reuse what it has read of a transcript."""
+    """A server can reuse the processed prefix of a transcript."""
     if transcript:
         shorter = transcript[: data.draw(st.integers(1, len(transcript)))]
         assert render_entries(transcript, names=names).startswith(render_entries(shorter, names=names))
@@ -39,7 +39,7 @@ def test_a_longer_transcript_begins_with_the_shorter(transcript: Entries, names:
 
 @given(entries, st.booleans())
 def test_only_entries_and_rounds_begin_a_line(transcript: Entries, names: bool) -> None:  # noqa: FBT001
-    """There is a tag for each entry and a heading for each round, whatever the texts."""
+    """Each entry has a tag and each round a heading, whatever the texts."""
     rendered = render_entries(transcript, names=names)
     if not transcript:
         assert rendered == "(empty)"
@@ -51,7 +51,7 @@ def test_only_entries_and_rounds_begin_a_line(transcript: Entries, names: bool) 
 
 @given(entries)
 def test_names_are_omitted_by_default(transcript: Entries) -> None:
-    """Without names, the transcript is the same whoever spoke."""
+    """The rendered transcript is the same whoever spoke."""
     assert render_entries(transcript, names=False) == render_entries(remove_names(transcript), names=False)
 
 
@@ -60,7 +60,7 @@ def test_names_are_omitted_by_default(transcript: Entries) -> None:
     st.booleans(),
 )
 def test_invalid_transcripts_are_rejected(text: str, names: bool) -> None:  # noqa: FBT001
-    """Each transcript has one reading; anything else is a ViewError."""
+    """Each transcript has one reading, and anything else causes a `ViewError`."""
     try:
         transcript = parse_entries(text, names=names)
     except ViewError:
@@ -87,7 +87,7 @@ def test_invalid_transcripts_are_rejected(text: str, names: bool) -> None:  # no
     ],
 )
 def test_text_similar_to_a_transcript_is_rejected(text: str, expected: str) -> None:
-    """The error says what was expected."""
+    """The error describes what was expected."""
     with pytest.raises(FlowDebateError) as failure:
         parse_entries(text, names=True)
     assert isinstance(failure.value, ViewError)
