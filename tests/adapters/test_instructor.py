@@ -27,7 +27,7 @@ SIDES = [Debater("ann", "cars out"), Debater("bob", "cars in")]
 
 
 class Plan(BaseModel):
-    """A plan with a rule of its own."""
+    """A plan with a validator."""
 
     trams: int
 

@@ -31,7 +31,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LiteLLM asks a server for prices when it is imported, unless it is told not to."""
+    """Keep LiteLLM from fetching prices when it is imported."""
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 

@@ -17,7 +17,7 @@ KINDS = {400: "invalid_argument", 401: "authentication_error", 429: "rate_limit_
 
 
 class VendorStub(ThreadingHTTPServer):
-    """Server that answers every prompt with `ANSWER`, or refuses it with a status where it is told to.
+    """Server that answers every prompt with `ANSWER`, or rejects it with a given status.
 
     Paths in `reads` are read first, by a tool of claude: its results are in the last of `bodies`.
 

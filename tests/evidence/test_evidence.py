@@ -31,7 +31,7 @@ def pair(number: int, *, longer: bool = True) -> FactPair:
 
 
 def rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
-    """What a judge finds that goes by the first slot only, or by the truth only."""
+    """Make rows of a judge that follows only the first slot, or only the truth."""
     rows_found = []
     for one in pairs:
         for name, view in views_of(one).items():

@@ -19,7 +19,7 @@ SAID = {
 
 
 def answer(request: ModelRequest) -> Any:
-    """One side that quotes rightly, one that does not, and a judge."""
+    """Answer as one side that quotes correctly, one that does not, and a judge."""
     if request.output_schema is not None:
         return {"reasoning": "It was quoted.", "winner": None, "verdict": "It depends."}
     return SAID[request.block.rpartition("-")[2]]

@@ -43,7 +43,7 @@ def _encoded(event: dict[str, Any]) -> bytes:
 
 
 def _message(completion: dict[str, Any]) -> Any:
-    """A completion as a message; what is none is left as it is."""
+    """Convert a completion to a message; other values are unchanged."""
     choices = completion.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         return completion

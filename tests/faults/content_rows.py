@@ -126,7 +126,7 @@ def _unknown_usage(played: Played) -> None:
 
 
 def _known_usage(played: Played) -> None:
-    """What an answer of no use has cost is in the account."""
+    """Check that the cost of an unusable answer is recorded."""
     usage = Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=3)
     assert [attempt.usage for attempt in played.request.attempts.made] == [usage] * len(played.request.attempts.made)
 

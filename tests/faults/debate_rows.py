@@ -23,7 +23,7 @@ DECISION = {"nextSpeakers": ["tenant", "owner"], "briefing": None, "newAngle": N
 
 @dataclass(frozen=True, kw_only=True)
 class DebateFault:
-    """What goes wrong in a role, and what the debate comes to. The n-th handler has the role's n-th request."""
+    """A failure of a role, and the debate's outcome. The n-th handler gets the role's n-th request."""
 
     id: str
     title: str

@@ -23,7 +23,7 @@ VERDICT = '{"reasoning": "r", "winner": "for", "score": 7}'
 
 
 class Verdict(BaseModel):
-    """What structured rows ask for."""
+    """Schema that structured rows request."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -34,7 +34,7 @@ class Verdict(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """What a row came to, for checks of its own."""
+    """Result of a row, for its own checks."""
 
     server: ChatServer
     request: ModelRequest
@@ -47,7 +47,7 @@ class Played:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One fault, played by `handlers` (the n-th request has the n-th, later ones the last), and what happens."""
+    """A fault, its `handlers` (the n-th gets the n-th request, the last all later ones), and the outcome."""
 
     id: str
     """The number of its row in the catalogue of faults, and which of several variants it is."""

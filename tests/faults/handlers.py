@@ -90,7 +90,7 @@ def events(*items: Any, done: bool = True) -> Handler:
 
 
 def raw(*parts: bytes, close: bool = True, pause: float = 0.0) -> Handler:
-    """Sends these bytes, one after the other, and ends the connection unless told otherwise."""
+    """Sends these bytes in order, and ends the connection by default."""
 
     async def send(exchange: Exchange) -> None:
         for number, part in enumerate(parts):
@@ -119,7 +119,7 @@ def piece(data: bytes) -> bytes:
 
 
 def event(value: Any) -> bytes:
-    """One server-sent event."""
+    """Encode one server-sent event."""
     return f"data: {json.dumps(value)}\n\n".encode()
 
 

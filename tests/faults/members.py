@@ -52,7 +52,7 @@ def sample(schema: Any, model: str, root: Any = None) -> Any:
 
 
 def _several(items: Any, model: str, root: Any) -> list[Any]:
-    """One item; where they have a choice, one for each: a ranking has all letters."""
+    """Make one item, or one for each choice: a ranking has all letters."""
     one, fields = sample(items, model, root), items.get("properties", {})
     choice = next((name for name, field_schema in fields.items() if "enum" in field_schema), None)
     if choice is None or "severity" in fields:  # a finding, whose severity is no letter
@@ -61,7 +61,7 @@ def _several(items: Any, model: str, root: Any) -> list[Any]:
 
 
 def _target(schema: Any, root: Any) -> Any:
-    """What a schema refers to, or the first that it allows."""
+    """Resolve a reference of a schema, or take the first alternative."""
     while "$ref" in schema or "anyOf" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema["anyOf"][0]
     return schema

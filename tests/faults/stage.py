@@ -31,7 +31,7 @@ scripts/benchmarks/."""
 
 @dataclass(eq=False)
 class Stage:
-    """A server that plays the row until it is told to be well again."""
+    """A server that plays the row until it is told to recover."""
 
     fault: Fault
     kind: type[OpenAIModel | AnthropicModel] = OpenAIModel
@@ -50,7 +50,7 @@ class Stage:
         await handler(exchange)
 
     async def greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """What the row does to a connection."""
+        """Apply the row's fault to a connection."""
         return not self.calm and self.fault.greet is not None and await self.fault.greet(reader, writer)
 
     async def sleep(self, seconds: float) -> None:
@@ -179,7 +179,7 @@ def _check_secrets(model: OpenAIModel | AnthropicModel, played: Played) -> None:
 
 
 def untrusted() -> ssl.SSLContext:
-    """A certificate that nobody signed, for a name that is another."""
+    """An unsigned certificate for another name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(Path(__file__).with_name("untrusted.pem"))
     return context

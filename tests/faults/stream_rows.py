@@ -50,12 +50,12 @@ def _good(row: str, title: str, handler: Handler, text: str = "fine", **more: An
 
 
 def _heard(played: Played, text: str) -> None:
-    """The listener was told all of it, once."""
+    """Check that the listener received the whole text once."""
     assert "".join(played.pieces) == text
 
 
 def _again(row: str, title: str, error: str, handler: Handler, discarded: str, **more: Any) -> Fault:
-    """A stream that is of no use, and then one that is whole; what was heard of the first is no part of the answer."""
+    """A useless stream followed by a complete one; text heard of the first is not part of the answer."""
     return Fault(
         id=row,
         title=title,

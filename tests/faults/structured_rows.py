@@ -59,7 +59,7 @@ def _asked_again(played: Played, text: str, field: str) -> None:
 
 
 def _text(message: Any) -> Any:
-    """What a message says, by either API."""
+    """Return the text of a message of either API."""
     content = message["content"]
     return content if isinstance(content, str) else "".join(block["text"] for block in content)
 

@@ -66,7 +66,7 @@ class Case:
         return f"{self.pattern}: {', '.join(self.down)}"
 
     def plan(self, fault: str) -> dict[str, Any]:
-        """The options, as in a plan file, with a model of its own for each member and role."""
+        """Return the options of a plan file with a separate model for each member and role."""
 
         def model(name: str) -> str:
             return f"openai/{fault if name in self.down else 'up'}-{name}"
@@ -159,7 +159,7 @@ def check_ending(case: Case, served: Endpoint, status: str, incomplete: str | No
 
 
 def is_expected_to_end(case: Case, fault: str) -> bool:
-    """Whether the pattern has enough members left, by the defaults."""
+    """Return whether the pattern has enough members left, by the defaults."""
     lost = sum(name in case.down for name in MEMBERS)
     if case.pattern in PANELS:
         return len(MEMBERS) - lost >= QUORUMS.get(case.pattern, 2)
@@ -169,7 +169,7 @@ def is_expected_to_end(case: Case, fault: str) -> bool:
 
 
 def check_paid(raw: Any, served: Endpoint) -> None:
-    """What models said in words is in the raw output."""
+    """Check that the text of every model is in the raw output."""
     text = json.dumps(raw.to_wire())
     for model in served.answered:
         if model.partition("-")[2] in MEMBERS:

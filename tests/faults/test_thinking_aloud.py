@@ -35,7 +35,7 @@ def thinker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def in_order(frames: list[Any]) -> list[tuple[str, str]]:
-    """What a watcher is shown of each path, as it comes: deltas, and where they are withdrawn."""
+    """Return what a watcher sees of each path, in order: deltas and withdrawals."""
     entries: list[tuple[str, str]] = []
     for frame in frames:
         if frame.event == "text_delta":

@@ -66,7 +66,7 @@ def schemas() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Stage:
-    """A server in a folder of its own, to which clients connect."""
+    """A server with its own folder, to which clients connect."""
 
     folder: Path
     model: StageModel
@@ -108,7 +108,7 @@ async def until_over(client: Client, run_id: str, *, seconds: float = 1) -> dict
 async def connected(
     folder: Path, *, mode: str = ERAS[0], seconds: float = 0.03, **options: Any
 ) -> AsyncIterator[Client]:
-    """A client of the stage in a process of its own; calls of its model take `seconds`."""
+    """Connect a client to a stage in its own process; calls of its model take `seconds`."""
     started = parameters(folder, FLOWDEBATE_TEST_SECONDS=str(seconds))
     with (folder / "stderr").open("a") as errors:
         async with Client(stdio_client(started, errlog=errors), mode=mode, **options) as client:

@@ -101,7 +101,7 @@ def make(folder: Path, *, store: Any = None, seconds: float = 0.03, **options: A
 
 
 def service() -> Service:
-    """The same, in a process of its own; it also prints, as modules of applications may."""
+    """Make the same service in its own process; it also prints, as modules of applications may."""
     print("This line is not of the protocol.")  # noqa: T201 - on purpose
     os.environ["OPENAI_API_KEY"] = SECRET
     folder = Path(os.environ[FOLDER])

@@ -44,12 +44,12 @@ def completion(content: Json = "fine", *, finish: Json = "stop", **message: Json
 
 
 def tool_call(name: str, arguments: str, call_id: str = "call_a") -> dict[str, Json]:
-    """A tool call as it stands in a completion."""
+    """Make a tool call as it appears in a completion."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def chunk(content: Json = None, *, finish: str | None = None, **delta: Json) -> dict[str, Json]:
-    """One event of a streamed completion."""
+    """Make one event of a streamed completion."""
     delta = delta if content is None else {"content": content, **delta}
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "served", "choices": [choice]}
@@ -62,7 +62,7 @@ def usage_chunk() -> dict[str, Json]:
 
 @dataclass(eq=False)
 class Exchange:
-    """One request, and the means to answer it."""
+    """A request, and the methods that answer it."""
 
     body: dict[str, Json]
     headers: dict[str, str]
@@ -111,7 +111,7 @@ class Exchange:
         await self.raw(self.encode(event))
 
     def encode(self, event: Json) -> bytes:
-        """One event, as it is sent."""
+        """Encode one event as it is sent."""
         return f"data: {json.dumps(event)}\n\n".encode()
 
     async def until_gone(self) -> None:
@@ -171,7 +171,7 @@ class ChatServer:
 
     @property
     def base_url(self) -> str:
-        """What a client is told."""
+        """Base URL for clients."""
         return f"http{'' if self.tls is None else 's'}://127.0.0.1:{self.port}/v1"
 
     @property
@@ -185,7 +185,7 @@ class ChatServer:
             await self.arrived.wait_for(lambda: self.posts >= count)
 
     async def wait_until_left(self) -> None:
-        """Wait until nobody is connected."""
+        """Wait until all clients have disconnected."""
         async with self.arrived:
             await self.arrived.wait_for(lambda: not self._open)
 

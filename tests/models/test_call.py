@@ -37,7 +37,7 @@ class Verdict(BaseModel):
 
 @dataclass
 class Returning:
-    """A model that returns, or raises, what it is told."""
+    """A model that returns or raises a given value."""
 
     outcome: Any
     name: str = "scripted"
@@ -368,7 +368,7 @@ async def test_a_duplicate_field_is_asked_for_again(text: str) -> None:
     """Nobody knows which value is meant; a model of an application is no exception."""
 
     class Answer(BaseModel):
-        """What is asked for."""
+        """Schema of the requested answer."""
 
         winner: str
 

@@ -52,7 +52,7 @@ KEY = "sk-canary-0123456789abcdef"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a cassette may be."""
+    """Path for a cassette."""
     return tmp_path / "debate.jsonl"
 
 
@@ -61,7 +61,7 @@ TOOL = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "
 
 
 def text_of(path: Path) -> str:
-    """What stands in a file."""
+    """Read the text of a file."""
     return path.read_text("utf-8")
 
 
@@ -136,7 +136,7 @@ def some_cassette() -> bytes:
 
 
 def requests_of_some_cassette() -> list[ModelRequest]:
-    """What is asked for in it."""
+    """Return the requests of the sample cassette."""
     return [question(), question(output=SCHEMA), question(tools=[TOOL]), question(output=SCHEMA), question()]
 
 

@@ -125,7 +125,7 @@ SPY = (
 
 
 async def spied(model: CliModel, **options: Any) -> Any:
-    """What a stand-in for claude was given."""
+    """Return what a stand-in for claude received."""
     return json.loads((await ask(model, question(**options))).text)
 
 

@@ -230,7 +230,7 @@ async def reset_in_the_stream(exchange: Exchange) -> None:
 
 
 async def nonsense_in_the_stream(exchange: Exchange) -> None:
-    """Begin a stream and go on with what is no JSON."""
+    """Start a stream and continue with invalid JSON."""
     await exchange.begin_events()
     await exchange.event(chunk("half"))
     await exchange.raw(b"data: {nonsense\n\n")
@@ -354,7 +354,7 @@ async def echo_key_in_stream(exchange: Exchange) -> None:
 
 
 async def echo_key_in_json(exchange: Exchange) -> None:
-    """Show the client its own key in what is no completion."""
+    """Send the client its own key in an invalid completion."""
     await exchange.json({"choices": [], "note": KEY})
 
 

@@ -14,7 +14,7 @@ REMOTE = "https://api.example.com/v1"
 
 
 def allowed(base_url: str | None) -> bool:
-    """Whether a call would be let through."""
+    """Return whether a call is allowed."""
     try:
         check_real_calls_allowed("some/model", base_url=base_url)
     except RealModelForbidden as error:

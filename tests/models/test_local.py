@@ -54,7 +54,7 @@ class Verdict(BaseModel):
 
 
 class Winner(BaseModel):
-    """As short an answer as any."""
+    """The shortest possible answer."""
 
     winner: Literal["for", "against"] | None
 
@@ -143,7 +143,7 @@ async def until_generating(path: Path) -> None:
 
 
 async def wait_until_ended(pid: int) -> None:
-    """Wait until a process is no more, or has become a zombie."""
+    """Wait until a process has ended or become a zombie."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

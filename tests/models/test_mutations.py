@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 
 def outcomes(*cases: Case) -> list[str]:
-    """What the cases come to, one after the other on one client; AssertionError where one breaks a promise."""
+    """Return the outcomes of the cases, run in order on one client; raise AssertionError for a broken promise."""
 
     async def all_of() -> list[str]:
         async with Fuzzed() as fuzzed:

@@ -63,7 +63,7 @@ KEY = "sk-canary-0123456789abcdef"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a cassette may be."""
+    """Path for a cassette."""
     return tmp_path / "debate.jsonl"
 
 
@@ -76,7 +76,7 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 class Deliverable(BaseModel):
-    """What the synthesizer writes; its JSON has other names than its fields."""
+    """Output of the synthesizer; its JSON names differ from its fields."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
@@ -107,7 +107,7 @@ def pattern() -> Any:
 
 
 def said(request: ModelRequest) -> Any:
-    """What a model says in such a debate; the same question twice is answered in two ways."""
+    """Answer as a model in such a debate; the same question asked twice gets two answers."""
     if request.output_schema is None:
         return ModelResponse(text=f"{request.block} says\n\u2028so.", usage=Usage(calls=1, prompt_tokens=7))
     properties = set(request.output_schema["properties"])
@@ -263,7 +263,7 @@ def failures(draw: Any) -> ModelError:
 
 
 def facts_of(outcome: Any) -> Any:
-    """What can be compared of an answer or an error."""
+    """Return the comparable parts of an answer or an error."""
     if isinstance(outcome, ModelError):
         return type(outcome), str(outcome), {name: value for name, value in vars(outcome).items() if name != "run"}
     return outcome

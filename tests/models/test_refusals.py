@@ -90,7 +90,7 @@ def roles(body: Body) -> list[str]:
 
 
 def consecutive(body: Body) -> bool:
-    """Whether two messages of one role stand side by side."""
+    """Return whether two neighbouring messages have the same role."""
     sequence = roles(body)
     return any(one == two for one, two in itertools.pairwise(sequence))
 

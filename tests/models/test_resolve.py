@@ -90,7 +90,7 @@ def test_local_means_the_embedded_model() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """What a run was given, what a block asks for, the environment, and the name of the model that is meant."""
+    """Models of the run and the block, the environment, and the name of the expected model."""
 
     id: str
     run_model: Any
@@ -130,7 +130,7 @@ def test_an_intent_uses_the_first_configured_model(case: Case) -> None:
 
 @dataclass(frozen=True)
 class Around:
-    """What the patterns around a block name, the nearest first, what the block asks for, and what is meant."""
+    """Models of the enclosing patterns, nearest first, the block's model, and the expected one."""
 
     id: str
     defaults: tuple[Any, ...]
@@ -225,7 +225,7 @@ class Servers:
 
 
 def listing(*names: str) -> bytes:
-    """What a server says that has these models."""
+    """Make the answer of a server that lists these models."""
     return json.dumps({"object": "list", "data": [{"id": name} for name in names]}).encode()
 
 

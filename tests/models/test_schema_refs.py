@@ -41,7 +41,7 @@ VALUES = st.recursive(
 
 
 def is_object(schema: Any) -> bool:
-    """Whether it is one of the composed ones: a definition that is only a reference to itself means nothing."""
+    """Return whether a composed schema is usable: a definition that only refers to itself means nothing."""
     return "$ref" not in schema
 
 

@@ -135,7 +135,7 @@ TEXTS = st.lists(st.sampled_from(PARTS), max_size=14).map("".join)
 
 
 def heard_of(pieces: list[str]) -> tuple[str, int]:
-    """What a listener has heard in the end of a streamed answer, and how often it was withdrawn."""
+    """Return the text that a listener has at the end of a stream, and the number of withdrawals."""
     texts: list[str] = []
     withdrawn = 0
 

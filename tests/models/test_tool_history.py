@@ -149,7 +149,7 @@ async def test_an_sdk_with_another_signature_is_named() -> None:
     """Not as an answer that could not be read."""
 
     class Completions:
-        """Of an older SDK."""
+        """Completions of an older SDK."""
 
         async def create(self, *, model: str, messages: object) -> object:
             """Take less than is sent."""

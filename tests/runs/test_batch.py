@@ -154,7 +154,7 @@ async def test_an_interrupted_batch_pays_for_each_answer_once(
 
 
 def outcome(item: Any) -> Any:
-    """What came of a question, but for the times."""
+    """Return the result of an item without its times."""
     return essence_of(item.result) if item.error is None else [type(item.error), str(item.error)]
 
 
@@ -178,7 +178,7 @@ async def test_an_interrupted_batch_releases_its_runs(
 
 
 def stored_in(store: Any) -> dict[str, Any]:
-    """Where a batch named b is kept; its questions are single letters."""
+    """Return the options of a stored batch named b, whose questions are single letters."""
     return {"store": store, "batch_id": "b"}
 
 

@@ -240,7 +240,7 @@ async def test_runs_that_start_together_do_not_block_the_loop(begin: str) -> Non
 
 
 async def ended(handle: RunHandle[Any]) -> Any:
-    """What the run came to."""
+    """Return the result of the run."""
     return await handle
 
 

@@ -38,7 +38,7 @@ def servers() -> Iterator[dict[VendorName, Vendor]]:
 
 @pytest.fixture
 def unknown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As where `genai-prices` is not installed."""
+    """Hide `genai-prices`, as if it were not installed."""
     monkeypatch.setattr(flowdebate.models.prices, "find_spec", lambda _: None)
     flowdebate.models.prices.prices_known.cache_clear()
     yield

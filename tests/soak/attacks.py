@@ -74,7 +74,7 @@ async def check_exports(pattern: str, every: int, counts: Counter[str], problems
 
 
 async def remade(lines: Sequence[str]) -> tuple[str, bool]:
-    """What is found in a report of other lines, as whoever forges one makes it, and whether that shows `FORGED`."""
+    """Verify a report forged from other lines, and return the outcome and whether it shows `FORGED`."""
     [evidence] = read_runs(lines, "forged")
     html = await report_html(lines, await evidence_of(*evidence))
     return (await verify_report(html)).outcome, FORGED in html

@@ -31,7 +31,7 @@ _LATEST = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a storm came to."""
+    """Results of a storm of cancellations."""
 
     transport: Transport
     calls: int
@@ -78,7 +78,7 @@ def _request(draw: Random) -> ModelRequest:
 
 
 async def _wave(models: Sequence[OpenAIModel], draw: Random, count: int) -> tuple[int, int]:
-    """`count` calls at once, each cancelled at a moment of its own; how many were, and how many came through."""
+    """Make `count` concurrent calls, each cancelled at its own moment; count the cancelled and answered ones."""
     calls = [asyncio.create_task(ask(draw.choice(models), _request(draw))) for _ in range(count)]
     loop = asyncio.get_running_loop()
     for call in calls:

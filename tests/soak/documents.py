@@ -100,7 +100,7 @@ def descendants(pid: int) -> set[int]:
 
 @dataclass
 class Attack:
-    """What happened."""
+    """Results of an attack."""
 
     documents: list[tuple[str, bytes]]
     """The corpus."""
@@ -139,7 +139,7 @@ class Attack:
             self.problems.append(f"{door}, {name}: a traceback: {text[-600:]}")
 
     def run(self, call: Callable[..., None], *arguments: Any) -> threading.Thread:
-        """Make a call in a thread of its own; what it raises is a problem."""
+        """Run a call in its own thread; an exception is a problem."""
 
         def guarded() -> None:
             try:

@@ -41,7 +41,7 @@ _LONGEST_TEXT = 200_000
 
 
 class Verdict(BaseModel):
-    """What structured answers must be."""
+    """Schema of structured answers."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -60,7 +60,7 @@ _TOOL = ToolSpec(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One call, and what the server answers to all that is sent for it."""
+    """A call, and the server's answer to all its requests."""
 
     answer: Answer
     stream: bool = False
@@ -170,7 +170,7 @@ class Fuzzed:
         await self._clients.release()
 
     async def outcome(self, case: Case) -> str:
-        """Ask for it, and hold what comes to the promises of the boundary."""
+        """Make the call and check its outcome against the promises."""
         model = OpenAIModel(
             "served",
             base_url="http://127.0.0.1:9/v1",
@@ -250,7 +250,7 @@ def _check_usage(usage: Usage) -> None:
 
 
 def check_error(error: FlowDebateError) -> None:
-    """AssertionError for an error that is long, unreadable, of nobody, or shows the key."""
+    """Raise AssertionError for an error that is long, unreadable, anonymous, or shows the key."""
     message = str(error)
     assert len(message) <= LONGEST_ERROR, f"the error has {len(message)} characters"
     message.encode()
@@ -264,7 +264,7 @@ def check_error(error: FlowDebateError) -> None:
 
 
 def _chain(error: BaseException) -> list[str]:
-    """What a traceback would show of an error and of what led to it."""
+    """Return what a traceback would show of an error and its causes."""
     lines: list[str] = []
     link: BaseException | None = error
     while link is not None and len(lines) < 50:

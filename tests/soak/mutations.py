@@ -30,7 +30,7 @@ VERDICT = {"reasoning": "It was not answered.", "winner": "for", "score": 7}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What comes over the wire."""
+    """A response body and its headers."""
 
     status: int = 200
     headers: Sequence[tuple[str, str]] = ()

@@ -80,7 +80,7 @@ def answer(request: ModelRequest) -> str | dict[str, Any]:
 
 
 class Story:
-    """What the reader of a run was told."""
+    """The events that the reader of a run received."""
 
     def __init__(self, number: int) -> None:
         self.run_id = f"r-{number}"
@@ -120,7 +120,7 @@ class Story:
                 self.last = frame.id
 
     def undisturbed(self) -> list[tuple[str, str, object]]:
-        """What it has to be told."""
+        """Return the events that the reader should receive."""
 
         async def run() -> list[tuple[str, str, object]]:
             async with Service(store="memory:", model=FunctionModel(answer)) as service:
@@ -140,7 +140,7 @@ class Story:
 
 
 def said_at(place: str) -> str:
-    """What the person says in a place."""
+    """Return the answer of the person at a path."""
     return f"I answer at {place}."
 
 
@@ -163,7 +163,7 @@ class Soak:
         self.problems: list[str] = []
 
     def life(self, *, killed: bool) -> None:
-        """One server, from its start to its kill; unless it is to be `killed`, until the run ends."""
+        """Run one server from its start to its kill; unless it is to be `killed`, until the run ends."""
         options = ("--app", "application:service", "--token-file", "token")
         with serving(self.folder, *options) as (process, url, _), client(url, TOKEN) as http:
             moment = self.random.uniform(0, LONGEST_LIFE)
@@ -201,7 +201,7 @@ class Soak:
             self.story = Story(self.number)
 
     def check_story(self) -> None:
-        """The reader was told what an undisturbed run tells."""
+        """Check that the reader received the events of an undisturbed run."""
         self.found[f"runs: {self.story.kind}"] += 1
         self.found["resets"] += self.story.resets
         expected = self.story.undisturbed()

@@ -18,7 +18,7 @@ __all__ = ("PARTS", "Share", "drawing", "share_of_answers", "share_of_views")
 
 @dataclass(slots=True)
 class Share:
-    """What some cases came to."""
+    """Results of some cases."""
 
     cases: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -33,13 +33,13 @@ class Share:
         self.failed = self.failed or share.failed
 
     def count(self, seconds: float) -> None:
-        """One case is done."""
+        """Count one finished case."""
         self.cases += 1
         self.slowest = max(self.slowest, seconds)
 
 
 def drawing(seed: int, index: int) -> Random:
-    """What case `index` is drawn from."""
+    """Return the random generator of case `index`."""
     return Random(f"{seed}:{index}")
 
 

@@ -201,12 +201,12 @@ def nested_forms() -> bytes:
 
 
 def with_font(font: str, *more: str | bytes, text: bytes = SAID) -> bytes:
-    """Write a PDF whose text is set in a font of its own, which is object 6."""
+    """Write a PDF whose text uses its own font, which is object 6."""
     return one_page(stream(text), more=(font, *more)).replace(b"/Font << /F 5 0 R >>", b"/Font << /F 6 0 R >>")
 
 
 def long_letters() -> bytes:
-    """Write a PDF in whose font each letter stands for 20,000."""
+    """Write a PDF whose font maps each letter to 20,000 characters."""
     letters = "0041" * 20_000
     mapped = b"".join(f"<{code:02x}> <{letters}>\n".encode() for code in range(32, 123))
     unicode = b"/CIDInit /ProcSet findresource begin begincmap 91 beginbfchar\n" + mapped + b"endbfchar endcmap end"

@@ -24,7 +24,7 @@ each_attack = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: atta
 
 
 def check_frame(rendered: str, *texts: str) -> None:
-    """One line begins with the source's tag; all others are the prompt's own, or go on behind a bar."""
+    """Check that only one line begins with the source's tag and all other source lines are framed."""
     lines = rendered.split("\n")
     frame = [*OWN, *filter(None, [explain_escapes(*texts)])]
     text_lines = [
@@ -73,7 +73,7 @@ def test_no_compared_text_adds_a_line_to_the_judge_s_prompt(attack: Attack) -> N
 
 
 def own_lines(text: str) -> list[str]:
-    """The lines of a judge's prompt that do not go on behind a bar, but for what stands behind a label."""
+    """Return the lines of a judge's prompt that are not framed, apart from text after a label."""
     prompts: list[str] = []
 
     def judge(request: ModelRequest) -> Any:

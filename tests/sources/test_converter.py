@@ -35,7 +35,7 @@ HTML = hostile.html("<p>Trams are quiet.</p>")
 
 @pytest.fixture
 def converter() -> Iterator[Converter]:
-    """A converter of its own, which does not take long over anything."""
+    """A separate converter with a short time limit."""
     instance = Converter(seconds=2.0)
     yield instance
     instance.close()

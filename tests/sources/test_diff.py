@@ -21,7 +21,7 @@ BAD = "os.system(name)\n"
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git, with nobody's configuration."""
+    """Run git without any user or system configuration."""
     extra = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
     command = ["git", *identity, "-c", "protocol.file.allow=always", *arguments]

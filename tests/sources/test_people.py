@@ -48,7 +48,7 @@ VERDICT = {"reasoning": "It answered.", "winner": None, "verdict": "Both."}
 
 
 def answer(request: HumanRequest) -> Any:
-    """What fits any request."""
+    """Make an answer that fits any request."""
     if request.schema is None:
         return "Capped."
     fields = request.schema["properties"]

@@ -20,7 +20,7 @@ __all__ = ("Server", "a_server")
 
 @pytest.fixture(scope="session")
 def a_server() -> Iterator[Server]:
-    """One for all tests of the process; they skip, with the reason, where none can be had."""
+    """One server for all tests of the process; tests skip with the reason if it is not available."""
     try:
         server = Server().__enter__()
     except Unavailable as error:

@@ -30,7 +30,7 @@ class TestMemoryStore(StoreConformance):
 
     @pytest.fixture
     def make(self) -> MakeStore:
-        """A place of its own each time."""
+        """Make a new location each time."""
         return MemoryStore
 
 
@@ -39,7 +39,7 @@ class TestSqliteStore(StoreConformance):
 
     @pytest.fixture
     def make(self, tmp_path: Path) -> MakeStore:
-        """One file for each test."""
+        """Make one file for each test."""
         return lambda: SqliteStore(tmp_path / "runs.sqlite3")
 
 
@@ -56,7 +56,7 @@ class TestPostgresStore(StoreConformance):
 
 
 class Forgetful(PostgresStore):
-    """One whose server does what it is asked, and is not heard: everything but an intention is asked for again."""
+    """A store that loses its server's answers: everything but an intention is executed again."""
 
     async def _do(self, operation: str, work: Callable[[psycopg.Connection[tuple[object, ...]]], T]) -> T:
         failures: list[bool] = []
@@ -72,12 +72,12 @@ class Forgetful(PostgresStore):
 
 
 class TestPostgresStoreWhoseAnswersAreLost(StoreConformance):
-    """What is asked for twice, because nobody knows whether it was done, is done once."""
+    """Operations that are repeated after a lost answer take effect once."""
 
     examples = 5
 
     @pytest.fixture
     def make(self, a_server: Server) -> MakeStore:
-        """As above."""
+        """Make a new location each time."""
         schema = f"t {secrets.token_hex(8)}"
         return lambda: Forgetful(a_server.url, schema=schema, connections=2, grace=0)

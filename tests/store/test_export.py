@@ -427,7 +427,7 @@ async def test_changes_by_editors_are_harmless() -> None:
 
 
 def names_in(folder: Path) -> list[str]:
-    """What stands in the folder."""
+    """List the names in the folder."""
     return [path.name for path in folder.iterdir()]
 
 

@@ -66,7 +66,7 @@ def header(run_id: str = "r1") -> RunHeader:
 
 
 def child(code: str, path: Path) -> str:
-    """What a process of its own prints; it must end well."""
+    """Run code in another process, which must succeed, and return its output."""
     done = warm.run(QUIET + COMMON + textwrap.dedent(code) + "\nasyncio.run(main())\n", str(path))
     assert done.stderr == ""
     return done.stdout

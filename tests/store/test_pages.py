@@ -117,7 +117,7 @@ def test_sqlite_finds_ids_that_begin_with_a_text_by_their_index(tmp_path: Path) 
 
 
 def sqlite_plan(folder: Path, **filters: Any) -> list[str]:
-    """What SQLite says of how it would list runs."""
+    """Return the query plan of SQLite for a list of runs."""
     connection = connect(folder / "runs.sqlite3", 1.0, name="runs")
     try:
         statement, values = sqlite.build_query(filters.pop("parts", None), **filters)

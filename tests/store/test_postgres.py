@@ -43,7 +43,7 @@ def schema() -> str:
 
 
 def asked(server: Server, statement: str, *values: object) -> list[tuple[Any, ...]]:
-    """What an administrator is answered."""
+    """Run a statement as an administrator and return the rows."""
     with psycopg.connect(server.url, autocommit=True) as session:
         return session.execute(statement.encode(), values or None).fetchall()
 
@@ -265,7 +265,7 @@ async def test_tables_can_be_created_while_another_thread_imports_sqlalchemy(a_s
 
 
 class Unheard(PostgresStore):
-    """One whose first answer is lost; before it asks again, somebody else has changed the document."""
+    """A store that loses the first answer; before the retry, another client changes the document."""
 
     def __init__(self, url: str, *, schema: str, ends: bool) -> None:
         super().__init__(url, schema=schema)

@@ -41,7 +41,7 @@ class Collector:
 
     @property
     def endpoint(self) -> str:
-        """Where to send to."""
+        """Address of the collector."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def receive(self, path: str, body: bytes) -> None:

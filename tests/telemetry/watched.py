@@ -36,7 +36,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 def python(*arguments: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-    """A Python of its own, with these arguments, at its end."""
+    """Run a separate Python with these arguments to its end."""
     return executed(sys.executable, *arguments, check=check, **env)
 
 
@@ -66,7 +66,7 @@ def answer(request: ModelRequest) -> Any:
 
 
 def counted(request: ModelRequest) -> ModelResponse:
-    """The same answer, from a server that reports tokens: 100 of each prompt, 10 of each answer."""
+    """Answer as a server that reports tokens: 100 of each prompt, 10 of each answer."""
     content, usage = answer(request), Usage(calls=1, prompt_tokens=100, completion_tokens=10)
     return (
         ModelResponse(text=content, usage=usage)

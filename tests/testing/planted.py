@@ -128,7 +128,7 @@ def verdict_for(winner: object) -> dict[str, object]:
 
 
 def a_predicate_that_never_fires() -> Any:
-    """It waits for an entry of a debater who is not in the debate."""
+    """A predicate that waits for an entry of a debater who is not in the debate."""
     return rent(max_rounds=3, terminate_when=lambda ctx: any(entry.agent_name == "eve" for entry in entries_of(ctx)))
 
 
@@ -168,7 +168,7 @@ def state_of_two_runs() -> Any:
 
 
 def a_condition_that_never_holds() -> Any:
-    """The same in an expression."""
+    """A condition that is never true, in an expression."""
     never = stop.when(lambda ctx: entries_of(ctx)[-1].agent_name == "eve")
     return rent(max_rounds=3, terminate_when=never & stop.rounds(1) | stop.seconds(60))
 
@@ -212,7 +212,7 @@ def format_on_a_question() -> Any:
 
 
 def percent_on_a_question() -> Any:
-    """The same with percent signs."""
+    """Formatting of the question with percent signs."""
     return rent(generator(name="rent-debater-bob", user=lambda question: f"{question.question} %s." % "Answer as bob"))
 
 
@@ -226,13 +226,13 @@ def a_question_without_its_markup() -> Any:
 
 
 def an_answer_kept_without_its_question() -> Any:
-    """A block that asks nobody, and answers every question as it answered the first."""
+    """A block that calls no model and repeats its first answer to every question."""
     answers: dict[str, str] = {}
     return rent(lambda request: answers.setdefault("bob", f"{len(request.question)} letters are too many."))
 
 
 def a_block_that_swallows_cancellation() -> Any:
-    """It takes a cancellation for a failure of its model."""
+    """A block that mistakes a cancellation for a failure of its model."""
     speak = generator(name="speak", user="Argue against it.")
 
     async def argue(value: object, ctx: Any) -> str:
@@ -253,7 +253,7 @@ def an_output_with_a_lock() -> Any:
 
 
 def a_moderator_with_a_favourite() -> Any:
-    """It never calls the second debater."""
+    """A moderator that never calls the second debater."""
     return rent(moderator=lambda _: {"next_speakers": ["ann"]})
 
 
@@ -268,7 +268,7 @@ def a_rewound_round() -> Any:
 
 
 def a_round_rewound_past_the_guard() -> Any:
-    """The same in the steps' own scope."""
+    """A rewound round inside the scope of the steps."""
 
     def speak(_: object, ctx: Any) -> str:
         ctx.scope.handle.update(round=max(ctx.sequencer.state.round - 1, 0))
@@ -328,7 +328,7 @@ def an_event_of_the_librarys() -> Any:
 
 
 def moderated() -> Any:
-    """A debate with a moderator, whoever that is."""
+    """A debate with a given moderator."""
     return rent() if "moderator" in _VARIED else rent(moderator=True)
 
 
@@ -362,7 +362,7 @@ def misattributing(state: DebateTranscriptState, *entries: DebateContributionEnt
 
 
 async def for_another_reason(condition: AnotherRound, value: object, ctx: Context) -> bool:
-    """Whether there is a further round; if not, it is the moderator who has ended them, whatever the reason."""
+    """Return whether another round follows; if not, attribute the end to the moderator in every case."""
     wrong = replace(condition, stop_reason=lambda state: condition.stop_reason(state) and "moderator_done")
     return await ANOTHER_ROUND(wrong, value, ctx)
 
@@ -382,7 +382,7 @@ async def by_the_seed(read: Any, ctx: Context, **options: Any) -> Any:
 
 
 def announced_backwards(**event: Any) -> TurnsOrdered:
-    """The order of the turns as nobody keeps it."""
+    """An announced order of turns that is not followed."""
     return TurnsOrdered(**{**event, "speakers": event["speakers"][::-1]})
 
 
@@ -405,7 +405,7 @@ _COUNT = Run._count
 
 
 def a_discussion_that_the_first_decides() -> Any:
-    """A moderator that decides for whoever was the first to answer."""
+    """A moderator that decides for the first to answer."""
     speak = generator(name="speak", user="Speak.")
 
     def member(name: str) -> Persona:
@@ -423,7 +423,7 @@ def a_discussion_that_the_first_decides() -> Any:
 
 
 def a_speaker_that_hands_over_to_a_stranger() -> Any:
-    """With nobody to ask again, and no lot."""
+    """A hand-over to an unknown name, without a retry or a random choice."""
     lost = Persona("bob", block=lambda _: {"response": "Ask her.", "next_agent_name": "eve"})
     return handoff(name="rent", debaters=[MEMBERS[0], lost], max_turns=3, on_invalid="error")
 
@@ -445,7 +445,7 @@ def a_chair_that_draws_lots() -> Any:
 
 
 def an_agent_without_a_proposal() -> Any:
-    """It proposes blank text."""
+    """An agent that proposes blank text."""
 
     def act(request: Any) -> Any:
         if request.kind == "proposal":
@@ -616,7 +616,7 @@ def correct_patterns() -> dict[str, Callable[[], Any]]:
 
 
 def search(planted: Planted, seed: int, **options: Any) -> Finding:
-    """What is found of a planted bug."""
+    """Search for a planted bug and return the finding."""
     check_options: CheckOptions = {"seed": seed, "max_examples": EXAMPLES, "max_calls": 200, "skip": planted.also}
     check_options.update(options)  # type: ignore[typeddict-item]
     with planted.library():

@@ -134,14 +134,14 @@ def test_the_error_names_promise_example_and_reproduction() -> None:
 
 
 async def wait_for_ever(_: object, ctx: Any) -> str:
-    """It waits for a flag that nobody sets."""
+    """Wait for a flag that is never set."""
     ready: asyncio.Event = ctx.session.state.setdefault("ready", asyncio.Event())
     await ready.wait()
     return "Yes."
 
 
 def block_for_ever(_: object) -> str:
-    """It never lets the event loop go on."""
+    """Block the event loop forever."""
     while True:
         time.sleep(0.01)
 

@@ -68,7 +68,7 @@ def test_simulated_debaters_can_debate() -> None:
 
 
 def agree(*models: SimDebater) -> Any:
-    """What a consensus debate of these comes to."""
+    """Return the result of a consensus debate of these debaters."""
     agents = [Persona(name, model=model) for name, model in zip(("ann", "bob", "cleo"), models, strict=True)]
     pattern = consensus(name="drinks", agents=agents, max_rounds=1)
     return pattern.run_sync("What to drink?", seed=1).output

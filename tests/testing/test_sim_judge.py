@@ -43,7 +43,7 @@ numbers = st.floats(-4, 4).map(lambda value: round(value, 3))
 
 
 def verdict(model: Model, judge: Any = None, *, stances: Sequence[str] = STANCES, seed: int = 1) -> DebateVerdict:
-    """What a debate of two rounds finds whose debaters say little."""
+    """Return the verdict of a debate of two rounds with short arguments."""
     sides = [Debater(f"debater-{n}", stance, block=Returns(f"So: {stance}!")) for n, stance in enumerate(stances)]
     pattern = debate(name="rent", debaters=sides, max_rounds=2, judge=judge, synthesizer=False)
     raw_verdict = pattern.run_sync("What of rents?", model=model, seed=seed).raw.verdict

@@ -58,7 +58,7 @@ QUICK = settings(database=None)
 
 
 def smallest(strategy: SearchStrategy[Any], condition: Callable[[Any], bool] = lambda _: True) -> Any:
-    """The simplest value of `strategy` for which `condition` holds; an error if there is none."""
+    """Return the simplest value of `strategy` that satisfies `condition`; raise an error if there is none."""
     quick = settings(max_examples=3000, database=None, phases=[Phase.generate, Phase.shrink])  # nobody reads why
     return find(strategy, condition, settings=quick)
 

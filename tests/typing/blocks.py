@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Plan(BaseModel):
-    """What a planner gives."""
+    """Output of a planner."""
 
     steps: list[str]
 

@@ -110,7 +110,7 @@ def check_conditions_compose_with_functions_on_either_side() -> None:
 
 
 def check_the_siblings_give_their_outputs() -> None:
-    """The round robin as a debate, the others what they come to."""
+    """The round robin has the output of a debate; the others have their own."""
     assert_type(round_robin(name="a", debaters=PEOPLE, output_schema=Plan).run_sync("?").output, Plan)
     assert_type(round_robin(name="a", debaters=PEOPLE).run_sync("?").output, str)
     assert_type(round_robin(name="a", debaters=PEOPLE, synthesizer=False).run_sync("?").output, RoundRobinOutput)

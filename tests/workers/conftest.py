@@ -45,7 +45,7 @@ class Fleet:
         return self._made[-1]
 
     def process(self, *options: str, **overrides: Any) -> Warm:
-        """A worker as a process of its own."""
+        """Start a worker in its own process."""
         environment = os.environ | {"FLEET": json.dumps(self.given | overrides)}
         log = tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
         command = (run_module("flowdebate.workers"), "tests.workers.fleet:workers", *options)
@@ -60,7 +60,7 @@ class Fleet:
         return log.read().decode().splitlines()
 
     async def client(self, program: str) -> int:
-        """The exit status of a client as a process of its own."""
+        """Run a client in its own process and return its exit status."""
         environment = os.environ | {"FLEET": json.dumps(self.given)}
         with Warm(program, cwd=ROOT, env=environment) as process:
             return await asyncio.to_thread(process.wait, 60)
@@ -89,7 +89,7 @@ class Fleet:
 
 @pytest.fixture
 async def fleet(a_server: Server) -> AsyncIterator[Fleet]:
-    """One for a test."""
+    """A fleet for one test."""
     async with model_server(0.0) as models:
         instance = Fleet(a_server.url, models)
         try:
@@ -100,7 +100,7 @@ async def fleet(a_server: Server) -> AsyncIterator[Fleet]:
 
 
 async def until(true: Callable[[], Any], *, within: float = 20.0) -> Any:
-    """What `true()` comes to, once that is true: asked again and again, since it stands in a database."""
+    """Poll `true()`, which reads the database, until its value is true, and return that."""
     async with asyncio.timeout(within):
         while not (value := await true()):  # noqa: ASYNC110 - nothing tells when a row of a database has changed
             await asyncio.sleep(0.1)

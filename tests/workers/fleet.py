@@ -48,7 +48,7 @@ class RemoteModel:
 
 @dataclass(frozen=True)
 class Asked:
-    """One request that came to the server."""
+    """A request that the server received."""
 
     at: float
     digest: str
@@ -81,7 +81,7 @@ class ModelServer:
             await self.changed.wait_for(lambda: len(self.requests) >= number)
 
     async def answered(self) -> None:
-        """Return when nobody waits for an answer."""
+        """Return when all requests are answered."""
         async with asyncio.timeout(20), self.changed:
             await self.changed.wait_for(lambda: not self.open)
 
@@ -122,7 +122,7 @@ class ModelServer:
 
 @asynccontextmanager
 async def model_server(seconds: float = 0.1) -> AsyncIterator[ModelServer]:
-    """One on a free port of this machine."""
+    """Run a model server on a free local port."""
     server = ModelServer(seconds)
     server.answering.set()
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
@@ -144,5 +144,5 @@ def make(url: str, *, schema: str, port: int, **options: Any) -> Workers:
 
 
 def workers() -> Workers:
-    """The same, in a worker's process: what it is to be made of stands in the environment."""
+    """Make the same workers in a worker's process, from settings in the environment."""
     return make(**json.loads(os.environ["FLEET"]))

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
 async def command(fleet: Fleet, *arguments: str) -> str:
-    """What `flowdebate runs queue` prints."""
+    """Return the output of `flowdebate runs queue`."""
     environment = os.environ | {"FLEET": json.dumps(fleet.given)}
     command_line = (COMMAND, "runs", "queue", "tests.workers.fleet:workers", *arguments)
     return (await asyncio.to_thread(warm.run, *command_line, cwd=ROOT, env=environment)).stdout
@@ -124,7 +124,7 @@ async def test_a_version_without_live_workers_is_reported(fleet: Fleet, monkeypa
 
 
 async def complete(workers: Any, run_id: str) -> bool:
-    """Whether the run is complete."""
+    """Return whether the run is complete."""
     return bool((await workers.status(run_id)).status == "complete")
 
 
@@ -209,7 +209,7 @@ async def test_a_database_that_denies_access_is_not_waited_for(fleet: Fleet, a_s
 
 @pytest.fixture
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as opened:
         opened.bind(("127.0.0.1", 0))
         port: int = opened.getsockname()[1]

@@ -82,7 +82,7 @@ class Place:
         return Warm(code, *arguments, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def run(self, code: str, *arguments: str) -> str:
-        """What a program prints that ends by itself."""
+        """Run a program to its end and return its output."""
         done = self.start(code, *arguments)
         out, errors = done.communicate(timeout=40)
         assert done.returncode == 0, errors.decode()
@@ -95,7 +95,7 @@ class Place:
 
 @pytest.fixture
 def place(a_server: Server, tmp_path: Path) -> Iterator[Place]:
-    """One for a test."""
+    """A folder and database for one test."""
     name = f"recipe_{secrets.token_hex(6)}"
     with psycopg.connect(a_server.url, autocommit=True) as session:
         session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))

@@ -464,7 +464,7 @@ async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, a_server:
 
 
 class Program:
-    """What runs a program when it is unpickled."""
+    """An object that runs a program when it is unpickled."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -507,12 +507,12 @@ async def test_a_row_of_the_queue_runs_no_code(
 
 
 async def is_dead_letter(workers: Workers, run_id: str) -> bool:
-    """Whether the run was given up."""
+    """Return whether the run was given up."""
     return (await workers.status(run_id)).status == "dead_letter"
 
 
 async def done(workers: Workers, run_id: str) -> bool:
-    """Whether the run's last delivery has ended."""
+    """Return whether the run's last delivery has ended."""
     return (await workers.status(run_id)).delivery == "done"
 
 
@@ -789,5 +789,5 @@ async def test_workers_reject_imported_runs(fleet: Fleet) -> None:
 
 
 async def refusal(workers: Workers, run_id: str) -> bool:
-    """Whether the run's delivery was refused."""
+    """Return whether the run's delivery was rejected."""
     return "not imported" in ((await workers.status(run_id)).problem or "")

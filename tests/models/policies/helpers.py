@@ -95,7 +95,7 @@ def used(tokens: int, text: str = "fine") -> ModelResponse:
 def question(
     *, output: Any = None, timeout: float | None = None, events: list[Any] | None = None, **options: Any
 ) -> ModelRequest:
-    """A request for text, or for `output`; what the run is told goes into `events`."""
+    """Make a request for text, or for `output`; events of its attempts are appended to `events`."""
     options.setdefault("settings", ModelSettings(timeout=timeout))
     options.setdefault("messages", [{"role": "user", "content": "Who is right?"}])
     options.setdefault("attempts", Attempts(tell=None if events is None else events.append))
@@ -132,7 +132,7 @@ START = 1000.0
 
 
 class WarpLoop(asyncio.SelectorEventLoop):
-    """An event loop in which nobody waits for a timer: its clock jumps to the next one."""
+    """An event loop that never really waits: its clock jumps to the next timer."""
 
     def __init__(self) -> None:
         self.now = START

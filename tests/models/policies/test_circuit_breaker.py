@@ -93,7 +93,7 @@ class Reference:
         return self.periods[-1]
 
     def admits(self, now: float) -> bool:
-        """Whether a call may be made."""
+        """Return whether a call is allowed."""
         period = self.look(now)
         return period.state == "closed" or (period.state == "half_open" and len(period.trials) < self.successes)
 
@@ -149,7 +149,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(succeeded=st.booleans())
     def record(self, *, succeeded: bool) -> None:
-        """A result of a call that nobody asked leave for."""
+        """Record the result of a call that the breaker was not asked about."""
         self.reference.result(self.reference.look(self.clock.now), 0, self.clock.now, succeeded=succeeded)
         assert self.breaker.record(succeeded=succeeded).after == self.reference.periods[-1].state
 

@@ -224,7 +224,7 @@ async def drip(exchange: Exchange) -> None:
 
 
 async def stall(exchange: Exchange) -> None:
-    """A stream that stops after two pieces, but for comments that keep the connection alive."""
+    """Stop after two pieces and send only comments that keep the connection alive."""
     await exchange.begin_events()
     for text in ("a", "b"):
         await exchange.event(chunk(text))

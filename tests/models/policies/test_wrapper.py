@@ -153,7 +153,7 @@ async def test_answers_changed_by_a_wrapper_are_checked() -> None:
 
 
 class Counting:
-    """What counts the requests of a run against a limit."""
+    """Counter of a run's requests against a limit."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -161,18 +161,18 @@ class Counting:
         self.settled: list[Attempt] = []
 
     def reserve(self, model: str, request: ModelRequest) -> object:
-        """One more."""
+        """Reserve one request."""
         if self.reserved >= self.limit:
             raise LimitReached("calls", limit=self.limit, used=self.reserved)
         self.reserved += 1
         return self
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
-        """It was sent."""
+        """Count a request that was sent."""
         self.settled.append(attempt)
 
     def release(self, reserved: object) -> None:
-        """It never was."""
+        """Release a request that was not sent."""
         self.reserved -= 1
 
 

@@ -62,7 +62,7 @@ _JUDGES = ("judge", "moderator", "synthesizer", "vote")
 
 @dataclass(frozen=True)
 class Job:
-    """One run, its files, and what its lives have in common."""
+    """A run, its files, and the settings that its lives share."""
 
     pattern: str
     seed: int
@@ -93,18 +93,18 @@ class Job:
 
     @property
     def log(self) -> Path:
-        """What its lives did, a line each."""
+        """Log of all lives, one line per entry."""
         return self.folder / f"{self.run_id}.log"
 
     @property
     def final(self) -> Path:
-        """What it came to."""
+        """Final result of the run."""
         return self.folder / f"{self.run_id}.state"
 
 
 @dataclass
 class Killer:
-    """Ends this process at the `count`th time that it comes to `point`."""
+    """Ends this process the `count`th time that it reaches `point`."""
 
     point: str | None
     count: int
@@ -118,7 +118,7 @@ class Killer:
 
 
 def live(job: Job, killer: Killer) -> None:
-    """One life: begin the run, or carry it on, to its end if nothing ends the process."""
+    """Run one life: start or resume the run until it ends or the process is killed."""
     time.time = lambda: 1_000_000_000.0
     time.perf_counter = lambda: 0.0
     log = os.open(job.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -198,7 +198,7 @@ def _kill_between_rounds(killer: Killer) -> None:
 
 
 def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
-    """The job's store, which notes what it is told and what it has kept."""
+    """Return the job's store, which logs its intents and commits."""
     if job.store == "memory:":
         return MemoryStore()
     store: Any = SqliteStore(job.store) if "://" not in job.store else PostgresStore(job.store, grace=0.0)
@@ -251,7 +251,7 @@ def _kill_in_commit(writer: Any, killer: Killer) -> None:
 
 @dataclass
 class Report:
-    """What all the kills led to."""
+    """Results of all the kills."""
 
     kills: int = 0
     runs: int = 0
@@ -279,7 +279,7 @@ class Failed(Exception):
 
 
 def forked(act: Callable[[], None], *, kill_after: float | None = None, silent: bool = False) -> bool:
-    """Whether `act`, in a process of its own, came to its end; False if that was killed."""
+    """Return whether `act` finished in a forked process; False if it was killed."""
     child = os.fork()
     if not child:
         code = 1
@@ -333,7 +333,7 @@ def campaign(
 
 
 def _undisturbed(plain: Job) -> str:
-    """What the run comes to without kills; empty if it fails then, too."""
+    """Return the result of the run without kills; empty if it fails then, too."""
     plain.final.unlink(missing_ok=True)
     try:
         forked(lambda: live(plain, Killer(None, 0)), silent=plain.decided is None)
@@ -370,7 +370,7 @@ def _kill(job: Job, report: Report, draw: Random, in_a_row: int, *, max_kills: i
 
 
 def _judge(job: Job, report: Report, undisturbed: str) -> None:
-    """What the lives of `job` show: its log is the truth of what was paid."""
+    """Judge the lives of `job` by its log, the record of what was paid."""
     digests: dict[str, str] = {}
     recorded: dict[str, str] = {}
     paid: Counter[str] = Counter()

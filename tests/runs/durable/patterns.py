@@ -72,7 +72,7 @@ def _mirrored() -> Any:
 
 
 def _by_letter(judge: JudgeOptions) -> Any:
-    """With a quorum a ballot that fails cancels no other one: how far that one is would be a matter of time."""
+    """Use a quorum, so that a failed ballot cancels no other one: when it did would be a matter of timing."""
     sides = [Debater("ann", "for"), Debater("bob", "against")]
     return debate(name="rent", debaters=sides, max_rounds=2, judge=judge, synthesizer=False, failures=SKIP)
 

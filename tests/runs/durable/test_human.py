@@ -81,7 +81,7 @@ ROLES: dict[str, Callable[[], Any]] = {
 
 
 def typed(request: HumanRequest) -> Any:
-    """What a human says to a request: drawn from the request alone, and right for any role."""
+    """Answer as a human: drawn from the request alone, and valid for any role."""
     if request.schema is None:
         return f"I say so, at {request.place}."
     fields = {"block": request.block, "messages": [request.place], "output_schema": request.schema, "choices": ()}

@@ -276,7 +276,7 @@ async def test_a_run_that_keeps_crashing_its_process_is_given_up() -> None:
 
 
 class Fact(BaseModel):
-    """What a step gives."""
+    """Value of a step."""
 
     text: str
 

@@ -29,7 +29,7 @@ def killed(*options: str) -> dict[str, Any]:
 
 
 def assert_nothing_lost(report: dict[str, Any]) -> None:
-    """No call that was answered and kept is repeated, and every run comes to what an undisturbed one comes to."""
+    """Check that no recorded call is repeated and every run has the result of an undisturbed one."""
     assert report["paid_again"] == report["changed"] == report["unequal"] == []
     assert report["repeated"] <= report["in_flight"]
 

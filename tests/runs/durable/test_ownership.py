@@ -48,7 +48,7 @@ class CountingModel:
 
 
 def talk(last: Callable[[], Any] = bool) -> Block[Any, Any]:
-    """Five calls in a row, and then `last`, which is no step."""
+    """Make five calls in a row and then run `last`, which is not a step."""
     block: Any = sequencer(name="talk")
     for number in range(CALLS):
         block = block.then(generator(name=f"say-{number}"))
@@ -143,7 +143,7 @@ async def test_a_running_run_cannot_be_taken_by_its_own_process(tmp_path: Path) 
 
 
 async def result_of(call: Any) -> Any:
-    """What the call returns or raises."""
+    """Return what the call returns or raises."""
     try:
         return await call
     except StoreError as error:

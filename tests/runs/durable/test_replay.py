@@ -56,7 +56,7 @@ AT_ONCE = ("at once", "mirrored", "by letter", "reasons and letter", "deliberati
 
 
 class Forbidden(Counter[str]):
-    """What a run does once, and a replay never does."""
+    """Effects that a run has once and a replay never has."""
 
 
 def patterns(done: Forbidden) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def patterns(done: Forbidden) -> dict[str, Any]:
 
 @dataclass
 class Life:
-    """What a run is started with, and whether this is its first life or one after an interruption."""
+    """Settings that a run starts with, and whether it is the first life or follows an interruption."""
 
     name: str
     seed: int = 0
@@ -137,7 +137,7 @@ class Model:
 
 
 class Looked(MemoryStore):
-    """A store that remembers what it held after each write, and how much the run had told by then."""
+    """A store that remembers its contents after each write, and the number of events so far."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class Looked(MemoryStore):
 
 
 def recorded(events: Sequence[Any]) -> list[tuple[str, str]]:
-    """Kind and place of the events that a journal gives, but for the last one.
+    """Return kind and path of the events that a journal reproduces, except the last one.
 
     A judge's view is told within a call that is not repeated once its failure is recorded.
     """

@@ -58,7 +58,7 @@ class Paid:
 
 
 def essence_of(result: RunResult[Any]) -> Any:
-    """What a run came to, but for the times."""
+    """Return the result of a run without its times."""
     trails = [trail.to_wire() for trail in result.task_collections]
     raw = None if result.raw is None else result.raw.model_dump(mode="json")
     output = result.output if isinstance(result.output, (str, type(None))) else result.output.model_dump(mode="json")
@@ -137,7 +137,7 @@ async def test_a_letter_judge_interrupted_at_any_call_has_the_same_verdict(name:
 
 
 async def outcome(call: Awaitable[RunResult[Any]]) -> Any:
-    """What a run came to, or how it failed; None where it was cancelled."""
+    """Return the result of a run or its failure; None if it was cancelled."""
     try:
         return essence_of(await call)
     except FlowDebateError as error:
