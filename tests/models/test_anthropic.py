@@ -104,7 +104,7 @@ async def asked(handler: Handler, request: ModelRequest | None = None, **options
 
 
 async def test_the_name_of_anthropic_selects_its_own_api(anthropic: Vendor) -> None:
-    """Streamed or whole, with the tokens that the cache has; the listener is told all of it."""
+    """Both streamed and complete answers work, with cached tokens; the listener receives the whole text."""
     pieces: list[str] = []
     response = await ask(resolve_model(SONNET), question())
     streamed = await ask(resolve_model(SONNET), question(on_text=pieces.append))

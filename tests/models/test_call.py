@@ -135,7 +135,7 @@ async def test_an_answer_is_cleaned_in_a_copy() -> None:
 
 
 async def test_a_str_subclass_becomes_plain_text() -> None:
-    """What a subclass of str overrides does not reach prompts and transcripts."""
+    """Methods overridden by a subclass of str do not reach prompts and transcripts."""
 
     class Sly(str):
         __slots__ = ()
@@ -230,7 +230,7 @@ async def test_a_model_error_preserves_its_model_and_block() -> None:
     "error", [ZeroDivisionError("mine"), TimeoutError("mine"), ConfigurationError("a", "b", 1, "c")]
 )
 async def test_exceptions_of_the_application_pass_through(error: Exception) -> None:
-    """A user's model may raise what it likes; a TimeoutError of its own is not the deadline."""
+    """A custom model may raise any exception; its own TimeoutError is not the deadline."""
     with pytest.raises(type(error)) as caught:
         await ask(Returning(error), question())
     assert caught.value is error
@@ -294,7 +294,7 @@ class OneSlot:
 
 
 async def test_queue_time_does_not_count_towards_the_deadline() -> None:
-    """Those behind a call that misses its deadline are answered, though theirs began with it; so are their retries."""
+    """Calls queued behind one that misses its deadline are answered, and so are their retries."""
     model = OneSlot()
     calls = [replace(question(timeout=0.1), block="long"), *(question(timeout=0.1) for _ in range(3))]
     start = asyncio.get_running_loop().time()
@@ -322,7 +322,7 @@ async def test_the_deadline_starts_when_the_engine_starts_the_call() -> None:
 
 
 async def test_waiting_in_a_queue_ends_at_the_deadline_or_on_cancellation() -> None:
-    """Such as a round's deadline; and whoever gives up does not hold up the next."""
+    """The deadline may be that of a round; a cancelled call does not block the next one."""
     model = OneSlot()
     first = asyncio.create_task(ask(model, replace(question(timeout=None), block="long")))
     await asyncio.sleep(0)
@@ -345,7 +345,7 @@ async def test_cancelling_the_caller_is_not_a_timeout() -> None:
 
 
 async def test_without_a_deadline_nothing_is_limited() -> None:
-    """None is no deadline."""
+    """None means that there is no deadline."""
     assert (await ask(Returning(ModelResponse(text="fine")), question(timeout=None))).text == "fine"
 
 
@@ -365,7 +365,7 @@ async def test_endless_data_is_malformed() -> None:
 
 @pytest.mark.parametrize("text", ['{"winner": "for", "winner": "against"}', '{"winner": "for", "winner": "for"}'])
 async def test_a_duplicate_field_is_asked_for_again(text: str) -> None:
-    """Nobody knows which value is meant; a model of an application is no exception."""
+    """The intended value is unknown; custom models are treated alike."""
 
     class Answer(BaseModel):
         """Schema of the requested answer."""

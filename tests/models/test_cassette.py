@@ -69,7 +69,7 @@ def text_of(path: Path) -> str:
 
 
 def test_an_existing_file_is_not_overwritten_by_default(path: Path) -> None:
-    """Nor is one made where none can be."""
+    """An impossible path is rejected as well."""
     path.write_text("mine")
     with pytest.raises(BadFile, match="already exists"):
         RecordingModel(Leaf(), path)
@@ -92,7 +92,7 @@ async def test_an_unwritable_recording_is_reported(path: Path) -> None:
 
 
 async def test_an_answer_of_wrong_types_is_malformed(path: Path) -> None:
-    """What could not be read back is not written."""
+    """An answer that could not be read back is not written."""
     odd = Usage(calls=1, prompt_tokens="many")  # type: ignore[arg-type]
     with pytest.raises(MalformedResponse, match="cannot be recorded"):
         await ask(RecordingModel(Leaf([ModelResponse(text="x", usage=odd)]), path), question())
@@ -208,7 +208,7 @@ BAD = [
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
 def test_an_invalid_cassette_is_named_with_its_line(case: Bad, path: Path) -> None:
-    """And left as it is."""
+    """The file is left unchanged."""
     path.write_bytes(case.content)
     with pytest.raises(BadFile) as caught:
         ReplayModel(path)
@@ -325,7 +325,7 @@ async def echo(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("kind", ["refuse", "break", "call", "answer", "stream", "structure"])
 async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
-    """Whatever a server echoes, in answers, tool calls, errors and pages, and what a retry tells of it."""
+    """A key that a server echoes in answers, tool calls, errors or pages is redacted, also in retry notices."""
     async with ChatServer({"m": echo}) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key=KEY, retry=Retry(attempts=2, sleep=Naps()))
         request = question(
@@ -345,7 +345,7 @@ async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
 
 
 async def test_apparent_keys_are_redacted_in_errors(path: Path) -> None:
-    """Also where the model is the application's own, and in all that the error tells."""
+    """This includes errors of custom models, and every field of an error."""
     error = SchemaViolation([("a", f"got {KEY}")], answer=f"{{{KEY}}}")
     refusal = Refused(f"Bearer {KEY} is wrong")
     model = RecordingModel(Leaf([error, refusal, down()], retry=Retry(attempts=2, sleep=Naps())), path)
@@ -393,7 +393,7 @@ async def test_a_cassette_is_replayed_as_it_was_recorded(path: Path) -> None:
     ],
 )
 async def test_a_cassette_with_exchanges_has_no_host_or_user_names(text: str, path: Path) -> None:
-    """From a refusal as from an answer; what is no address stays as it is."""
+    """Both refusals and answers are cleaned; text that is not an address is unchanged."""
     plain = "At 12:30, ratio 16:9, see app.py:12, llama3.1:8b, 3.14, x[1:2] and v1.2.3."
 
     async def serve(exchange: Exchange) -> None:

@@ -106,7 +106,7 @@ def question(content: str = "Why?", **options: Any) -> ModelRequest:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 async def test_answer_and_usage_of_each_program_are_read(name: str, stand_in: Callable[..., None]) -> None:
-    """What it writes beside them, on either output, is chatter."""
+    """Other output of the program, on stdout or stderr, is ignored."""
     says = ANSWERS[name]
     body = "\n".join(f"print({json.dumps(event)!r})" for event in (says if isinstance(says, list) else [says]))
     stand_in(name, f"print('Loading \x1b[32mplugins\x1b[0m …')\nprint('warning: old', file=sys.stderr)\n{body}")
@@ -180,7 +180,7 @@ CLOUDS = {
 async def test_a_program_gets_named_variables_only(
     switch: str | None, stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Those that any program needs, its own, those of a cloud that it uses, and what the user names."""
+    """It gets common variables, its own, those of its cloud provider, and those that the user names."""
     stand_in("claude", SPY)
     variables = ("ANTHROPIC_API_KEY", "CLAUDE_CONFIG_DIR", "ANTHROPIC_SMALL_FAST_MODEL")
     for name in (*OF_OTHERS, *FOR_ALL, *variables):
@@ -202,7 +202,7 @@ async def test_a_program_gets_named_variables_only(
 
 @pytest.mark.parametrize("env", ["GH_TOKEN", ["GH_TOKEN=secret"], ["*"], [3]])
 def test_variables_are_named_one_by_one(env: Any) -> None:
-    """Neither values nor patterns; a value is not shown."""
+    """Values and patterns are rejected, and a value is not shown."""
     with pytest.raises(ConfigurationError, match="names of environment variables") as refused:
         CliModel(command=["cat"], env=env)
     assert "secret" not in str(refused.value)
@@ -288,7 +288,7 @@ async def test_opencode_without_a_provider_fails_before_the_call(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It would take a free model, of its own choice, or wait for its list of them for a minute."""
+    """It would pick a free model itself, or wait for its list of models for a minute."""
     stand_in("opencode", f"open({str(tmp_path / 'called')!r}, 'w')")
     home(tmp_path, monkeypatch, files, variables)
     await check(CliModel("opencode", model=model, env=["MY_KEY"]), is_ready=is_ready)
@@ -320,7 +320,7 @@ async def check(model: CliModel, *, is_ready: bool) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_settings_that_cannot_be_disabled_are_reported_and_documented(name: str) -> None:
-    """The same words in the warning, and in the table of the documentation."""
+    """The warning and the table of the documentation use the same words."""
     program = PROGRAMS[name]
     row = re.search(rf"^\| `{name}` \| `{name} .*$", read_page("models") or "", re.MULTILINE)
     assert row is not None
@@ -360,7 +360,7 @@ async def test_structured_answers_are_asked_for_in_the_prompt_and_validated(stan
 
 
 def test_a_debate_of_two_programs(stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each in its seat, and a command of one's own as the judge; what they keep is said before the first call."""
+    """Two programs debate and a custom command judges; their limits are reported before the first call."""
     monkeypatch.setenv("GEMINI_API_KEY", "key")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
     stand_in("claude", CLAUDE)
@@ -681,6 +681,6 @@ def test_a_missing_program_is_reported_before_the_call(monkeypatch: pytest.Monke
 
 
 async def test_unreported_usage_is_unknown() -> None:
-    """As of any command."""
+    """The usage of a custom command is unknown as well."""
     answered = await ask(CliModel(command=["cat"]), question())
     assert (answered.text, answered.usage) == ("Debate.\n\nWhy?", Usage.unknown())

@@ -38,7 +38,7 @@ async def server() -> Any:
 
 
 async def test_a_debate_over_http_imports_no_sdk(server: ChatServer) -> None:
-    """Neither openai nor httpx2: they take longer than all the rest of a first debate."""
+    """Importing openai or httpx2 takes longer than the rest of a first debate."""
     script = (
         "import asyncio, sys\n"
         "from flowdebate import OpenAIModel, generator\n"
@@ -67,7 +67,7 @@ async def test_a_debate_over_http_imports_no_sdk(server: ChatServer) -> None:
 async def test_the_sdk_is_used_on_request_and_behind_proxies(
     transport: Any, url: str, proxy: str | None, lean: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And nowhere else."""
+    """It is not used anywhere else."""
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -79,7 +79,7 @@ async def test_the_sdk_is_used_on_request_and_behind_proxies(
 
 
 async def test_both_transports_send_the_same_request(server: ChatServer) -> None:
-    """The same body, and the same headers but for those that name the client."""
+    """Bodies are equal, and so are headers except those that name the client."""
     headers: list[list[Any]] = []
     for transport in ("aiohttp", "openai"):
         model = OpenAIModel(
@@ -142,7 +142,7 @@ async def test_a_custom_client_is_used_and_stays_open(server: ChatServer) -> Non
     ],
 )
 def test_an_unusable_client_is_rejected(options: dict[str, Any], field: str) -> None:
-    """As is what it has already."""
+    """Options that the client already has are rejected, too."""
     with pytest.raises(ConfigurationError) as caught:
         OpenAIModel("m", **options)
     assert caught.value.field == field

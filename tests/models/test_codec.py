@@ -27,7 +27,7 @@ class Strict(BaseModel):
 
 
 def test_a_strictly_typed_answer_survives_storage() -> None:
-    """As JSON, which has neither tuples nor dates: a run with such a schema can be resumed."""
+    """JSON has neither tuples nor dates, and a run with such a schema can still be resumed."""
     output = OutputSchema.of(Strict)
     response = ModelResponse(data=Strict(amounts=(Decimal("1.10"),), due=date(2026, 1, 2)), validated=output)
     attempt = Attempt(model="m", waited=0.5, seconds=1.5, usage=Usage(calls=1, prompt_tokens=7), error="EmptyResponse")

@@ -115,7 +115,7 @@ async def test_open_connections_outlive_runs_and_are_shared_per_endpoint() -> No
 
 
 async def test_a_batch_keeps_the_connection_from_one_row_to_the_next() -> None:
-    """And closes it at its end."""
+    """The connection is closed at the end of the batch."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         batch = generator(name="tenant").batch(["a", "b", "c"], model=model, max_concurrency=1)
@@ -257,7 +257,7 @@ async def test_closing_that_is_cancelled_twice_leaves_nothing_open() -> None:
 
 
 def test_one_model_serves_several_event_loops_and_threads() -> None:
-    """Two loops one after the other, and two at once, each with connections of its own."""
+    """Two successive loops and two concurrent ones each have their own connections."""
     ports: list[int] = []
     ready = threading.Event()
     stop: list[Callable[[], object]] = []
@@ -298,7 +298,7 @@ def test_one_model_serves_several_event_loops_and_threads() -> None:
 
 
 async def test_a_proxy_is_not_used_for_loopback() -> None:
-    """A loopback endpoint is reached as it is, whatever HTTP_PROXY says."""
+    """A loopback endpoint is called directly, whatever HTTP_PROXY is set to."""
     async with ChatServer() as server:
         script = (
             "import asyncio, sys\n"
@@ -328,7 +328,7 @@ async def test_importing_the_package_imports_no_sdk() -> None:
 
 
 async def test_a_structured_answer_can_be_cancelled_too() -> None:
-    """As a text can."""
+    """Cancellation works as for text."""
     async with ChatServer({"silent": silent}) as server:
         model = OpenAIModel("silent", base_url=server.base_url, retry=None)
         request = ModelRequest(messages=[], block="b", output=OutputSchema.of(list[int]))
@@ -341,7 +341,7 @@ async def test_a_structured_answer_can_be_cancelled_too() -> None:
 
 
 async def test_the_error_of_an_unreachable_proxy_names_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the variables that name one; it may be up again at the next attempt."""
+    """It also names the variables that set it; the error is transient."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     model = OpenAIModel("gpt-5-mini", base_url="https://api.openai.example/v1", api_key="k", retry=None)

@@ -42,7 +42,7 @@ def question(**settings: Any) -> ModelRequest:
 async def test_each_vendor_receives_the_effort_in_its_own_field(
     model: str, effort: Effort, servers: dict[VendorName, Vendor]
 ) -> None:
-    """And those that tell how much was thought have it in the usage."""
+    """Vendors that report reasoning tokens have them in the usage."""
     response = await ask(resolve_model(model), question(effort=effort))
     vendor = servers[model.partition("/")[0]]  # type: ignore[index]
     assert vendor.asked[-1].effort == effort
@@ -50,7 +50,7 @@ async def test_each_vendor_receives_the_effort_in_its_own_field(
 
 
 async def test_a_field_may_be_inside_another_one() -> None:
-    """As OpenRouter's is; what the application adds itself comes last."""
+    """OpenRouter nests the effort; additions of the application come last."""
     async with ChatServer() as server:
         dotted = OpenAIModel("m", base_url=server.base_url, effort=PROVIDERS["openrouter"].effort)
         await ask(dotted, question(effort="low"))
@@ -59,7 +59,7 @@ async def test_a_field_may_be_inside_another_one() -> None:
 
 
 async def test_the_model_s_effort_is_the_default() -> None:
-    """As all settings do."""
+    """All settings of a model are defaults."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, settings=ModelSettings(effort="low"))
         await ask(model, question())
@@ -68,7 +68,7 @@ async def test_the_model_s_effort_is_the_default() -> None:
 
 
 async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
-    """By the local model, by a server that is said to have no such field; an unknown level by the settings."""
+    """The local model, a server without such a field and the settings (for an unknown level) reject it."""
     async with ChatServer() as server:
         with pytest.raises(ConfigurationError, match="cannot be told how much to think"):
             await ask(OpenAIModel("m", base_url=server.base_url, effort=None), question(effort="low"))
@@ -100,7 +100,7 @@ async def test_a_strict_model_raises_the_refusal_of_an_effort(servers: dict[Vend
 async def test_an_answer_lost_to_thinking_says_which_number_to_raise(
     on_text: Any, servers: dict[VendorName, Vendor]
 ) -> None:
-    """It is asked for once more with twice the room; what was thought is paid for, and counted."""
+    """It is retried once with twice the limit; its thinking is paid for and counted."""
     request = question(effort="high", max_tokens=100, on_text=on_text)
     with pytest.raises(LostToThinking, match=r"raise max_tokens \(200\), or lower effort") as caught:
         await ask(resolve_model("openai/gpt-5-mini"), request)
@@ -110,7 +110,7 @@ async def test_an_answer_lost_to_thinking_says_which_number_to_raise(
 
 
 async def test_an_answer_lost_to_thinking_gets_more_room_where_nobody_set_a_limit() -> None:
-    """The endpoint has a limit of its own then: twice of what it used, and at least some thousands."""
+    """The endpoint has its own limit then: the retry gets twice the used tokens, and at least some thousands."""
     thought = {"completion_tokens_details": {"reasoning_tokens": 4_096}}
     body = completion("", finish="length")
     body["usage"] |= thought

@@ -67,7 +67,7 @@ def test_a_reason_is_read_in_any_vendor_s_words(ending: str, reason: str) -> Non
 
 @given(st.one_of(st.none(), st.text(), st.integers(), st.dictionaries(st.text(), st.text())))
 def test_any_finish_reason_is_handled(reason: object) -> None:
-    """Whatever a server sends."""
+    """Servers may send any value."""
     assert ending_of(reason) in {*WORDS}
 
 
@@ -142,7 +142,7 @@ async def test_an_answer_at_its_token_limit_is_truncated(client: str) -> None:
 
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
 async def test_a_stream_without_a_finish_reason_is_truncated(client: str) -> None:
-    """The same text would be an answer if the server had said that it ends."""
+    """The same text would be an answer if the server had finished it."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.events([chunk("It was "), chunk("coun")], done=False)
@@ -153,7 +153,7 @@ async def test_a_stream_without_a_finish_reason_is_truncated(client: str) -> Non
 
 
 async def test_a_router_s_native_reason_is_used_as_a_fallback() -> None:
-    """And a reason may be an object."""
+    """A reason may also be an object."""
     body = ending("unknown")["whole"]
     body["choices"][0]["native_finish_reason"] = "MAX_TOKENS"
     assert (await answer_to("aiohttp", body=body)).finish == "length"
@@ -162,7 +162,7 @@ async def test_a_router_s_native_reason_is_used_as_a_fallback() -> None:
 
 
 async def test_a_result_mentions_an_unknown_finish_reason() -> None:
-    """The debate goes on with the text."""
+    """The debate continues with the text."""
 
     async def answer(exchange: Exchange) -> None:
         if exchange.body.get("stream"):
@@ -214,7 +214,7 @@ PARTS = {
 async def test_parts_of_text_are_joined_and_thinking_is_counted(
     content: Any, thought: int, transport: Any, *, streamed: bool
 ) -> None:
-    """What else there is does not matter beside a text."""
+    """Other parts beside a text are ignored."""
     pieces = content if isinstance(content, list) else [content]
     stream = [chunk(content=[piece]) for piece in pieces] + [chunk(finish="stop"), usage_chunk()]
     answered = await answer_to(transport, body=completion(content), stream=stream if streamed else None)

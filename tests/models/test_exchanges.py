@@ -121,7 +121,7 @@ async def test_all_arguments_fit_the_installed_sdk(client: str, mode: str, strea
 
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_request_that_cannot_be_sent_is_not_a_server_failure(client: str) -> None:
-    """It is said at once, and nobody is asked."""
+    """The error is raised at once, without a request."""
     async with serving(client, good) as server:
         model = model_of(client, server)
         request = question(extra={"stop": object()})
@@ -167,7 +167,7 @@ CALLED: dict[str, Any] = {
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("client", OPENAI)
 async def test_tool_messages_are_sent_back_unchanged(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """Reasoning, signatures and fields that nobody knows; empty arguments are an empty object."""
+    """Reasoning, signatures and unknown fields are sent back; empty arguments become an empty object."""
 
     async def serve(exchange: Exchange) -> None:
         if len(exchange.body["messages"]) > 1:
@@ -230,7 +230,7 @@ async def test_only_a_stored_call_has_history(client: str) -> None:
 
 
 async def test_a_server_that_rejects_extra_fields_gets_a_plain_history() -> None:
-    """As a fallback does, that takes over in the middle of a tool's exchange."""
+    """A fallback that takes over during a tool exchange is such a server."""
 
     async def serve(exchange: Exchange) -> None:
         if "reasoning_content" in json.dumps(exchange.body):
@@ -320,7 +320,7 @@ async def test_the_result_reports_a_truncated_prompt() -> None:
 
 @pytest.mark.parametrize("client", OPENAI)
 async def test_thinking_in_a_separate_field_is_counted(client: str) -> None:
-    """As reasoning tokens, where the server does not count them; in the usage of the attempt as well."""
+    """It counts as reasoning tokens if the server does not report them, also in the usage of the attempt."""
     thought = "I doubt it. " * 100
     for stream in (False, True):
         answered = await answer_of(client, completion("Rents rise.", reasoning_content=thought), stream=stream)
@@ -332,7 +332,7 @@ async def test_thinking_in_a_separate_field_is_counted(client: str) -> None:
 
 
 async def test_an_answer_that_stops_during_thinking_is_reported() -> None:
-    """It had room enough; more would not help."""
+    """The token limit was high enough, so a higher one would not help."""
     with pytest.raises(LostToThinking, match="stopped after its thinking") as caught:
         await answer_of("aiohttp", completion("<think>I doubt it."))
     assert caught.value.stopped

@@ -212,7 +212,7 @@ FAULTS = [
 @pytest.mark.parametrize("structured", [False, True], ids=["text", "structured"])
 @pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.id)
 async def test_each_fault_raises_one_typed_error_after_one_request(case: Fault, *, structured: bool) -> None:
-    """What breaks in transport or reading is the project's own error, and is not tried again."""
+    """Transport and parsing failures become the library's errors, without a retry."""
     async with ChatServer({"m": case.handler}) as server:
         output = OutputSchema.of(list[int]) if structured else None
         with pytest.raises(ModelError) as caught:
@@ -254,7 +254,7 @@ async def end_in_the_stream(exchange: Exchange) -> None:
     ],
 )
 async def test_a_stream_that_breaks_is_an_error(handler: Handler, errors: tuple[type[ModelError], ...]) -> None:
-    """What was heard of it was told to the listener, and is no answer."""
+    """The listener has received its beginning, which is not an answer."""
     async with ChatServer({"m": handler}) as server:
         with pytest.raises(errors):
             await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
@@ -282,7 +282,7 @@ async def test_an_invalid_address_is_rejected(base_url: str, monkeypatch: pytest
 
 @given(st.text(max_size=30).map("http://".__add__) | st.from_regex(r"http://[\[\]:@.a-z0-9?#/%]{0,20}", fullmatch=True))
 def test_no_address_raises_an_unexpected_error(address: str) -> None:
-    """Neither when a model is made, nor when its client is."""
+    """Neither creating a model nor creating its client raises one."""
 
     async def connect() -> None:
         clients = Clients()
@@ -424,7 +424,7 @@ async def test_a_forbidden_call_does_not_reach_the_network() -> None:
 
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms"]), st.text() | st.floats().map(str)))
 def test_an_implausible_retry_after_is_ignored(headers: dict[str, str]) -> None:
-    """Whatever a server asks for."""
+    """Any header value of a server is handled."""
     wait = retry_after(headers)
     assert wait is None or 0 <= wait <= 7 * 24 * 3600
 

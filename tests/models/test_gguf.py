@@ -52,7 +52,7 @@ def test_the_joined_file_is_the_parts_in_order(tmp_path_factory: pytest.TempPath
 
 
 def test_a_file_with_another_hash_is_refused_and_removed(tmp_path: Path) -> None:
-    """What the packages hold may have been changed by whoever publishes them."""
+    """The publisher of a package may have changed its contents."""
     target = tmp_path / "cache" / "model.gguf"
     with pytest.raises(ModelUnavailable, match="sha256"):
         join_parts(written(tmp_path, [b"something", b"else"]), target, sha256="0" * 64)
@@ -68,7 +68,7 @@ def test_a_part_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path) -> Non
 
 
 def test_an_unwritable_cache_is_named_in_the_error(tmp_path: Path) -> None:
-    """A file stands where the folder should."""
+    """A file is in the place of the folder."""
     (tmp_path / "cache").write_text("in the way")
     with pytest.raises(ModelUnavailable, match="cache"):
         join_parts([], tmp_path / "cache" / "model.gguf", sha256="0" * 64)
@@ -107,7 +107,7 @@ def test_a_file_is_rehashed_only_when_its_size_or_times_change(tmp_path: Path) -
 
 
 def test_a_replaced_file_is_rehashed(tmp_path: Path) -> None:
-    """It is known by its place on the disk, and by when that was changed."""
+    """A file is identified by its inode and change time."""
     path, replacement = tmp_path / "model.gguf", tmp_path / "other"
     path.write_bytes(b"GGUF whole")
     sha256 = hashlib.sha256(b"GGUF whole").hexdigest()
@@ -142,7 +142,7 @@ def test_a_file_that_is_missing_is_not_verified(tmp_path: Path) -> None:
 
 
 def test_a_damaged_model_is_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From its packages, as at the first time; a whole one is used as it is."""
+    """It is rebuilt from its packages; an intact model is used as it is."""
     parts, joined = written(tmp_path, [b"GGUF", b" whole"]), tmp_path / "cache" / "model.gguf"
     monkeypatch.delenv("FLOWDEBATE_LOCAL_MODEL", raising=False)
     monkeypatch.setattr(gguf, "_SHA256", hashlib.sha256(b"GGUF whole").hexdigest())
@@ -161,7 +161,7 @@ def test_a_damaged_model_is_joined_again(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_environment_names_any_gguf_file(tmp_path: Path) -> None:
-    """It goes before the packages."""
+    """The variable takes precedence over the packages."""
     path = tmp_path / "mine.gguf"
     path.write_bytes(b"GGUF and so on")
     with naming(path):

@@ -24,7 +24,7 @@ def allowed(base_url: str | None) -> bool:
 
 
 def test_without_a_guard_every_call_is_allowed() -> None:
-    """The library forbids nothing by itself."""
+    """The library forbids nothing by default."""
     assert allowed(REMOTE)
     assert allowed(None)
 

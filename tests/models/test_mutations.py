@@ -161,7 +161,7 @@ def test_the_check_of_an_error_can_fail(error: MalformedResponse, problem: str) 
 
 
 def test_a_share_of_the_soak_counts_its_cases() -> None:
-    """The same cases for the same seed, whoever takes them."""
+    """A seed gives the same cases in every process."""
     share = share_of_answers(1, range(5))
     repeated = share_of_answers(1, range(2, 5))
     assert (share.cases, sum(share.outcomes.values()), share.failed) == (5, 5, None)

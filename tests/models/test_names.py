@@ -22,7 +22,7 @@ def test_a_match_is_always_one_of_the_choices(agents: list[str], text: str) -> N
 
 @given(names, st.data())
 def test_an_exact_name_always_matches(agents: list[str], data: st.DataObject) -> None:
-    """Whatever else looks like it."""
+    """Similar names make no difference."""
     name = data.draw(st.sampled_from(agents))
     assert find_name(name, agents) == name
 

@@ -114,7 +114,7 @@ async def test_the_model_s_settings_are_defaults_for_requests() -> None:
 
 
 async def test_text_is_streamed_when_somebody_listens() -> None:
-    """Each piece is told as it comes, clean; the answer is their sum, with the usage of the last event."""
+    """Each piece is passed on clean as it arrives; the answer is their sum, with the usage of the last event."""
     events = [chunk("Tr"), chunk("ams\x00 \ud83d"), {**chunk(), "choices": []}, chunk("\ude42"), chunk(finish="stop")]
     pieces: list[str] = []
     async with ChatServer({"s": streaming(*events, usage_chunk())}) as server:
@@ -162,7 +162,7 @@ async def test_an_exception_of_the_listener_is_raised_and_frees_the_connection()
 
 
 async def test_tool_calls_are_read_completely() -> None:
-    """Tools are offered as the API has them, and their calls come back as they were written."""
+    """Tools are offered in the format of the API, and their calls are read unchanged."""
     calls = [tool_call("lookup", '{"q": "x"}'), tool_call("other", "not json", "call_b")]
     async with ChatServer({"t": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         answered = await ask(OpenAIModel("t", base_url=server.base_url, retry=None), question(tools=[LOOKUP]))
@@ -246,7 +246,7 @@ ODD = [
 
 @pytest.mark.parametrize("case", ODD, ids=lambda case: case.id)
 async def test_unusual_complete_answers_are_read(case: Odd) -> None:
-    """What can be understood is understood."""
+    """Answers that can be understood are accepted."""
     async with ChatServer({"odd": replying(case.body)}) as server:
         assert (await ask(OpenAIModel("odd", base_url=server.base_url, retry=None), question())).text == case.text
 
@@ -348,7 +348,7 @@ async def test_a_complete_answer_in_place_of_a_stream_is_read_in_one_piece() -> 
 
 
 async def test_a_page_in_place_of_a_stream_is_malformed() -> None:
-    """It is not an empty answer."""
+    """A page is not an empty answer."""
 
     async def page(exchange: Exchange) -> None:
         await exchange.answer(json.dumps(completion()).encode(), kind="text/html")
@@ -459,7 +459,7 @@ async def test_a_structured_answer_that_was_cut_off_is_an_error(mode: Structured
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_refusal_of_a_structured_answer_is_a_refusal(mode: StructuredMode) -> None:
-    """It is not a violation of the schema."""
+    """A refusal is not a schema violation."""
     async with ChatServer({"v": replying(completion(None, refusal="no"))}) as server:
         with pytest.raises(Refused):
             await ask(OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), question(output=Verdict))
@@ -497,7 +497,7 @@ async def test_in_tools_mode_json_in_the_text_is_accepted() -> None:
 
 
 async def test_in_tools_mode_two_answers_are_ambiguous() -> None:
-    """Nobody may choose between them."""
+    """The library does not choose between them."""
     calls = [tool_call("Verdict", VERDICT), tool_call("Verdict", VERDICT.replace("for", "against"), "b")]
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         with pytest.raises(SchemaViolation, match="2 answers"):
@@ -507,7 +507,7 @@ async def test_in_tools_mode_two_answers_are_ambiguous() -> None:
 
 
 async def test_in_tools_mode_a_call_of_an_unknown_tool_is_not_an_answer() -> None:
-    """Whatever its arguments look like."""
+    """Its arguments make no difference."""
     calls = [tool_call("lookup", VERDICT)]
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
@@ -593,7 +593,7 @@ async def test_a_choice_is_one_token_with_the_log_probability_of_each_choice() -
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=20), st.integers(0, 20))
 def test_unreported_choices_are_bounded_by_the_remaining_probability(weights: list[float], unlisted: int) -> None:
-    """Whatever a server reports, the bound of an unreported choice is at most each reported one, and the rest of 1."""
+    """The bound of an unreported choice is at most each reported one, and at most the rest of 1."""
     from openai.types.chat import ChatCompletion
 
     total = sum(weights) + unlisted / 100
@@ -622,7 +622,7 @@ def test_unreported_choices_are_bounded_by_the_remaining_probability(weights: li
     ids=str,
 )
 async def test_a_server_without_log_probabilities_gives_none(logprobs: Any) -> None:
-    """What it reports in their place is no number that could count."""
+    """Its replacement values are not usable numbers."""
     async with ChatServer({"gpt": replying(chosen(logprobs))}) as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None)
         answered = await ask(model, question(choices=("A", "B")))
@@ -630,7 +630,7 @@ async def test_a_server_without_log_probabilities_gives_none(logprobs: Any) -> N
 
 
 async def test_a_server_that_refuses_log_probabilities_gives_none() -> None:
-    """As OpenAI does for a reasoning model, in any words: it is not asked for them twice."""
+    """OpenAI does so for reasoning models, in any wording; they are not requested a second time."""
     refusal = {"error": {"message": "Quux is not for you.", "code": None}}
 
     async def answer(exchange: Any) -> None:
@@ -647,7 +647,7 @@ async def test_a_server_that_refuses_log_probabilities_gives_none() -> None:
 
 
 async def test_a_server_that_rejects_the_request_raises_its_first_refusal() -> None:
-    """It is not about the log-probabilities then."""
+    """The refusal is not about the log-probabilities then."""
     refusal = {"error": {"message": "The messages are invalid.", "code": None}}
     async with ChatServer({"fails": replying(refusal, status=400)}) as server:
         with pytest.raises(RequestRejected, match="messages are invalid"):
@@ -656,7 +656,7 @@ async def test_a_server_that_rejects_the_request_raises_its_first_refusal() -> N
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_user_and_password_of_an_address_are_basic_authentication(transport: Any) -> None:
-    """As with httpx, and before any API key; escaped signs are those that they stand for."""
+    """As with httpx, they take precedence over an API key, and escapes are decoded."""
     async with ChatServer() as server:
         address = server.base_url.replace("127.0.0.1", "me:p%40ss@127.0.0.1")
         model = OpenAIModel("m", base_url=address, api_key="sk-1", transport=transport)
@@ -667,7 +667,7 @@ async def test_user_and_password_of_an_address_are_basic_authentication(transpor
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_the_query_of_an_address_is_sent_with_each_request(transport: Any) -> None:
-    """Behind the path, as it was written."""
+    """It follows the path unchanged."""
     async with ChatServer() as server:
         address = f"{server.base_url}/?api-version=2024-10-21&tag=a%20b&tag=c"
         model = OpenAIModel("m", base_url=address, transport=transport)
@@ -682,7 +682,7 @@ async def test_the_query_of_an_address_is_sent_with_each_request(transport: Any)
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization"])
 async def test_an_authorization_header_comes_before_key_and_password(name: str) -> None:
-    """And is sent once."""
+    """The header is sent once."""
     async with ChatServer() as server:
         address = server.base_url.replace("127.0.0.1", "me:pass@127.0.0.1")
         model = OpenAIModel("m", base_url=address, api_key="sk-1", default_headers={name: "Bearer mine"})

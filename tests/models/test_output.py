@@ -126,7 +126,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_json_schemas_are_enforced_like_jsonschema(value: Any) -> None:
-    """What passes is valid, what does not is a SchemaViolation with its problems; nothing else is ever raised."""
+    """Valid answers pass, others raise SchemaViolation with their problems, and no other error occurs."""
     valid = isinstance(value, dict) and jsonschema.Draft202012Validator(PLAIN).is_valid(value)
     schema = OutputSchema.of(PLAIN)
     if valid:
@@ -295,7 +295,7 @@ def test_a_finite_recursive_schema_is_accepted(schema: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("schema", [{"$id": 5}, {"$schema": 5}, {"type": 5}, {"properties": []}])
 def test_an_invalid_schema_of_a_human_s_answer_is_refused_by_name(schema: dict[str, Any]) -> None:
-    """It may come from an imported run."""
+    """The schema may come from an imported run."""
     with pytest.raises(ConfigurationError, match="a valid JSON Schema"):
         check_answer(schema, "{}", block="judge")
 
@@ -316,7 +316,7 @@ def test_external_references_are_rejected(reference: str, extra: dict[str, Any],
 
 @pytest.mark.parametrize("reference", ["#/$defs/n", "#n", "#", "http://json-schema.org/draft-07/schema#", "/mine#n"])
 def test_references_inside_a_schema_are_followed(reference: str) -> None:
-    """Also by anchor, by the name of the schema itself, and to the schemas of JSON Schema."""
+    """References may use anchors, the schema's own id, or the JSON Schema metaschemas."""
     schema = {
         "$id": "http://example.com/mine",
         "type": "object",
@@ -329,7 +329,7 @@ def test_references_inside_a_schema_are_followed(reference: str) -> None:
 
 
 def test_a_json_schema_may_have_definitions() -> None:
-    """They are told as they were given, and held to; two schemas are told apart."""
+    """Definitions are sent unchanged and enforced; two schemas are distinguished."""
     schema = {
         "type": "object",
         "properties": {"side": {"$ref": "#/$defs/side"}},
@@ -350,7 +350,7 @@ def test_an_output_schema_is_accepted_as_a_schema() -> None:
 
 
 def test_the_application_s_dict_is_not_changed() -> None:
-    """And may change later without changing what was asked for."""
+    """Later changes of the dict do not affect the schema."""
     definition: dict[str, Any] = {"properties": {"x": {"type": "integer"}}}
     schema = OutputSchema.of(definition)
     assert definition == {"properties": {"x": {"type": "integer"}}}

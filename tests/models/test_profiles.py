@@ -57,7 +57,7 @@ WRAPPERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_a_wrapper_gets_the_prompts_of_its_inner_model(wrap: Callable[[Any], Any]) -> None:
-    """Whatever limits, retries or replaces it; a chain of fallbacks is its first model."""
+    """This holds for limits, retries and replays; a chain of fallbacks uses its first model."""
     assert profile_of(wrap(Small())) == profile_of(wrap(wrap(Small()))) == "concise"
     assert profile_of(wrap(ScriptedModel())) == "full"
 
@@ -68,7 +68,7 @@ def test_a_fallback_gets_the_prompts_of_its_first_model() -> None:
 
 
 def test_a_replayed_model_gets_the_prompts_that_were_recorded(tmp_path: Path) -> None:
-    """Others would not be found in the cassette; cassettes of models with full prompts are as they were."""
+    """Other prompts are not in the cassette; cassettes of models with full prompts are unchanged."""
     small, large = tmp_path / "small.jsonl", tmp_path / "large.jsonl"
     assert profile_of(RecordingModel(Small(), small)) == profile_of(ReplayModel(small)) == "concise"
     assert profile_of(RecordingModel(ScriptedModel(), large)) == profile_of(ReplayModel(large)) == "full"

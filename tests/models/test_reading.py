@@ -376,7 +376,7 @@ VERDICTS = st.fixed_dictionaries({"reasoning": WORDS, "winner": st.sampled_from(
 @given(VERDICTS)
 @pytest.mark.anyio
 async def test_valid_answers_are_unchanged(verdict: dict[str, Any]) -> None:
-    """Whatever their texts say."""
+    """Their texts may contain anything."""
     response = await read(verdict, JUDGE)
     assert json.loads(getattr(response.data, "model_dump_json")()) == verdict  # noqa: B009
     assert response.repaired == ()
@@ -398,7 +398,7 @@ CUTS = st.tuples(
 
 @given(VERDICTS, st.lists(CUTS, min_size=1, max_size=3))
 def test_repairs_never_change_the_chosen_side(verdict: dict[str, Any], cuts: list[tuple[int, int, str]]) -> None:
-    """However its syntax is damaged; and a repaired answer is valid, and so stays as it is."""
+    """This holds for any damaged syntax; a repaired answer is valid and is not repaired again."""
     assume(not any(side in str(part) for side in SIDES for key, part in verdict.items() if key != "winner"))
     text = _damaged(json.dumps(verdict, ensure_ascii=False), *cuts)
     try:
@@ -424,7 +424,7 @@ def test_words_around_a_choice_are_never_ignored(words: str, side: str) -> None:
 
 @given(WORDS)
 def test_reading_is_deterministic(text: str) -> None:
-    """The same text gives the same data, and none that raises."""
+    """The same text always gives the same data or the same error."""
     assert parse_json(text) == parse_json(text)
     assert is_none(text) == is_none(text)
 

@@ -142,7 +142,7 @@ def same(one: RunResult[Any], two: RunResult[Any]) -> None:
 
 
 def test_a_debate_is_replayed_exactly(path: Path) -> None:
-    """Moderator, tool calls, debaters, judge and a structured deliverable: same output, same events, nobody asked."""
+    """Moderator, tool calls, debaters, judge and deliverable give the same output and events without a call."""
     live = pattern().run_sync("Should it move?", model=RecordingModel(FunctionModel(said), path), seed=7)
     before = path.read_bytes()
     with forbid_real_models():
@@ -157,7 +157,7 @@ def test_a_debate_is_replayed_exactly(path: Path) -> None:
 
 
 async def test_a_followed_debate_is_replayed_with_its_text_in_one_piece(path: Path) -> None:
-    """Whether somebody listens makes no difference to what is found; listeners get each text whole."""
+    """A listener does not change which recording is found; it receives each text in one piece."""
     live: list[str] = []
     repeated_pieces: list[str] = []
     inner = FunctionModel(lambda request: "So.\nIndeed." if request.output is None else said(request))
@@ -171,7 +171,7 @@ async def test_a_followed_debate_is_replayed_with_its_text_in_one_piece(path: Pa
 
 @given(losses=st.lists(st.sampled_from(["fine", "down", "refused", "blank"]), min_size=1, max_size=8))
 def test_a_debate_with_lost_answers_is_replayed_exactly(losses: list[str]) -> None:
-    """Retries, their notices and attempts, what was lost and what was paid: all of it as it was."""
+    """Retries, their events and attempts, losses and usage are the same."""
     outcomes = iter(losses * 40)
 
     def faulty(request: ModelRequest) -> Any:
@@ -387,7 +387,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: case.id)
 async def test_a_structured_answer_is_replayed_as_an_equal_value(case: Shape, path: Path) -> None:
-    """Of the same type, whether it came as text or as data, and with the same text and flags."""
+    """It has the same type, text and flags, whether it was recorded as text or as data."""
     live = await ask(RecordingModel(FunctionModel(lambda _: case.reply), path), question(output=case.output))
     response = await ask(ReplayModel(path), question(output=case.output))
     assert response == live
@@ -468,7 +468,7 @@ CHANGES: dict[str, Callable[[], ModelRequest]] = {
 async def test_a_mismatch_shows_the_difference_from_the_recording(
     change: Callable[[], ModelRequest], path: Path
 ) -> None:
-    """Whatever an answer may depend on is compared; the difference is in the error, and nobody is asked."""
+    """Everything that may affect an answer is compared; the error shows the difference, and no model is called."""
     await ask(RecordingModel(Leaf(), path), question())
     request = change()
     with pytest.raises(CassetteMismatch) as caught:
@@ -561,7 +561,7 @@ def test_an_empty_recording_can_be_replayed(path: Path) -> None:
 
 
 async def test_a_recorder_around_retries_writes_one_line(path: Path) -> None:
-    """The retries are in it: attempts, what they took, and what readers were told; replayed, they take no time."""
+    """The line has the attempts, their durations and events; the replay takes no time."""
     naps = Naps()
     events: list[Any] = []
     live = question(events=events)

@@ -206,7 +206,7 @@ OPTIONAL = [
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("case", OPTIONAL, ids=lambda case: case.id)
 async def test_a_debate_continues_without_a_refused_part(case: Optional, transport: Any) -> None:
-    """No attempt is used up, the next debate has the right form at once, and what the user set is said once."""
+    """It uses no attempt, the next debate omits the part at once, and a refused user setting is reported once."""
     picky = Picky(case.refuses, case.status, case.body)
     async with picky.server() as server:
         for number in range(2):
@@ -230,7 +230,7 @@ async def test_a_debate_continues_without_a_refused_part(case: Optional, transpo
 
 
 async def test_a_streaming_only_server_gets_a_streaming_request() -> None:
-    """For a structured answer as well; nobody listens to it."""
+    """This includes structured answers, which have no listener."""
     words = "This model only supports stream mode, please enable the stream parameter to access the model."
 
     async def serve(exchange: Exchange) -> None:
@@ -265,7 +265,7 @@ async def test_only_the_refused_part_is_left_out() -> None:
 
 
 async def test_two_refused_parts_are_found_by_the_changing_refusal() -> None:
-    """And where every refusal reads alike, the request goes out without anything optional."""
+    """If every refusal has the same text, the request is sent without any optional part."""
 
     def reason(body: Body) -> str | None:
         return next((name for name in ("system", "temperature") if name in roles(body) or name in body), None)
@@ -288,7 +288,7 @@ async def test_two_refused_parts_are_found_by_the_changing_refusal() -> None:
 
 
 async def test_if_all_forms_are_refused_the_first_refusal_is_raised() -> None:
-    """The words of later ones are about requests that nobody wanted."""
+    """Later refusals are about requests that the user did not make."""
     refusals = iter(range(100))
 
     async def refuse(exchange: Exchange) -> None:
@@ -301,7 +301,7 @@ async def test_if_all_forms_are_refused_the_first_refusal_is_raised() -> None:
 
 
 async def test_a_strict_model_raises_the_refusal_of_a_user_setting() -> None:
-    """What the library added is left out even so."""
+    """Parts added by the library are still omitted."""
     picky = Picky(lambda body: not {"temperature", "stream"}.isdisjoint(body), 400, error(DEFAULT_ONLY))
     async with picky.server() as server:
         model = OpenAIModel(
@@ -547,7 +547,7 @@ async def test_a_refusal_for_another_reason_ends_the_call_at_once(case: Final, t
     "case", [case for case in FINAL if case.id.startswith(("a18", "a19"))], ids=lambda case: case.id
 )
 async def test_other_debaters_continue_when_a_filter_stops_one(case: Final) -> None:
-    """It is no fault of the application: a policy skips the turn, and a fallback is asked."""
+    """The refusal is not an application error: a policy skips the turn, and a fallback is called."""
     sides = [*SIDES, Debater("cleo", "later")]
     picky = Picky(lambda _: picky.refused < 1, case.status, case.body)
     async with picky.server() as server:
@@ -593,7 +593,7 @@ async def test_other_debaters_continue_when_a_filter_stops_one(case: Final) -> N
     ids=["a detail", "a sentence", "a16: behind another vendor"],
 )
 async def test_a_limit_per_minute_is_waited_for(body: Any, wait: float | None) -> None:
-    """It is no spent quota; the error names the vendor behind the endpoint."""
+    """It is not an exhausted quota; the error names the vendor behind the endpoint."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -617,7 +617,7 @@ async def test_a_limit_per_minute_is_waited_for(body: Any, wait: float | None) -
 )
 @pytest.mark.parametrize("kind", ["text/plain", "text/html"])
 async def test_a_wrong_address_says_what_to_change(path: str, hint: str, kind: str) -> None:
-    """As for a page in its place."""
+    """The same holds for a page in place of an answer."""
 
     async def serve(exchange: Exchange) -> None:
         if exchange.path == "/v1/chat/completions":
@@ -636,7 +636,7 @@ async def test_a_wrong_address_says_what_to_change(path: str, hint: str, kind: s
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
 @pytest.mark.parametrize("limits", [(None, None), (100, None), (None, 100), (300, 100)], ids=str)
 async def test_a_retry_doubles_the_token_limit_that_was_sent(kind: Any, limits: tuple[int | None, int | None]) -> None:
-    """Wherever the limit was set, and where nobody set one."""
+    """The limit may be set by the model, by the request, or by nobody."""
     model_limit, settings_limit = limits
 
     async def serve(exchange: Exchange) -> None:
@@ -655,7 +655,7 @@ async def test_a_retry_doubles_the_token_limit_that_was_sent(kind: Any, limits: 
 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
 async def test_a_key_is_sent_without_its_newline(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As files and clipboards add it; any other character that no header can have is named, and the key is not."""
+    """Files and clipboards add newlines; other characters that headers cannot have are named without the key."""
     variable = "OPENAI_API_KEY" if kind is OpenAIModel else "ANTHROPIC_API_KEY"
     async with ChatServer({}, otherwise=well, exchange=Exchange if kind is OpenAIModel else MessagesExchange) as server:
         for key in ("sk-canary-1\n", "\ufeffsk-canary-1\r\n"):
@@ -719,7 +719,7 @@ BODIES = st.one_of(
 @settings(max_examples=example_count(10))
 @given(piece=st.sampled_from(PIECES), code=st.sampled_from(CODES), body=BODIES)
 async def test_a_debate_completes_whichever_part_is_refused(way: Any, piece: Piece, code: int, body: Any) -> None:
-    """Any part that is optional, with any status that leaves the reason open, in words that nobody has seen."""
+    """Any optional part may be refused, with any inconclusive status, in unknown words."""
     learned_of.cache_clear()  # the server of another example may have had this port
     picky = Picky(piece.matches, code, body)
     async with picky.server(anthropic=way == "anthropic") as server:

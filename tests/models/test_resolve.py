@@ -253,7 +253,7 @@ def test_an_embedding_model_is_never_the_default(name: str, servers: Servers) ->
 
 
 def test_the_address_of_every_provider_can_be_moved(servers: Servers) -> None:
-    """By a variable of its own: of those that have a key, and of servers on this machine."""
+    """Each provider with a key and each local server has its own variable."""
     moved = f"http://127.0.0.1:{servers.ports['vllm']}/v1"
     for name, provider in PROVIDERS.items():
         key = {} if provider.key_env is None else {provider.key_env: "k"}
@@ -273,7 +273,7 @@ def test_an_address_for_anthropic_s_api_needs_its_sdk(monkeypatch: pytest.Monkey
 
 
 def test_an_invalid_address_names_its_variable() -> None:
-    """As for one that is passed."""
+    """The rules are those of an address passed as an option."""
     with environment(GROQ_BASE_URL="groq.example"), pytest.raises(ConfigurationError, match="GROQ_BASE_URL"):
         resolve_model("groq/m")
 
@@ -291,7 +291,7 @@ def test_silent_servers_delay_startup_by_at_most_a_fifth_of_a_second(servers: Se
 
 @pytest.mark.parametrize("variables", [{"FLOWDEBATE_MODEL": "ollama/b"}, {"ANTHROPIC_API_KEY": "k"}], ids=str)
 def test_no_server_is_probed_when_a_model_or_a_key_is_set(variables: dict[str, str], servers: Servers) -> None:
-    """Nor in an import, nor where real models are forbidden; the loopback may be allowed there."""
+    """Imports never probe a server, nor do guards that forbid real models, unless they allow loopback."""
     servers.answers = {"ollama": listing("gemma3")}
     with environment(**variables):
         assert environment_choice() is not None
@@ -376,7 +376,7 @@ def key_sent(model: Model) -> tuple[str, str | None]:
 def test_a_key_goes_to_no_other_provider(
     keys: set[str], to: str, spelling: Callable[[str], str], variable: str, way: str
 ) -> None:
-    """Whatever names the address: a name, an option, a plan, OPENAI_BASE_URL; whatever else is set, and however spelt.
+    """This holds for an address from a name, an option, a plan or OPENAI_BASE_URL, and for any spelling.
 
     Only a key in OPENAI_API_KEY goes where OPENAI_BASE_URL sends it, unless the provider that is there has its own.
     """
@@ -402,7 +402,7 @@ def test_a_key_goes_to_no_other_provider(
 
 
 def test_one_resolver_gives_one_object_for_one_name() -> None:
-    """So that a run's debaters share their connections; another run has its own."""
+    """The debaters of a run share connections; another run has its own."""
     resolver = ModelResolver("ollama/a")
     assert resolver.resolve("intent/chat") is resolver.resolve("ollama/a") is resolver.resolve("intent/synthesize")
     assert ModelResolver("ollama/a").resolve("ollama/a") is not resolver.resolve("ollama/a")
@@ -457,7 +457,7 @@ def test_a_mistyped_name_gets_a_suggestion(name: str, suggestion: str | None) ->
     ],
 )
 def test_a_name_that_implies_its_provider_needs_no_prefix(name: str, full: str) -> None:
-    """As the model's owner calls it."""
+    """The name may be the one that the model's owner uses."""
     assert full_name(name) == full
     if "/" in full and full != name:
         assert resolve_model(name).name == full
@@ -468,7 +468,7 @@ def test_a_name_that_implies_its_provider_needs_no_prefix(name: str, full: str) 
     [("qwen3:14b", "ollama/qwen3:14b"), ("gemma3", "ollama/gemma3:latest"), ("phi4", "ollama/phi4:mini")],
 )
 def test_a_model_of_a_running_ollama_server_needs_no_prefix(name: str, full: str, servers: Servers) -> None:
-    """By its tag, the latest one, or the only one; of several the forms are told."""
+    """It is found by its tag, the latest one or the only one; several tags are listed."""
     servers.answers = {"ollama": listing("qwen3:14b", "qwen3:8b", "gemma3:latest", "gemma3:1b", "phi4:mini")}
     assert full_name(name) == full
     with pytest.raises(ConfigurationError, match="one of ollama/qwen3:14b, ollama/qwen3:8b"):
@@ -521,14 +521,14 @@ def test_a_model_with_public_weights_may_be_local_or_hosted(name: str, servers: 
     ],
 )
 def test_an_ambiguous_name_lists_its_full_forms(name: str, keys: list[str], message: str, servers: Servers) -> None:
-    """Those whose keys are set, or all."""
+    """Providers whose keys are set are listed, or all of them."""
     servers.answers = {}
     with environment(**dict.fromkeys(keys, "k")), pytest.raises(ConfigurationError, match=re.escape(message)):
         check_model(name, location="debate 'x'")
 
 
 def test_a_bare_name_without_its_key_names_the_missing_variable() -> None:
-    """As its full name does."""
+    """The error is that of the full name."""
     with environment(), pytest.raises(AuthenticationFailed, match=r"set OPENAI_API_KEY, .*model 'openai/gpt-5-mini'"):
         debate(name="rent", debaters=[Debater("pro", "cap"), Debater("con", "free")], model="gpt-5-mini").run_sync(
             "Cap?"
@@ -545,7 +545,7 @@ def test_non_models_are_rejected(value: Any) -> None:
 
 
 def test_an_intent_cannot_resolve_to_an_intent() -> None:
-    """It would mean nothing, for ever."""
+    """It would be resolved forever."""
     with pytest.raises(ConfigurationError, match="intent"):
         ModelResolver("intent/chat").resolve("intent/chat")
 

@@ -49,7 +49,7 @@ def test_every_free_string_gets_a_length_limit(schema: Any) -> None:
 
 @given(SCHEMAS)
 def test_bounding_twice_is_bounding_once(schema: Any) -> None:
-    """And the schema that was given is not changed."""
+    """The given schema is not changed."""
     copy = repr(schema)
     once = bound_strings(schema)
     assert bound_strings(once) == once

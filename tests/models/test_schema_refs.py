@@ -68,7 +68,7 @@ def test_data_that_looks_like_a_reference_is_unchanged() -> None:
 
 
 def test_external_references_are_unchanged() -> None:
-    """What is not defined here cannot be written out."""
+    """Only local definitions can be inlined."""
     schema = {"items": {"$ref": "https://example.org/schema"}, "not": {"$ref": "#/$defs/gone"}}
     assert inline_definitions(schema) == schema
 
@@ -97,6 +97,6 @@ def test_a_schema_that_only_refers_to_itself_is_refused(schema: dict[str, Any]) 
 
 
 def test_a_reference_outside_the_definitions_is_unchanged() -> None:
-    """What is said to the server is what was given."""
+    """The server receives the given schema."""
     schema = {"$ref": "#/properties/a", "properties": {"a": {"type": "object"}}}
     assert OutputSchema.of(schema, location="debate").json_schema["$ref"] == "#/properties/a"

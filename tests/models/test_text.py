@@ -13,7 +13,7 @@ HOSTILE = st.text(st.characters() | st.sampled_from("\x00\ud800\udfff\u200b\u202
 
 @given(HOSTILE)
 def test_clean_text_is_always_valid_unicode_without_nul(text: str) -> None:
-    """What comes out can be stored, sent and encoded."""
+    """Clean text can be stored, sent and encoded."""
     cleaned = clean_text(text)
     assert "\x00" not in cleaned
     assert cleaned.encode().decode() == cleaned
@@ -44,7 +44,7 @@ def test_text_with_a_visible_character_is_not_blank(text: str, character: str) -
 
 @given(HOSTILE, HOSTILE)
 def test_one_line_is_printable_short_and_without_the_secret(before: str, after: str) -> None:
-    """Whatever stands around a key, the key is gone, and nothing can steer a terminal."""
+    """The key is removed in any context, and no control character reaches a terminal."""
     line = one_line(f"{before} canary-123456 {after}", secrets=["canary-123456"])
     assert "canary" not in line
     assert line.isprintable()

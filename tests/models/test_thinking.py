@@ -94,7 +94,7 @@ ANSWERS = {**{name: text for name, (text, _) in THOUGHTS.items()}, **TOKENS, **P
 
 @pytest.mark.parametrize("kind", THOUGHTS)
 def test_thinking_is_removed(kind: str) -> None:
-    """What is left is what the model says."""
+    """Only the answer remains."""
     text, answer = THOUGHTS[kind]
     separated = separate_thinking(text)
     assert (separated.text, separated.thought > 0) == (answer, True)
@@ -102,7 +102,7 @@ def test_thinking_is_removed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", TOKENS)
 def test_template_tokens_at_the_end_are_removed(kind: str) -> None:
-    """None of them is a word."""
+    """No template token is part of the answer."""
     separated = separate_thinking(TOKENS[kind])
     assert separated.text.endswith("Trams are quiet.")
     assert (separated.tokens, separated.thought) == (True, 0)
@@ -110,7 +110,7 @@ def test_template_tokens_at_the_end_are_removed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_a_text_that_mentions_tags_stays_whole(kind: str) -> None:
-    """It is speech about thinking, or about something else."""
+    """The text is about thinking, or about something else."""
     assert separate_thinking(PLAIN[kind]).text == PLAIN[kind]
 
 
@@ -119,7 +119,7 @@ def test_a_text_that_mentions_tags_stays_whole(kind: str) -> None:
     ["<think>Hm.</think>", "<think>Hm, ", "Hm.\n</think>\n", "<|channel|>analysis<|message|>Hm.<|end|>", "<think>"],
 )
 async def test_an_answer_of_thinking_alone_is_lost_to_thinking(text: str) -> None:
-    """So the call is retried, with more room where it was limited."""
+    """The call is retried, with a higher limit if there was one."""
     with pytest.raises(LostToThinking):
         await call.ask(ScriptedModel(text), ModelRequest(messages=[], block="b"))
 
@@ -164,7 +164,7 @@ def cut_into_pieces(text: str, cuts: list[int]) -> list[str]:
 @settings(max_examples=500)
 @example("```\n<think>a</think>```\n<think>b</think>")
 def test_cleaning_twice_changes_nothing(text: str) -> None:
-    """What was removed leaves nothing behind that is removed the next time."""
+    """Removing a part never creates another removable part."""
     once = separate_thinking(text).text
     assert separate_thinking(once).text == once
 
@@ -174,14 +174,14 @@ def test_cleaning_twice_changes_nothing(text: str) -> None:
 @example("x\n</think>\nTrams", [1, 2, 3])
 @example(THOUGHTS["Harmony"][0], [3, 30, 60])
 def test_any_chunking_of_a_stream_gives_the_same_text(text: str, cuts: list[int]) -> None:
-    """But for white space at the end, which was heard before anybody knew that nothing follows."""
+    """Only trailing white space may differ, since it is streamed before the end is known."""
     texts, _ = heard_of(cut_into_pieces(text, cuts))
     assert texts.rstrip() == separate_thinking(text).text.rstrip()
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_every_kind_of_answer_can_be_streamed_by_character(kind: str) -> None:
-    """As from servers that send each token for itself; only a lone end of a thought cannot be foreseen."""
+    """Some servers send single tokens; only a lone closing tag cannot be anticipated."""
     separated = separate_thinking(ANSWERS[kind])
     texts, withdrawn = heard_of(list(ANSWERS[kind]))
     assert texts.rstrip() == separated.text.rstrip()
@@ -190,13 +190,13 @@ def test_every_kind_of_answer_can_be_streamed_by_character(kind: str) -> None:
 
 @given(st.text(st.characters(exclude_characters="<"), max_size=60), st.lists(st.integers(0, 60), max_size=8))
 def test_text_without_tags_is_unchanged(text: str, cuts: list[int]) -> None:
-    """Neither whole nor streamed."""
+    """This holds for complete and streamed text."""
     assert separate_thinking(text).text == text
     assert heard_of(cut_into_pieces(text, cuts)) == (text, 0)
 
 
 def test_words_are_passed_on_as_they_arrive() -> None:
-    """What is no tag holds nothing back for longer than the next word takes."""
+    """Text without tags is delayed by at most one word."""
     texts: list[str] = []
     stream = AnswerStream(texts.append, ModelRequest(messages=[], block="b").attempts, block="b")
     for piece in ("Trams", " are", " <", " 80", " dB"):
@@ -220,7 +220,7 @@ async def test_thinking_counts_as_reasoning_unless_the_provider_reports_it() -> 
 
 
 async def test_the_provider_s_reasoning_count_takes_precedence() -> None:
-    """It knows better."""
+    """The provider's count is more accurate."""
     usage = Usage(calls=1, prompt_tokens=5, completion_tokens=130, reasoning_tokens=7)
     reply = ModelResponse(text="<think>Hm.</think>Trams.", usage=usage)
     response = await call.ask(ScriptedModel(reply), ModelRequest(messages=[], block="b"))
@@ -228,7 +228,7 @@ async def test_the_provider_s_reasoning_count_takes_precedence() -> None:
 
 
 async def test_json_after_thinking_is_read() -> None:
-    """Also where the thought has braces."""
+    """The thinking may contain braces."""
     schema = OutputSchema.of({"type": "object", "properties": {"winner": {"type": "string"}}})
     model = ScriptedModel('<think>{"winner": "bus"}? No.</think>\n{"winner": "tram"}')
     response = await call.ask(model, ModelRequest(messages=[], block="b", output=schema))
@@ -236,7 +236,7 @@ async def test_json_after_thinking_is_read() -> None:
 
 
 async def test_a_model_that_thought_without_a_tag_is_buffered_the_next_time() -> None:
-    """The first time, its text is withdrawn; then nobody sees it."""
+    """The first time its text is withdrawn; later its thinking is never shown."""
     events: list[object] = []
     texts: list[str] = []
 

@@ -50,6 +50,6 @@ def test_text_around_tool_calls_stays_text(text: str) -> None:
 
 
 def test_without_tools_no_text_is_read_as_a_call() -> None:
-    """What was not offered cannot be called."""
+    """Only offered tools can be called."""
     response = ModelResponse(text=CALL)
     assert with_tool_calls(response, ModelRequest(messages=[], block="b")) is response

@@ -74,7 +74,7 @@ def test_a_body_does_not_depend_on_network_chunks(body: bytes, places: set[int],
 
 @given(st.integers(0, 300), st.booleans())
 def test_a_body_above_the_limit_is_too_large(length: int, packed: bool) -> None:  # noqa: FBT001
-    """To the byte, as it is unpacked."""
+    """The limit is exact and applies while decompressing."""
     body = b"x" * length
     parts = Parts([gzip.compress(body)]) if packed else Parts([body[:100], body[100:]])
     stream = bound_parts(aiter(parts), 200, encoding="gzip" if packed else None)
@@ -86,6 +86,6 @@ def test_a_body_above_the_limit_is_too_large(length: int, packed: bool) -> None:
 
 
 def test_identity_or_a_missing_header_means_no_compression() -> None:
-    """Whatever else they name is one."""
+    """Any other value is a compression."""
     encodings = [encoding_of({"content-encoding": value}) for value in ("", " Identity ", "GZIP")]
     assert [encoding_of({}), *encodings] == [None, None, None, "gzip"]

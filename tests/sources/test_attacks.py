@@ -44,7 +44,7 @@ def test_the_corpus_attacks_material_as_well() -> None:
 
 @each_attack
 def test_no_document_begins_a_line_of_a_prompt(attack: Attack) -> None:
-    """Neither by its text nor by its name nor by its page."""
+    """Its text, name and page cannot do so."""
     text = attack.written()
     source = Source.of(f"a{text}", f"Homes.{text}", pages=[Page(start=0, name=f"page{text}")])
     passage = Passage(source=source.name, start=0, end=len(source.text), page=f"page{text}")
@@ -55,7 +55,7 @@ def test_no_document_begins_a_line_of_a_prompt(attack: Attack) -> None:
 
 @each_attack
 def test_no_file_or_diff_begins_a_line_of_a_review(attack: Attack) -> None:
-    """Also with the numbers of lines, in a file and on either side of a change."""
+    """This includes line numbers, in a file and on both sides of a change."""
     text = attack.written()
     added = "\n".join(f"+{line}" for line in text.split("\n"))
     diff = f"--- a/x.py\n+++ b/x.py\n@@ -1,1 +1,{added.count(chr(10)) + 1} @@\n-x = 1\n{added}\n"
@@ -66,7 +66,7 @@ def test_no_file_or_diff_begins_a_line_of_a_review(attack: Attack) -> None:
 
 @each_attack
 def test_no_compared_text_adds_a_line_to_the_judge_s_prompt(attack: Attack) -> None:
-    """As many lines of the prompt's own as with a harmless text, and the notes on what was escaped."""
+    """The prompt has as many lines as with a harmless text, plus notes on escapes."""
     attacked, harmless = (own_lines(f"Homes.{text}") for text in (attack.written(), ""))
     assert [line for line in attacked if not line.startswith("(The texts above have ⟦U+")] == harmless
     assert len(attacked) - len(harmless) in (0, 1)

@@ -78,13 +78,13 @@ def test_a_hostile_document_is_read_or_refused_within_its_bounds(
 
 
 def test_a_slow_document_is_reported(converter: Converter) -> None:
-    """And what to do."""
+    """The message says what to do."""
     with pytest.raises(BadFile, match=r"^a\.pdf: takes more than 2 s to read: split it, or save it as text"):
         converter.convert("a.pdf", ENDLESS(), ".pdf")
 
 
 def test_a_document_that_needs_too_much_memory_is_reported() -> None:
-    """And what to do."""
+    """The message says what to do."""
     limited = Converter(memory=120)
     try:
         with pytest.raises(BadFile, match=r"^a\.xlsx: takes more than 120 MB of memory to read"):
@@ -102,7 +102,7 @@ def test_a_document_that_crashes_its_converter_is_reported(converter: Converter)
 
 @linux
 def test_one_child_reads_many_documents_and_is_replaced_after_a_fault(converter: Converter) -> None:
-    """It is idle between them, and gone when the converter is closed."""
+    """The child is idle between documents and ends when the converter is closed."""
     before = children(os.getpid())
 
     def read() -> set[int]:
@@ -202,7 +202,7 @@ def test_no_child_outlives_its_parent(tmp_path: Path, ending: signal.Signals | N
 
 @linux
 def test_a_child_knows_no_secret_of_its_parent(monkeypatch: pytest.MonkeyPatch, converter: Converter) -> None:
-    """Neither keys nor addresses of stores: a document may have taken it over."""
+    """It has no keys and no store addresses: a document may have taken it over."""
     monkeypatch.setenv("OPENAI_API_KEY", "canary")
     monkeypatch.setenv("FLOWDEBATE_STORE", "postgresql://canary")
     before = children(os.getpid())

@@ -78,7 +78,7 @@ def test_a_branch_is_compared_with_its_merge_base(repository: Path, commits: str
 
 
 def test_a_moved_file_is_one_file(repository: Path) -> None:
-    """Also without a change of its lines, and with a new mode."""
+    """The file may have unchanged lines or a new mode."""
     git(repository, "mv", "old.py", "new name.py")
     commit(repository, {})
     [source] = read(repository).values()
@@ -131,7 +131,7 @@ def test_new_files_that_git_does_not_track_are_reviewed(repository: Path) -> Non
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "cp1252", "utf-16", "utf-16-be"])
 def test_a_file_in_another_encoding_is_decoded(repository: Path, encoding: str) -> None:
-    """What is written in it can be read, with the numbers of its lines."""
+    """Its contents are readable and its line numbers are correct."""
     mark = "\ufeff" if encoding == "utf-16-be" else ""
     for text in ("# größer\nx = 1\n", "# größer\nx = 1\ny = 2\n"):
         commit(repository, {"a.py": f"{mark}{text}".encode(encoding)})
@@ -156,7 +156,7 @@ HIDING: dict[str, dict[str, str | bytes]] = {
 
 @pytest.mark.parametrize("way", HIDING)
 def test_a_change_cannot_hide_its_lines(repository: Path, way: str) -> None:
-    """Whatever the files of the change say about each other."""
+    """Attributes that the change sets for its own files are ignored."""
     commit(repository, {"evil.py": BAD, **HIDING[way]})
     sources = read(repository)
     name = next((name for name in HIDING[way] if name.endswith(".py")), "evil.py")
@@ -183,7 +183,7 @@ def test_secrets_are_masked_in_their_lines(repository: Path) -> None:
 
 
 def test_git_runs_nothing_that_a_repository_names(repository: Path) -> None:
-    """Neither filters nor hooks nor other programs of its configuration."""
+    """It runs no filters, hooks or other configured programs."""
     mark = repository.parent / "ran"
     program = repository.parent / "program"
     program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
@@ -246,7 +246,7 @@ def test_excluded_files_are_left_out_with_the_reason(repository: Path) -> None:
 
 @pytest.mark.parametrize("commits", ["", " ", "--output=x", "nowhere..HEAD", "HEAD..nowhere", "a b", "HEAD\0"])
 def test_invalid_commits_are_rejected(repository: Path, commits: str) -> None:
-    """With the commits as they were written."""
+    """The error quotes the commits as given."""
     with pytest.raises(BadFile, match=r"^diff "):
         read(repository, commits)
     assert not (repository / "x").exists()

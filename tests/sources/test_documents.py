@@ -133,7 +133,7 @@ def read(folder: Path, name: str, data: bytes) -> Any:
 
 
 def test_a_quote_from_a_long_report_is_located_by_page(tmp_path: Path) -> None:
-    """Judge, result and reader are told the page; a quote across two lines is found, and an invented one is not."""
+    """Judge, result and reader see the page; a quote across two lines is found, and an invented one is not."""
     (tmp_path / "report.pdf").write_bytes(make_pdf(PAGES))
     sides = [Debater("ann", "cap rents"), Debater("bob", "free rents")]
     rent = debate(
@@ -167,7 +167,7 @@ def test_a_quote_from_a_long_report_is_located_by_page(tmp_path: Path) -> None:
 def test_documents_are_split_into_named_parts(
     tmp_path: Path, name: str, make: Callable[[], bytes], parts: dict[str, str]
 ) -> None:
-    """Each slide, sheet and page has its name; what is no text of a page is left out."""
+    """Each slide, sheet and page has a name; parts that are not page text are omitted."""
     texts = dict(read(tmp_path, name, make()).parts())
     assert texts.keys() == parts.keys()
     assert all(text in texts[part] for part, text in parts.items())
@@ -215,7 +215,7 @@ def run_of(text: str, properties: str = "") -> str:
 
 
 def test_a_hyphenated_word_is_found(tmp_path: Path) -> None:
-    """The hyphen stays, as on the page, and no character stands in for it."""
+    """The hyphen stays, as on the page, without a replacement character."""
     from reportlab.pdfgen.canvas import Canvas
 
     buffer = io.BytesIO()
@@ -232,7 +232,7 @@ def test_a_hyphenated_word_is_found(tmp_path: Path) -> None:
 
 
 def test_scanned_pages_of_a_pdf_are_named(tmp_path: Path) -> None:
-    """A blank page is none of them."""
+    """A blank page is not a scan."""
     from reportlab.pdfgen.canvas import Canvas
 
     buffer = io.BytesIO()
@@ -316,7 +316,7 @@ VISIBLE, STYLED = '<w:vanish w:val="0"/>', '<w:rStyle w:val="B"/>'
 def test_a_word_document_loses_nothing_silently(
     tmp_path: Path, body: str, parts: dict[str, str], text: str, unread: str | None
 ) -> None:
-    """What a person does not see is left out, and named."""
+    """Invisible content is omitted and named."""
     source = read(tmp_path, "a.docx", office(body, **parts))
     assert " ".join(source.text.split()) == text
     assert source.unread == unread
@@ -342,7 +342,7 @@ def saved(book: Any) -> bytes:
 
 
 def test_a_spreadsheet_keeps_its_values(tmp_path: Path) -> None:
-    """Also beside a blank cell; blanks are blank, and rows and columns without any value are left out."""
+    """Values beside a blank cell are read; rows and columns without any value are omitted."""
     rows: list[list[Any]] = [
         ["Progress"],
         [],
@@ -421,7 +421,7 @@ def test_a_notebook_is_its_cells_and_their_texts(tmp_path: Path) -> None:
 
 
 def test_hidden_text_of_a_page_is_reported(tmp_path: Path) -> None:
-    """And what was chosen in its forms."""
+    """Selected values of forms are read."""
     page = (
         '<p>Seen.</p><p style="display: none">Not seen.</p><div hidden>Nor this.</div>'
         '<input value="12"><input type="checkbox" checked>Yes <select><option>A<option selected>B</select>'
@@ -452,7 +452,7 @@ def test_a_byte_order_mark_determines_the_encoding(tmp_path: Path, encoding: str
     ],
 )
 def test_an_unread_file_is_reported_with_the_true_reason(tmp_path: Path, name: str, data: bytes, why: str) -> None:
-    """And what to do about it."""
+    """The message says what to do."""
     with pytest.raises(BadFile, match=f"^{name}: {why}"):
         read(tmp_path, name, data)
 

@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_is_read_without_secrets_links_and_what_git_ignores(folder: Path) -> None:
-    """What is left out is listed with the reason; no byte of it is among the sources."""
+    """Omitted files are listed with the reason, and none of their bytes is read."""
     sources = read_sources([str(folder)])
     assert {source.name: source.text for source in sources if source.left_out is None} == {
         "docs/plan.md": "Build trams.",
@@ -83,7 +83,7 @@ def test_a_folder_is_read_without_secrets_links_and_what_git_ignores(folder: Pat
 
 
 def test_files_ignored_by_the_enclosing_repository_are_not_read(folder: Path) -> None:
-    """Also if only a folder inside of it is named, and as git itself has it."""
+    """This holds for a subfolder as well, with the rules of git."""
     repository = folder.parent
     rmtree(folder / ".git")  # else it were a repository of its own
     (repository / ".git").mkdir()
@@ -116,7 +116,7 @@ def test_files_ignored_by_the_enclosing_repository_are_not_read(folder: Path) ->
 def test_an_invalid_source_file_is_named_with_the_reason(
     tmp_path: Path, name: str, content: bytes | None, why: str
 ) -> None:
-    """As it was given, before anything else is done; also where a folder around it, or a link to it, is named."""
+    """The name is quoted as given, before anything else happens, also for an enclosing folder or a link."""
     for secret in (".ssh/config", "me/.docker/notes/config", ".env"):
         (tmp_path / secret).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / secret).write_text("canary")
@@ -131,7 +131,7 @@ def test_an_invalid_source_file_is_named_with_the_reason(
 
 
 def test_links_pipes_and_folders_without_text_are_refused(tmp_path: Path) -> None:
-    """A link may point to a file beside it; what is no file at all is not opened."""
+    """A link may point to a file in its folder; special files are not opened."""
     (tmp_path / "in").mkdir()
     (tmp_path / "secret.txt").write_text("canary")
     (tmp_path / "in" / "real.txt").write_text("Real.")
@@ -162,7 +162,7 @@ def test_sources_may_be_named_or_come_from_stdin(tmp_path: Path, monkeypatch: py
 
 
 def test_files_outside_allowed_folders_are_rejected(tmp_path: Path) -> None:
-    """Neither by `..`, nor by a link, nor from stdin, nor by a name that begins alike."""
+    """Neither `..`, links, stdin nor a name with the same prefix gets around the rule."""
     inside, beside = tmp_path / "docs", tmp_path / "docs-private"
     for directory in (inside, beside):
         directory.mkdir()

@@ -115,7 +115,7 @@ def test_a_question_or_a_source_from_stdin(folder: Path) -> None:
 
 
 def test_a_plan_file_names_files_beside_it(folder: Path) -> None:
-    """Whatever the folder in which the command is run; the texts may also be in the file."""
+    """The working directory makes no difference; the texts may also be in the plan."""
     plan = 'pattern = "council"\nquestion = "Cap rents?"\nreview = "none"\nsources = ["report.md", "n=report.md"]\n'
     (folder / "notes" / "plan.toml").write_text(plan)
     with stage(output=CHAIR) as on:
@@ -195,7 +195,7 @@ def test_http_requests_send_texts_or_name_allowed_files(folder: Path) -> None:
 
 
 def test_a_service_stays_responsive_while_reading_documents() -> None:
-    """In a thread of its own: a sheet of 100,000 cells takes 17 seconds."""
+    """Documents are read in a thread: a sheet of 100,000 cells takes 17 seconds."""
     readers: list[Thread] = []
 
     async def begin() -> None:
@@ -210,7 +210,7 @@ def test_a_service_stays_responsive_while_reading_documents() -> None:
 
 
 def test_mcp_hosts_send_texts_or_name_allowed_files(folder: Path) -> None:
-    """As over HTTP; the refusal says what is allowed."""
+    """The rules are those of HTTP, and a rejection says what is allowed."""
     reading = Reading()
     cases: list[tuple[Any, bool]] = [
         (["notes/report.md"], True),
@@ -239,7 +239,7 @@ def test_mcp_hosts_send_texts_or_name_allowed_files(folder: Path) -> None:
 
 
 def test_excluded_files_of_a_folder_are_not_shown(folder: Path) -> None:
-    """Nor does a gate wait for them."""
+    """A gate does not wait for them either."""
     with stage(output=CHAIR) as on:
         result = call(
             on, "review", "--source", "notes", "--exclude", ".env", "--exclude", "deploy.*", "--gate", "no nit"

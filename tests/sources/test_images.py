@@ -162,7 +162,7 @@ def test_a_durable_run_keeps_the_image_in_its_journal(chart: Path, tmp_path: Pat
 
 
 def test_a_budget_counts_the_tokens_of_an_image() -> None:
-    """And not as the characters of its base64."""
+    """It does not count the characters of its base64."""
     from flowdebate.models import ModelRequest
 
     parts = [{"type": "text", "text": "four"}, {"type": "image_url", "image_url": {"url": "x" * 1_000_000}}]
@@ -193,7 +193,7 @@ def test_a_model_without_vision_is_rejected_before_any_call(
 
 
 def test_vision_support_depends_on_the_model_name() -> None:
-    """Those whose names say that they have none do not; an option decides for others."""
+    """Models whose names exclude vision have none; an option decides for others."""
     for name in ("openai/gpt-5.6-luna", "anthropic/claude-haiku-5-5", "gemini/gemini-flash-latest", "ollama/gemma3"):
         assert has_eyes(resolve_model(name)), name
     for name in ("groq/openai/gpt-oss-120b", "mistral/codestral-latest", "ollama/llama3", "openai/o3-mini"):
@@ -207,7 +207,7 @@ def test_vision_support_depends_on_the_model_name() -> None:
 
 @pytest.mark.parametrize("name", BEGINS)
 def test_an_image_is_known_by_its_bytes(name: str, tmp_path: Path) -> None:
-    """Whatever it is called."""
+    """The file name makes no difference."""
     path = tmp_path / name
     path.write_bytes(BEGINS[name])
     [source] = read_sources([f"figure={path}"])
@@ -217,7 +217,7 @@ def test_an_image_is_known_by_its_bytes(name: str, tmp_path: Path) -> None:
 
 
 def test_images_have_limits(tmp_path: Path) -> None:
-    """Each, and all together; one that is none, or broken on its way, is an error as well."""
+    """Limits apply to each image and to all together; invalid or damaged images are errors."""
     big, image = tmp_path / "big.png", tmp_path / "a.png"
     big.write_bytes(png() + bytes(3_750_000))
     image.write_bytes(png() + bytes(3_500_000))
@@ -242,7 +242,7 @@ def test_images_of_a_folder_are_left_out(tmp_path: Path) -> None:
 
 
 def test_a_request_over_http_brings_an_image_as_a_data_url() -> None:
-    """Its page lists it, and shows of the prompt that there was one; what is none is refused."""
+    """The page lists the image, and the prompt on it mentions the image; invalid images are rejected."""
     from flowdebate.service import Service
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as server:

@@ -89,7 +89,7 @@ def test_alterations_are_reported(name: str) -> None:
 
 @each_material
 def test_passages_show_file_lines_unchanged(name: str) -> None:
-    """Whatever passage a turn is shown, each of its whole lines is one of the file, with its indentation."""
+    """In every passage each whole line is a line of the file, with its indentation."""
     [source] = SOURCES[name]
     file_lines = {*lines_of(MATERIAL[name])}
     for passage in cut(source):
@@ -127,7 +127,7 @@ def frames_of(copied: list[str], lines: list[str]) -> list[str]:
 
 @given(copies(), st.data())
 def test_a_line_copied_from_a_prompt_is_found(copy: tuple[str, list[str], list[str]], data: Any) -> None:
-    """As a place of a finding: in the file, and at a line that says the same, whatever was copied along with it."""
+    """It is located in the file at an equal line, whatever was copied with it."""
     name, copied, lines = copy
     check_place(name, copied, lines, data.draw(st.sampled_from(frames_of(copied, lines))))
 
@@ -191,7 +191,7 @@ def test_a_reviewer_may_quote_its_prompt(name: str) -> None:
 
 
 def test_compared_texts_are_shown_unchanged() -> None:
-    """Also a reference answer: a judge of code reads code."""
+    """This includes a reference answer: a judge of code reads code."""
     prompts: list[str] = []
 
     def judge(request: ModelRequest) -> Any:
@@ -218,7 +218,7 @@ def test_compared_texts_are_shown_unchanged() -> None:
 
 
 def test_arguments_are_still_escaped() -> None:
-    """What another model says is escaped by patterns: also what no list has, such as tokens of models to come."""
+    """Texts of other models are escaped by pattern, which covers unlisted and future tokens."""
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:
@@ -234,7 +234,7 @@ def test_arguments_are_still_escaped() -> None:
 
 @given(st.lists(st.sampled_from([*CONTROL_TOKENS[:60], *"<>[]|/\r\n\f", "s", "\u2028", "\u202e"]), max_size=12))
 def test_a_frame_contains_any_text(pieces: list[str]) -> None:
-    """No token of the list, and no line that begins without a bar; and what was altered is said."""
+    """No listed token and no unframed line remains, and alterations are reported."""
     text = "".join(pieces)
     rendered = f"[x] {frame(text)}"
     assert not any(token in rendered for token in CONTROL_TOKENS)
@@ -253,7 +253,7 @@ ORDINARY = (
 
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_is_not_a_control_token(text: str) -> None:
-    """Neither in material nor in what the local model is sent of it."""
+    """This holds for material and for what the local model receives of it."""
     assert frame(text) == text
     assert without_control_tokens(text, listed=True) == text
     assert explain_escapes(text) == ""

@@ -57,7 +57,7 @@ def test_passages_cover_the_whole_text(text: str, starts: list[int]) -> None:
 
 
 def test_relevant_passages_are_found_with_their_pages() -> None:
-    """As many as there is room for, in the order of the source; the same for the same question."""
+    """They fill the budget, in the order of the source, and are the same for the same question."""
     passages = find_passages((LONG,), ["What about the harbour?"], 3_000)
     assert passages == find_passages((LONG,), ["What about the harbour?"], 3_000)
     assert {passage.page for passage in passages} == {"page 4"}
@@ -119,7 +119,7 @@ def test_many_files_are_counted_in_a_prompt_and_their_passages_named() -> None:
 
 
 def test_the_context_of_a_model_decides_how_much_is_shown() -> None:
-    """That of the local model is known, also behind a policy; no number is no context."""
+    """The context of the local model is known, even behind a policy; that of a function model is not."""
     assert context_of(LocalModel(Path("a.gguf"))) == context_of(Retrying(LocalModel(Path("a.gguf")))) == 8192
     assert context_of(FunctionModel(lambda _: "")) is None
 
@@ -162,7 +162,7 @@ def test_turns_see_the_best_passages_of_long_sources(pattern: str) -> None:
 def test_a_resumed_run_uses_the_recorded_passages(
     pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the search would find now: no answer is asked for twice, and none belongs to another prompt."""
+    """Today's search results make no difference: no call is repeated, and no answer belongs to another prompt."""
     talkers, calls = Talkers(), 0
 
     def failing(request: ModelRequest) -> Any:
@@ -194,7 +194,7 @@ def test_a_resumed_run_uses_the_recorded_passages(
 
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is asked with a part of the sources that nobody has chosen."""
+    """No call is made with an arbitrary part of the sources."""
     monkeypatch.setitem(sys.modules, "bm25s", None)
     talkers, second = Talkers(), Source.of("other", LONG.text)
     with pytest.raises(ConfigurationError, match=r"flowdebate\[documents\]"):

@@ -213,7 +213,7 @@ def test_the_page_of_a_person_lists_the_sources(waits: tuple[Stage, str]) -> Non
 
 
 async def test_an_mcp_host_reads_sources_with_the_request() -> None:
-    """In `shown`, which it is told to show to the person."""
+    """They are in `shown`, which the host presents to the person."""
     async with Service(store=MemoryStore(), model=FunctionModel(debater)) as service:
         options = {"max_rounds": 1, "debaters": SIDES, "humans": ["Ann"], "sources": {"a.md": "Rents rose."}}
         handle = await service.begin("debate", QUESTION, options=options)
@@ -222,7 +222,7 @@ async def test_an_mcp_host_reads_sources_with_the_request() -> None:
 
 
 def test_quotes_are_marked_at_proposals_and_revisions_of_a_consensus() -> None:
-    """Each at the text in which it stands: a critique between them takes nobody's place."""
+    """Each quote is marked at its own text; a critique in between does not shift the marks."""
 
     def says(request: Any) -> Any:
         if request.output_schema is None:

@@ -83,7 +83,7 @@ def test_a_request_cannot_set_computed_fields_or_exceed_limits(sources: Any, rea
 
 
 def test_a_path_with_a_nul_byte_is_rejected(tmp_path: Path) -> None:
-    """As any other path outside of them."""
+    """It is treated like any path outside of allowed folders."""
     with staged(make_service, allow_sources=[tmp_path]) as server:
         refused = server.post("/runs", {**BRIEF, "options": {"sources": [f"{tmp_path}/a\0b"]}})
     assert refused.status_code == 422
@@ -91,7 +91,7 @@ def test_a_path_with_a_nul_byte_is_rejected(tmp_path: Path) -> None:
 
 
 def test_size_and_hash_describe_the_bytes_of_a_source() -> None:
-    """Of a text, and of the file in a data URL."""
+    """The source is a text, or the file in a data URL."""
     page = html("<p>Rents rose.</p>")
     with staged(make_service) as server:
         sources = {"memo": "Rents rose.", "page.html": url(page)}
@@ -205,7 +205,7 @@ def test_stored_text_is_never_read_as_a_path(tmp_path: Path, name: str, make: Ca
 
 
 def test_the_text_of_a_file_is_stored_for_a_resumed_run(tmp_path: Path) -> None:
-    """Also where it looks like a file in a data URL."""
+    """The text may look like a file in a data URL."""
     looks = url(b"Rents rose.")
     (tmp_path / "a.txt").write_text(looks)
     (source,) = read_sources([str(tmp_path / "a.txt")])

@@ -84,7 +84,7 @@ def test_files_that_hold_secrets_are_left_out_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", KEYS)
 def test_private_keys_are_never_read(content: str) -> None:
-    """Whatever the file is called."""
+    """The file name makes no difference."""
     with pytest.raises(BadFile, match="may hold secrets"):
         read_content("notes.txt", "notes.txt", content.encode())
 

@@ -233,7 +233,7 @@ def test_threads_share_the_limit_of_trials() -> None:
 
 
 def test_agents_are_distinguished_by_name() -> None:
-    """What one agent does changes nothing for another; unknown ones are available, and not remembered for a look."""
+    """Agents do not affect each other; unknown agents are available, and looking one up does not store it."""
     clock = Clock()
     breakers = Breakers(failures=3, cooldown=60, successes=2, clock=clock)
     everybody = ["ada", "ben", "cy"]
@@ -308,7 +308,7 @@ async def failing(model: Any, error: type[BaseException], **options: Any) -> Any
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error()).__name__)
 async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
-    """Three calls in a row, and the fourth is not made; a success in between begins the count anew."""
+    """After three failures in a row the fourth call is not made; a success resets the count."""
     leaf = Leaf([error(), error(), "fine", error(), error(), error()])
     model = CircuitBreaker(leaf)
     for number in range(6):
@@ -324,7 +324,7 @@ async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
 
 @pytest.mark.parametrize("error", NEUTRAL, ids=lambda error: type(error()).__name__)
 async def test_unrelated_errors_are_not_counted(error: Any) -> None:
-    """Neither as a failure nor as a success, in any state; a trial place is given back."""
+    """They count neither as failures nor as successes in any state, and release a trial slot."""
     clock = Clock()
     leaf = Leaf([down, *[error()] * 5, down, error(), error(), "fine"])
     model = CircuitBreaker(leaf, failures=2, successes=1, clock=clock)
@@ -353,7 +353,7 @@ async def test_a_call_with_retries_counts_once() -> None:
 
 
 async def test_state_changes_are_reported_to_the_run_that_caused_them() -> None:
-    """A circuit that two models of two runs share: each is told what it did, and of the other's nothing."""
+    """Two models of two runs share a circuit, and each run is only told of its own changes."""
     clock = Clock()
     breaker = Breaker(failures=1, successes=2, clock=clock)
     first, second = (

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
     max_concurrency: int, calls: list[tuple[int, int, int | None]]
 ) -> None:
-    """Whatever is cancelled when: the bound holds, all others are answered, and all places are free at the end."""
+    """Under any cancellations, all other calls are answered and all slots are free at the end."""
     calls = sorted(calls, key=lambda call: call[0])
     leaf = Leaf([lasting(seconds) for _, seconds, _ in calls] + [lasting(1)])
 
@@ -54,7 +54,7 @@ def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
 
 @given(at=st.lists(st.integers(0, 20), min_size=1, max_size=15).map(sorted), max_concurrency=st.integers(1, 3))
 def test_waiters_are_served_in_order(at: list[int], max_concurrency: int) -> None:
-    """All places are used, and nobody overtakes: the times are those of a queue before so many counters."""
+    """All slots are used and no call overtakes another: the times match a queue with several counters."""
     leaf = Leaf([lasting(5)])
     warped(arriving(ConcurrencyLimit(leaf, max_concurrency), at))
     assert order_of(leaf) == list(range(len(at)))
@@ -87,7 +87,7 @@ async def test_a_failed_request_releases_its_slot() -> None:
 
 
 async def test_waiting_time_is_counted() -> None:
-    """As the attempt's, not as the model's work."""
+    """It counts as waiting time of the attempt, not as work of the model."""
     gate = asyncio.Event()
 
     async def until_open(_: object) -> str:

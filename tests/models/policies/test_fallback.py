@@ -40,7 +40,7 @@ pytestmark = pytest.mark.anyio
 
 @given(failing=st.lists(st.booleans(), min_size=1, max_size=5))
 def test_the_first_successful_model_answers(failing: list[bool]) -> None:
-    """Those before it were asked once each, in order, and those after it never; all failing is the last one's error."""
+    """Earlier models are called once each, in order, and later ones never; if all fail, the last error is raised."""
     leaves = [Leaf([down if fails else f"of {n}"], name=str(n)) for n, fails in enumerate(failing)]
     events: list[Any] = []
     request = question(events=events)
@@ -80,7 +80,7 @@ def test_the_first_successful_model_answers(failing: list[bool]) -> None:
     ids=lambda error: type(error).__name__,
 )
 async def test_recoverable_errors_try_the_next_provider(error: ModelError) -> None:
-    """Whether or not it would have been worth another try."""
+    """The next provider is tried for transient and permanent errors alike."""
     assert (await ask(Fallback(Leaf([error]), Leaf(["better"])), question())).text == "better"
 
 
@@ -166,7 +166,7 @@ def test_a_cancelled_call_tries_no_other_model() -> None:
 
 
 def test_a_fallback_has_the_name_of_its_first_model() -> None:
-    """And names may be given instead of models."""
+    """Names may be given instead of models."""
     assert Fallback("ollama/gemma3", Leaf()).name == "ollama/gemma3"
     assert [model.name for model in Fallback("ollama/gemma3", Leaf()).models()] == ["ollama/gemma3", "leaf"]
 
@@ -189,7 +189,7 @@ def test_invalid_options_are_rejected(models: Any, options: Any, field: str) -> 
 
 
 async def test_a_second_server_answers_when_the_first_is_down() -> None:
-    """Real servers: one with a quota that is used up, one that nobody listens at, one that works."""
+    """Real servers: one with an exhausted quota, one that is down, one that works."""
 
     async def spent(exchange: Exchange) -> None:
         await exchange.json({"error": {"message": "spent", "code": "insufficient_quota"}}, status=429)

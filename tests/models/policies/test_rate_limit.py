@@ -54,7 +54,7 @@ def expected_times(at: list[float], requests: int) -> list[float]:
     seconds=st.integers(0, 30),
 )
 def test_requests_are_sent_in_order_as_soon_as_the_limit_allows(at: list[float], requests: int, seconds: int) -> None:
-    """No later than a bucket allows, no earlier, and nobody overtakes, however long each takes."""
+    """Requests go exactly when a token bucket allows, and never overtake each other, however long each takes."""
     leaf = Leaf([lasting(seconds)])
     warped(arriving(RateLimit(leaf, requests=requests, per=PER), at))
     assert since_start(leaf) == pytest.approx(expected_times(at, requests), abs=1e-4)
@@ -102,7 +102,7 @@ def test_both_limits_hold() -> None:
 
 
 def test_concurrent_requests_may_overdraw_tokens_at_the_cost_of_later_ones() -> None:
-    """What is on its way is not charged yet."""
+    """Requests in flight are not charged yet."""
     leaf = Leaf([lasting(1, used(200))])
     warped(arriving(RateLimit(leaf, tokens=200, per=PER), [0.0, 0.0, 0.0, 2.0]))
     assert since_start(leaf) == pytest.approx([0, 0, 0, 1 + 400 / 200 * PER], abs=1e-3)
@@ -132,7 +132,7 @@ def test_unreported_tokens_are_estimated(first: Any, wait: float) -> None:
 
 
 def test_each_sent_request_is_charged_once() -> None:
-    """Of a model that asks two others, both; of a call that is retried, each request for itself."""
+    """Both requests of a model that calls two others are charged, and each request of a retried call."""
     first, second = Leaf([used(100, ""), "fine"]), Leaf([used(300)])
 
     async def twice() -> float:
@@ -196,7 +196,7 @@ def test_cancelled_waiters_do_not_block_others() -> None:
 
 
 def test_each_request_of_a_call_is_limited() -> None:
-    """What the model repeats waits for its turn again, whatever is between the two."""
+    """A retry waits for its turn again, whatever is between the limit and the model."""
     leaf = Leaf([down, down, "fine"], retry=Retry(attempts=3, first_wait=0))
     warped(arriving(RateLimit(Timeout(leaf, 5), requests=1, per=10.0), [0.0, 0.0]))
     assert since_start(leaf) == pytest.approx([0, 10, 20, 30], abs=1e-3)
@@ -273,7 +273,7 @@ def test_a_cancelled_wait_frees_its_turn(at: list[float], data: st.DataObject) -
 
 
 async def test_waiting_time_is_counted() -> None:
-    """As the attempt's, not as the model's work."""
+    """It counts as waiting time of the attempt, not as work of the model."""
     model = RateLimit(Leaf(), requests=1, per=0.4)
     waited = []
     for _ in range(3):
@@ -286,7 +286,7 @@ async def test_waiting_time_is_counted() -> None:
 
 
 def test_each_event_loop_has_its_own_count() -> None:
-    """One object serves one run after the other, each on a loop of its own, also after a crowd in the last one."""
+    """One object serves successive runs, each on its own loop, even after a crowd in the previous one."""
     leaf = Leaf()
     model = RateLimit(leaf, requests=1, per=10.0)
     for _ in range(3):

@@ -160,7 +160,7 @@ def test_a_call_cancelled_during_a_wait_sends_nothing_more() -> None:
 
 
 async def test_waits_are_counted_with_the_next_request() -> None:
-    """What was waited stands with the attempt that it was waited for."""
+    """A wait is stored with the attempt that follows it."""
     request = question()
     await ask(Retrying(Leaf([down, "fine"]), Retry(first_wait=0.02)), request)
     first, second = request.attempts.made
@@ -415,7 +415,7 @@ def test_attempts_never_multiply(tree: Tree) -> None:
 
 @given(tree=trees(st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=4).map(tuple)))
 def test_attempts_list_every_request_that_models_received(tree: Tree) -> None:
-    """Whatever they answer, each request that a model saw is one attempt, and the other way round."""
+    """Requests that a model received and attempts correspond one to one, whatever the answers are."""
     leaves: list[Leaf] = []
     request = question()
 
@@ -490,7 +490,7 @@ async def test_attempts_list_every_request_of_a_real_model(*, wrapped: bool) -> 
 
 
 async def test_a_permanent_failure_takes_the_configured_number_of_requests() -> None:
-    """Nothing below the one loop repeats by itself."""
+    """No layer below the one retry loop retries."""
     async with ChatServer({"m": broken}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=Retry(attempts=4, first_wait=0))
         with pytest.raises(ProviderFailed):

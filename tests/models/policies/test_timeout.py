@@ -67,7 +67,7 @@ def test_a_request_ends_at_its_deadline() -> None:
 
 
 def test_each_request_of_a_call_has_its_own_deadline() -> None:
-    """What the model repeats is repeated around the deadline; the call's own deadline is over all of it."""
+    """Retries are repeated around the deadline; the call's own deadline covers all of them."""
     leaf = Leaf([hang], retry=Retry(attempts=3, first_wait=0))
     request = question()
     check_end(Timeout(leaf, 5), 15, "no answer within 5 s", request)
@@ -100,7 +100,7 @@ def test_inner_models_see_the_deadline() -> None:
 def test_silence_is_limited_before_and_between_pieces(
     pauses: list[int], end: int, first: float | None, between: float | None, *, listening: bool
 ) -> None:
-    """The call ends at the first silence that is too long, with the pieces until then told; else it is as it was."""
+    """The call ends at the first silence that is too long, after its earlier pieces; otherwise it is unchanged."""
     pieces: list[str] = []
     model = Timeout(Leaf([dripping(pauses, end)]), 1000, first_text=first, between=between)
     request = question(on_text=pieces.append if listening else None)
@@ -118,7 +118,7 @@ def test_silence_is_limited_before_and_between_pieces(
 
 
 def test_a_non_streaming_model_must_answer_within_the_first_text_limit() -> None:
-    """It cannot be told from one that is silent."""
+    """It cannot be distinguished from a silent one."""
     check_end(Timeout(Leaf([lasting(3)]), first_text=5), 3, "fine")
     check_end(Timeout(Leaf([lasting(3)]), first_text=2), 2, "no text within 2 s")
 
@@ -127,7 +127,7 @@ def test_a_non_streaming_model_must_answer_within_the_first_text_limit() -> None
     "options", [{"output": Verdict}, {"tools": [ToolSpec(name="f", description="", parameters={})]}]
 )
 def test_unstreamed_answers_have_only_the_whole_deadline(options: dict[str, Any]) -> None:
-    """Structured answers and tool calls come all at once, however long that takes, and nobody listens in."""
+    """Structured answers and tool calls arrive at once, however long that takes, without a listener."""
     leaf = Leaf([lasting(50, '{"winner": "a"}')])
     seconds, _ = warped(timed(Timeout(leaf, 100, first_text=1, between=1), question(**options)))
     assert seconds == pytest.approx(50)
@@ -149,7 +149,7 @@ def test_cancellation_by_the_caller_is_not_a_timeout() -> None:
 
 @pytest.mark.parametrize("options", [{"seconds": 5}, {"first_text": 5}], ids=["seconds", "first_text"])
 def test_a_timeout_error_raised_by_the_model_is_not_the_deadline(options: dict[str, float]) -> None:
-    """It is the application's, and reaches it as it is."""
+    """The error belongs to the application and is raised unchanged."""
 
     async def early() -> None:
         with pytest.raises(TimeoutError, match="mine"):
@@ -177,7 +177,7 @@ def test_a_model_that_turns_cancellation_into_an_error_is_still_a_timeout(option
 
 
 def test_a_late_piece_is_passed_on() -> None:
-    """A model may go on talking when nobody waits any more."""
+    """A model may keep sending when the call is over."""
     tellers: list[Any] = []
     pieces: list[str] = []
 
@@ -253,7 +253,7 @@ async def keep_alive(exchange: Exchange) -> None:
     ],
 )
 async def test_a_dripping_or_stalling_server_is_abandoned(model: str, options: dict[str, float], message: str) -> None:
-    """None of them outlasts its deadline, and the connection is closed, although nobody listens."""
+    """Each call ends at its deadline and closes the connection, even without a listener."""
     request = question()
     async with ChatServer({"drip": drip, "stall": stall, "silent": silent}) as server:
         inner = OpenAIModel(model, base_url=server.base_url, retry=Retry(attempts=2, first_wait=0))

@@ -77,7 +77,7 @@ def all_of(model: Any, *, max_concurrency: int = 50, between: float | None = 40)
 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 async def test_each_policy_has_the_name_of_its_inner_model(make: Callable[[Any], Any]) -> None:
-    """It takes a model or a name, answers as the model does, and shows what it is around."""
+    """A policy accepts a model or a name, answers like the model, and shows it in its repr."""
     model = make(Leaf(name="ada"))
     assert isinstance(model, Model)
     assert model.name == "ada"
@@ -123,7 +123,7 @@ async def test_connections_stay_open_while_the_outermost_wrapper_is_open() -> No
 
 
 async def test_a_custom_wrapper_runs_code_around_the_call() -> None:
-    """It changes the request and the answer; what it asks is repeated inside, and counted once."""
+    """It changes the request and the answer; its calls are retried inside and counted once."""
 
     class Shouting(Wrapper):
         async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -139,7 +139,7 @@ async def test_a_custom_wrapper_runs_code_around_the_call() -> None:
 
 
 async def test_answers_changed_by_a_wrapper_are_checked() -> None:
-    """A wrapper is a model like any other: a blank answer is none."""
+    """A wrapper is a model like any other: a blank answer is an error."""
 
     class Silent(Wrapper):
         async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -192,7 +192,7 @@ class Duck:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["a real model", "a real model through all policies"])
 async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> None:
-    """It does not say that it tells its attempts; those inside did, and its own is given back."""
+    """It does not declare that it reports attempts; the inner models do, and its own attempt is removed."""
     counting = Counting(10)
     request = question(attempts=Attempts(meter=counting))
     async with ChatServer() as server:
@@ -253,7 +253,7 @@ async def test_mass_cancellation_leaves_nothing_behind() -> None:
 
 
 async def test_a_null_answer_is_valid_inside_wrappers_too() -> None:
-    """It is validated once, where it was given."""
+    """The answer is validated once, by the innermost model."""
     request = question(output=OutputSchema.of(int | None))
     model = Wrapper(Wrapper(FunctionModel(lambda _: {"value": None})))
     response = await ask(model, request)
