@@ -73,11 +73,11 @@ class Recipe:
     name: str
 
     def build(self, journal: Journal) -> Block[Any, Any]:
-        """A block that does it."""
+        """Build a block that acts like the recipe."""
         raise NotImplementedError
 
     def expected(self, value: int) -> int:
-        """What it gives, or raises."""
+        """Return the expected output, or raise the expected exception."""
         raise NotImplementedError
 
 
@@ -131,7 +131,7 @@ class Verb:
         raise NotImplementedError
 
     def expected(self, value: int) -> int:
-        """The value after it."""
+        """Return the value after the step."""
         raise NotImplementedError
 
 
@@ -307,7 +307,7 @@ class Pipeline(Recipe):
 
 
 def counter() -> dict[str, int]:
-    """A new state: how many drawn blocks have acted."""
+    """Create a new state: the number of drawn blocks that have acted."""
     return {"acted": 0}
 
 
@@ -400,7 +400,7 @@ def outcome_of(block: Block[Any, Any], value: int, journal: Journal) -> Outcome:
 
 
 def result_of(call: Callable[[], int]) -> tuple[object, str | None]:
-    """What `call` gives, or raises."""
+    """Return the result of `call`, or its exception."""
     try:
         return call(), None
     except Boom as boom:

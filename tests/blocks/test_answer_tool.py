@@ -18,7 +18,7 @@ from tests.patterns.debates import events
 
 
 def call(name: str, **arguments: object) -> ToolCall:
-    """A model's wish."""
+    """Create a tool call of a model."""
     return ToolCall(id=name, name=name, arguments=json.dumps(arguments))
 
 
@@ -28,7 +28,7 @@ def rate(score: int, why: str = "") -> dict[str, object]:
 
 
 def run_with_tool(*replies: Any, **options: Any) -> tuple[Any, ScriptedModel]:
-    """The result of a generator with the tool `rate`, and its model."""
+    """Run a generator with the tool `rate`, and return the result and its model."""
     model = ScriptedModel(*replies)
     result = generator(**{"name": "ask", "answer_tool": rate, **options}).run_sync("?", model=model)
     model.assert_complete()
@@ -36,7 +36,7 @@ def run_with_tool(*replies: Any, **options: Any) -> tuple[Any, ScriptedModel]:
 
 
 def test_a_call_of_the_answer_tool_is_the_answer() -> None:
-    """What the tool gives for the arguments is the output, and the model is not asked again."""
+    """The output is the tool's result, and the model is not called again."""
     result, model = run_with_tool(call("rate", score=3))
     assert result.output == {"score": 3, "why": ""}
     assert model.calls[0].tools == ["rate"]
@@ -54,7 +54,7 @@ def test_text_is_also_an_answer() -> None:
 
 @given(st.lists(st.sampled_from(["look", "rate", "nothing"]), min_size=1, max_size=5).filter(lambda n: "rate" in n))
 def test_only_calls_before_the_answer_tool_are_made(names: list[str]) -> None:
-    """In the order in which they stand in the answer."""
+    """Calls are made in the order of the answer."""
     looked: list[int] = []
 
     def look() -> None:
@@ -66,7 +66,7 @@ def test_only_calls_before_the_answer_tool_are_made(names: list[str]) -> None:
 
 
 def test_the_answer_tool_may_follow_rounds_of_other_tools() -> None:
-    """Also in the last answer that the rounds allow; other calls are one too many there."""
+    """It may also be in the last allowed answer, where other calls exceed the limit."""
 
     def look() -> str:
         return "seen"
@@ -98,7 +98,7 @@ def test_a_block_may_be_the_tool() -> None:
 
 
 def test_exceptions_of_the_tool_are_raised_unchanged() -> None:
-    """With a note that names it."""
+    """A note names the tool."""
     error = RuntimeError("boom")
 
     def rate(score: int) -> None:
@@ -110,7 +110,7 @@ def test_exceptions_of_the_tool_are_raised_unchanged() -> None:
 
 
 def test_text_besides_the_call_is_in_the_response() -> None:
-    """For a `transform` that wants it."""
+    """A `transform` can use it."""
     response_ = ModelResponse(text="well", tool_calls=[call("rate", score=1)], finish="tool_calls")
     assert run_with_tool(response_, transform=lambda _, response, __: response.text)[0].output == "well"
 

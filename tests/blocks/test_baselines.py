@@ -125,19 +125,19 @@ async def test_samples_match_the_budget_that_is_equal(equal: Any, calls: int) ->
 
 
 def two_sides(**options: Any) -> Any:
-    """A debate of one round."""
+    """Build a debate of one round."""
     sides = [{"name": "ann", "stance": "cap"}, {"name": "bob", "stance": "free"}]
     return debate(name="town", debaters=sides, max_rounds=1, synthesizer=False, **options)
 
 
 def caps(request: ModelRequest) -> Any:
-    """A model that is for one side, whatever it is asked."""
+    """Answer every request for one side."""
     reply = {"reasoning": "So.", "winner": "cap", "verdict": "Cap them."}
     return {key: reply[key] for key in request.output_schema["properties"]} if request.output_schema else "."
 
 
 async def test_a_debate_and_its_plan_set_the_equal_budget() -> None:
-    """Without assembling it; the cost takes prices, and without any no model is called."""
+    """The debate is not assembled; equal cost requires prices, and without any no model is called."""
     calls: list[object] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -161,7 +161,7 @@ async def test_a_debate_and_its_plan_set_the_equal_budget() -> None:
 
 @pytest.mark.parametrize("baselines", [False, [], ["single", "drafts"]])
 def test_equal_requires_self_consistency(baselines: Any) -> None:
-    """Of no baseline else that would be true: it is refused, in Python and in a plan."""
+    """No other baseline could satisfy it, so it is rejected in Python and in a plan."""
     with pytest.raises(ConfigurationError, match="`equal` needs self_consistency or revision among the `baselines`"):
         two_sides(baselines=BaselineOptions(baselines, equal="calls"))
     options = {"question": QUESTION, "baselines": baselines, "equal": "tokens"}
@@ -199,7 +199,7 @@ async def test_without_token_counts_samples_match_the_calls(argument: int | None
 
 
 async def test_without_a_debate_there_is_one_sample() -> None:
-    """A block that is used by itself has nothing to be equal to; its input is the question."""
+    """A block alone has no budget to match; its input is the question."""
     voters = Voters()
     (baseline,) = (await baselines_of("self_consistency").run(QUESTION, model=voters.model)).output
     assert baseline.calls == 1
@@ -234,7 +234,7 @@ def test_revisions_never_take_more_tokens_than_the_debate_but_for_the_drafts(
 
 
 async def test_revisions_see_only_their_own_answer() -> None:
-    """Who changed their mind votes so, and who was lost in a revision votes as before."""
+    """A changed mind changes the vote, and a failed revision leaves it."""
     votes = {1: "for", 2: "against", 3: "against", 4: ProviderFailed("away", status=500)}
     voters = Voters(lambda number, _: votes[number], argument=15)
     (baseline,) = (await town(baselines_of("revision", max_samples=4)).run(QUESTION, model=voters.model)).output
@@ -270,7 +270,7 @@ def test_the_winner_has_the_most_votes_and_a_tie_has_none(votes: list[str], seed
 
 
 async def test_each_role_drafts_with_its_own_model() -> None:
-    """A debater's model makes its draft; None is the default, which makes all other answers too."""
+    """A debater's model makes its draft; None is the default, which makes all other answers."""
     custom, default = Voters(lambda *_: "against", name="own"), Voters(name="default")
     block = baselines_of("single", "drafts", stances=STANCES, models=[custom.model, None])
     result = await town(block).run(QUESTION, model={"chat": default.model})
@@ -323,7 +323,7 @@ async def test_a_failed_draft_is_excluded_and_reported() -> None:
 
 
 async def test_an_unavailable_provider_gets_one_wave_of_samples() -> None:
-    """A lost baseline has no winner and takes nothing with it; the run is complete."""
+    """A failed baseline has no winner and affects nothing else; the run is complete."""
     voters = Voters(lambda *_: ProviderFailed("down"))
     result = await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
     assert result.status == "complete"
@@ -335,7 +335,7 @@ async def test_an_unavailable_provider_gets_one_wave_of_samples() -> None:
 
 
 async def test_an_unknown_position_is_a_failure() -> None:
-    """What a model makes up is no vote."""
+    """An invented position is not a vote."""
     (baseline,) = (await town(baselines_of("single")).run(QUESTION, model=Voters(lambda *_: "perhaps").model)).output
     assert baseline.winner is None
     assert "SchemaViolation" in str(baseline.problem)
@@ -343,13 +343,13 @@ async def test_an_unknown_position_is_a_failure() -> None:
 
 @pytest.mark.parametrize("error", [AuthenticationFailed("no key"), RealModelForbidden(), ZeroDivisionError("oops")])
 async def test_errors_other_than_provider_failures_are_raised(error: Exception) -> None:
-    """A wrong key and a mistake in the application are told, and not taken for a weak baseline."""
+    """A wrong key and a mistake in the application are not mistaken for a weak baseline."""
     with pytest.raises(type(error)):
         await town(baselines_of("single")).run(QUESTION, model=Voters(lambda *_: error).model)
 
 
 async def test_a_limit_of_the_run_ends_the_baselines_and_not_the_debate() -> None:
-    """What a limit leaves no room for is lost like what a provider loses."""
+    """A call beyond the limit fails like a provider failure."""
     result = await town(create_baselines(name="town", stances=STANCES), turns=2).run(
         QUESTION, model=Voters().model, limits=Limits(calls=4)
     )
@@ -361,7 +361,7 @@ async def test_a_limit_of_the_run_ends_the_baselines_and_not_the_debate() -> Non
 
 
 async def test_costs_use_the_prices_of_the_run() -> None:
-    """With prices each baseline has its cost, and all costs add up to the run's."""
+    """Each baseline has its cost, and all costs add up to the run's."""
     prices = {"voters": Price(prompt=0.0, completion=1_000_000.0)}
     block = create_baselines(name="town", stances=STANCES)
     result = await town(block).run(QUESTION, model=Voters().model, limits=Limits(prices=prices))

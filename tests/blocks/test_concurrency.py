@@ -75,7 +75,7 @@ def test_results_keep_their_order_and_no_slot_is_idle(
     choices: list[int],
     as_branches: bool,  # noqa: FBT001
 ) -> None:
-    """For any order in which blocks end and any limit: as many at once as are allowed, never more."""
+    """For any order of endings and any limit, as many blocks as allowed run at once, and never more."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -132,7 +132,7 @@ def test_the_first_failure_cancels_the_others_and_is_raised_unchanged(count: int
 
 
 async def test_the_first_failure_in_order_is_raised_with_notes_of_others() -> None:
-    """Not the first in time: what is raised does not depend on the event loop."""
+    """The first in time does not matter, so the exception does not depend on the event loop."""
     names = ("first", "second", "third")
     all_here = asyncio.Barrier(len(names))
 
@@ -274,7 +274,7 @@ async def test_a_second_cancellation_still_waits_for_children() -> None:
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("max_concurrency", [False, True])
 def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurrency: bool) -> None:  # noqa: FBT001
-    """As itself, not in a group, past every rescue; siblings end."""
+    """They are neither grouped nor rescued, and siblings end."""
     stage = Stage()
     runs: list[Any] = []
 
@@ -309,7 +309,7 @@ def test_in_order_returns_the_results_of_the_calls(values: list[int], limit: int
 
 
 async def test_a_failure_while_cancelling_is_not_rescued() -> None:
-    """A block that answers its cancellation with an exception does not make the run go on."""
+    """A block that raises on cancellation does not make the run continue."""
     started = asyncio.Event()
 
     async def stubborn(_: object) -> None:

@@ -70,7 +70,7 @@ WANTED = {
 
 
 def holds(got: object, expected: object) -> bool:
-    """Whether `got` says all that `wanted` says; it may say more."""
+    """Return whether `got` contains everything in `expected`."""
     if isinstance(expected, dict):
         return isinstance(got, dict) and all(key in got and holds(got[key], expected[key]) for key in expected)
     return got == expected
@@ -87,7 +87,7 @@ def test_the_schema_of_the_handoff_is_complete() -> None:
 
 
 def schema_of_parameter(annotation: Any, **default: Any) -> dict[str, Any]:
-    """What a model is told of a parameter with this annotation."""
+    """Return the schema of a parameter with this annotation."""
 
     def ask(x: Any) -> None:
         """Ask."""
@@ -223,7 +223,7 @@ def without(word, count=3, ratio=0.5, loud=False, tags=(), note=None, names=[], 
 
 
 def test_the_default_determines_a_missing_annotation() -> None:
-    """Else it is text."""
+    """Without a default it is text."""
     properties = function_schema(without).parameters["properties"]
     assert {name: properties[name].get("type") for name in properties} == {
         "word": "string",
@@ -326,7 +326,7 @@ def test_an_unknown_annotation_is_an_error() -> None:
 
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=5, unique=True))
 def test_arguments_are_validated_against_the_enum(names: list[str]) -> None:
-    """What is told is what is checked."""
+    """The schema and the validation use the same values."""
 
     def hand_over(to: str) -> None:
         """Hand over."""

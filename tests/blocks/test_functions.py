@@ -127,7 +127,7 @@ def test_every_shape_of_function_is_a_block(shape: str) -> None:
     ids=shown,
 )  # fmt: skip
 def test_builtins_and_classes_get_only_the_input(function: Any, value: object, output: object) -> None:
-    """Also those whose signature cannot be told."""
+    """This includes callables without an inspectable signature."""
     assert handler(function).run_sync(value).output == output
 
 
@@ -198,7 +198,7 @@ def test_non_blocks_are_rejected_when_built(function: Any) -> None:
 
 
 def test_a_decorated_function_is_a_block_with_its_own_name_or_another() -> None:
-    """With and without parentheses."""
+    """It works with and without parentheses."""
 
     @handler
     def shout(text: str) -> str:
@@ -214,7 +214,7 @@ def test_a_decorated_function_is_a_block_with_its_own_name_or_another() -> None:
 
 
 def test_anonymous_functions_have_names_in_outlines_and_paths() -> None:
-    """A lambda is a "function", a callable object goes by its class."""
+    """A lambda is a "function", and a callable object has the name of its class."""
     assert handler(lambda value: value).name == "function"
     assert handler(Doubler()).name == "Doubler"
     assert handler(functools.partial(times, 2)).name == "partial"
@@ -235,7 +235,7 @@ def test_a_block_has_a_name(name: Any) -> None:
 
 @pytest.mark.parametrize("bound", [0, -1, True, 1.0, "1"])
 def test_bounds_are_positive_integers(bound: Any) -> None:
-    """An int of at least 1; a bool is none."""
+    """A bool is invalid."""
     empty = sequencer(name="all").then(str)
     for attempt in (
         lambda: empty.for_each(str, max_concurrency=bound),
@@ -290,7 +290,7 @@ ATTEMPTS: list[Any] = [
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_invalid_arguments_are_rejected_with_their_location(attempt: Any) -> None:
-    """Before anything runs."""
+    """The error comes before anything runs."""
     with pytest.raises(ConfigurationError) as caught:
         attempt(sequencer(name="all").then(str))
     assert "must " in str(caught.value)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 
 def messages_of(value: object = "input", *, session: Session | None = None, **slots: Any) -> list[tuple[str, str]]:
-    """What a model is shown, as (role, content)."""
+    """Return the model's messages as (role, content)."""
     model = ScriptedModel("answer")
     generator(name="ask", **slots).run_sync(value, model=model, session=session)
     return [(message["role"], message["content"]) for message in model.calls[0].messages]
@@ -79,7 +79,7 @@ def test_a_slot_is_a_value_or_any_function_that_gives_it(texts: dict[str, str], 
 
 
 def test_functions_get_the_input_and_the_context_of_the_block() -> None:
-    """Whose path and block are the generator's."""
+    """The path and block of the context are the generator's."""
     messages = messages_of(5, prompt=lambda value, ctx: f"{value} {ctx.block} {ctx.path}", user=lambda value: value + 1)
     assert messages == [("system", "5 ask ask"), ("user", "6")]
 
@@ -87,7 +87,7 @@ def test_functions_get_the_input_and_the_context_of_the_block() -> None:
 @pytest.mark.parametrize("slot", ["context", "history"])
 @pytest.mark.parametrize("as_function", [False, True])
 def test_one_message_by_itself_is_one_message(slot: str, as_function: bool) -> None:  # noqa: FBT001
-    """A string is not taken apart into its characters, nor a message into its keys."""
+    """A string is not split into characters, nor a message into keys."""
     ones: list[Any] = ["abc", {"role": "user", "content": "abc"}]
     for one in ones:
         slots: dict[str, Any] = {slot: (lambda _, one=one: one) if as_function else one}
@@ -106,7 +106,7 @@ class Point(BaseModel):
     ("value", "text"), [("plain", "plain"), (5, "5"), (Point(x=1), '{"x":1,"y":0}'), ({"a": 1}, "{'a': 1}")]
 )
 def test_without_a_user_slot_the_input_is_the_message(value: object, text: str) -> None:
-    """A pydantic model as JSON."""
+    """A pydantic model becomes JSON."""
     assert messages_of(value) == [("user", text)]
 
 
@@ -140,7 +140,7 @@ JSON_SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "requ
 )
 @pytest.mark.parametrize("as_text", [False, True])
 def test_a_structured_answer_matches_the_schema(schema: Any, answer: Any, output: object, as_text: bool) -> None:  # noqa: FBT001
-    """Whatever form the schema has, and whether the model gives data or JSON text."""
+    """The schema may have any form, and the answer may be data or JSON text."""
     model = ScriptedModel(json.dumps(answer) if as_text else answer)
     assert generator(name="ask", output_schema=schema).run_sync("?", model=model).output == output
     assert model.calls[0].output_schema is not None
@@ -172,13 +172,13 @@ def test_a_truncated_answer_is_flagged() -> None:
 
 @pytest.mark.parametrize("schema", [object(), {"type": "nonsense"}, {"type": "array"}, 5, lambda: 1], ids=shown)
 def test_invalid_schemas_are_rejected(schema: Any) -> None:
-    """When the block is built, with its name."""
+    """The error comes when the block is built, with its name."""
     with pytest.raises(ConfigurationError, match="generator 'ask': `output_schema` must be"):
         generator(name="ask", output_schema=schema)
 
 
 async def pieces_of(**options: Any) -> tuple[list[str], Any, list[bool]]:
-    """The pieces of text that a reader gets, the result, and whether the model was asked to stream."""
+    """Return the streamed pieces of text, the result, and whether each call was streamed."""
     streamed: list[bool] = []
 
     def answer(request: ModelRequest) -> str:
@@ -192,7 +192,7 @@ async def pieces_of(**options: Any) -> tuple[list[str], Any, list[bool]]:
 
 
 async def test_text_is_streamed_to_readers() -> None:
-    """And kept only as a whole."""
+    """Only the whole text is stored."""
     pieces, result, streamed = await pieces_of()
     assert (pieces, streamed) == (["one\n", "two\n"], [True])
     assert not [event for event in result.events if isinstance(event, TextDelta)]
@@ -227,7 +227,7 @@ def test_visibility_controls_stream_and_history(client: bool, history: bool, as_
 
 
 def test_history_is_optional() -> None:
-    """What earlier blocks, and earlier runs of the session, have left."""
+    """It has the items of earlier blocks, and of earlier runs in the session."""
     model = ScriptedModel("one", "two", "three")
     talk = sequencer(name="talk").tap(generator(name="a")).tap(generator(name="b", history=True))
     session = Session()
@@ -239,7 +239,7 @@ def test_history_is_optional() -> None:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_transform_makes_the_output(asynchronous: bool) -> None:  # noqa: FBT001
-    """Of the model's output, its response and the context; events and history have what it made."""
+    """It gets the model's output, its response and the context; events and history have its result."""
 
     def shout(output: str, response: ModelResponse, ctx: Context) -> str:
         return f"{output.upper()} {response.finish} {ctx.block}"
@@ -255,7 +255,7 @@ def test_transform_makes_the_output(asynchronous: bool) -> None:  # noqa: FBT001
 
 
 def test_settings_reach_the_model() -> None:
-    """As they are."""
+    """They are passed unchanged."""
     received: list[ModelSettings] = []
     settings = ModelSettings(temperature=0.5, max_tokens=7, extra={"top_p": 0.9})
 
@@ -268,7 +268,7 @@ def test_settings_reach_the_model() -> None:
 
 
 def test_the_model_of_a_block_overrides_that_of_the_run() -> None:
-    """An intent is what the run says."""
+    """The run decides on an intent."""
     own_model, chat, synthesize = ScriptedModel("own"), ScriptedModel("chat"), ScriptedModel("synthesize")
     run_models: Any = {"chat": chat, "synthesize": synthesize}
     assert generator(name="a", model=own_model).run_sync("?", model=run_models).output == "own"
@@ -309,6 +309,6 @@ def test_a_choice_comes_with_the_log_probability_of_each() -> None:
     ids=str,
 )
 def test_invalid_choices_are_rejected(options: dict[str, Any], allowed: str) -> None:
-    """Where the block is made, with what would do."""
+    """The error comes when the block is made, with the valid choices."""
     with pytest.raises(ConfigurationError, match=f"generator 'ask': `choices` must be {allowed}"):
         generator(name="ask", **options)

@@ -59,7 +59,7 @@ class Finding(BaseModel):
 
 
 def recording(requests: list[HumanRequest], *answers: Any) -> Callable[[HumanRequest], Any]:
-    """An `ask` that keeps the requests, and gives the answers one after the other."""
+    """Create an `ask` that records the requests and returns the answers in order."""
     remaining = list(answers)
 
     async def ask(request: HumanRequest) -> Any:
@@ -148,7 +148,7 @@ async def test_invalid_answers_name_the_field(answer: Any, message: str) -> None
 
 
 async def test_a_human_judge_has_the_fields_of_a_judge() -> None:
-    """In a judge's role the answer has a judge's fields, and the winner is one of the stances."""
+    """The winner is one of the stances."""
     requests: list[HumanRequest] = []
     verdict = DebateVerdict(reasoning="It answered.", winner="against", verdict="No.")
     judge = human(name="jo", ask=recording(requests, verdict))
@@ -160,7 +160,7 @@ async def test_a_human_judge_has_the_fields_of_a_judge() -> None:
 
 
 def test_invalid_options_are_rejected() -> None:
-    """Before anything is built."""
+    """The error comes before anything is built."""
     with pytest.raises(ConfigurationError, match="`ask` must be a function"):
         human(name="ann", ask="terminal")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="`prompt` must be text"):
@@ -169,7 +169,7 @@ def test_invalid_options_are_rejected() -> None:
 
 
 async def test_a_human_inside_a_tool_or_function_suspends_the_run() -> None:
-    """A model's tool call comes to a stand, and is answered; a rescue does not go over it."""
+    """A model's tool call is suspended and then answered; a rescue does not catch this."""
     expert = generator(name="desk", prompt="Ask ann.", tools=[human(name="ann")], model="intent/chat")
     pipeline = sequencer(name="p").then(expert).rescue(lambda error: f"rescued {error}")
     assert expert.resources, "a run without a store is refused before it begins"
@@ -188,7 +188,7 @@ async def test_a_human_inside_a_tool_or_function_suspends_the_run() -> None:
 
 
 async def test_asking_without_a_store_is_an_error() -> None:
-    """What cannot be known before the run is an error when it gets there."""
+    """The error comes when the run reaches the function."""
     ann = human(name="ann")
 
     @handler(name="asks")
@@ -226,14 +226,14 @@ async def test_calls_besides_a_waiting_one_finish() -> None:
 
 @given(st.text(), st.text(), st.none() | st.text(), st.none() | st.dictionaries(st.text(), st.integers()))
 def test_requests_survive_storage(text: str, expects: str, problem: str | None, schema: Any) -> None:
-    """What a store keeps of a request is all of it."""
+    """A stored request can be read back completely."""
     request = HumanRequest(block="b", place="p", shown=text, expects=expects, problem=problem, schema=schema)
     assert request_of("p", request.text) == request
 
 
 @given(st.text())
 def test_no_text_can_forge_an_entry(text: str) -> None:
-    """However it is broken into lines, only the renderer begins one with a tag or a heading."""
+    """Only the renderer begins a line with a tag or a heading, whatever line breaks the text has."""
     entries = [DebateContributionEntry(round=1, agent_name="ann", stance="for", text=text.replace("\x00", ""))]
     lines = render_said(entries).splitlines()
     assert lines[0] == "Round 1:"
@@ -275,7 +275,7 @@ def test_a_request_can_be_parsed_into_its_parts(
 
 
 def test_a_request_in_another_form_is_read_as_text() -> None:
-    """Also one whose parts cannot be told from each other."""
+    """The parts of such a request may be indistinguishable."""
     parts = parse_request("What was said so far:\nlittle\n\n[x y\nRound 2:")
     assert parts == RequestParts("", "", (Section(None, ("little",)), Section(None, ("[x y", "Round 2:"))))
 
@@ -291,7 +291,7 @@ FINDINGS = st.builds(
 
 @given(FINDINGS)
 def test_type_and_json_schema_accept_the_same_answers(finding: Finding) -> None:
-    """In another process there is only the JSON Schema: what its type takes fits that as well."""
+    """Another process has only the JSON Schema, which accepts everything that the type accepts."""
     schema = OutputSchema.of(Finding).json_schema
     for answer in (finding.model_dump(mode="json"), finding.model_dump_json()):
         assert Finding.model_validate(check_answer(schema, answer, block="b")) == finding
@@ -299,7 +299,7 @@ def test_type_and_json_schema_accept_the_same_answers(finding: Finding) -> None:
 
 @given(st.text())
 def test_text_is_valid_or_rejected(text: str) -> None:
-    """What is taken can be encoded, and shows something."""
+    """Valid text can be encoded and is visible."""
     try:
         parsed = parse_text(text, block="b")
     except OutputError:
@@ -318,7 +318,7 @@ class Typed:
         self.shown = io.StringIO()
 
     async def ask(self, block: Any) -> Any:
-        """What the block gives whose human types here."""
+        """Return the output of the block whose person types here."""
         terminal = Terminal(self._read, self.shown)
         block._ask = terminal.ask
         try:
@@ -328,7 +328,7 @@ class Typed:
 
 
 async def test_typed_text_ends_at_an_empty_line() -> None:
-    """Or to the end of the input; what is empty at first is passed over."""
+    """It may also end with the input; empty lines before it are skipped."""
     assert await Typed("\nOne.\nTwo.\n\nmore").ask(human(name="ann", ask=print)) == "One.\nTwo."
     assert await Typed("One.").ask(human(name="ann", ask=print)) == "One."
     with pytest.raises(OutputError, match="the input has ended"):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def seq(*blocks: Block[Any, Any]) -> Sequencer[Any, Any]:
-    """A sequencer without a state that hands its value through `blocks`."""
+    """Build a sequencer without a state that passes its value through `blocks`."""
     pipeline: Sequencer[Any, Any] = sequencer(name="seq")
     for block in blocks:
         pipeline = pipeline.then(block)
@@ -44,7 +44,7 @@ def seq(*blocks: Block[Any, Any]) -> Sequencer[Any, Any]:
 
 
 def have_same_result(one: Outcome, other: Outcome) -> bool:
-    """Whether two runs came to the same, wherever in the run it happened."""
+    """Return whether two runs have the same result, wherever in the run it was produced."""
     return replace(one, paths=()) == replace(other, paths=())
 
 
@@ -79,7 +79,7 @@ def test_an_empty_sequencer_changes_nothing(a: Recipe, value: int) -> None:
 
 
 def some(n: int) -> int:
-    """Any function of an int."""
+    """Stand for any function of an int."""
     return n
 
 
@@ -93,7 +93,7 @@ def test_two_maps_equal_the_map_of_their_composition(f: Any, g: Any, value: int)
 
 @given(recipes(failing=False), recipes(), SMALL)
 def test_a_tap_changes_nothing(a: Recipe, b: Recipe, value: int) -> None:
-    """What follows a tap gets what the tap got, and a tap without effects leaves no trace."""
+    """The next step gets the tap's input, and a tap without effects leaves no trace."""
     journal = Journal()
     block = b.build(journal)
     tapped: Sequencer[Any, Any] = sequencer(name="tapped").tap(a.build(journal)).then(block)
@@ -106,7 +106,7 @@ def test_a_tap_changes_nothing(a: Recipe, b: Recipe, value: int) -> None:
 
 @given(recipes(), st.booleans(), SMALL)
 def test_then_if_and_tap_if_follow_the_condition(a: Recipe, holds: bool, value: int) -> None:  # noqa: FBT001
-    """With a condition that holds they are `then` and `tap`; without, they are nothing at all."""
+    """If the condition holds they equal `then` and `tap`; otherwise they do nothing."""
     journal = Journal()
     block = a.build(journal)
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -223,7 +223,7 @@ def test_loop_back_repeats_within_its_bound(bound: int, target: int) -> None:
 
 @given(st.integers(1, 5), st.lists(st.booleans(), min_size=5, max_size=5), st.booleans())
 def test_loop_back_ends_whatever_fails_inside(bound: int, fails: list[bool], late: bool) -> None:  # noqa: FBT001
-    """A rescue inside the loop is part of the pass; one behind the loop ends it."""
+    """A rescue inside the loop belongs to the pass; one after the loop ends it."""
     passed: list[int] = []
 
     def act(value: int) -> int:
@@ -304,7 +304,7 @@ ADD = Add("add", 1)
 
 @given(st.integers(1, 5), st.integers(-2, 8))
 def test_do_while_and_do_until_end_or_raise(bound: int, goal: int) -> None:
-    """At least once, then on its own output; LoopLimitExceeded, never one pass more than allowed."""
+    """The block runs at least once, then on its own output; LoopLimitExceeded comes after the last allowed pass."""
     journal = Journal()
     block = ADD.build(journal)
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -324,7 +324,7 @@ def test_do_while_and_do_until_end_or_raise(bound: int, goal: int) -> None:
 
 
 def failure_of(block: Block[Any, Any], value: object = 0) -> Exception | None:
-    """What a run raises."""
+    """Return the exception of a run."""
     try:
         block.run_sync(value)
     except Exception as error:  # noqa: BLE001 - whatever it is
@@ -349,7 +349,7 @@ class Adds(Block[int, int]):
 
 
 def test_a_block_may_be_a_dataclass() -> None:
-    """By itself and in others, and it may be changed between runs."""
+    """This works alone and nested, and the block may change between runs."""
     block = Adds(1)
     pair = seq(block, block)
     assert (block.run_sync(1).output, pair.run_sync(1).output) == (2, 3)

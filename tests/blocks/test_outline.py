@@ -15,12 +15,12 @@ from tests.blocks.pipelines import Journal, Pipeline, pipelines
 
 
 def ask(value: object) -> object:
-    """A block to draw."""
+    """Return the value; this block is only drawn."""
     return value
 
 
 def empty(name: str = "all") -> Any:
-    """A sequencer to build on."""
+    """Create a sequencer to build on."""
     return sequencer(name=name)
 
 
@@ -278,7 +278,7 @@ LABEL = re.compile(r'"((?:[^"#&<>%`\\]|#\d+;)*)"')
 
 
 def check(drawing: str) -> None:
-    """Whether `drawing` is made of nothing but what it is meant to be made of, and every arrow joins what is there."""
+    """Check that `drawing` has only valid lines, and that every arrow joins existing nodes."""
     first, *lines = drawing.split("\n")
     assert first == "flowchart TD"
     ids: list[str] = []
@@ -305,7 +305,7 @@ def check(drawing: str) -> None:
 
 @given(pipelines(depth=3))
 def test_every_flowchart_is_well_formed(recipe: Pipeline) -> None:
-    """Whatever is nested: ids differ, groups end, arrows join what is drawn."""
+    """With any nesting, ids differ, groups end, and arrows join existing nodes."""
     check(outline(recipe.build(Journal())).mermaid())
 
 

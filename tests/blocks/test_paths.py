@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def keys_of(block: Block[Any, Any], model: Model) -> list[str]:
-    """The keys of the steps of one run, in order."""
+    """Return the keys of the steps of one run, in order."""
     store = MemoryStore()
     result = await block.run("q", model=model, store=store)
     return [step.key for step in await store.steps(result.run_id)]
@@ -33,7 +33,7 @@ async def keys_of(block: Block[Any, Any], model: Model) -> list[str]:
 
 @given(pipelines(depth=3), SMALL)
 def test_all_paths_of_a_run_differ(recipe: Pipeline, value: int) -> None:
-    """Whatever is nested, repeated, rescued or done at once, and whatever the blocks are called."""
+    """This holds for nested, repeated, rescued and concurrent blocks with any names."""
     journal = Journal()
     paths = outcome_of(recipe.build(journal), value, journal).paths
     assert len(set(paths)) == len(paths)
@@ -41,7 +41,7 @@ def test_all_paths_of_a_run_differ(recipe: Pipeline, value: int) -> None:
 
 @given(pipelines(failing=False, pauses=3), SMALL, st.data())
 def test_paths_do_not_depend_on_who_ends_first(recipe: Pipeline, value: int, data: st.DataObject) -> None:
-    """The same input takes the same paths however long its blocks take."""
+    """The same input has the same paths, however long its blocks take."""
     journal, other = Journal(), Journal()
     slow = recipe.build(journal)
     hasty = without_pauses(recipe, data).build(other)
@@ -116,7 +116,7 @@ async def test_equally_named_generators_do_not_share_keys() -> None:
 
 
 async def test_a_block_used_as_a_tool_has_a_path_for_each_call() -> None:
-    """A model may call it many times, with ids as it likes."""
+    """A model may call it many times, with any ids."""
     paths: list[str] = []
     note = handler(lambda value, ctx: paths.append(ctx.path), name="note")
     inner: Sequencer[Any, Any] = sequencer(name="note-it").then(note)
@@ -156,7 +156,7 @@ async def test_paths_are_readable() -> None:
 
 
 async def test_answers_of_a_model_do_not_affect_paths() -> None:
-    """A tool's name and id come from the model."""
+    """A model chooses a tool call's name and id."""
 
     def answer(request: ModelRequest) -> ModelResponse | str | ToolCall:
         if len(request.messages) > 1:

@@ -22,12 +22,12 @@ KINDS: list[type[Exception]] = [Exception, ArithmeticError, ZeroDivisionError, L
 
 
 def empty(name: str = "all") -> Sequencer[Any, Any]:
-    """A sequencer to build on."""
+    """Create a sequencer to build on."""
     return sequencer(name=name)
 
 
 def fails(error: BaseException, name: str = "fails") -> Block[Any, Any]:
-    """A block that raises `error`."""
+    """Create a block that raises `error`."""
 
     def fail(_: object) -> object:
         raise error
@@ -54,7 +54,7 @@ def test_the_first_matching_rescue_gets_the_exception(chain: list[type[Exception
 
 @given(st.lists(st.booleans(), min_size=1, max_size=4), st.data())
 def test_a_rescue_catches_exceptions_of_nested_blocks(nesting: list[bool], data: st.DataObject) -> None:
-    """An inner rescue is asked before an outer one, however deep the failure is."""
+    """An inner rescue comes before an outer one, at any depth."""
     error = KeyError("deep")
     block: Block[Any, Any] = fails(error)
     takes = data.draw(st.lists(st.booleans(), min_size=len(nesting), max_size=len(nesting)))
@@ -70,7 +70,7 @@ def test_a_rescue_catches_exceptions_of_nested_blocks(nesting: list[bool], data:
 
 
 def test_a_rescue_does_not_catch_later_exceptions() -> None:
-    """Nor what it raises itself: that is for a later rescue, which sees where it came from."""
+    """Its own exceptions are for a later rescue, which sees their origin."""
     behind = empty().rescue(lambda _: "never").then(fails(KeyError("behind")))
     with pytest.raises(KeyError, match="behind"):
         behind.run_sync(0)
@@ -149,7 +149,7 @@ def test_an_application_exception_reaches_the_caller_unchanged(error: Exception,
 
 
 def test_a_note_names_the_innermost_block_and_its_path_once() -> None:
-    """However deep it is; `pytest.raises(RuntimeError, match="boom")` still matches the message."""
+    """This holds at any depth; `pytest.raises(RuntimeError, match="boom")` still matches the message."""
     inner = empty("inner").then(fails(RuntimeError("boom")))
     pick = router(name="pick", choose=lambda _: "only", routes={"only": inner})
     outer = empty("outer").tap_each(empty("each").tap(pick), over=lambda _: [1])
@@ -159,7 +159,7 @@ def test_a_note_names_the_innermost_block_and_its_path_once() -> None:
 
 
 def test_a_note_names_the_sequencer_whose_function_failed() -> None:
-    """A map has no block of its own."""
+    """A map has no block."""
     with pytest.raises(ZeroDivisionError) as caught:
         empty().map(lambda n: 1 / n).run_sync(0)
     assert caught.value.__notes__ == ["in block 'all' (at all)"]

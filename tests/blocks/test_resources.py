@@ -27,12 +27,12 @@ pytestmark = pytest.mark.anyio
 
 
 def counter(key: str = "counter") -> StateResource[int]:
-    """A number that blocks share."""
+    """Create a number that blocks share."""
     return StateResource(key=key, initial=int)
 
 
 def bump(resource: StateResource[int], name: str = "bump", *, by: int = 1) -> Block[Any, int]:
-    """A block that adds to the counter, and gives what it is then."""
+    """Create a block that adds to the counter and returns the new value."""
 
     def add(_: object, ctx: Context) -> int:
         handle = ctx.resources[resource.key]
@@ -43,12 +43,12 @@ def bump(resource: StateResource[int], name: str = "bump", *, by: int = 1) -> Bl
 
 
 def empty(name: str = "all", **options: Any) -> Sequencer[Any, Any]:
-    """A sequencer to build on."""
+    """Create a sequencer to build on."""
     return sequencer(name=name, **options)
 
 
 def wrapped(block: Block[Any, Any], how: str) -> Block[Any, Any]:
-    """A block that holds `block`."""
+    """Create a block that contains `block`."""
     ways: dict[str, Callable[[], Block[Any, Any]]] = {
         "then": lambda: empty().then(block),
         "tap": lambda: empty().tap(block),
@@ -72,7 +72,7 @@ HOLDERS = ("then", "tap", "then_if", "parallel", "for_each", "branch", "otherwis
 
 @given(st.lists(st.sampled_from(HOLDERS), min_size=1, max_size=3))
 def test_containers_declare_the_resources_of_their_blocks(nesting: list[str]) -> None:
-    """However deep it is, so that it finds what it declared; run by itself it does as well."""
+    """This holds at any depth, so that the block finds its resources, also when it runs alone."""
     shared = counter()
     block: Block[Any, Any] = bump(shared)
     for how in nesting:
@@ -133,7 +133,7 @@ def test_two_owners_of_different_objects_do_not_conflict() -> None:
 
 
 def test_the_same_object_may_be_declared_many_times() -> None:
-    """By blocks, and by sequencers in `resources`."""
+    """Blocks and the `resources` of sequencers may declare it."""
     shared = counter()
     block = empty(resources={"counter": shared}).then(bump(shared, "one")).then(bump(shared, "two"))
     assert block.run_sync(0).output == 2
@@ -146,7 +146,7 @@ def test_an_owner_and_a_member_must_use_the_same_object() -> None:
 
 
 def test_owned_resources_are_available_to_all_blocks() -> None:
-    """Also of those that do not declare it."""
+    """This includes blocks that do not declare them."""
     private = counter()
     block = empty(owns=[private]).then(lambda _, ctx: ctx.resources.counter.state).map(lambda n: n + 1)
     assert block.run_sync(0).output == 1
@@ -171,7 +171,7 @@ def test_owned_resources_are_opened_for_each_execution(count: int, limit: int | 
 
 
 def test_a_nested_owner_has_its_own_object() -> None:
-    """Also of the same object."""
+    """This also holds if both own the same object."""
     shared_counter = counter()
     inner = empty("inner", owns=[shared_counter]).then(bump(shared_counter))
     outer = (
@@ -221,7 +221,7 @@ def test_isolated_resources_start_from_and_update_the_outer_state(count: int, li
 
 
 def test_isolates_accepts_only_resources() -> None:
-    """As what is owned."""
+    """The same is true of `owns`."""
     for options in ({"isolates": [5]}, {"owns": [None]}):
         with pytest.raises(ConfigurationError, match="a resource"):
             empty(**options)
@@ -256,7 +256,7 @@ def test_a_shared_resource_is_opened_once_per_run(count: int, depth: int) -> Non
 
 
 def test_a_session_keeps_states_from_run_to_run() -> None:
-    """And without one every run begins from the initial state."""
+    """Without one, every run begins from the initial state."""
     block = bump(counter())
     session = Session()
     assert [block.run_sync(0, session=session).output for _ in range(3)] == [1, 2, 3]
@@ -290,7 +290,7 @@ def test_concurrent_runs_of_a_session_are_isolated(count: int, saved: int, order
 
 
 async def test_a_transcript_can_be_read_during_and_after_a_run() -> None:
-    """What was argued before it is not lost."""
+    """The arguments before it are not lost."""
     shared = counter("transcript")
     block = empty().tap(bump(shared)).map(lambda _: 1 / 0)
     handle = block.start(0)
@@ -316,7 +316,7 @@ class Unhashable:
     ids=["another key", "int", "None", "unhashable"],
 )
 def test_non_resources_are_rejected(resources: Any) -> None:
-    """When the block is built."""
+    """The error comes when the block is built."""
     for make in (
         lambda: handler(str, resources=resources),
         lambda: sequencer(name="s", resources=resources),
@@ -327,7 +327,7 @@ def test_non_resources_are_rejected(resources: Any) -> None:
 
 
 def test_unknown_resources_are_an_error_with_the_available_ones() -> None:
-    """By attribute and by key; the message says how to declare it."""
+    """This holds by attribute and by key; the message says how to declare it."""
     block = handler(lambda _, ctx: ctx.resources.transcript, resources={"counter": counter()}, name="reads")
     with pytest.raises(AttributeError, match=r"no resource 'transcript' is in reach \(there: 'counter'\); declare it"):
         block.run_sync(0)
@@ -336,7 +336,7 @@ def test_unknown_resources_are_an_error_with_the_available_ones() -> None:
 
 
 def test_resources_are_a_mapping_of_available_resources() -> None:
-    """A block can look before it reads."""
+    """A block can check before it reads."""
     look = handler(lambda _, ctx: ("counter" in ctx.resources, list(ctx.resources), len(ctx.resources)), name="look")
     assert look.run_sync(0).output == (False, [], 0)
     assert empty().tap(bump(counter())).then(look).run_sync(0).output == (True, ["counter"], 1)

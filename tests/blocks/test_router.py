@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def says(word: str) -> Block[Any, str]:
-    """A block that gives `word`."""
+    """Create a block that returns `word`."""
     return handler(lambda _: word, name=word)
 
 
 @given(st.dictionaries(st.text(max_size=2), recipes(depth=1), min_size=1, max_size=3), SMALL, st.data())
 def test_a_router_acts_like_the_chosen_block(routes: dict[str, Recipe], value: int, data: st.DataObject) -> None:
-    """In output, failure and all that is told, by key and by block, with a sync and an async choice."""
+    """Output, failure and events are equal, for keys and blocks, with a sync and an async choice."""
     journal = Journal()
     blocks = {key: recipe.build(journal) for key, recipe in routes.items()}
     key = data.draw(st.sampled_from(sorted(routes)))
@@ -77,7 +77,7 @@ def test_otherwise_can_be_chosen_by_its_block() -> None:
 
 
 def test_exceptions_of_a_choice_are_raised_unchanged() -> None:
-    """With the router's name."""
+    """The note has the router's name."""
     with pytest.raises(ZeroDivisionError) as caught:
         router(name="r", choose=lambda n: 1 / n, routes={"a": str}).run_sync(0)
     assert caught.value.__notes__ == ["in block 'r' (at r)"]

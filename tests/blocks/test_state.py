@@ -33,7 +33,7 @@ class Data:
 
 
 def note(states: list[Any]) -> Block[Any, Any]:
-    """A block that notes whose state it sees."""
+    """Create a block that records the state it sees."""
     return handler(lambda _, ctx: states.append((ctx.sequencer.name, ctx.sequencer.state)), name="note")
 
 
@@ -79,21 +79,21 @@ def test_update_replaces_fields(state: Any) -> None:
 
 @pytest.mark.parametrize("state", [Model, Data])
 def test_an_unknown_field_is_an_error(state: Any) -> None:
-    """A typing mistake must not get lost in a state that takes anything."""
+    """A typing mistake must not get lost in a state that accepts anything."""
     block = sequencer(name="s", state=state).tap(lambda _, ctx: ctx.sequencer.update(cuont=1))
     with pytest.raises(ConfigurationError, match=r"one of its fields: count .got 'cuont'"):
         block.run_sync(0)
 
 
 def test_a_state_can_be_replaced_completely() -> None:
-    """Of any type."""
+    """The new state may have any type."""
     block = sequencer(name="s", state=tuple).tap(lambda v, ctx: setattr(ctx.sequencer, "state", (v,)))
     assert block.map(lambda _, ctx: ctx.sequencer.state).run_sync(5).output == (5,)
 
 
 @given(st.integers(1, 5), st.none() | st.integers(1, 3), st.integers(0, 3))
 def test_each_execution_of_a_sequencer_has_a_new_state(count: int, limit: int | None, pauses: int) -> None:
-    """At the same time or one after the other; the state around it is left alone."""
+    """Executions may be concurrent or sequential, and the outer state is unchanged."""
 
     async def bump(value: object, ctx: Context) -> object:
         ctx.sequencer.update(count=ctx.sequencer.state["count"] + 1)

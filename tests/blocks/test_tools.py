@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 def call(name: str, arguments: object = None, *, id: str = "1") -> ToolCall:  # noqa: A002 - the field's name
-    """A model's wish; `arguments` as JSON, a string as it is."""
+    """Create a tool call of a model; `arguments` become JSON unless they are a string."""
     return ToolCall(
         id=id, name=name, arguments=arguments if isinstance(arguments, str) else json.dumps(arguments or {})
     )
 
 
 def run_with_tools(*replies: Any, **options: Any) -> tuple[list[str], RunResult[Any]]:
-    """What the model is told by its tools in answer to `replies`, and the result of the run."""
+    """Return the tool messages after `replies`, and the result of the run."""
     model = ScriptedModel(*replies, "done")
     result = generator(name="ask", **options).run_sync("?", model=model)
     model.assert_complete()
@@ -61,7 +61,7 @@ async def later(word: str) -> str:
 
 
 def test_functions_sync_and_async_and_blocks_are_tools() -> None:
-    """Their results are told as text."""
+    """Their results become text."""
 
     def seen(value: str, ctx: Context) -> str:
         return f"{value} by {ctx.block}"
@@ -82,7 +82,7 @@ def test_functions_sync_and_async_and_blocks_are_tools() -> None:
 
 
 def test_the_model_sees_its_calls_and_their_answers_in_order() -> None:
-    """As the chat completions API wants them, each answer with its call's id."""
+    """The format is that of the chat completions API: each answer has its call's id."""
     model = ScriptedModel(
         ModelResponse(text="let me see", tool_calls=[call("add", {"a": 1}, id="x")], finish="tool_calls"), "done"
     )
@@ -119,7 +119,7 @@ def test_the_model_sees_its_calls_and_their_answers_in_order() -> None:
     ],
 )
 def test_invalid_arguments_are_returned_to_the_model(arguments: str, message: str) -> None:
-    """And nothing is called."""
+    """Nothing is called."""
     called: list[object] = []
 
     def add(a: int, b: int = 1) -> None:
@@ -140,7 +140,7 @@ def test_any_arguments_of_a_model_are_answered(arguments: str) -> None:
 
 
 def test_an_unknown_tool_is_an_error_for_the_model() -> None:
-    """With those that there are."""
+    """The message lists the available tools."""
     answers, _ = run_with_tools(call("divide"), tools=[add, later])
     assert answers == ["Error: there is no tool 'divide'; available: add, later"]
     assert run_with_tools(call("divide"))[0] == ["Error: there is no tool 'divide'; available: none"]
@@ -148,7 +148,7 @@ def test_an_unknown_tool_is_an_error_for_the_model() -> None:
 
 @pytest.mark.parametrize("as_block", [False, True])
 def test_exceptions_of_a_tool_are_raised_unchanged(as_block: bool) -> None:  # noqa: FBT001
-    """As itself, with notes that name the tool and the block."""
+    """Notes name the tool and the block."""
     error = RuntimeError("boom")
 
     def fail(input: str) -> None:  # noqa: A002 - what block tools take
@@ -302,7 +302,7 @@ def by_position(a: int, /) -> None:
 
 
 def with_context(query: str, ctx: Context) -> None:
-    """The context is no argument of a model's."""
+    """The model does not see the context as an argument."""
 
 
 def unknown(query: Mystery) -> None:  # type: ignore[name-defined]  # noqa: F821
@@ -328,14 +328,14 @@ def test_invalid_tools_are_rejected_when_the_block_is_built(offered: Any) -> Non
 
 
 def test_two_tools_with_one_name_are_rejected() -> None:
-    """Also where one comes with a capability."""
+    """This includes tools of capabilities."""
     for options in ({"tools": [add, add]}, {"tools": [add], "uses": [Capability(name="c", tools=[add])]}):
         with pytest.raises(ConfigurationError, match="tools with different names"):
             generator(name="ask", **options)
 
 
 def test_the_tools_of_capabilities_are_offered_with_the_others() -> None:
-    """After those of the block itself."""
+    """They follow those of the block itself."""
     model = ScriptedModel("done")
     uses = [Capability(name="c", tools=[later])]
     generator(name="ask", tools=[tool(add)], uses=uses).run_sync("?", model=model)
@@ -348,5 +348,5 @@ async def gives_a_coroutine_later() -> Callable[[], Mapping[str, int]]:
 
 
 def test_only_the_tool_itself_is_awaited() -> None:
-    """What it gives is its result."""
+    """A returned coroutine function is the result."""
     assert run_with_tools(call("gives_a_coroutine_later"), tools=[gives_a_coroutine_later])[0] == ["<class 'dict'>"]

@@ -51,7 +51,7 @@ class Debate:
 
 @st.composite
 def debates(draw: st.DrawFn) -> Debate:
-    """One to ten agents, some of them without a text before, or without a position."""
+    """Draw one to ten agents, some without an earlier text or without a position."""
     agents = draw(names)
     some = st.dictionaries(st.sampled_from(agents), texts)
     answers = st.dictionaries(
@@ -66,7 +66,7 @@ def debates(draw: st.DrawFn) -> Debate:
 
 @given(debates())
 def test_both_measures_are_shares(debate: Debate) -> None:
-    """From 0 to 1; one proposal alone is like itself; nobody who spoke before has a stability."""
+    """They are from 0 to 1; one proposal alone is similar to itself; without earlier texts there is no stability."""
     result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
     assert 0 <= result.similarity <= 1
     assert len(set(debate.now.values())) > 1 or result.similarity == 1.0
@@ -77,7 +77,7 @@ def test_both_measures_are_shares(debate: Debate) -> None:
 
 @given(debates(), st.data())
 def test_the_order_of_agents_changes_nothing(debate: Debate, data: st.DataObject) -> None:
-    """Not the last bit of it."""
+    """Results are equal to the last bit."""
     order = data.draw(st.permutations(list(debate.now)))
     one = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
     shuffled = {name: debate.now[name] for name in order}
@@ -153,7 +153,7 @@ def test_the_default_measure_is_the_best_installed_one() -> None:
 
 
 def test_a_convergence_survives_serialization() -> None:
-    """And back."""
+    """It can be read back."""
     result = convergence({"a": "x"}, similarity=Jaccard())
     assert Convergence.model_validate(result.model_dump(mode="json", by_alias=True)) == result
 

@@ -27,7 +27,7 @@ histories = st.lists(positions, max_size=12)
 
 
 def kinds(*answers: str | None) -> list[FlipKind]:
-    """The kinds of flips of one agent who gives these answers, a round each."""
+    """Return the kinds of flips of one agent with these answers, one in each round."""
     history = [Position(agent="ann", answer=answer, round=number) for number, answer in enumerate(answers, 1)]
     return [flip.kind for flip in flips(history)]
 
@@ -69,12 +69,12 @@ def test_wordings_determine_the_kind_of_flip(before: str | None, after: str | No
 
 
 def test_each_position_is_compared_with_the_last_one() -> None:
-    """A flip and a flip back are two; after a retraction a new answer is a new start."""
+    """A flip and a flip back are two; an answer after a retraction is a new start."""
     assert kinds("yes", "no", "yes", None, "no") == ["contradiction", "contradiction", "retraction"]
 
 
 def test_long_answers_are_compared_by_the_measure() -> None:
-    """By meaning, where it is one of meaning."""
+    """An embedding compares meanings."""
     reworded = "In every large city rents should rise by no more than 3% each year since wages do not keep up"
     before, after = (
         Position(agent="ann", answer=text, round=number)
@@ -85,7 +85,7 @@ def test_long_answers_are_compared_by_the_measure() -> None:
 
 
 def test_claims_match_regardless_of_spelling() -> None:
-    """And positions on different claims, or of different agents, have nothing to do with each other."""
+    """Positions on different claims, or of different agents, are unrelated."""
     history = [
         Position(agent="ann", claim="Rent caps", answer="yes", round=1),
         Position(agent="ann", claim="Taxes", answer="no", round=2),
@@ -97,7 +97,7 @@ def test_claims_match_regardless_of_spelling() -> None:
 
 @given(histories)
 def test_each_flip_is_between_two_positions_of_one_agent(history: list[Position]) -> None:
-    """In order of round, the earlier one first."""
+    """They are in order of rounds, the earlier one first."""
     detected = flips(history)
     assert [flip.after.round for flip in detected] == sorted(flip.after.round for flip in detected)
     for flip in detected:
@@ -111,13 +111,13 @@ def test_each_flip_is_between_two_positions_of_one_agent(history: list[Position]
 
 @given(histories)
 def test_repeated_answers_never_flip(history: list[Position]) -> None:
-    """Whatever was said."""
+    """The answers do not matter."""
     repeated = [position.model_copy(update={"answer": history[0].answer}) for position in history]
     assert flips(repeated) == []
 
 
 @given(st.lists(texts, max_size=6), st.data())
 def test_rounds_determine_the_order(answers: list[str], data: st.DataObject) -> None:
-    """Not where a position stands in the history."""
+    """The place of a position in the history does not matter."""
     history = [Position(agent="ann", answer=answer, round=number) for number, answer in enumerate(answers, 1)]
     assert flips(data.draw(st.permutations(history))) == flips(history)

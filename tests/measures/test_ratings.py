@@ -16,7 +16,7 @@ anything = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def draw_ratings(agents: list[str], data: st.DataObject) -> dict[str, float]:
-    """A rating for each agent."""
+    """Draw a rating for each agent."""
     return {name: data.draw(ratings) for name in agents}
 
 
@@ -50,7 +50,7 @@ def test_changes_add_up_to_zero(agents: list[str], consensus: bool, k: float, da
 
 @given(names, st.booleans(), st.data())
 def test_the_order_of_agents_changes_nothing(agents: list[str], consensus: bool, data: st.DataObject) -> None:  # noqa: FBT001
-    """Not even the last bit."""
+    """Results are equal to the last bit."""
     before = draw_ratings(agents, data)
     shuffled = {name: before[name] for name in data.draw(st.permutations(agents))}
     winner = data.draw(st.sampled_from(agents))
@@ -61,7 +61,7 @@ def test_the_order_of_agents_changes_nothing(agents: list[str], consensus: bool,
 
 @given(names, st.data())
 def test_a_winner_without_consensus_loses_nothing(agents: list[str], data: st.DataObject) -> None:
-    """Nor does anybody else gain; with consensus the others lose less."""
+    """Nobody else gains either; with consensus the others lose less."""
     before = draw_ratings(agents, data)
     winner = data.draw(st.sampled_from(agents))
     alone = elo_changes(before, winner=winner, consensus=False)
@@ -79,7 +79,7 @@ def test_without_a_winner_nothing_changes(agents: list[str], consensus: bool, da
 
 @given(anything, anything)
 def test_two_expectations_add_up_to_one(a: float, b: float) -> None:
-    """However far apart two ratings are: between 0 and 1, one together, and more for the better."""
+    """For any two ratings they are between 0 and 1, add up to one, and favour the better one."""
     one, other = expected(a, b), expected(b, a)
     assert 0 <= one <= 1
     assert one + other == pytest.approx(1)
@@ -100,7 +100,7 @@ def test_two_expectations_add_up_to_one(a: float, b: float) -> None:
     ids=["stranger", "nan", "infinite", "bool", "zero", "nan k", "bool k"],
 )
 def test_invalid_ratings_are_rejected(field: str, options: dict[str, Any]) -> None:
-    """With the field that is wrong."""
+    """The error has the field."""
     given_options: dict[str, Any] = {"ratings": {"a": 1500.0}, "winner": None, "consensus": True} | options
     with pytest.raises(ConfigurationError) as caught:
         elo_changes(given_options.pop("ratings"), **given_options)
@@ -113,14 +113,14 @@ forecasts = st.tuples(st.floats(0, 1), st.booleans())
 
 
 def test_a_voter_without_outcomes_has_no_calibration() -> None:
-    """Its vote weighs as if there were no such thing."""
+    """Its vote weighs as without calibration."""
     assert calibration([]) is None
     assert vote_weight(None, calibration([])) == 1
 
 
 @given(st.lists(forecasts, min_size=1), st.randoms(use_true_random=False))
 def test_a_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
-    """From 0 to 1; and the factor of a vote is from a half to one and a half."""
+    """It is from 0 to 1, and the factor of a vote is from a half to one and a half."""
     factor = calibration(outcomes)
     random.shuffle(outcomes)
     assert factor is not None
@@ -142,7 +142,7 @@ def test_sure_voters_gain_if_right_and_lose_if_wrong(count: int) -> None:
 
 @given(st.lists(st.booleans(), min_size=1))
 def test_a_confidence_of_one_half_is_neutral(outcomes: list[bool]) -> None:
-    """A confidence of one half is borne out by any outcome."""
+    """Any outcome agrees with it."""
     assert calibration([(0.5, right) for right in outcomes]) == pytest.approx(0.5)
 
 
@@ -150,7 +150,7 @@ def test_a_confidence_of_one_half_is_neutral(outcomes: list[bool]) -> None:
 def test_a_better_forecast_never_makes_a_worse_calibration(
     outcomes: list[tuple[float, bool]], confidence: float
 ) -> None:
-    """Of two who differ in one confidence, the one that is nearer to what turned out is better."""
+    """Of two voters with one different confidence, the one nearer to the outcome is better."""
     (first, right), *rest = outcomes
     near, far = sorted((first, confidence), key=lambda share: abs(share - right))
     better, worse = calibration([(near, right), *rest]), calibration([(far, right), *rest])
@@ -161,6 +161,6 @@ def test_a_better_forecast_never_makes_a_worse_calibration(
 
 @pytest.mark.parametrize("confidence", [2, -0.1, math.nan, True])
 def test_a_forecast_out_of_range_is_rejected(confidence: float) -> None:
-    """From 0 to 1, as all confidences."""
+    """It has to be from 0 to 1, like all confidences."""
     with pytest.raises(ConfigurationError, match=r"calibration\(\): `confidence` must be (a number )?from 0 to 1"):
         calibration([(confidence, True)])

@@ -26,7 +26,7 @@ def _loaded() -> None:
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
 def test_a_similarity_is_a_symmetric_matrix_of_shares(backend: str, texts: list[str]) -> None:
-    """For any strings: from 0 to 1, the same both ways, exactly 1.0 for identical texts."""
+    """For any strings, values are from 0 to 1, symmetric, and exactly 1.0 for identical texts."""
     matrix = MEASURES[backend](texts)
     assert [len(row) for row in matrix] == [len(texts)] * len(texts)
     for row, one in zip(matrix, texts, strict=True):
@@ -40,7 +40,7 @@ def test_a_similarity_is_a_symmetric_matrix_of_shares(backend: str, texts: list[
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts, st.data())
 def test_the_order_of_texts_changes_only_the_order(backend: str, texts: list[str], data: st.DataObject) -> None:
-    """To the last bit."""
+    """Results are equal to the last bit."""
     order = data.draw(st.permutations(range(len(texts))))
     matrix = MEASURES[backend](texts)
     assert MEASURES[backend]([texts[place] for place in order]) == [[matrix[i][j] for j in order] for i in order]
@@ -81,7 +81,7 @@ def test_a_repeated_text_does_not_affect_the_others(backend: str, texts: list[st
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 def test_texts_on_one_subject_are_more_alike_than_others(backend: str) -> None:
-    """What a measure is for."""
+    """This is the purpose of a measure."""
     one, other, far = MEASURES[backend](
         ["We should cap rents in cities.", "Rents in cities need a cap.", "Bananas grow in bunches on tall plants."]
     )[0]
@@ -124,7 +124,7 @@ def test_only_a_blank_text_has_no_words(text: str) -> None:
 
 
 def test_the_best_measure_uses_embeddings() -> None:
-    """Where its library is installed, as here."""
+    """The library is installed here."""
     assert isinstance(best_similarity(), Embeddings)
     assert isinstance(best_similarity(), Similarity)
     assert [repr(measure) for measure in MEASURES.values()] == ["Embeddings()", "TfIdf()", "Jaccard()"]
@@ -144,7 +144,7 @@ from flowdebate.measures import Embeddings, TfIdf, best_similarity
 
 
 def output_of(code: str) -> str:
-    """What a new interpreter prints."""
+    """Return the output of a new interpreter."""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603
     return run.stdout.strip()
 
@@ -155,7 +155,7 @@ def output_of(code: str) -> str:
     ids=["no wordllama", "none"],
 )
 def test_without_a_library_the_next_best_measure_is_used(modules_: list[str], best: str) -> None:
-    """In a process that cannot find it; and what was asked for by name says what to install."""
+    """The process cannot find it; requesting the measure by name says what to install."""
     tried = "TfIdf" if "sklearn" in modules_ else "Embeddings"
     code = HIDE.format(hidden=modules_) + f"print(best_similarity())\ntry: {tried}()\nexcept ValueError as e: print(e)"
     first, second = output_of(code).splitlines()
@@ -164,7 +164,7 @@ def test_without_a_library_the_next_best_measure_is_used(modules_: list[str], be
 
 
 def test_libraries_are_imported_at_the_first_call() -> None:
-    """Neither by the import of the measures nor by making one."""
+    """Neither importing the measures nor creating one imports them."""
     code = (
         "import sys; from flowdebate.measures import Embeddings, TfIdf, best_similarity;"
         "Embeddings(), TfIdf(), best_similarity(); print({'numpy', 'sklearn', 'wordllama'} & set(sys.modules))"

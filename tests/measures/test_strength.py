@@ -66,7 +66,7 @@ def test_more_agreement_is_never_a_weaker_word(
 
 @given(elections())
 def test_a_word_above_split_is_a_majority(election: tuple[dict[str, int], int]) -> None:
-    """Of all who could vote; contested is nobody with a second vote."""
+    """It is a majority of all eligible voters; "contested" means that nobody has a second vote."""
     counts, eligible = election
     word = strength(counts, eligible=eligible)
     assert word in get_args(Strength)
@@ -76,7 +76,7 @@ def test_a_word_above_split_is_a_majority(election: tuple[dict[str, int], int]) 
 
 @given(elections())
 def test_agreement_is_a_share_of_all(election: tuple[dict[str, int], int]) -> None:
-    """From 0 to 1, exact."""
+    """It is exact, from 0 to 1."""
     counts, eligible = election
     share = agreement(counts, eligible)
     assert 0 <= share <= 1

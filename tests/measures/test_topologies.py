@@ -33,7 +33,7 @@ LETTERS = list("abcdefghij")
 
 
 def expected_count(topology: Topology, count: int, sparsity: float) -> int:
-    """How many edges the definition of `topology` gives among `count` agents."""
+    """Count the edges that the definition of `topology` gives among `count` agents."""
     if count == 1:
         return 0
     critics = max(1, math.floor((count - 1) * sparsity + 1e-9))
@@ -73,7 +73,7 @@ def test_every_live_proposal_has_a_critic_and_nobody_is_their_own(
 def test_edges_are_in_the_declared_order_of_names(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
 ) -> None:
-    """By critic, then by target, whatever the topology."""
+    """They are sorted by critic and then by target, in any topology."""
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     assert result == sorted(result, key=lambda edge: (agents.index(edge[0]), agents.index(edge[1])))
 
@@ -102,7 +102,7 @@ def test_round_robin_reviews_each_pair_once_in_all_rounds(agents: list[str]) -> 
 
 @given(names, rounds, rounds, shares, seeds)
 def test_sparse_is_the_same_in_every_round(agents: list[str], one: int, other: int, sparsity: float, seed: int) -> None:
-    """Neither the round nor the run's randomness has a part in it, and it draws no random number."""
+    """Neither the round nor the seed has an effect, and no random number is drawn."""
     random = Random(seed)
     before = random.getstate()
     result = edges("sparse", agents, round=one, random=random, sparsity=sparsity)
@@ -131,7 +131,7 @@ def test_everybody_and_the_hub_review_each_other(agents: list[str], data: st.Dat
 
 
 def test_a_ring_joins_both_neighbours_by_name() -> None:
-    """In the order of the alphabet, and round its end."""
+    """Names are in alphabetical order, and the last one is next to the first."""
     result = edges("ring", ["c", "a", "d", "b"], round=3, random=Random(0))
     pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
     assert set(result) == {*pairs, *((other, one) for one, other in pairs)}
@@ -170,7 +170,7 @@ def test_the_topologies_are_the_same_in_every_process() -> None:
 
 @given(names, rounds, seeds)
 def test_each_topology_is_a_separate_function(agents: list[str], number: int, seed: int) -> None:
-    """What can be called by name can be called as it is, and given as a topology of the user's own."""
+    """A topology can be used by name, called directly, and passed as a custom topology."""
     functions: dict[Topology, Callable[[Sequence[str], int, Random], list[Edge]]] = {
         "all-to-all": all_to_all,
         "round-robin": round_robin,
@@ -198,7 +198,7 @@ def test_proposals_without_a_critic_get_one(agents: list[str], seed: int, data: 
 
 
 def test_added_critics_are_spread_evenly() -> None:
-    """A function that gives no edges at all ends in one review for each."""
+    """A function without edges leads to one review for each proposal."""
     result = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0))
     assert result == [("a", "d"), ("b", "a"), ("c", "b"), ("d", "c")]
     few = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0), critics=["a", "b"])
@@ -215,7 +215,7 @@ class Refused:
 
 
 async def asynchronous(names: Sequence[str], number: int, random: Random) -> list[Edge]:
-    """A topology that would have to be awaited."""
+    """Return edges asynchronously, which is not allowed."""
     return []
 
 
@@ -240,7 +240,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
 def test_invalid_topologies_are_rejected(case: Refused) -> None:
-    """Before anything is drawn, with the field that is wrong."""
+    """The error comes before anything is drawn, and has the field."""
     options: dict[str, Any] = {"topology": "ring", "names": ["a", "b"], "round": 1, "random": Random(0)} | case.options
     with pytest.raises(ConfigurationError, match=r"edges\(\)") as caught:
         edges(options.pop("topology"), options.pop("names"), **options)
@@ -276,7 +276,7 @@ def test_invalid_edges_of_a_function_are_an_output_error(given_edges: Any, messa
 
 
 def test_an_error_of_a_custom_topology_reaches_the_caller() -> None:
-    """As itself; and any callable will do."""
+    """It is unchanged; any callable is allowed."""
 
     def broken(names: Sequence[str], number: int, random: Random, *, why: str) -> list[Edge]:
         raise LookupError(why)

@@ -29,14 +29,14 @@ class Election:
     quorum: int | None
 
     def count(self, **changes: Any) -> Tally:
-        """The tally, with some of it changed."""
+        """Return the tally with these changes."""
         options = {name: value for name, value in vars(self).items() if name != "ballots"} | changes
         return tally(options.pop("ballots", self.ballots), **options)
 
 
 @st.composite
 def elections(draw: st.DrawFn) -> Election:
-    """One to ten voters with any names; votes for proposals, for nobody, and lost."""
+    """Draw one to ten voters with any names, and votes for proposals, for nobody, and failed ones."""
     agents = draw(names)
     choices = agents[: draw(st.integers(0, 4))]
     votes = draw(st.lists(st.sampled_from([*choices, *choices, *agents, "stranger", None, "lost"]), max_size=10))
@@ -69,7 +69,7 @@ def test_every_vote_is_counted_once(election: Election) -> None:
 
 @given(elections(), st.data())
 def test_the_order_of_ballots_and_voters_changes_nothing(election: Election, data: st.DataObject) -> None:
-    """Not a bit of it: sums are exact."""
+    """Sums are exact, so no bit changes."""
     result = election.count(
         ballots=data.draw(st.permutations(election.ballots)), eligible=data.draw(st.permutations(election.eligible))
     )
@@ -88,7 +88,7 @@ def test_the_order_of_choices_changes_only_the_order(election: Election, data: s
 
 @given(elections())
 def test_confidence_is_the_share_of_voters_sure_of_the_winner(election: Election) -> None:
-    """From 0 to 1, over everybody who could vote; no more than the winner's share."""
+    """It is from 0 to 1 over all eligible voters, and at most the winner's share."""
     result = election.count()
     assert 0 <= result.confidence <= 1
     if result.winner is None:
@@ -101,7 +101,7 @@ def test_confidence_is_the_share_of_voters_sure_of_the_winner(election: Election
 
 @given(elections())
 def test_a_winner_leads_alone_with_a_quorum(election: Election) -> None:
-    """A tie has no winner, nor has a vote without a quorum; and only a winner can reach anything."""
+    """A tie and a vote without a quorum have no winner, and only a winner can reach a rule."""
     result = election.count()
     assert result.quorum_met is (result.valid >= result.quorum)
     leads = result.weights if election.rule == "weighted" else result.counts
@@ -138,7 +138,7 @@ def test_a_stricter_rule_does_not_reach_more(election: Election) -> None:
 
 @given(elections(), st.data())
 def test_a_failed_vote_makes_no_consensus(election: Election, data: st.DataObject) -> None:
-    """Whatever was not reached with a vote is not reached without it, unless it was for another."""
+    """A result not reached with a vote is not reached without it, unless the vote was for another proposal."""
     if not election.ballots:
         return
     missing_ballot = data.draw(st.sampled_from(election.ballots))
@@ -149,7 +149,7 @@ def test_a_failed_vote_makes_no_consensus(election: Election, data: st.DataObjec
 
 @given(elections(), st.floats(0.1, 5))
 def test_equal_weights_equal_a_majority_vote(election: Election, weight: float) -> None:
-    """A weighted vote in which all weigh the same is a majority vote."""
+    """A weighted vote with equal weights is a majority vote."""
     equal_weights = dict.fromkeys(election.eligible, weight)
     excluded = {"rule", "reason", "weights", "confidence"}
     weighted, heads = election.count(rule="weighted", weights=equal_weights), election.count(rule="majority")
@@ -308,7 +308,7 @@ def test_a_ballot_without_a_choice_is_spoiled() -> None:
     ],
 )
 def test_invalid_elections_are_rejected(changes: dict[str, Any], field: str) -> None:
-    """With the field that is wrong."""
+    """The error has the field."""
     options: dict[str, Any] = {"ballots": [], "choices": ["a", "b"], "eligible": ["a", "b"]} | changes
     with pytest.raises(ConfigurationError) as caught:
         tally(options.pop("ballots"), **options)
@@ -317,13 +317,13 @@ def test_invalid_elections_are_rejected(changes: dict[str, Any], field: str) -> 
 
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, math.nan, math.inf])
 def test_a_confidence_is_from_0_to_1(confidence: float) -> None:
-    """What is not is no ballot."""
+    """Other values are rejected."""
     with pytest.raises(ValidationError):
         Ballot(voter="a", choice="a", confidence=confidence)
 
 
 def test_a_tally_survives_serialization() -> None:
-    """With camelCase keys, and back."""
+    """It has camelCase keys and can be read back."""
     result = tally([Ballot(voter="a", choice="a")], choices=["a"], eligible=["a"])
     wire = result.model_dump(mode="json", by_alias=True)
     assert wire["quorumMet"] is True
@@ -349,7 +349,7 @@ def test_a_tally_survives_serialization() -> None:
     ],
 )
 def test_the_weight_of_a_vote_follows_the_formula(elo: float | None, calibration: float | None, weight: float) -> None:
-    """By rating and calibration, within bounds; no history is 1."""
+    """Rating and calibration count within bounds, and no history weighs 1."""
     assert vote_weight(elo, calibration) == pytest.approx(weight)
 
 

@@ -104,7 +104,7 @@ def transcript_with(text: str) -> list[DebateContributionEntry]:
 
 
 def raw_with(text: str) -> DebateRawOutput:
-    """The raw output of such a debate; the moderator and the judge say it too."""
+    """Create the raw output of such a debate; the moderator's and the judge's texts attack, too."""
     return DebateRawOutput.model_construct(
         rounds=2,
         question=QUESTION,
@@ -117,14 +117,14 @@ def raw_with(text: str) -> DebateRawOutput:
 
 
 def decision_with(text: str) -> DebateModeratorDecision:
-    """A decision whose briefing and angle are `text`."""
+    """Create a decision whose briefing and angle are `text`."""
     return DebateModeratorDecision.model_construct(
         round=1, next_speakers=["anna", "ben"], briefing=text, new_angle=text, done=False
     )
 
 
 def debater_view(text: str) -> str:
-    """What a debater is shown."""
+    """Render a debater's prompt."""
     return render_debater_turn(
         DebaterIdentity(stance="for", positions=tuple(STANCES), max_rounds=2),
         entries=transcript_with(text),
@@ -134,18 +134,18 @@ def debater_view(text: str) -> str:
 
 
 def moderator_view(text: str) -> str:
-    """What a moderator is shown."""
+    """Render a moderator's prompt."""
     return render_moderator_turn(entries=transcript_with(text), decisions=[decision_with(text)], round=3, max_rounds=3)
 
 
 def judge_view(text: str) -> str:
-    """What a judge is shown."""
+    """Render a judge's prompt."""
     transcript = format_transcript_for_judge(transcript_with(text), shuffle=False)
     return render_judge_turn(question=QUESTION, transcript=transcript)
 
 
 def synthesizer_view(text: str) -> str:
-    """What a synthesizer is shown."""
+    """Render a synthesizer's prompt."""
     return render_synthesizer_turn(raw_with(text))
 
 
@@ -178,7 +178,7 @@ def test_fields_of_an_attack_are_filled_once(attack: Attack, own_stance: str, ot
 @each_argument
 @pytest.mark.parametrize("names", [True, False])
 def test_an_attacked_transcript_can_be_read_back(attack: Attack, names: bool) -> None:  # noqa: FBT001
-    """What was said is what is read, entry by entry."""
+    """Each entry is read back unchanged."""
     transcript = transcript_with(attack.written())
     visible = [one if names else entry(one.round, "", one.stance, one.text) for one in transcript]
     assert parse_entries(render_entries(transcript, names=names), names=names) == visible
@@ -212,7 +212,7 @@ def test_every_view_can_be_sent(attack: Attack, view: Callable[[str], str]) -> N
 
 @given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
 def test_quoted_text_has_no_control_tokens_and_can_be_read_back(text: str) -> None:
-    """Whatever stands around them, and however they overlap."""
+    """Text around them and overlaps do not matter."""
     rendered = quoted(text)
     assert not any(token in rendered for token in CONTROL_TOKENS)
     assert unquoted(rendered) == text
@@ -220,7 +220,7 @@ def test_quoted_text_has_no_control_tokens_and_can_be_read_back(text: str) -> No
 
 @given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
 def test_messages_for_the_local_model_have_no_control_tokens(text: str) -> None:
-    """Also those that are no rendered text, such as the result of a tool."""
+    """This includes unrendered text, such as the result of a tool."""
     cleaned = without_control_tokens(text)
     assert not any(token in cleaned for token in CONTROL_TOKENS)
     assert unescaped(cleaned) == unescaped(text)
@@ -234,7 +234,7 @@ def test_ordinary_signs_are_unchanged_for_the_local_model(text: str) -> None:
 
 @each_called
 def test_an_attacking_name_or_stance_stays_on_its_line(attack: Attack) -> None:
-    """In tags, rosters and positions, and in each view's system message."""
+    """This holds for tags, rosters and positions, and for each view's system message."""
     text = attack.written()
     transcript = [entry(1, text, "for", HARMLESS), entry(1, "ben", text, HARMLESS), entry(2, text, text, HARMLESS)]
     for names in (True, False):
@@ -276,17 +276,17 @@ class Recording:
 
     @property
     def systems(self) -> list[str]:
-        """What is not said as a user."""
+        """Return the messages with other roles than the user's."""
         return [m["content"] for _, messages, _ in self.asked for m in messages if m["role"] != "user"]
 
     @property
     def users(self) -> list[str]:
-        """What is said as a user."""
+        """Return the messages with the user's role."""
         return [m["content"] for _, messages, _ in self.asked for m in messages if m["role"] == "user"]
 
 
 def run_debate(text: str, *, anna: str = "anna", stance: str = "for") -> tuple[Recording, RunResult[Any]]:
-    """A moderated debate of two rounds in which everybody says `text`."""
+    """Run a moderated debate of two rounds in which every text is `text`."""
     recording = Recording(text)
     transcript = create_debate_transcript()
     pattern = debate(
@@ -364,7 +364,7 @@ def test_messages_are_sent_as_rendered(attack: Attack) -> None:
 
 @each_called
 def test_an_attacking_debater_is_rejected_or_contained(attack: Attack) -> None:
-    """As many lines of system messages, and the same judge's answer, as with a harmless name."""
+    """System messages have as many lines, and the judge's answer is the same, as with a harmless name."""
     text = attack.written()
     options = {"anna": text} if attack.place == "name" else {"stance": text}
     try:
@@ -386,7 +386,7 @@ WORDS = {"text", "text_special", "softbreak", "strong_open"}
 
 
 def document_of(attack: Attack) -> DebateDocument:
-    """A debate that really took place, all of whose foreign texts attack, as `--json` saves it."""
+    """Return a real debate whose texts all attack, as `--json` saves it."""
     text = attack.written()
     if attack.place == "argument":
         _, result = run_debate(text)
@@ -401,7 +401,7 @@ def document_of(attack: Attack) -> DebateDocument:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_no_attack_acts_on_a_terminal(attack: Attack) -> None:
-    """But for line ends, nothing that a terminal obeys or does not show."""
+    """Except for line ends, the output has no control or invisible characters."""
     stream = io.StringIO()
     document = document_of(attack)
     render(document, Page(stream, document.speakers, environ={}))
@@ -422,7 +422,7 @@ def test_no_attack_is_markup_in_a_report(attack: Attack) -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_an_attack_survives_being_saved(attack: Attack) -> None:
-    """A debate that was saved as JSON reads back as it was, and its file acts on no terminal."""
+    """A saved debate can be read back unchanged, and its file is harmless in a terminal."""
     document = document_of(attack)
     saved = document.to_json()
     assert DebateDocument.model_validate_json(saved) == document

@@ -19,7 +19,7 @@ def test_a_quoted_text_can_be_read_back(text: str) -> None:
 
 @given(texts)
 def test_further_lines_of_a_quoted_text_begin_with_a_bar(text: str) -> None:
-    """Whatever a reader takes for a line break, only the first line can begin without a bar."""
+    """For any kind of line break, only the first line can begin without a bar."""
     first, *further = ("label: " + quoted(text)).splitlines()
     assert first.startswith("label: ")
     assert all(line.startswith("  | ") for line in further)
@@ -47,7 +47,7 @@ def test_invalid_quotations_are_rejected(text: str) -> None:
     "text", ["⟦", "⟦U+000A⟧", "⟦U+0041⟧", "⟦U+110000⟧", "⟦U+2028", "a\nb", "a\rb", "a\n b", "\ud800"]
 )
 def test_text_similar_to_a_quotation_is_rejected(text: str) -> None:
-    """An escape where none is needed, a bare mark, and a line without a bar."""
+    """Examples are an unnecessary escape, a bare mark, and a line without a bar."""
     with pytest.raises(FlowDebateError, match="expected quoted text"):
         unquoted(text)
 
@@ -94,5 +94,5 @@ def test_a_tag_is_one_line_without_brackets(text: str) -> None:
 
 @given(st.text(st.characters(categories=["L", "N", "Zs"])))
 def test_a_plain_stance_is_its_own_tag(stance: str) -> None:
-    """What a judge is asked to name as the winner is what the transcript shows."""
+    """The winner named by a judge can be compared with the transcript."""
     assert tag_text(stance) == stance

@@ -45,7 +45,7 @@ def test_an_unsafe_template_is_rejected_when_made(template: type[Template], part
 
 @pytest.mark.parametrize("template", [DEBATER, MODERATOR, JUDGE, SYNTHESIZER], ids=lambda parts: type(parts).__name__)
 def test_every_part_lists_its_fields(template: Template) -> None:
-    """So that a typing error is found when the template is made, and not in the middle of a debate."""
+    """A typing error is found when the template is made, not in the middle of a debate."""
     for part in fields(template):
         with pytest.raises(ConfigurationError):
             replace(template, **{part.name: "x {no_such_field}"})
@@ -61,7 +61,7 @@ def test_a_single_part_can_be_overridden() -> None:
 
 
 def test_other_braces_are_unchanged() -> None:
-    """A template may show JSON or code."""
+    """A template may contain JSON or code."""
     template = JudgeTemplate(turn='Like {"winner": null}, {} or {a b}: {question}\n{transcript}')
     rendered = render_judge_turn(question="q", transcript="t", template=template)
     assert rendered == 'Like {"winner": null}, {} or {a b}: q\nt'

@@ -23,12 +23,12 @@ ids = st.sampled_from(("1", "2", "3"))
 
 
 def past(number: int, task: str, at: float = 0.0) -> PastDebate:
-    """A debate on `task`."""
+    """Create a debate on `task`."""
     return PastDebate(id=str(number), task=task, outcome="no_consensus", at=at)
 
 
 def run(call: Coroutine[Any, Any, Any]) -> Any:
-    """What an async call gives, for tests that draw."""
+    """Run a coroutine, for tests that draw examples."""
     return asyncio.run(call)
 
 
@@ -36,12 +36,12 @@ def run(call: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def recall(archive: Archive, task: str, limit: int = 9) -> list[str]:
-    """The ids of what is recalled."""
+    """Return the ids of the recalled debates."""
     return [debate.id for debate in await archive.past_debates.recent(task, limit=limit)]
 
 
 async def test_debates_on_similar_tasks_are_recalled_by_similarity() -> None:
-    """By the words that the tasks share; what has none in common is not recalled."""
+    """Shared words of the tasks count; tasks without any are not recalled."""
     archive = Archive()
     tasks = ("How can rents be affordable?", "How can trams be on time?", "Are rents too high?", "Affordable rents now")
     for number, task in enumerate(tasks):
@@ -52,7 +52,7 @@ async def test_debates_on_similar_tasks_are_recalled_by_similarity() -> None:
 
 
 async def test_of_equally_similar_debates_the_latest_comes_first() -> None:
-    """By the time at which they were held."""
+    """The time of the debate decides."""
     archive = Archive()
     for number, at in enumerate((3.0, 9.0, 1.0)):
         await archive.past_debates.add(past(number, "Rents?", at))
@@ -62,7 +62,7 @@ async def test_of_equally_similar_debates_the_latest_comes_first() -> None:
 
 @pytest.mark.parametrize("task", ["Why?", "?!", "家賃に上限", "", "A or B", "Soll es so?"])
 async def test_a_debate_on_the_same_task_is_always_recalled(task: str) -> None:
-    """However short its words are, and in any script."""
+    """The task may be short, and in any script."""
     archive = Archive()
     await archive.past_debates.add(past(1, task))
     assert await recall(archive, task) == ["1"]
@@ -85,7 +85,7 @@ def test_the_limit_bounds_the_recalled_debates(tasks: list[str], query: str, lim
 
 
 async def test_an_existing_debate_is_not_changed() -> None:
-    """What is told twice changes nothing."""
+    """A second report changes nothing."""
     archive = Archive()
     await archive.past_debates.add(past(1, "Rents?"))
     await archive.past_debates.add(past(1, "Trams?"))
@@ -97,12 +97,12 @@ async def test_an_existing_debate_is_not_changed() -> None:
 
 
 def point(issue: str, suggestion: str = "", *, successes: int = 0, uses: int = 1) -> CritiquePattern:
-    """A point."""
+    """Create a point."""
     return CritiquePattern(issue=issue, suggestion=suggestion, successes=successes, uses=uses)
 
 
 async def test_points_that_helped_most_come_first() -> None:
-    """Of as many successes, those that took fewer uses; what never helped is not told."""
+    """With equal successes, fewer uses come first; points that never helped are omitted."""
     archive = Archive()
     await archive.critique_patterns.record(
         "1",
@@ -119,7 +119,7 @@ async def test_points_that_helped_most_come_first() -> None:
 
 
 async def test_points_match_regardless_of_spelling() -> None:
-    """Its counts are added up; the words are those of the first to make it."""
+    """The counts add up; the wording is that of the first critic."""
     archive = Archive()
     await archive.critique_patterns.record("1", [point("It is dear.", "Say who pays.", successes=1)])
     await archive.critique_patterns.record("2", [point("it  is DEAR.", "say who pays.", successes=1, uses=2)])
@@ -132,7 +132,7 @@ async def test_points_match_regardless_of_spelling() -> None:
 
 @given(st.lists(st.tuples(ids, st.lists(st.sampled_from("abc"), max_size=4)), max_size=6))
 def test_points_of_a_debate_count_once(reports: list[tuple[str, list[str]]]) -> None:
-    """Whatever is told again of the same debate."""
+    """A second report of the debate does not count."""
     archive = Archive()
     counted: dict[str, int] = {}
     debates: set[str] = set()
@@ -149,7 +149,7 @@ def test_points_of_a_debate_count_once(reports: list[tuple[str, list[str]]]) -> 
 
 
 async def test_only_those_with_a_history_have_a_rating() -> None:
-    """A stranger's is for the asker to assume."""
+    """The caller assumes a rating for unknown names."""
     archive = Archive()
     await archive.ratings.apply("1", {"ann": 16.0, "bob": -16.0})
     assert dict(await archive.ratings.of(["bob", "zoe"])) == {"bob": Rating(elo=1484.0, debates=1)}
@@ -158,7 +158,7 @@ async def test_only_those_with_a_history_have_a_rating() -> None:
 
 @given(st.lists(st.tuples(ids, st.dictionaries(names, st.floats(-64, 64))), max_size=8))
 def test_changes_of_ratings_add_up_once_for_each_debate(reports: list[tuple[str, dict[str, float]]]) -> None:
-    """From 1500; a second time for the same debate changes nothing."""
+    """Ratings start at 1500; a second report of a debate changes nothing."""
     archive = Archive()
     elo: dict[str, float] = {}
     debates: set[str] = set()
@@ -189,7 +189,7 @@ def test_positions_stay_in_the_order_in_which_they_were_added(reports: list[tupl
 
 
 async def test_changing_a_result_does_not_change_the_archive() -> None:
-    """Who changes the list that it was given changes nothing in the archive."""
+    """A returned list is a copy."""
     archive = Archive()
     await archive.positions.add("1", [Position(agent="ann", answer="yes", round=1)])
     positions: Sequence[Position] = await archive.positions.of("ann")
@@ -210,7 +210,7 @@ records = st.builds(
 
 @given(st.lists(st.tuples(ids, st.dictionaries(names, records)), max_size=6))
 def test_records_add_up_once_for_each_debate(reports: list[tuple[str, dict[str, PersonaRecord]]]) -> None:
-    """In every field; a stranger has a new one."""
+    """All fields add up, and an unknown name has a new record."""
     archive = Archive()
     first: dict[str, dict[str, PersonaRecord]] = {}
     for debate, record_by_name in reports:
@@ -236,7 +236,7 @@ async def test_archives_are_independent() -> None:
 
 @pytest.mark.parametrize("patience", [0, -1, True, "10", None, float("nan")])
 def test_patience_is_a_number_of_seconds(patience: Any) -> None:
-    """Above 0; so many that a debate waits for a store."""
+    """It is positive: the time that a debate waits for a store."""
     with pytest.raises(ConfigurationError) as caught:
         Archive(patience=patience)
     assert (caught.value.location, caught.value.field) == ("Archive", "patience")

@@ -59,7 +59,7 @@ class Watched:
 
 @pytest.fixture
 def work() -> Watched:
-    """An empty collection under observation."""
+    """Create an empty observed collection."""
     return Watched()
 
 
@@ -67,7 +67,7 @@ def work() -> Watched:
 
 
 def bring(tasks: TaskCollection, status: TaskStatus, max_attempts: int) -> Task:
-    """A task with this status, claimed once where that is on the way."""
+    """Create a task with this status, claimed once if the status requires it."""
     task = tasks.add_task("do it", id="it", max_attempts=max_attempts)
     way: dict[TaskStatus, list[Callable[[], object]]] = {
         "pending": [],
@@ -316,7 +316,7 @@ def test_a_review_accepts_rejects_or_asks_for_more(work: Watched) -> None:
 
 
 def test_a_worker_that_lost_its_claim_cannot_touch_the_task(work: Watched) -> None:
-    """Its calls are refused if they say who it is; the new holder is not affected."""
+    """Its calls are rejected if they name the worker; the new holder is not affected."""
     work.tasks.add_task("slow", id="it", max_attempts=2)
     work.tasks.claim(by="anna")
     work.tasks.fail("it", "no answer")
@@ -374,7 +374,7 @@ def test_an_unknown_status_is_rejected(work: Watched) -> None:
 
 
 def test_texts_are_strings(work: Watched) -> None:
-    """An exception in place of its text is refused before it spoils the audit trail."""
+    """An exception instead of its text is rejected before it spoils the audit trail."""
     task = work.tasks.add_task("it", id="it", max_attempts=2)
     error: Any = ValueError("x")
     calls: list[Callable[[], object]] = [
@@ -500,7 +500,7 @@ def test_resources_with_equal_key_and_collection_are_equal() -> None:
 
 @pytest.mark.parametrize("wrong", ["", "  ", None, 3])
 def test_a_collection_has_a_name(wrong: Any) -> None:
-    """A blank id is refused when the resource is made, not when a run opens it."""
+    """A blank id is rejected when the resource is made, not when a run opens it."""
     with pytest.raises(ConfigurationError, match=r"`collection_id` .*not .*blank"):
         create_task_collection(wrong)
     with pytest.raises(ConfigurationError, match="`collection_id`"):
@@ -549,7 +549,7 @@ ENTRY = {"round": 1, "agentName": "a", "stance": "s", "text": "t"}
 
 
 def circle() -> list[Any]:
-    """A list that holds itself."""
+    """Create a list that contains itself."""
     items: list[Any] = []
     items.append(items)
     return items
@@ -576,7 +576,7 @@ def circle() -> list[Any]:
     ids=["model", "dataclass", "set and nan", "bytes", "surrogate", "surrogates", "circle", "bool", "float"],
 )
 def test_any_output_can_be_written(work: Watched, output: object, written: object) -> None:
-    """What JSON cannot hold is written as text rather than not at all."""
+    """Values without a JSON form are written as text."""
     work.tasks.add_task("it", id="it")
     work.tasks.claim()
     wire = work.tasks.complete("it", output).to_wire()

@@ -121,7 +121,7 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         self.new_task(None, {**BARE, "assignee": None, "max_attempts": 3})
 
     def some(self, data: st.DataObject, action: str) -> str:
-        """The id of a task, more often than not of one whose status allows `action`."""
+        """Draw the id of a task, more often than not one whose status allows `action`."""
         everyone = list(self.model.tasks)
         willing = [task_id for task_id in everyone if self.model.tasks[task_id]["status"] in MAY[action]] or everyone
         if action == "claim":
@@ -130,7 +130,7 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         return data.draw(st.sampled_from(pool), label="task")
 
     def does(self, action: str, task_id: str, *args: object, **options: object) -> bool:
-        """Whether the collection does it, which must be what the reference says."""
+        """Return whether the collection allows the action, which must match the reference."""
         task = self.model.tasks[task_id]
         if task["status"] in MAY[action] and options.get("by") in {None, task["claimed_by"]}:
             assert getattr(self.tasks, action)(task_id, *args, **options) is self.tasks.get(task_id)
@@ -223,7 +223,7 @@ class TaskCollectionMachine(RuleBasedStateMachine):
 
 
 def as_dict(task: Task) -> dict[str, Any]:
-    """The task's fields by name."""
+    """Return the task's fields by name."""
     return {item.name: getattr(task, item.name) for item in fields(Task)}
 
 
