@@ -67,7 +67,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def commands() -> Iterator[None]:
-    """The commands are built once, as in a process: a `CliRunner` would take a tenth of a second for each call."""
+    """Build the commands once, as in a process: a `CliRunner` would take a tenth of a second for each call."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", cache(get_command))
         yield

@@ -8,5 +8,5 @@ __all__ = ("shown",)
 
 
 def shown(value: object) -> str:
-    """The `repr` of a case without where it is in memory: names must be the same in every process."""
+    """Return the `repr` of a case without memory addresses, so that names are the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

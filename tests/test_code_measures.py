@@ -48,7 +48,7 @@ def test_vague_names_are_counted_where_they_are_bound(parse: Callable[..., list[
 
 
 def test_any_is_counted_behind_an_alias(parse: Callable[..., list[Module]]) -> None:
-    """And only where it is the whole annotation."""
+    """The alias has to be the whole annotation."""
     modules = parse(
         "import typing\nfrom typing import Any, TypeAlias\nValue: TypeAlias = Any\n"
         "size: typing.Any = 1\n"
@@ -94,14 +94,14 @@ def test_a_headline_begins_with_a_verb_or_not(parse: Callable[..., list[Module]]
 
 
 def test_clauses_and_bare_heads_are_counted_by_the_thousand_words(parse: Callable[..., list[Module]]) -> None:
-    """In docstrings, those of attributes included."""
+    """Docstrings of attributes are included."""
     modules = parse('"""Options that those of a run replace."""\n\nsize = 1\n"""What is left of it."""\n')
     assert relative_clauses(modules) == pytest.approx(1000 / 12)
     assert bare_heads(modules) == pytest.approx(2000 / 12)
 
 
 def test_attribute_docstrings_name_their_subject(parse: Callable[..., list[Module]]) -> None:
-    """Or begin with a word that leans on a neighbour."""
+    """Some begin with a word that refers to a neighbour."""
     modules = parse(
         'class Limits:\n    calls: int\n    """Maximum number of calls."""\n'
         '    tokens: int\n    """The same for tokens."""\n'

@@ -36,7 +36,7 @@ NAMES = ("ada", "ben", "cy", "dee", "eve")
 
 
 def build(debaters: int, rounds: int) -> Sequencer[Any, Any]:
-    """A moderated debate; its many rounds are meant."""
+    """Build a moderated debate with many rounds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         return debate(
@@ -49,7 +49,7 @@ def build(debaters: int, rounds: int) -> Sequencer[Any, Any]:
 
 
 def model(debaters: int) -> FunctionModel:
-    """One that answers at once, and never twice alike."""
+    """Create a model that answers at once, and never twice the same."""
     replies: list[str] = []
 
     def answer(request: ModelRequest) -> Reply:
@@ -64,7 +64,7 @@ def model(debaters: int) -> FunctionModel:
 
 
 def functions_called(debaters: int, rounds: int) -> Counter[str]:
-    """The calls of the library's functions in one debate, by name; one before it has filled the caches."""
+    """Count the calls of the library's functions in one debate, by name; an earlier debate fills the caches."""
     pattern = build(debaters, rounds)
     pattern.run_sync("What should we pay for?", model=model(debaters), seed=1)
     called: Counter[CodeType] = Counter()
@@ -88,25 +88,25 @@ def functions_called(debaters: int, rounds: int) -> Counter[str]:
 
 @pytest.fixture(scope="module")
 def short() -> Counter[str]:
-    """The calls of a debate with 13 model calls."""
+    """Count the calls of a debate with 13 model calls."""
     return functions_called(3, 3)
 
 
 @pytest.fixture(scope="module")
 def long() -> Counter[str]:
-    """The calls of a debate with 121 model calls."""
+    """Count the calls of a debate with 121 model calls."""
     return functions_called(5, 20)
 
 
 def test_a_model_call_costs_a_bounded_number_of_function_calls(short: Counter[str]) -> None:
-    """Whatever makes every turn dearer has to be worth raising the bound."""
+    """A change that makes every turn more expensive has to justify a higher bound."""
     assert short.total() / 13 < MOST_A_CALL, short.most_common(15)
 
 
 def test_a_call_of_a_long_debate_costs_no_more_than_one_of_a_short_debate(
     short: Counter[str], long: Counter[str]
 ) -> None:
-    """What a call costs does not grow with the transcript: 121 calls cost as much each as 13 calls."""
+    """The cost of a call does not grow with the transcript: 121 calls cost as much each as 13 calls."""
     assert long.total() / 121 < 1.15 * short.total() / 13, (long - short).most_common(15)
 
 
@@ -155,7 +155,7 @@ def test_rebuilding_a_pattern_makes_no_new_schema(name: str, monkeypatch: pytest
 
 
 def test_a_finished_pattern_is_garbage_collected() -> None:
-    """What is remembered of it, for its next run, goes with it."""
+    """Values cached for its next run are freed with it."""
     pattern = build(2, 1)
     pattern.run_sync("What should we pay for?", model=model(2))
     reference = weakref.ref(pattern)

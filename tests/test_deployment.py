@@ -40,7 +40,7 @@ COMPOSE = deployment_check.services((DEPLOY / "compose.yaml").read_text("utf-8")
 
 @pytest.fixture
 def debates(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The module that the containers load."""
+    """Load the module of the containers."""
     monkeypatch.syspath_prepend(str(DEPLOY))
     monkeypatch.setenv("FLOWDEBATE_STORE", COMPOSE["worker"]["environment"]["FLOWDEBATE_STORE"])
     yield importlib.import_module("debates")
@@ -74,7 +74,7 @@ def test_the_health_check_asks_an_endpoint_that_needs_no_token() -> None:
 
 
 def test_containers_have_limits_and_read_only_folders() -> None:
-    """And passwords are in files, not in addresses, which every process of a container would show."""
+    """Passwords are in files: every process of a container could read them in addresses."""
     for name in ("server", "worker"):
         assert COMPOSE[name]["read_only"]
         assert COMPOSE[name]["mem_limit"]
@@ -85,7 +85,7 @@ def test_containers_have_limits_and_read_only_folders() -> None:
 
 
 def test_a_key_of_any_provider_reaches_server_and_workers() -> None:
-    """As does the name of a model."""
+    """The same is true of a model's name."""
     keys = {provider.key_env for provider in PROVIDERS.values() if provider.key_env}
     for name in ("server", "worker"):
         assert keys | {"FLOWDEBATE_MODEL"} <= set(COMPOSE[name]["environment"])
@@ -98,7 +98,7 @@ def test_the_image_does_not_run_as_root() -> None:
 
 
 def test_the_image_has_a_supported_python() -> None:
-    """And of one for which versions are locked."""
+    """Versions are locked for it."""
     version = BUILD.last("FROM").removeprefix("python:").partition("-")[0]
     assert SpecifierSet(PROJECT["project"]["requires-python"]).contains(f"{version}.0")
     assert version in lock.PYTHONS

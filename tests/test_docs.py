@@ -66,12 +66,12 @@ _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 
 
 def prose(page: Path) -> str:
-    """A page without its fences and comments."""
+    """Return a page without its fences and comments."""
     return _COMMENT.sub("", _FENCE.sub("", TEXTS[page]))
 
 
 def tables(page: Path) -> list[list[str]]:
-    """The rows of a page's tables, cell by cell."""
+    """Return the rows of a page's tables, cell by cell."""
     return [
         [cell.strip() for cell in line.strip("|").split(" | ")]
         for line in prose(page).splitlines()
@@ -80,24 +80,24 @@ def tables(page: Path) -> list[list[str]]:
 
 
 def first_cells(page: str) -> set[str]:
-    """What stands as code in the first cells of a page's tables."""
+    """Return the code in the first cells of a page's tables."""
     return {name for row in tables(ROOT / "docs" / page) for name in re.findall(r"`(\w+)", row[0])}
 
 
 def options(function: Callable[..., Any]) -> dict[str, Any]:
-    """The keyword-only options of a function, with their defaults."""
+    """Return the keyword-only options of a function with their defaults."""
     parameters = inspect.signature(function).parameters.values()
     return {item.name: item.default for item in parameters if item.kind is item.KEYWORD_ONLY}
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub gives to the headings of a page."""
+    """Return the anchors that GitHub gives to the headings of a page."""
     titles = _HEADING.findall(_FENCE.sub("", page.read_text("utf-8")))
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def commands(program: str) -> Iterator[tuple[str, str]]:
-    """The lines of shell fences that call `program`, with the page that has them; continued lines are joined."""
+    """Return the lines of shell fences that call `program`, with their page; continued lines are joined."""
     for page, text in TEXTS.items():
         for language, body in _FENCE.findall(text):
             if language in {"bash", "console", "sh", "shell"}:
@@ -109,7 +109,7 @@ def commands(program: str) -> Iterator[tuple[str, str]]:
 
 
 def test_every_public_name_is_documented() -> None:
-    """A name that can be imported from flowdebate stands as code somewhere in the pages."""
+    """A name that can be imported from flowdebate is code somewhere in the pages."""
     missing = [name for name in dir(flowdebate) if not re.search(rf"\b{name}\b", DOCS)]
     assert missing == []
 
@@ -156,7 +156,7 @@ def test_every_field_of_a_siblings_output_is_in_a_table(output: type[BaseModel])
 
 @pytest.mark.parametrize("page", SIBLING_OUTPUTS.values())
 def test_each_event_of_a_sibling_is_on_its_page(page: str) -> None:
-    """Those who follow a run know what there is to follow."""
+    """Readers can look up every event of a run."""
     try:
         events_module = importlib.import_module(f"flowdebate.patterns.{page}.events")
     except ModuleNotFoundError:
@@ -167,7 +167,7 @@ def test_each_event_of_a_sibling_is_on_its_page(page: str) -> None:
 
 
 def test_every_field_of_a_debater_is_in_its_table() -> None:
-    """What a `Debater` or its dict may have is documented."""
+    """All keys of a `Debater` or its dict are documented."""
     assert {field.name for field in fields(flowdebate.Debater)} <= first_cells("debate.md")
 
 
@@ -192,7 +192,7 @@ def test_every_option_of_a_constructor_is_in_a_table(function: Callable[..., Any
 
 
 def test_every_verb_of_the_sequencer_is_in_its_table() -> None:
-    """What the builder can do is documented, and only that."""
+    """All verbs of the builder are documented, and no others."""
     verbs = {name for name, _ in inspect.getmembers(Sequencer, inspect.isfunction) if not name.startswith("_")}
     of_every_block = {name for name, _ in inspect.getmembers(Block, inspect.isfunction)}
     sequencer_verbs = verbs - of_every_block
@@ -360,7 +360,7 @@ def test_each_threat_names_existing_tests() -> None:
 
 
 def test_the_notebook_is_committed_with_its_output() -> None:
-    """From top to bottom, with what it shows: who reads it on a code host sees reports and tables."""
+    """It was executed from top to bottom, so readers on a code host see reports and tables."""
     cells = json.loads((ROOT / "examples" / "notebook.ipynb").read_text("utf-8"))["cells"]
     codes = [cell for cell in cells if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in codes] == list(range(1, len(codes) + 1))

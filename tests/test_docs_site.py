@@ -23,14 +23,14 @@ TOP = ("flowdebate", *(f"flowdebate.{name}" for name in ("errors", "events", "mo
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of gathered pages."""
+    """Gather the pages into a folder."""
     folder = tmp_path_factory.mktemp("site") / "docs"
     docs_site.gather(folder)
     return folder
 
 
 def prose_links(page: Path) -> Iterator[str]:
-    """The links of a page that are not in its code."""
+    """Return the links of a page outside its code."""
     text = re.sub(r"^```.*?^```$|<!--.*?-->", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     for link in re.findall(r"\[[^\]]*\]\(([^)\s#]+)", text):
         if not link.startswith(("https://", "http://")):
@@ -39,7 +39,7 @@ def prose_links(page: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("module", TOP)
 def test_every_public_name_is_in_the_reference(module: str, pages: Path) -> None:
-    """What a module exports has its entry on the module's page."""
+    """Every export of a module has its entry on the module's page."""
     page = (pages / "reference" / f"{module}.md").read_text("utf-8").splitlines()
     assert [name for name in docs_site.exported(module) if f"::: {module}.{name}" not in page] == []
 

@@ -71,7 +71,7 @@ def test_an_error_is_the_same_after_pickling_and_copying(name: str) -> None:
 
 
 def test_a_fact_that_cannot_be_pickled_becomes_text() -> None:
-    """An option may be any object; the message has said what it was."""
+    """An option may be any object; the message already contains it."""
     error = ConfigurationError("debate", "judge", threading.Lock(), "a block")
     other = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     assert str(other) == str(error)

@@ -54,7 +54,7 @@ REMEDY = "the events have changed: run `make event-schema`, and say in CHANGELOG
 
 
 def definition(kind: type[BaseEvent]) -> dict[str, Any]:
-    """The part of the schema that is about `kind`."""
+    """Return the part of the schema about `kind`."""
     schema: dict[str, Any] = event_schema()["$defs"][kind.__name__]
     return schema
 
@@ -63,7 +63,7 @@ def definition(kind: type[BaseEvent]) -> dict[str, Any]:
 
 
 def test_the_published_schema_matches_the_classes() -> None:
-    """A change of the wire form shows in a review, as a change of this file."""
+    """A change of the wire form is visible in a review as a change of this file."""
     assert SCHEMA.read_text("utf-8") == schema_text(), REMEDY
 
 
@@ -75,7 +75,7 @@ def test_the_table_of_events_matches_the_classes() -> None:
 
 
 def test_the_schema_is_valid_and_has_its_version() -> None:
-    """Of draft 2020-12; the number is the end of its id."""
+    """The draft is 2020-12, and the id ends with the number."""
     schema = event_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
@@ -101,7 +101,7 @@ def test_each_event_and_each_field_is_described(kind: type[BaseEvent]) -> None:
 
 
 def test_the_union_and_the_schema_have_the_same_events() -> None:
-    """And custom ones."""
+    """The schema also has custom events."""
     schema = event_schema()
     assert set(schema["discriminator"]["mapping"]) == {kind.kind for kind in KINDS} | {"custom"}
     assert [part["$ref"] for part in schema["oneOf"]] == list(schema["discriminator"]["mapping"].values())
@@ -146,7 +146,7 @@ def test_later_versions_of_the_format_are_valid() -> None:
 
 
 def test_the_events_of_a_run_are_valid() -> None:
-    """Those of a library's pattern are written by `to_wire()`, their kind first."""
+    """Events of the library's patterns are written by `to_wire()`, with their kind first."""
     sides = [Debater("ann", "cap"), Debater("bob", "free")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge="swap", synthesizer=False)
     scores = {"reasoning": "So.", "verdict": "Cap.", "scores": {"cap": 60, "free": 40}}
@@ -187,7 +187,7 @@ class Unprintable:
 
 
 def sent(wire: dict[str, Any]) -> Any:
-    """What arrives at the other end."""
+    """Return the data that arrives at the other end."""
     return json.loads(json.dumps(wire, allow_nan=False, ensure_ascii=False).encode())
 
 
@@ -247,14 +247,14 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
     ids=lambda value: type(value).__name__,
 )
 def test_a_value_that_json_can_hold_is_a_custom_event(value: object, name: str, written: object) -> None:
-    """With the name of its class; keys of dataclasses are in camelCase, models serialize themselves."""
+    """It has the name of its class; keys of dataclasses are in camelCase, and models serialize themselves."""
     wire = sent(wire_of(value))
     assert wire == {"kind": "custom", "name": name, "value": written}
     VALIDATOR.validate(wire)
 
 
 def test_a_custom_event_class_has_path_and_time() -> None:
-    """If it is derived from `BaseEvent`; otherwise it has neither."""
+    """A class not derived from `BaseEvent` has neither."""
 
     @handler
     def act(value: object, ctx: Any) -> object:
@@ -271,14 +271,14 @@ def test_a_custom_event_class_has_path_and_time() -> None:
 
 
 def circle() -> Any:
-    """A list with itself in it."""
+    """Create a list that contains itself."""
     items: list[Any] = []
     items.append(items)
     return items
 
 
 def deep() -> Any:
-    """A list in a list in a list."""
+    """Create a deeply nested list."""
     items: list[Any] = []
     for _ in range(10_000):
         items = [items]
@@ -420,14 +420,14 @@ _ODD = st.recursive(
 
 @given(value=_JSON.filter(lambda value: "\0" not in json.dumps(value) and "\\u0000" not in json.dumps(value)))
 def test_json_data_is_written_unchanged(value: Any) -> None:
-    """A value that is JSON data already arrives unchanged."""
+    """JSON data arrives unchanged."""
     assert sent(wire_of(value))["value"] == value
     assert json_data(value) == value
 
 
 @given(value=_ODD)
 def test_every_value_has_a_valid_wire_form(value: Any) -> None:
-    """As an application's event, and as the output of a block."""
+    """The value is an application's event, and a block's output."""
     for event in (value, BlockAnswered(block="a", output=value, path="a", at=1.0)):
         wire = sent(wire_of(event))
         VALIDATOR.validate(wire)

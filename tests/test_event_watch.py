@@ -20,13 +20,13 @@ CALLED = ModelCalled(block="a", model="m", usage=Usage.none(), seconds=1.0, path
 
 
 def failed(instead: object) -> RoleFailed:
-    """A failure with this recovery."""
+    """Create a failure with this recovery."""
     fields = {"block": "a", "role": "debater", "round": 1, "name": "ann", "error": "E", "message": "m", **PLACE}
     return RoleFailed(instead=instead, **fields)  # type: ignore[arg-type]
 
 
 def test_valid_events_are_no_problem() -> None:
-    """Nor are those that an application emits, whatever they are."""
+    """Custom events of an application are valid as well."""
     watch = Watch()
     for event in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped"), object(), {"a": 1}):
         watch.look(event)
@@ -52,7 +52,7 @@ def test_valid_events_are_no_problem() -> None:
     ids=["type", "path", "time", "closed set", "inner type", "inner closed set"],
 )
 def test_an_invalid_event_is_reported_with_the_reason(event: RoundStarted, problem: str) -> None:
-    """Also if others of its class, which fit, were looked at before."""
+    """Valid events of its class may precede it."""
     watch = Watch()
     for other in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped")):
         watch.look(other)
@@ -120,5 +120,5 @@ def test_a_test_with_an_invalid_event_fails(tmp_path: Path) -> None:
 
 
 def test_this_suite_is_watched(request: pytest.FixtureRequest) -> None:
-    """By the plugin that conftest.py registers."""
+    """The plugin is registered in conftest.py."""
     assert request.config.pluginmanager.has_plugin("tests.event_watch")

@@ -34,7 +34,7 @@ TESTED_IN_FOLDER = {path.stem.removeprefix("test_") for path in (Path(__file__).
 
 
 def load(name: str) -> Any:
-    """The script as a module, without running what stands under `__main__`."""
+    """Load the script as a module, without its `__main__` part."""
     spec = importlib.util.spec_from_file_location(f"examples_{name}", EXAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -44,7 +44,7 @@ def load(name: str) -> Any:
 
 
 def answering(winner: str | None, **deliverable: object) -> FunctionModel:
-    """A model that argues, finds for `winner`, and writes `deliverable`."""
+    """Create a model that argues, decides for `winner`, and writes `deliverable`."""
 
     def answer(request: ModelRequest) -> Reply:
         if request.output_schema is None:
@@ -60,7 +60,7 @@ def answering(winner: str | None, **deliverable: object) -> FunctionModel:
 
 
 def decision(request: ModelRequest) -> Reply:
-    """A moderator that looks something up before it decides, and ends with the second round."""
+    """Look something up before the first decision, and end with the second round."""
     used_tools = any(message["role"] == "tool" for message in request.messages)
     if request.tools and not used_tools:
         return ToolCall(id="1", name="look_up", arguments='{"topic": "latency"}')
@@ -84,7 +84,7 @@ def no_real_models() -> Any:
 
 
 def test_no_example_is_left_out() -> None:
-    """A script that is added is tested too."""
+    """A new script is tested automatically."""
     assert set(NAMES) == TESTED_BELOW | TESTED_IN_FOLDER
 
 
@@ -151,7 +151,7 @@ def test_the_moderated_feature_debate_ends_with_its_budget(
 
 
 def test_the_moderator_briefs_with_what_its_tool_found(capsys: pytest.CaptureFixture[str]) -> None:
-    """What the tool returned is the briefing, and the moderator ends the debate before its cap."""
+    """The tool's result is the briefing, and the moderator ends the debate before its cap."""
     example = load("moderated_debate")
     raw = example.main(answering(None))
     assert [decided.next_speakers for decided in raw.moderator_decisions] == [["mover", "stayer"], ["mover"]]
@@ -205,7 +205,7 @@ def test_the_pipeline_reports_each_debate(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_stream_prints_text_as_it_arrives(capsys: pytest.CaptureFixture[str]) -> None:
-    """What was printed live is what stands in the transcript."""
+    """The printed text equals the transcript."""
     raw = load("streaming").main(answering(None))
     printed = capsys.readouterr().out
     for entry in raw.transcript:
@@ -222,7 +222,7 @@ def test_the_local_server_is_called_at_its_address(capsys: pytest.CaptureFixture
 
 
 def failing(request: ModelRequest) -> Reply:
-    """A provider that is down."""
+    """Fail like a provider that is down."""
     raise ProviderFailed("the endpoint answered 503", status=503, model="down", block=request.block)
 
 

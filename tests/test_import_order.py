@@ -28,7 +28,7 @@ FILES = {
 
 
 def executed(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The imports that are executed when a module is imported: not those of functions, nor those for type checkers."""
+    """Return the imports executed with a module, without those of functions and type checkers."""
     for statement in body:
         match statement:
             case ast.Import() | ast.ImportFrom():
@@ -42,7 +42,7 @@ def executed(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
 
 
 def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """The modules of this package that a statement imports, also those in which lazy names are defined."""
+    """Return the modules of this package that a statement imports, including the homes of lazy names."""
     if isinstance(statement, ast.Import):
         yield from (alias.name for alias in statement.names if alias.name in FILES)
     elif (package := statement.module or "") in FILES:
@@ -54,20 +54,20 @@ def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
 
 
 def lazy_homes(stub: Path) -> dict[str, str]:
-    """The module that a package's stub names for each of its lazy names."""
+    """Return the module of each lazy name by a package's stub."""
     body = ast.parse(stub.read_text("utf-8")).body if stub.exists() else []
     imports = [statement for statement in body if isinstance(statement, ast.ImportFrom)]
     return {alias.name: f"{statement.module}.{alias.name}" for statement in imports for alias in statement.names}
 
 
 def packages_of(name: str) -> Iterator[str]:
-    """The packages that are imported before a module."""
+    """Return the packages imported before a module."""
     while (name := name.rpartition(".")[0]) in FILES:
         yield name
 
 
 def waits_for(name: str) -> set[str]:
-    """All modules that a thread waits for while it imports the module `name`."""
+    """Return all modules that a thread waits for while it imports the module `name`."""
     direct = {
         module for statement in executed(ast.parse(FILES[name].read_text()).body) for module in imported(statement)
     }

@@ -16,7 +16,7 @@ MOST = 41
 
 
 def brought_along(requirements: list[str]) -> set[str]:
-    """All packages that the requirements install, as those that are installed here say."""
+    """Return all packages that the requirements install, by the metadata installed here."""
     installed: set[tuple[str, str]] = set()
     waiting = [(Requirement(requirement_), "") for requirement_ in requirements]
     while waiting:

@@ -46,7 +46,7 @@ _RELATIVE = re.compile(r"(?:What|How|Who|Whose|Which|Whether|Where|When)\b")
 
 
 def prose(path: Path) -> Iterator[str]:
-    """The docstrings and comments of a module; the text of a page without its code."""
+    """Return the docstrings and comments of a module, or the text of a page without its code."""
     source = path.read_text()
     if path.suffix == ".md":
         yield re.sub(r"```.*?```|`[^`\n]*`", "", source, flags=re.DOTALL)
@@ -66,7 +66,7 @@ def prose(path: Path) -> Iterator[str]:
 
 
 def names(path: Path) -> Iterator[str]:
-    """The words in the names of a module, its functions and its classes."""
+    """Return the words in the names of a module, its functions and its classes."""
     yield path.stem.replace("_", " ")
     source = path.read_text()
     if _OLD.search(source.replace("_", " ")):
@@ -77,7 +77,7 @@ def names(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("paths", [MODULES, PAGES, TESTS], ids=["modules", "pages", "tests"])
 def test_prose_uses_the_words_of_the_glossary(paths: list[Path]) -> None:
-    """Where the glossary has a word, its old synonyms are gone."""
+    """The glossary's words replace their old synonyms."""
     occurrences = {
         f"{path.relative_to(ROOT)}: {match.group()!r}": REPLACED[match.group().lower()]
         for path in paths
@@ -88,7 +88,7 @@ def test_prose_uses_the_words_of_the_glossary(paths: list[Path]) -> None:
 
 
 def test_names_of_tests_are_words_of_the_glossary() -> None:
-    """So that a search for resume, retry or suspend finds the tests as well."""
+    """A search for resume, retry or suspend then finds the tests as well."""
     occurrences = {
         f"{path.relative_to(ROOT)}: {name}": REPLACED[match.group().lower()]
         for path in TESTS
@@ -116,7 +116,7 @@ def test_variables_are_nouns_of_the_domain(modules: list[Module]) -> None:
 
 
 def test_functions_are_described_by_verbs(modules: list[Module]) -> None:
-    """In every room of the library, also a new one."""
+    """This holds for every room of the library, also a new one."""
     rooms: dict[str, list[Module]] = {}
     for module in modules:
         rooms.setdefault(module.room, []).append(module)

@@ -62,7 +62,7 @@ def rank(exchange: Asked) -> Any:
 
 
 def models_of(document: dict[str, Any]) -> dict[str, list[str]]:
-    """The models of a run by seat, whose members are called like them."""
+    """Return the models of a run by seat; its members have their names."""
     assert [member["name"] for member in document["members"]] == LISTED
     return {seat: [*models] for seat, models in document["models"].items()}
 
@@ -102,7 +102,7 @@ def test_models_of_a_council_are_a_list_on_the_command_line_and_in_a_plan_file(t
 
 @pytest.mark.usefixtures("stubs")
 def test_the_command_says_who_is_the_chair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In its first line, before anybody is asked: FLOWDEBATE_MODEL is a default model that is set."""
+    """The first line says so before any call: FLOWDEBATE_MODEL is a default model that is set."""
     plan = make_plan(PATTERNS["council"], {"question": QUESTION, "model": LISTED})
     assert models_line(plan) == f"Models: {LISTED[0]} ({LISTED[0]}, chair); {LISTED[1]} ({LISTED[1]})"
     monkeypatch.setenv("FLOWDEBATE_MODEL", CHAIR)
@@ -123,7 +123,7 @@ def test_listed_models_may_share_one_address(stubs: Found, monkeypatch: pytest.M
 
 
 def test_an_address_without_a_model_lists_its_models(stubs: Found) -> None:
-    """For whoever may name any address; a server that is not on this machine is not asked."""
+    """Clients that may use any address see the list; servers on other machines are not called."""
     stubs["ollama"].models = ("gemma3", "qwen3")
     near, far = stubs["ollama"].base_url, "http://192.0.2.1/v1"
     results = [CliRunner().invoke(app, ["debate", QUESTION, "--no-store", "--base-url", url]) for url in (near, far)]
@@ -152,7 +152,7 @@ def test_a_list_of_models_is_a_council_over_http(key: str, owner: str | None) ->
 
 @pytest.mark.usefixtures("stubs")
 def test_a_list_of_models_is_a_council_for_an_openai_client() -> None:
-    """Its `model` is the pattern, so these are its `models`."""
+    """The client's `model` is the pattern, so the list is in `models`."""
     with staged(lambda: Service(store="memory:", allow_models=LISTED), openai=True) as stage:
         client = OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0)
         messages: Any = [{"role": "user", "content": QUESTION}]
@@ -229,7 +229,7 @@ def test_every_plan_without_sides_takes_models(pattern: str) -> None:
 
 
 def test_a_debate_takes_one_model_or_one_for_each_debater() -> None:
-    """On the command line as in a file; and nobody is named twice."""
+    """The command line and a file have the same rule, and nobody is named twice."""
     with pytest.raises(ConfigurationError, match="`--model` must be one for all: name the debater of each other model"):
         make_plan(PATTERNS["debate"], {"question": QUESTION, "model": LISTED})
     options = {"question": QUESTION, "model": LISTED, "members": ["Ada=openai/a", "Ben=openai/b"]}

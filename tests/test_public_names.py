@@ -65,7 +65,7 @@ DESIGN = [
 
 
 def modules() -> Iterator[ModuleType]:
-    """All modules of the package that can be imported without an optional dependency."""
+    """Import all modules of the package that need no optional dependency."""
     yield flowdebate
     for info in pkgutil.walk_packages(flowdebate.__path__, "flowdebate."):
         if not info.name.endswith("__main__"):
@@ -73,7 +73,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def stubbed(module: ModuleType) -> bool:
-    """Whether names of `module` are imported at first use."""
+    """Return whether names of `module` are imported at first use."""
     return Path(str(module.__file__)).with_suffix(".pyi").exists()
 
 
@@ -81,7 +81,7 @@ MODULES = {module.__name__: module for module in modules()}
 
 
 def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """What `module` itself defines and does not keep private."""
+    """Return the public definitions of `module`."""
     for name, value in vars(module).items():
         public_name = name.isidentifier() and not name.startswith("_")  # pydantic leaves "Generic[Argument]" there
         if public_name and isinstance(value, (FunctionType, type)) and value.__module__ == module.__name__:
@@ -94,7 +94,7 @@ def test_public_names_can_be_imported_from_the_top() -> None:
 
 
 def lazy_names(package: str) -> dict[str, str]:
-    """The module below `package` that defines each of its lazy names, as its stub says."""
+    """Return the module below `package` that defines each of its lazy names, by its stub."""
     stub = ast.parse(Path(str(MODULES[package].__file__)).with_suffix(".pyi").read_text("utf-8"))
     imports = [statement for statement in stub.body if isinstance(statement, ast.ImportFrom)]
     assert all(alias.name == alias.asname for statement in imports for alias in statement.names)  # checkers see those
@@ -151,7 +151,7 @@ PROGRAMS = ("flowdebate.cli", "flowdebate.testing")
 
 
 def issubclass_of_error(value: object) -> bool:
-    """Whether it is an error or warning class."""
+    """Return whether a value is an error or warning class."""
     return isinstance(value, type) and issubclass(value, Exception)
 
 
@@ -167,7 +167,7 @@ def test_every_error_of_the_package_is_in_the_one_tree() -> None:
 
 
 def is_exported(kind: type) -> bool:
-    """Whether a package has `kind` among the names that are imported from it."""
+    """Return whether a package exports `kind`."""
     return any(
         kind.__name__ in lazy_names(package)
         for package, module in MODULES.items()
@@ -212,7 +212,7 @@ POSITIONAL = {
 
 
 def test_public_dataclasses_are_keyword_only() -> None:
-    """So that fields can be added without breaking anybody."""
+    """New fields then break no caller."""
     positional = [
         name
         for name in dir(flowdebate)
@@ -222,7 +222,7 @@ def test_public_dataclasses_are_keyword_only() -> None:
 
 
 def test_options_of_public_functions_are_keyword_only() -> None:
-    """What is positional is what the function is about."""
+    """The subject of the function is positional."""
     for name in dir(flowdebate):
         value = getattr(flowdebate, name)
         if isinstance(value, FunctionType):
@@ -276,7 +276,7 @@ def test_the_import_changes_nothing() -> None:
 
 
 def printed(code: str) -> str:
-    """What a new interpreter prints."""
+    """Return the output of a new interpreter."""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603
     assert run.stderr == ""
     return run.stdout.strip()

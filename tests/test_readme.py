@@ -62,7 +62,7 @@ def test_figures_match_their_pages(claim: str) -> None:
 
 
 def test_the_faults_and_attacks_are_counted() -> None:
-    """As many as the table of faults has rows, and as many attacks as the page finds."""
+    """The counts equal the rows of the table of faults, and the attacks on the page."""
     faults = (ROOT / "evidence" / "records" / "faults.md").read_text("utf-8").split("<!-- faults -->")[1]
     rows = [line for line in faults.splitlines() if line.startswith("| ") and not line.startswith("| Fault |")]
     assert f"{len(rows)} faults of servers" in README
@@ -74,7 +74,7 @@ def test_the_faults_and_attacks_are_counted() -> None:
 
 
 def test_the_package_page_consists_of_existing_parts() -> None:
-    """Or nothing can be installed: a part of the README is found by how it begins and ends."""
+    """Otherwise the package could not be installed: a part of the README is found by its beginning and end."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     fragments = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]
     for fragment in fragments:
@@ -84,7 +84,7 @@ def test_the_package_page_consists_of_existing_parts() -> None:
 
 
 def test_the_first_sentence_describes_the_library() -> None:
-    """A library, for what, and what one gets; all that comes before the list of pages is short."""
+    """It names a library, its purpose and its results; the text before the list of pages is short."""
     first = " ".join(README.split("\n\n")[1].split())
     assert first.startswith("flowdebate is a Python library for debates between language models:")
     assert len(README.partition("\n## Where to go next")[0].split()) <= 900

@@ -65,7 +65,7 @@ def stubs() -> Iterator[Found]:
 
 
 def asked_of(stubs: Found) -> dict[str, list[str]]:
-    """The models that each vendor was asked for; each has seen its own key and no other."""
+    """Return the models requested from each vendor; each has seen its own key and no other."""
     for vendor in stubs.values():
         headers = str([exchange.headers for exchange in vendor.asked])
         assert vendor.refused == 0
@@ -76,7 +76,7 @@ def asked_of(stubs: Found) -> dict[str, list[str]]:
 
 
 def rank(exchange: Asked) -> Any:
-    """What a member of a council says: an answer, or the others' letters in order."""
+    """Answer like a member of a council: with an opinion, or with the others' letters in order."""
     if exchange.schema is None:
         return "Homes first."
     if "ranking" not in str(exchange.schema):
@@ -125,7 +125,7 @@ def test_four_vendors_debate_over_http(stubs: Found) -> None:
 
 
 def request() -> dict[str, Any]:
-    """The options of a debate of four vendors."""
+    """Return the options of a debate of four vendors."""
     return {"max_rounds": 1, "model": SEATS}
 
 
@@ -164,7 +164,7 @@ def test_four_vendors_debate_for_an_openai_client(stubs: Found) -> None:
 
 @pytest.mark.anyio
 async def test_four_vendors_debate_over_mcp(stubs: Found) -> None:
-    """With the official client, in one call; the report names each seat's model."""
+    """The official client makes one call, and the report names each seat's model."""
     service = Service(store="memory:", allow_models=SEATS.values())
     async with service, Client(create_server(service)) as client:
         begin = {"question": QUESTION, "max_rounds": 1, "model": SEATS, "wait": 50}
@@ -186,7 +186,7 @@ async def test_four_vendors_debate_over_mcp(stubs: Found) -> None:
 
 @pytest.mark.anyio
 async def test_allowed_models_are_a_council_over_mcp(stubs: Found) -> None:
-    """With the official client, over a source; the tool's description names those that are allowed."""
+    """The official client uses a source, and the tool's description lists the allowed models."""
     for vendor in stubs.values():
         vendor.say = rank
     service = Service(store="memory:", allow_models=ALLOWED)
@@ -302,7 +302,7 @@ def test_the_roles_of_options_are_those_of_the_pattern(name: str) -> None:
     ],
 )
 def test_an_unknown_seat_is_rejected_with_the_valid_ones(model: dict[str, str], sentence: str) -> None:
-    """Before anything is asked; with what may be meant."""
+    """The error comes before any call, with a suggestion."""
     with pytest.raises(ConfigurationError, match=sentence):
         debate(name="rent", debaters=[Debater("skeptic", "x"), Debater("ben", "y")], model=model)
 
@@ -316,7 +316,7 @@ def test_a_name_that_is_also_a_role_is_rejected() -> None:
 
 
 def test_a_run_has_no_seats_of_its_own() -> None:
-    """Whose models they are is known where the pattern is built."""
+    """The seats of its models are known when the pattern is built."""
     talk = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")])
     with pytest.raises(ConfigurationError, match='debate\\(model="each"\\), or --model each'):
         talk.run_sync(QUESTION, model="each")
@@ -347,7 +347,7 @@ def test_the_most_specific_key_counts(choice: dict[str, str]) -> None:
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
 @pytest.mark.parametrize("name", PATTERNS)
 def test_all_seats_of_a_pattern_are_known_in_advance(name: str) -> None:
-    """Those whose models are looked at when a run begins."""
+    """A run checks these models when it begins."""
     info = PATTERNS[name]
     page = info.load_page()
     on = {role: True for role in page.options.ROLES if role in page.options.model_fields}
@@ -441,7 +441,7 @@ async def test_an_unusable_agent_cli_is_an_error_before_any_call(
 
 @pytest.mark.anyio
 async def test_allowed_models_apply_to_seats_forks_and_imports(stubs: Found) -> None:
-    """Also for a run that was started where others are allowed; nobody is asked."""
+    """This includes a run started on a server with other models; no model is called."""
     async with Service(store="memory:") as anywhere:
         run = await anywhere.begin("debate", QUESTION, options={**request(), "max_calls": 1})
         assert (await anywhere.wait(run.run_id, 30)).status == "limit"
@@ -470,7 +470,7 @@ async def test_allowed_models_apply_to_seats_forks_and_imports(stubs: Found) -> 
 
 @pytest.mark.anyio
 async def test_a_server_allows_configured_models_by_default(stubs: Found) -> None:
-    """Of each provider whose key is set its default model, and those of servers on this machine."""
+    """They are the default model of each provider with a key, and models of servers on this machine."""
     service = Service(store="memory:")
     create_server(service)
     async with service:
@@ -511,7 +511,7 @@ async def test_each_assigns_only_allowed_models(stubs: Found) -> None:
 
 
 def test_the_form_lists_allowed_models(stubs: Found) -> None:
-    """And is there when nothing of that is set up."""
+    """The form also exists if none of them is set up."""
     for allowed, text in (("gemini/*", "Model: gemini/gemini-flash-latest everywhere"), ("xai/*", "New debate")):
         with staged(partial(Service, store="memory:", allow_models=[allowed])) as stage:
             page = stage.http.get("/new?pattern=council").text
@@ -554,7 +554,7 @@ async def test_a_key_goes_to_no_other_address(
     fork: dict[str, str],
     imported: bool,  # noqa: FBT001
 ) -> None:
-    """Whatever seats, plans, imports and forks name, and whatever fails on the way."""
+    """This holds for all seats, plans, imports, forks and failures."""
     sides = [
         {"name": name, "stance": f"{name} it", **({} if key_ is None else {"model": key_})}
         for name, key_ in zip(("pro", "con"), keys, strict=True)
@@ -597,7 +597,7 @@ def test_bare_names_find_their_vendors_from_the_command_line(stubs: Found) -> No
 
 
 def test_bare_names_find_their_vendors_over_http(stubs: Found) -> None:
-    """Whether the server allows them with their providers or without; others it refuses."""
+    """The server may allow them with or without their providers, and rejects others."""
     allowed = ["gpt-5-mini", "anthropic/*", "gemini/gemini-3-pro", "ollama/gemma3"]
     with staged(lambda: Service(store="memory:", allow_models=allowed)) as stage:
         body = {"pattern": "debate", "question": QUESTION, "options": {"max_rounds": 1, "model": BARE}}
@@ -611,7 +611,7 @@ def test_bare_names_find_their_vendors_over_http(stubs: Found) -> None:
 
 @pytest.mark.anyio
 async def test_bare_names_find_their_vendors_over_mcp(stubs: Found) -> None:
-    """In a mapping, and in a list, whose members are called by the full names."""
+    """They may be in a mapping or in a list, whose members have the full names."""
     for vendor in stubs.values():
         vendor.say = rank
     service = Service(store="memory:", allow_models=["openai/*", "claude-haiku-5-5", "gemini/*"])

@@ -29,7 +29,7 @@ NAMES = "abc"
 
 
 def leaf(name: str) -> stop.Condition:
-    """A condition that answers with what the context has under its name, at once or later."""
+    """Create a condition that returns the context's value under its name, sync or async."""
 
     async def later(ctx: Any) -> bool:
         return bool(ctx.true[name])
@@ -41,7 +41,7 @@ def leaf(name: str) -> stop.Condition:
 
 
 def held(condition: stop.Condition, true: dict[str, bool]) -> str | None:
-    """The reason of `condition` with these answers."""
+    """Return the reason of `condition` with these answers."""
     ctx: Any = SimpleNamespace(true=true, scope=SimpleNamespace(sequencer=None))
     reason = asyncio.run(condition.reason(ctx))
     assert asyncio.run(condition(ctx)) is (reason is not None)
@@ -60,7 +60,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {"|": operator.or_, "&": operator.and
 
 
 def condition_of(shape: Shape, make: Callable[[str], Any] = leaf) -> Any:
-    """The condition of this shape, whose leaves `make` makes."""
+    """Build the condition of this shape from leaves by `make`."""
     match shape:
         case ("~", inner):
             return ~condition_of(inner, make)
@@ -82,7 +82,7 @@ def is_true(shape: Shape, true: dict[str, bool]) -> bool:
 
 
 def mirrored(shape: Shape) -> Shape:
-    """The same with the members of each combination in the other order."""
+    """Return the shape with the members of each combination reversed."""
     match shape:
         case ("~", inner):
             return ("~", mirrored(inner))
@@ -94,7 +94,7 @@ def mirrored(shape: Shape) -> Shape:
 
 @given(SHAPES, ANSWERS)
 def test_combinations_follow_boolean_logic(shape: Shape, true: dict[str, bool]) -> None:
-    """Whatever is combined with |, & and ~ holds exactly if the same formula does."""
+    """A combination by |, & and ~ holds exactly if the equivalent formula does."""
     assert (held(condition_of(shape), true) is not None) == is_true(shape, true)
 
 
@@ -136,7 +136,7 @@ def test_the_reason_is_a_condition_that_holds(shape: Shape, true: dict[str, bool
 
 
 def test_the_reason_names_one_member_of_or_and_both_of_and() -> None:
-    """A member that is a combination is named by what held of it."""
+    """A member that is a combination is named by its true part."""
     a, b, c = map(leaf, NAMES)
     assert held(a | b, {"a": True, "b": True}) == "a"
     assert held(a | b, {"a": False, "b": True}) == "b"
@@ -176,7 +176,7 @@ def test_a_name_can_be_parsed_into_the_same_condition(shape: Shape, leaves: list
     ],
 )
 def test_conditions_can_be_parsed_from_text(text: str, same: stop.Condition) -> None:
-    """As in Python: & binds closer than |."""
+    """As in Python, & binds closer than |."""
     assert stop.parse(text) == same
 
 
@@ -228,7 +228,7 @@ ROUND: Any = stop.rounds(1)
 
 
 def generates(ctx: object) -> Any:
-    """A function whose answer would be a generator, which is no bool."""
+    """Generate, although an answer has to be a bool."""
     yield ctx
 
 
@@ -258,13 +258,13 @@ WRONG: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("make", WRONG.values(), ids=WRONG)
 def test_invalid_operands_are_rejected_immediately(make: Callable[[], object]) -> None:
-    """Also Python's `or`, `and` and `not`, which would silently drop a member."""
+    """This includes Python's `or`, `and` and `not`, which would silently drop a member."""
     with pytest.raises(ConfigurationError):
         make()
 
 
 def said_enough(_: object) -> bool:
-    """A function with a name."""
+    """Answer yes; only the name matters."""
     return True
 
 
@@ -278,7 +278,7 @@ def test_functions_compose_on_either_side() -> None:
 
 
 def test_a_non_bool_answer_is_an_error_that_names_the_condition() -> None:
-    """Also inside a combination, and behind a member that holds."""
+    """The condition may be inside a combination, after a member that holds."""
     with pytest.raises(OutputError, match="must return True or False: got 'no' from my rule"):
         held(leaf("a") | stop.when(lambda _: "no", name="my rule"), {"a": True})  # type: ignore[arg-type,return-value]
 
@@ -293,7 +293,7 @@ def test_an_error_in_a_condition_names_the_condition() -> None:
 def test_a_measure_without_its_library_is_rejected_immediately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Not after a paid round; without a measure, the best one installed is taken."""
+    """The error comes before a paid round; by default, the best installed measure is used."""
     monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)
     monkeypatch.setattr("flowdebate.measures.similarity.find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match=r"flowdebate\[similarity\]"):
@@ -311,6 +311,6 @@ def test_stop_is_imported_at_first_use() -> None:
 
 @given(st.lists(st.sampled_from(NAMES), min_size=1, max_size=8), ANSWERS)
 def test_many_members_are_one_combination(names: list[str], true: dict[str, bool]) -> None:
-    """A long `|` is no deep nesting."""
+    """A long `|` is not deeply nested."""
     condition = reduce(operator.or_, map(leaf, names))
     assert (held(condition, true) is not None) == any(true[name] for name in names)

@@ -21,7 +21,7 @@ QUESTIONS = [f"Should city {number} build trams?" for number in range(24)]
 
 
 def answer(request: ModelRequest) -> Any:
-    """What follows from the request alone."""
+    """Answer as a function of the request."""
     if request.output is None:
         return f"{request.block} on {request.messages[-1]['content'][-40:]}"
     if request.block.endswith("moderator"):
@@ -70,5 +70,5 @@ def test_threads_share_a_pattern_a_model_and_a_store(place: str, tmp_path: Path)
 
 
 def course(result: Any) -> list[tuple[str, str]]:
-    """What happened where."""
+    """Return the events with their paths."""
     return [(event.kind, event.path) for event in result.events]

@@ -42,17 +42,17 @@ VERDICT = {"reasoning": "It was answered.", "winner": "cap rents", "verdict": "C
 
 
 def rent(**options: Any) -> Any:
-    """A debate of one round."""
+    """Build a debate of one round."""
     return debate(name="rent", debaters=SIDES, **{"max_rounds": 1, "synthesizer": False, **options})
 
 
 def said(*replies: Any) -> ScriptedModel:
-    """A model that says this, and then what a debate needs."""
+    """Create a model that gives this reply, and then valid ones."""
     return ScriptedModel(*replies, name="m")
 
 
 async def forever(_: Any = None) -> str:
-    """An answer that never comes."""
+    """Never answer."""
     await asyncio.Event().wait()
     raise AssertionError
 
@@ -65,7 +65,7 @@ async def served(handle: Callable[[Exchange], Awaitable[None]], *, schema: Any =
 
 
 def status(code: int, error: dict[str, str]) -> Callable[[Exchange], Awaitable[None]]:
-    """A server that refuses."""
+    """Create a server that refuses."""
 
     async def handle(exchange: Exchange) -> None:
         await exchange.json({"error": error}, status=code)
@@ -74,7 +74,7 @@ def status(code: int, error: dict[str, str]) -> Callable[[Exchange], Awaitable[N
 
 
 def answering(content: Any, **more: Any) -> Callable[[Exchange], Awaitable[None]]:
-    """A server that answers this."""
+    """Create a server with this answer."""
 
     async def handle(exchange: Exchange) -> None:
         await exchange.json(completion(content, **more))
@@ -83,12 +83,12 @@ def answering(content: Any, **more: Any) -> Callable[[Exchange], Awaitable[None]
 
 
 async def page_of_html(exchange: Exchange) -> None:
-    """A page to log in at."""
+    """Return a login page."""
     await exchange.answer(b"<!doctype html><title>Sign in</title>", kind="text/html")
 
 
 async def closing(exchange: Exchange) -> None:
-    """A connection that ends in the middle."""
+    """Close the connection in the middle."""
     await exchange.raw(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"id":')
     exchange.close = True
 
@@ -224,7 +224,7 @@ async def not_awaited() -> None:
 
 
 async def used_up() -> None:
-    """A service whose runs have spent their budget."""
+    """Create a service whose runs have spent their budget."""
     async with Service({"rent": rent()}, store="memory:", model=said("Cap."), budget=Limits(calls=1)) as service:
         run = await service.begin("rent", QUESTION)
         await service.wait(run.run_id)
@@ -232,7 +232,7 @@ async def used_up() -> None:
 
 
 async def too_many() -> None:
-    """A service that is full."""
+    """Create a service that is full."""
     end = asyncio.Event()
 
     async def answer(request: Any) -> Any:
@@ -250,31 +250,31 @@ async def too_many() -> None:
 
 
 def two_transcripts() -> None:
-    """A judge of one's own that reads another transcript."""
+    """Build a debate whose custom judge reads another transcript."""
     make = flowdebate.create_debate_transcript
     custom = flowdebate.create_debater(agent_name="ann", stance="cap rents", name="own", transcript=make())
     debate(name="rent", debaters=[Debater("ann", "cap rents", block=custom), SIDES[1]], transcript=make())
 
 
 def meddling(value: Any, ctx: Any) -> str:
-    """A debater that clears the transcript."""
+    """Clear the transcript as a debater."""
     ctx.resources.transcript.state.entries.clear()
     return "I win."
 
 
 def moderated(*replies: Any) -> Any:
-    """A debate whose moderator is a function."""
+    """Build a debate whose moderator is a function."""
     decided = {"next_speakers": list(replies), "briefing": None, "new_angle": None, "done": False}
     return rent(moderator=lambda value, ctx: decided).run(QUESTION, model=said())
 
 
 def failing(request: Any) -> Any:
-    """A provider that is down."""
+    """Fail like a provider that is down."""
     raise errors.ProviderFailed("the endpoint answered 503", status=503)
 
 
 def loud() -> Any:
-    """A pattern that breaks a promise: the judge finds for nobody's position."""
+    """Build a pattern that breaks a promise: the judge decides for nobody's position."""
     return rent(judge=lambda value, ctx: {"winner": "caps", "verdict": "-", "reasoning": "-"})
 
 
@@ -365,7 +365,7 @@ CASES: dict[str, Callable[[Path], Any]] = {
 
 
 async def step_of_a_set(value: Any, ctx: Any) -> Any:
-    """A step whose result is not JSON data."""
+    """Return a set in a step, which is not JSON data."""
 
     async def look() -> set[str]:
         return {"load"}
@@ -385,7 +385,7 @@ async def forbidden() -> None:
 
 
 def plain(message: str, folder: Path) -> str:
-    """A message without what differs from machine to machine."""
+    """Return a message without machine-dependent parts."""
     message = message.replace(f"{folder}/", "")
     return " ".join(re.sub(r"127\.0\.0\.1(', |:)\d+", r"127.0.0.1\g<1>8080", message).split())
 
@@ -398,7 +398,7 @@ def is_shown(message: str, texts: set[str]) -> bool:
 
 
 async def raised(case: Callable[[Path], Any], folder: Path) -> BaseException:
-    """What a case raises."""
+    """Return the exception of a case."""
     try:
         outcome = case(folder)
         if inspect.isawaitable(outcome):
@@ -431,7 +431,7 @@ def test_every_error_is_on_the_page() -> None:
 
 
 def test_every_status_is_on_the_page() -> None:
-    """Those of results, and those of stored runs."""
+    """The statuses are those of results and of stored runs."""
     rows = set(re.findall(r'^\| `"?(\w+)"?` \|', PAGE, re.MULTILINE))
     assert rows == {*get_args(DebateStatus), *get_args(StoredStatus), "left_behind"}
 
@@ -455,7 +455,7 @@ async def test_the_page_quotes_the_first_errors_of_a_new_user(
 
 
 def test_the_page_lists_the_ways_to_get_a_model() -> None:
-    """Who has none is told the same as on the page."""
+    """The error without a model lists the same ways as the page."""
     (text,) = SHOWN["No model"]
     assert WAYS_OUT in text
     (text,) = SHOWN["The local model is not installed"]
@@ -463,7 +463,7 @@ def test_the_page_lists_the_ways_to_get_a_model() -> None:
 
 
 def test_the_page_quotes_the_warnings_of_the_library() -> None:
-    """With what to write instead."""
+    """A warning says what to write instead."""
     with pytest.warns(errors.FlowDebateWarning) as caught:
         rent(max_rounds=6)
     assert {str(warning.message) for warning in caught} == SHOWN["Warnings"]

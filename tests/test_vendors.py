@@ -28,14 +28,14 @@ MODELS = ("openai/gpt-5-mini", "anthropic/claude-sonnet-4-6", "gemini/gemini-3-p
 
 
 def question(end: str = "x") -> ModelRequest:
-    """A request with a long beginning."""
+    """Create a request with a long beginning."""
     messages = [{"role": "system", "content": "rule " * 2_000}, {"role": "user", "content": end}]
     return ModelRequest(messages=messages, block="b")
 
 
 @pytest.fixture
 def stubs() -> Iterator[dict[VendorName, Vendor]]:
-    """All four."""
+    """Start all four vendors."""
     with vendors() as running:
         yield running
 
@@ -70,7 +70,7 @@ async def test_a_wrong_key_has_the_error_of_the_vendor(
 
 
 async def test_an_unknown_model_is_not_found(stubs: dict[VendorName, Vendor]) -> None:
-    """By all of them."""
+    """All vendors report it."""
     for name in stubs:
         with pytest.raises(ModelNotFound):
             await ask(
@@ -81,7 +81,7 @@ async def test_an_unknown_model_is_not_found(stubs: dict[VendorName, Vendor]) ->
 def test_the_environment_has_the_keys_and_ollama_answers(
     stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So what is asked where no model is named can be tried, key by key."""
+    """The default model can be tried for each key."""
     for variable, name in (
         ("OPENAI_API_KEY", "openai/gpt-5.6-luna"),
         ("ANTHROPIC_API_KEY", "anthropic/claude-haiku-5-5"),
@@ -93,7 +93,7 @@ def test_the_environment_has_the_keys_and_ollama_answers(
 
 
 async def test_a_repeated_prefix_is_counted_as_cached(stubs: dict[VendorName, Vendor]) -> None:
-    """By OpenAI in steps of 128 tokens, by Gemini exactly, by Ollama not at all."""
+    """OpenAI counts in steps of 128 tokens, Gemini exactly, and Ollama not at all."""
     for name, model in (
         ("openai", "openai/gpt-5-mini"),
         ("gemini", "gemini/gemini-3-pro"),

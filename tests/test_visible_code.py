@@ -45,7 +45,7 @@ class VisibleBlock(NamedTuple):
 
 
 def visible_blocks(path: Path) -> Iterator[VisibleBlock]:
-    """The fences of a page in order."""
+    """Return the fences of a page in order."""
     text = _HIDDEN.sub(lambda hidden: "\n" * hidden[0].count("\n"), path.read_text(encoding="utf-8"))
     for block in _BLOCK.finditer(text):
         needs = re.search(r'skip: next if\(missing\("(\w+)"\)', block["comments"])
@@ -60,7 +60,7 @@ def visible_blocks(path: Path) -> Iterator[VisibleBlock]:
     [pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in SLOW else []) for path in PAGES],
 )
 def test_visible_code_runs_alone(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one namespace, in an empty folder, with models that answer."""
+    """It runs in one namespace, in an empty folder, with models that answer."""
     blocks = [block for block in visible_blocks(path) if not block.fragment]
     if not blocks:
         return

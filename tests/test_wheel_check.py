@@ -19,6 +19,6 @@ def test_every_extra_is_tried() -> None:
 
 
 def test_every_program_can_be_compiled() -> None:
-    """A slip in one of them is found before a wheel is built."""
+    """A syntax error in one of them is found before a wheel is built."""
     for extra, program in {**wheel_check.USES, "debate": wheel_check.DEBATE}.items():
         compile(program, extra, "exec")

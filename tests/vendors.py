@@ -62,7 +62,7 @@ class Asked:
 
     @property
     def model(self) -> str:
-        """The model's name."""
+        """Name of the model."""
         return str(self.body["model"])
 
 
@@ -98,7 +98,7 @@ class Vendor:
 
     @property
     def base_url(self) -> str:
-        """The endpoint, as `PROVIDERS` has it."""
+        """Endpoint as in `PROVIDERS`."""
         return f"http://127.0.0.1:{self.port}{_PATHS[self.name]}"
 
     @property
@@ -375,7 +375,7 @@ _FIELDS = {
 
 
 def message_events(message: dict[str, Json]) -> Iterator[dict[str, Json]]:
-    """The events in which Anthropic streams `message`."""
+    """Return the events by which Anthropic streams `message`."""
     usage = message["usage"]
     yield {
         "type": "message_start",

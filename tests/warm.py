@@ -64,12 +64,12 @@ sys.exit(ended)
 
 
 def run_module(name: str) -> str:
-    """The code that does what `python -m name` does."""
+    """Return code equivalent to `python -m name`."""
     return f"import runpy; runpy.run_module({name!r}, run_name='__main__', alter_sys=True)"
 
 
 def run_path(path: str) -> str:
-    """The code that does what `python path` does."""
+    """Return code equivalent to `python path`."""
     return f"import runpy; runpy.run_path({path!r}, run_name='__main__')"
 
 
@@ -137,7 +137,7 @@ class Warm:
         return self.returncode
 
     def communicate(self, timeout: float) -> tuple[bytes, bytes]:
-        """All that it writes to its pipes, until it ends; TimeoutExpired."""
+        """Return everything that it writes to its pipes until it ends; raise TimeoutExpired."""
         with ThreadPoolExecutor(2) as readers:  # together: a full pipe would hold up the other
             written = [pipe and readers.submit(pipe.read) for pipe in (self.stdout, self.stderr)]
             try:
@@ -192,7 +192,7 @@ def run(
     cwd: object = None,
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """The code `code` in a process, at its end, as `subprocess.run(…, capture_output=True, text=True)` has it."""
+    """Run `code` in a process to its end, as `subprocess.run(…, capture_output=True, text=True)` does."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with Warm(code, *arguments, env=env, cwd=cwd, **pipes) as process:
         stdout, stderr = (written.decode() for written in process.communicate(timeout))
@@ -208,7 +208,7 @@ def share(address: str) -> None:
 
 
 def server() -> str:
-    """The address of the process to fork from, which is started if necessary, and ends with the one that did so."""
+    """Return the address of the process to fork from, which is started if necessary, and ends with its parent."""
     with _starting:
         if os.getpid() not in _servers:
             _servers[os.getpid()] = _start()
@@ -308,7 +308,7 @@ def _serve(owner: socket.socket) -> str:
 
 
 def _request(listener: socket.socket) -> tuple[bytes, list[int]]:
-    """What is asked for, and with which streams; nothing if the one that asks has been killed meanwhile."""
+    """Read a request and its streams; nothing if the caller was killed meanwhile."""
     with listener.accept()[0] as source:
         head, descriptors, _, _ = socket.recv_fds(source, 4, 4)
         data, size = b"", int.from_bytes(head, "big")

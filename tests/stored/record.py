@@ -48,7 +48,7 @@ def _rank(schema: str) -> dict[str, Any]:
 
 
 def stage() -> Stage:
-    """A server whose models give each block the same answer, in whatever order they are asked."""
+    """Start a server whose models give each block the same answer, in any order of calls."""
     answers = {word: answer[-1] if isinstance(answer, list) else answer for word, answer in ANSWERS.items()}
     more: dict[str, Any] = {
         "scores": {"reasoning": "It answered.", "scores": {"cap rents": 80, "free rents": 20}, "verdict": "Cap them."},

@@ -20,20 +20,20 @@ RUNS = {run.pop("pattern"): run_id for run_id, run in _SHOWN.items()}
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A copy of the recorded store."""
+    """Copy the recorded store."""
     return shutil.copyfile(STORE, tmp_path / STORE.name)
 
 
 @pytest.fixture
 def imported(tmp_path: Path) -> Path:
-    """A store into which the recorded export was imported."""
+    """Import the recorded export into a store."""
     path = tmp_path / "imported.sqlite3"
     assert command("import", str(EXPORT), store=path).stdout == f"Imported {len(PATTERNS)} runs.\n"
     return path
 
 
 def test_there_is_a_run_of_each_pattern() -> None:
-    """In the order in which they were recorded."""
+    """They are in the order of their recording."""
     assert [pattern.replace("_", "-") for pattern in RUNS] == [*PATTERNS]
 
 
@@ -51,19 +51,19 @@ def test_an_imported_run_is_shown(pattern: str, imported: Path) -> None:
 
 @pytest.mark.parametrize("pattern", RUNS)
 def test_a_finished_run_is_resumed_without_a_call(pattern: str, store: Path) -> None:
-    """Its server is gone, so that a call would fail."""
+    """Its server is gone, so a call would fail."""
     before = json.loads(command("show", RUNS[pattern], "--page", "--json", store=store).stdout)
     resumed = command("resume", RUNS[pattern], "--json", store=store)
     assert (resumed.exit_code, json.loads(resumed.stdout)) == (0, before)
 
 
 def test_an_export_is_verified(store: Path) -> None:
-    """Its outputs are what its journals give."""
+    """Its outputs follow from its journals."""
     assert command("runs", "verify", str(EXPORT), store=store).exit_code == 0
 
 
 def test_a_stored_run_is_exported_as_it_was(store: Path) -> None:
-    """To the letter."""
+    """The files are equal byte for byte."""
     assert command("export", "--all", store=store).stdout == EXPORT.read_text(encoding="utf-8")
 
 
