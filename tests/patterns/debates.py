@@ -1,4 +1,4 @@
-"""Shared parts of the tests of `debate()`: two sides, a verdict, and models that identify themselves."""
+"""Shared helpers for the tests of `debate()`: two sides, a verdict, and models that identify themselves."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ EventT = TypeVar("EventT")
 
 
 def events(run: RunView, kind: type[EventT]) -> list[EventT]:
-    """Return the run's events of one kind, in order."""
+    """Return the run's events of one type, in order."""
     return [event for event in run.events if isinstance(event, kind)]
 
 
 def script(*arguments: str, verdict: Any = VERDICT, after: tuple[Any, ...] = ()) -> ScriptedModel:
-    """Create a model for a debate without a moderator: its turns, the verdict, and replies after it."""
+    """Create a model for a debate without a moderator: its turns, the verdict, and any further replies."""
     return ScriptedModel(*arguments, verdict, *after)
 
 
 def by_role(
     *, verdict: Any = VERDICT, decide: Callable[[ModelRequest], Any] | None = None, last: Any = "The end."
 ) -> FunctionModel:
-    """Create a model that answers every default block: a debater's answer is its block's name."""
+    """Create a model that answers every default block; a debater's answer is the name of its block."""
 
     def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-judge"):
@@ -47,7 +47,7 @@ def by_role(
 
 
 def decision(*speakers: str, done: bool = False, **words: str | None) -> dict[str, Any]:
-    """Create a moderator's answer as models write it."""
+    """Create a moderator's answer as a model would write it."""
     return {"nextSpeakers": list(speakers), "briefing": None, "newAngle": None, "done": done, **words}
 
 
@@ -62,7 +62,7 @@ def moderated(name: str = "rent", **options: Any) -> dict[str, Any]:
 
 
 def blocks_asked(model: ScriptedModel) -> list[str]:
-    """Return the blocks that called the model, in order."""
+    """Return the names of the blocks that called the model, in order."""
     return [call.block for call in model.calls]
 
 

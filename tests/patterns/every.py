@@ -20,9 +20,10 @@ ROUNDS = 3
 
 
 def make_pattern(name: str, act: Callable[[Any, Context], object], **options: Any) -> Sequencer[Any, Any]:
-    """Build the pattern of that name; `act(input, ctx)` is called in each turn of the second speaker before its answer.
+    """Build the pattern of this name.
 
-    Patterns with rounds have at most `ROUNDS` of them.
+    `act(input, ctx)` is called in each turn of the second speaker, before its answer. A pattern with rounds has at most
+    `ROUNDS` of them.
     """
 
     def first(request: Any) -> object:
@@ -55,7 +56,7 @@ WITH_ROUNDS = PATTERNS[:-3]
 
 
 def answer_of(request: Any) -> object:  # noqa: PLR0911 - one for each pattern
-    """Return a speaker's answer to any request of its pattern."""
+    """Return a speaker's answer to any request of the pattern."""
     if isinstance(request, ReviewAsked):
         return {"ranking": [{"answer": letter, "reason": "Sound."} for letter, _ in request.answers]}
     if isinstance(request, ReviewInput):

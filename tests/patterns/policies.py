@@ -1,4 +1,4 @@
-"""Failure policies in the options of tests."""
+"""Conversion of failure options in tests to a failure policy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FIELDS = ("on_failure", "quorum", "turn_timeout", "round_timeout")
 
 
 def with_policy(options: dict[str, Any]) -> dict[str, Any]:
-    """Move the fields of a failure policy in `options` into a policy."""
+    """Move the fields of a failure policy from `options` to a `FailurePolicy`."""
     policy_fields = {name: options[name] for name in FIELDS if name in options}
     rest = {name: value for name, value in options.items() if name not in policy_fields}
     return {**rest, "failures": FailurePolicy(**policy_fields)} if policy_fields else rest

@@ -1,4 +1,4 @@
-"""Every pattern with its default blocks, three speakers, and a model that answers all of them and may fail."""
+"""Every pattern with its default blocks and three speakers, and a model that answers all of them and may fail."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ TURNS = {
     "critique": ("critic",),
     "review": ("reviewer", "examiner"),
 }
-"""Names of speakers' blocks in each kind of turn."""
+"""Names of the speakers' blocks, one per kind of turn."""
 READERS: dict[str, tuple[str, ...]] = {"critique": ("author", "judge")}
-"""Other roles that read the sources: those that answer from them, and those that check claims."""
+"""Further roles that read the sources, to answer from them or to check claims."""
 
 
 class Decider(NamedTuple):
-    """The role that decides on the entries, and the recovery from its failure."""
+    """The role that decides on the entries, and the recovery from a failure in that role."""
 
     role: str
     instead: str
@@ -64,14 +64,14 @@ DECIDERS = {
     "critique": Decider("judge", "no_verdict"),
     "review": Decider("merger", "skipped"),
 }
-"""Decisions of all patterns but the handoff, in which only the speakers decide."""
+"""Deciding role of each pattern except the handoff, which has only speakers."""
 WORD = re.compile(r"\bw[0-9a-f]{12}\b")
 
 
 def talk(  # noqa: PLR0911 - one for each pattern
     pattern: str, *, policy: FailurePolicy | None = None, block: Any = None, decider: Any = None, **options: Any
 ) -> Sequencer[Any, Any]:
-    """Build the pattern as `x`, of two rounds if it has any; `block` speaks for bob, `decider` in the deciding role."""
+    """Build the pattern as `x`, with two rounds if it has rounds; `block` speaks for bob, and `decider` decides."""
     of = {name: DebaterOptions(instructions=f"You are {name} of the city council.") for name in NAMES}
     if block is not None:
         del of["bob"]
@@ -104,7 +104,7 @@ def talk(  # noqa: PLR0911 - one for each pattern
 
 
 def role_of(request: ModelRequest) -> str:
-    """Return the name of the block that calls, without its pattern and speaker."""
+    """Return the name of the calling block, without its pattern and speaker."""
     return request.block.removeprefix("x-").removeprefix("stand-in-").partition("-")[0]
 
 
@@ -115,9 +115,9 @@ def words_in(raw: Any) -> set[str]:
 
 @dataclass
 class Talkers:
-    """A model whose every answer has a unique word; if `lost` returns an error, the call fails.
+    """A model that puts a unique word into every answer; a call fails if `lost` returns an error.
 
-    Before a call fails it streams some text to listeners.
+    A failing call streams some text to listeners first.
     """
 
     lost: Callable[[ModelRequest], Exception | None] = lambda _: None
@@ -180,7 +180,7 @@ def _answer(request: ModelRequest, word: str) -> Any:
 
 
 def _rulings(prompt: str, word: str) -> list[dict[str, Any]]:
-    """Let all claims hold, with the question as their evidence."""
+    """Rule that all claims hold, with the question as the evidence."""
     quotes = re.findall(r"^Question: (.+)", prompt, re.MULTILINE)
     ids = re.findall(r"^\[(C\d+)\]", prompt, re.MULTILINE)
     return [{"claim": claim_id, "reason": word, "quotes": quotes, "ruling": "holds"} for claim_id in ids]

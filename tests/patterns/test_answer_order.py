@@ -1,4 +1,4 @@
-"""Choices of a model are listed in the order of its own debate, whatever ran before in the process."""
+"""Choices offered to a model follow the order of its own debate, whatever ran before in the process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CLAIMS = ("ship", "wait", "ask")
 
 
 def enums(schema: Any) -> list[list[str]]:
-    """Return all closed sets of strings in a schema."""
+    """Return all enums of strings in a schema."""
     if isinstance(schema, dict):
         return [enum for key, part in schema.items() for enum in ([part] if key == "enum" else enums(part))]
     return [enum for part in schema for enum in enums(part)] if isinstance(schema, list) else []
 
 
 class Asked:
-    """A model that answers and records the closed sets in its requests."""
+    """A model that answers and records the enums in its requests."""
 
     def __init__(self) -> None:
         self.shown: list[list[str]] = []
@@ -41,7 +41,7 @@ class Asked:
 
 
 def test_a_judge_sees_the_sides_in_the_order_of_its_debate() -> None:
-    """The same sides have debated in another order before."""
+    """A debate between the same sides in a different order has run before."""
     for order in permutations(CLAIMS):
         recorder = Asked()
         sides = [Debater(f"for {claim}", claim) for claim in order]
@@ -50,7 +50,7 @@ def test_a_judge_sees_the_sides_in_the_order_of_its_debate() -> None:
 
 
 def test_a_speaker_sees_the_others_in_their_order() -> None:
-    """A handoff of the same people in another order ran before."""
+    """A handoff between the same people in a different order has run before."""
     for order in permutations(CLAIMS):
         recorder = Asked()
         people = [Persona(name) for name in order]
@@ -59,7 +59,7 @@ def test_a_speaker_sees_the_others_in_their_order() -> None:
 
 
 def test_the_type_of_a_choice_keeps_its_order_within_other_types() -> None:
-    """This includes a union with None, which `typing` caches."""
+    """`typing` caches types such as a union with None, regardless of the order of the choices."""
     for order in permutations(CLAIMS):
         choice: Any = one_of(order)
         model = create_model("Choice", it=(choice | None, None), also=(choice, order[0]))

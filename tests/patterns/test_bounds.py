@@ -1,4 +1,4 @@
-"""Bounds on the parts of a pattern, which are checked before anything is built."""
+"""Limits on the parts of a pattern, which are checked before anything is built."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROSTERS: dict[str, tuple[Callable[..., Any], str, str | None]] = {
 
 
 def people(pattern: str, count: int, **changes: Any) -> list[Any]:
-    """Create a roster whose last member has the `changes`."""
+    """Create a roster and apply `changes` to the last member."""
     if pattern == "debate":
         listed: list[Any] = [{"name": f"n{at}", "stance": f"stance {at}"} for at in range(count)]
     else:
@@ -50,7 +50,7 @@ def rejection_of(pattern: str, roster: list[Any], **options: Any) -> Configurati
 
 @pytest.mark.parametrize("pattern", ROSTERS)
 def test_a_roster_is_bounded(pattern: str) -> None:
-    """The length of the roster and the texts of each member are bounded; values at the bound are valid."""
+    """Both the number of members and the length of their texts are limited; values at the limit are valid."""
     make, field, cap = ROSTERS[pattern]
     start = time.process_time()
     error = rejection_of(pattern, people(pattern, 15_000))
@@ -73,7 +73,7 @@ def test_a_roster_is_bounded(pattern: str) -> None:
 
 
 def test_the_bound_of_rosters_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server may allow more members, or fewer; an invalid number is an error."""
+    """A server may allow more or fewer members; an invalid number is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         assert "Set FLOWDEBATE_MAX_MEMBERS to allow more" in str(rejection_of("council", people("council", 101)))
@@ -86,14 +86,14 @@ def test_the_bound_of_rosters_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_sampled_schedule_is_bounded() -> None:
-    """Its views are drawn before the first call."""
+    """The views of the schedule are drawn before the first call."""
     assert sampled(1_000).size == 1_000
     with pytest.raises(ConfigurationError, match=r"`size` must be at most 1,000 \(got 999999\)"):
         sampled(999_999)
 
 
 def test_a_large_request_is_rejected_with_its_field() -> None:
-    """Over HTTP, the error comes before the server builds anything."""
+    """Over HTTP, the request is rejected before the server builds anything."""
     sides = [{"name": f"n{at}", "stance": f"s{at}"} for at in range(8_000)]
     cases: list[tuple[dict[str, Any], str]] = [
         ({"debaters": sides}, "debaters"),

@@ -1,4 +1,4 @@
-"""Breaking the promises that all patterns share must be possible, to see their tests fail (make break-promises)."""
+"""Breaking a promise that all patterns share must be possible, to see the tests of it fail (make break-promises)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("broken", BREAKS, ids=lambda broken: broken.promise)
 def test_each_promise_has_lines_that_can_be_broken(broken: Break, tmp_path: Path) -> None:
-    """The lines exist, removing them leaves valid Python, and the test that has to fail exists."""
+    """The lines exist, removing them leaves valid Python, and the test that must fail exists."""
     sources = break_promise(broken, tmp_path)
     for name in (broken.file, *(name for name, _, _ in broken.beside)):
         ast.parse((sources / "flowdebate" / name).read_text(encoding="utf-8"))

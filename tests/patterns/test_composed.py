@@ -1,4 +1,4 @@
-"""Every pattern as a block: many runs of one object at once, in a session, and as a step of a pipeline."""
+"""Every pattern as a block: concurrent runs of a single object, runs in a session, and steps of a pipeline."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def slowly(talkers: Talkers) -> FunctionModel:
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "in one session"])
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_runs_of_one_pattern_at_once_do_not_mix(pattern: str, shared: bool) -> None:  # noqa: FBT001
-    """Each has the result of a run alone, though all answers depend on everything in their prompts."""
+    """Each result equals that of a single run, though every answer depends on the whole prompt."""
     pattern_ = talk(pattern)
     alone = [await pattern_.run(question, model=Talkers().model(), seed=1) for question in QUESTIONS]
     assert len({word for run in alone for word in words_in(run.raw)}) == sum(len(words_in(run.raw)) for run in alone)
@@ -52,7 +52,7 @@ async def test_runs_of_one_pattern_at_once_do_not_mix(pattern: str, shared: bool
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_a_second_run_in_a_session_starts_fresh(pattern: str) -> None:
-    """A debate may have left a transcript of another kind."""
+    """An earlier debate may have left a transcript of a different kind in the session."""
     session, pattern_ = Session(), talk(pattern)
     first = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     await first.run("Cap rents?", model=by_role(), session=session)
@@ -64,7 +64,7 @@ async def test_a_second_run_in_a_session_starts_fresh(pattern: str) -> None:
 @pytest.mark.parametrize("limit", [None, 1, 2])
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_for_each_runs_a_pattern_for_each_subject(pattern: str, limit: int | None) -> None:
-    """This holds in one run, with any concurrency; steps before and after see its input and output."""
+    """All subjects share one run, with any concurrency, and the steps around them see input and output."""
     several = sequencer(name="all").map(list).for_each(talk(pattern), max_concurrency=limit)
     result = await several.run(QUESTIONS[:3], model=slowly(Talkers()), seed=1)
     assert [output.subject for output in result.output] == QUESTIONS[:3]

@@ -1,4 +1,4 @@
-"""Options that cannot be combined have one message in all front ends."""
+"""Options that cannot be combined, which cause the same message in all front ends."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "requi
 
 @dataclass(frozen=True)
 class Case:
-    """Options that break one constraint, in Python, in a plan file, and as flags."""
+    """Options that violate a constraint, in Python, in a plan file, and as flags."""
 
     python: Mapping[str, Any]
     plan: Mapping[str, Any]
     flags: tuple[str, ...] | None = field(default=())
-    """None where an option has no flag."""
+    """None if one of the options has no flag."""
 
 
 SIDES = [{"name": "ann", "stance": "Yes"}, {"name": "ben", "stance": "No"}]
@@ -103,7 +103,7 @@ CASES: dict[tuple[str, str], Case] = {
         }.items()
     },
 }
-"""One case of each constraint that a pattern declares."""
+"""A case for each constraint that a pattern declares."""
 ROSTERS = {
     "debate": ("debaters", SIDES),
     "deliberation": ("debaters", PEOPLE),
@@ -116,7 +116,7 @@ ROSTERS = {
 
 
 def declared() -> Iterator[tuple[str, Constraint[Any]]]:
-    """Return all constraints of all patterns, by pattern."""
+    """Yield each constraint with the name of its pattern."""
     for name in PATTERNS:
         spec = getattr(import_module(f"flowdebate.patterns.{name}.factory"), name.upper())
         for constraint in spec.constraints:
@@ -130,25 +130,24 @@ EACH = pytest.mark.parametrize(
 
 
 def test_every_declared_constraint_has_a_case() -> None:
-    """No case is about an unknown rule."""
     assert {(pattern, constraint.name) for pattern, constraint in DECLARED} == set(CASES)
 
 
 def sentence(constraint: Constraint[Any], spelled: Mapping[str, str] | None = None) -> str:
-    """Return the message of a constraint, with its options as the front end spells them."""
+    """Return the message of a constraint, with options spelled as in the front end."""
     names = {option: option for option in constraint.options} | dict(spelled or {})
     return constraint.sentence.format_map({option: f"`{name}`" for option, name in names.items()})
 
 
 def spelled_as_flags(pattern: str, constraint: Constraint[Any]) -> dict[str, str]:
-    """Return the flags of the options that a pattern's command has."""
+    """Return the flags that a pattern's command has for its options."""
     options = PATTERNS[pattern].load_page().options
     return {name: options.flag_of(name) for name in constraint.options if name in options.model_fields}
 
 
 @EACH
 def test_python_raises_each_constraint(pattern: str, constraint: Constraint[Any]) -> None:
-    """The error comes before anything is built, at the block to be built."""
+    """The error is raised before anything is built, and points to the block."""
     roster, members = ROSTERS[pattern]
     with pytest.raises(ConflictingOptions) as caught:
         PATTERNS[pattern].load_factory()(name="rent", **{roster: members}, **CASES[pattern, constraint.name].python)
@@ -191,7 +190,7 @@ def server() -> Iterator[Stage]:
 
 @EACH
 def test_http_answers_422_for_each_constraint(server: Stage, pattern: str, constraint: Constraint[Any]) -> None:
-    """No run begins."""
+    """No run is started."""
     options = dict(CASES[pattern, constraint.name].plan)
     answer = server.post("/runs", {"pattern": pattern, "question": SUBJECT, "options": options})
     assert answer.status_code == 422, answer.text
@@ -200,7 +199,7 @@ def test_http_answers_422_for_each_constraint(server: Stage, pattern: str, const
 
 
 def test_mcp_rejects_a_quorum_of_more_than_all_members() -> None:
-    """The message is that of every other front end, in the terms of the tools, which call all members sides."""
+    """The tools call all members sides, but the message is otherwise that of the other front ends."""
 
     async def refusal() -> Any:
         async with (
@@ -216,7 +215,7 @@ def test_mcp_rejects_a_quorum_of_more_than_all_members() -> None:
 
 @EACH
 def test_mcp_has_no_tool_that_takes_such_options(pattern: str, constraint: Constraint[Any]) -> None:
-    """A future tool with all of these options has to answer with the same message."""
+    """A future tool with all of these options would have to report the same message."""
     plan = CASES[pattern, constraint.name].plan
 
     async def arguments_of() -> dict[str, set[str]]:

@@ -1,4 +1,4 @@
-"""Events have a place and a time, and concurrent calls have different places."""
+"""Every event has a place and a time, and concurrent calls have different places."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ PEOPLE = [Persona("ann"), Persona("bob"), Persona("cy")]
 
 
 class Slow:
-    """A wrapper of `inner` that takes some turns of the event loop, so that calls overlap, uses tools and streams text.
+    """A wrapper of `inner` that uses tools, streams text, and yields to the event loop so that calls overlap.
 
-    `begins` is streamed first.
+    The text in `begins` is streamed first.
     """
 
     def __init__(self, inner: Model, *begins: str) -> None:
@@ -86,7 +86,7 @@ def _with_human() -> Any:
 
 
 def _many() -> Any:
-    """Build one block in many branches at once."""
+    """Build one block in many parallel branches."""
     voice = generator(name="voice", prompt="Speak.", tools=[look_up])
     return sequencer(name="x").then(handler(lambda _: list("abcdef"), name="split")).for_each(voice, max_concurrency=4)
 
@@ -151,14 +151,14 @@ async def _heard(pattern: Block[Any, Any], question: str, model: Model, seed: in
 
 
 def events_of_run(pattern: Block[Any, Any], question: str, model: Model, seed: int = 0) -> list[Any]:
-    """Return the events of a run, live ones included, however it ends."""
+    """Return the events of a run, including live ones, however the run ends."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         return asyncio.run(_heard(pattern, question, model, seed))
 
 
 def misplaced(events: Iterable[BaseEvent]) -> list[str]:
-    """Return the events without a place or time, and those that belong to no single call in progress."""
+    """Return the events without a place or time, and those that do not belong to exactly one call in progress."""
     problems, calls = [], set()
     for event in events:
         if not (event.path and event.at > 0):
@@ -182,18 +182,18 @@ def misplaced(events: Iterable[BaseEvent]) -> list[str]:
 @pytest.mark.parametrize("name", PATTERNS)
 @given(example=examples())
 def test_events_have_places_that_distinguish_concurrent_calls(name: str, example: Example) -> None:
-    """This holds for all patterns, any texts, any order of answers and any failures."""
+    """Texts, the order of answers and failures are arbitrary."""
     assert misplaced(events_of_run(PATTERNS[name](), example.question, Slow(ExampleModel(example)), example.seed)) == []
 
 
 @given(case=st.booleans().flatmap(lambda hostile: debates(hostile=hostile)))
 def test_events_of_any_debate_have_distinct_places(case: Any) -> None:
-    """Custom blocks take any role, valid and hostile ones."""
+    """Custom blocks, valid and hostile, fill any role."""
     assert misplaced(events_of_run(case.debate(), case.question, Slow(case.model()), case.seed)) == []
 
 
 def unreliable() -> Model:
-    """Create a model whose calls are retried, that breaks a circuit, and that has a fallback."""
+    """Create a model that retries calls, opens a circuit breaker and has a fallback."""
     example = Example(faults={1: "unavailable", 2: "lost", 5: "empty", 6: "unavailable"})
     first = CircuitBreaker(
         Retrying(ExampleModel(example), Retry(attempts=2, first_wait=0.0)), failures=1, cooldown=1e-9
@@ -203,12 +203,12 @@ def unreliable() -> Model:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_events_of_retries_and_fallbacks_have_distinct_places(name: str) -> None:
-    """Events of an attempt have the place of its call."""
+    """Events of an attempt have the place of the call."""
     assert misplaced(events_of_run(PATTERNS[name](), "Why?", unreliable())) == []
 
 
 def test_the_runs_of_this_module_emit_every_kind_of_event() -> None:
-    """This proves that the checks cover all kinds of events."""
+    """The checks above would be incomplete if some kind of event never occurred."""
     kinds = {
         type(event)
         for make in PATTERNS.values()
@@ -223,7 +223,7 @@ def test_the_runs_of_this_module_emit_every_kind_of_event() -> None:
 
 
 def test_ambiguous_events_are_detected() -> None:
-    """Two calls have one place, and pieces of text belong to no call."""
+    """Two calls share a place, and a piece of text belongs to no call."""
     started = CallStarted(block="a", model="m", path="a", at=1.0)
     piece = TextDelta(block="a", text="Well", path="a#1", at=0.0)
     assert misplaced([started, started, piece]) == [

@@ -1,4 +1,4 @@
-"""Blocks know their roles, and events have them, for default and custom blocks."""
+"""The roles of blocks, default and custom, and of the events they emit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
 def answer(request: ModelRequest) -> Any:
-    """Answer as the schema of the request, or the role of its block, requires."""
+    """Answer as the schema of the request or the role of the block requires."""
     fields = (request.output_schema or {}).get("properties", {})
     if "ranking" in fields:
         letter = "A" if "[Answer A]" in str(request.messages[-1]["content"]) else "B"
@@ -38,7 +38,6 @@ def roles(result: RunResult[Any]) -> dict[str, str | None]:
 
 
 def test_default_blocks_know_their_roles() -> None:
-    """This is tested with a debate and a council."""
     built = debate(name="rent", debaters=SIDES, moderator=True, max_rounds=1)
     assert roles(built.run_sync("Cap rents?", model=FunctionModel(answer))) == {
         "rent-moderator": "moderator",
@@ -58,7 +57,7 @@ def test_default_blocks_know_their_roles() -> None:
 
 
 def test_a_custom_block_has_the_role_of_its_place_unchanged() -> None:
-    """The block may be in two places at once, and contain other blocks."""
+    """The same block may fill two roles at once, and contain other blocks."""
     solomon = generator(name="solomon", output_schema=None)
     inner = sequencer(name="own").then(generator(name="draft")).then(generator(name="polish"))
     sides = [Debater("ann", "for", block=inner), Debater("bob", "against", block=solomon)]
@@ -80,7 +79,6 @@ def test_a_custom_block_has_the_role_of_its_place_unchanged() -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_turns_carry_the_role_of_their_speakers(pattern: str) -> None:
-    """Custom blocks are in all patterns."""
     result = make_pattern(pattern, lambda *_: None).run_sync("Cap rents?")
     started = [event for event in result.events if isinstance(event, TurnStarted)]
     assert {event.role for event in started} <= {"debater", "reviewer", "author", "critic"}
@@ -88,7 +86,7 @@ def test_turns_carry_the_role_of_their_speakers(pattern: str) -> None:
 
 
 def test_a_stored_request_has_no_role() -> None:
-    """A resumed run has to find the request unchanged, so the role is only in the block's name."""
+    """A resumed run has to find the request unchanged, so the role is only in the name of the block."""
     text = '{"block": "rent-judge", "shown": "", "expects": "", "schema": null, "problem": null}'
     assert request_of("rent/rent-judge", text).role == "judge"
     assert role_in_name("a/b-stand-in-member-x-judge", "a%2Fb/round[1]") == "debater"

@@ -1,4 +1,4 @@
-"""History windows: prompts of a long discussion, which completes all of its rounds."""
+"""History windows, which limit prompts in a long discussion."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def prompt_of(request: ModelRequest) -> str:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_prompts_have_the_last_rounds_and_a_summary_of_older_ones(pattern: str) -> None:
-    """Every role reads both; the result has all entries and the last summary."""
+    """Every role sees both; the result has all entries and the last summary."""
     talkers = Talkers()
     raw = PATTERNS[pattern](prompts=TWO_ROUNDS).run_sync(QUESTION, model=talkers.model(), seed=1).raw
     of_round = {entry.text: entry.round for entry in raw.entries}
@@ -65,7 +65,7 @@ def test_prompts_have_the_last_rounds_and_a_summary_of_older_ones(pattern: str) 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_long_discussion_completes_all_rounds(pattern: str) -> None:
-    """The window fits into the model's context even if the whole transcript would not."""
+    """The window fits into the model's context, though the whole transcript would not."""
     room = 5_000
 
     def answer(request: ModelRequest) -> Any:
@@ -89,7 +89,7 @@ def test_a_long_discussion_completes_all_rounds(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_summary_is_a_recorded_step(pattern: str, tmp_path: Path) -> None:
-    """A resumed run makes none again, and its prompts are the same."""
+    """A resumed run reuses the summary, so its prompts are the same."""
     sums, talkers = 0, Talkers()
 
     def failing(request: ModelRequest) -> Any:
@@ -115,7 +115,7 @@ def test_a_summary_is_a_recorded_step(pattern: str, tmp_path: Path) -> None:
 
 
 def test_invalid_windows_are_rejected() -> None:
-    """The error comes when the options are made; "all" is the default."""
+    """The error is raised when the options are created; "all" is the default."""
     assert PromptOptions(history="all") == PromptOptions()
     wrongs: list[Any] = [2, "last", None, {"rounds": 2}]
     for wrong in wrongs:

@@ -1,4 +1,4 @@
-"""Mistakes in calls of patterns are errors or warnings before any cost, and say what to write."""
+"""Mistakes in calls of patterns, which cause an error or a warning before any cost, with the correct spelling."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FACTORIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 
 
 def build(pattern: str, **options: Any) -> Any:
-    """Build the pattern with these options besides its required ones."""
+    """Build the pattern with these options in addition to the required ones."""
     create, required = FACTORIES[pattern]
     return create(**{"name": "rent", **required, **options})
 
@@ -54,7 +54,7 @@ def build(pattern: str, **options: Any) -> Any:
 @pytest.mark.parametrize("pattern", FACTORIES)
 @pytest.mark.parametrize("blank", ["", "  \n", "\u200b", "\u3164"], ids=ascii)
 def test_a_blank_question_is_rejected(pattern: str, blank: str) -> None:
-    """The error comes before any call, with the field and the value."""
+    """The error is raised before any call, with the field and the value."""
     model = ScriptedModel()
     with pytest.raises(ConfigurationError, match="must not be blank") as caught:
         build(pattern).run_sync(blank, model=model)
@@ -80,7 +80,7 @@ UNSEEN = [
 @pytest.mark.parametrize("unseen", UNSEEN, ids=ascii)
 @pytest.mark.parametrize("field", ["stance", "name"])
 def test_texts_that_look_the_same_are_rejected(unseen: str, field: str) -> None:
-    """Readers cannot distinguish two stances or names that differ only in invisible characters."""
+    """Readers cannot tell apart stances or names that differ only in invisible characters."""
     sides = [dict(SIDES[0]), dict(SIDES[1])]
     sides[1][field] = sides[0][field] + unseen
     with pytest.raises(ConfigurationError, match="unseen characters alone") as caught:
@@ -89,7 +89,7 @@ def test_texts_that_look_the_same_are_rejected(unseen: str, field: str) -> None:
 
 
 def test_a_debate_has_two_stances() -> None:
-    """Two debaters on the same side have nothing to argue about; a team of two against another side has."""
+    """Debaters on the same side have nothing to argue about, but a team of two may oppose a single debater."""
     same = [{"name": "anna", "stance": "for"}, {"name": "ben", "stance": "for"}]
     with pytest.raises(ConfigurationError, match="a debate needs two stances"):
         debate(name="rent", debaters=same)
@@ -99,14 +99,14 @@ def test_a_debate_has_two_stances() -> None:
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 def test_settings_must_be_model_settings(pattern: str) -> None:
-    """A dict is an error when the pattern is built, with the way to write it."""
+    """A dict is rejected when the pattern is built, with the correct way to write the settings."""
     with pytest.raises(ConfigurationError, match=r"Write settings=ModelSettings\(temperature=0\)"):
         build(pattern, settings={"temperature": 0})
     build(pattern, settings=ModelSettings(temperature=0))
 
 
 def test_settings_of_a_role_must_be_model_settings() -> None:
-    """So are those of a judge and of a custom generator."""
+    """The check includes the settings of a judge and of a custom generator."""
     settings: Any = {"temperature": 0}
     with pytest.raises(ConfigurationError, match="settings"):
         debate(name="rent", debaters=SIDES, judge=JudgeOptions(settings=settings))
@@ -125,7 +125,7 @@ def test_settings_of_a_role_must_be_model_settings() -> None:
     ],
 )
 def test_an_unknown_option_is_a_type_error_with_a_suggestion(pattern: str, option: str, meant: str) -> None:
-    """The message has the function, the option, and the suggestion."""
+    """The message names the function, the option and the suggestion."""
     with pytest.raises(TypeError) as caught:
         build(pattern, **{option: 0})
     assert str(caught.value) == f"{pattern}() got an unexpected keyword argument {option!r}; did you mean {meant}?"
@@ -148,27 +148,26 @@ def test_an_unknown_option_is_a_type_error_with_a_suggestion(pattern: str, optio
     ],
 )
 def test_options_of_other_libraries_are_understood(option: str, meant: str) -> None:
-    """The message has their name in this library."""
+    """The message names the corresponding option of this library."""
     with pytest.raises(TypeError, match="did you mean") as caught:
         build("debate", **{option: 3})
     assert f"did you mean {meant!r}?" in str(caught.value)
 
 
 def test_an_option_without_a_similar_one_lists_all() -> None:
-    """The message does not guess."""
+    """An unlikely guess would be worse than the list."""
     with pytest.raises(TypeError, match=r"'xyzzy'; it takes: name, debaters, max_rounds, judge"):
         build("debate", xyzzy=1)
 
 
 @pytest.mark.parametrize("create", [create_judge, create_moderator, create_debater], ids=lambda one: one.__name__)
-def test_makers_of_roles_also_suggest_options(create: Any) -> None:
-    """They do so with or without parts of a debate."""
+def test_role_factories_suggest_options(create: Any) -> None:
     with pytest.raises(TypeError, match=rf"{create.__name__}\(\) .* 'instruction'; did you mean 'instructions'"):
         create(instruction="Be brief.")
 
 
 def test_other_type_errors_are_unchanged() -> None:
-    """A missing option has Python's own message, and an error inside is not mistaken for one of the call."""
+    """A missing option causes Python's own message, and errors inside the call are not mistaken for wrong options."""
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'debaters'"):
         debate(name="rent")  # type: ignore[call-overload]
 
@@ -183,7 +182,7 @@ def test_other_type_errors_are_unchanged() -> None:
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 def test_many_members_cause_a_warning(pattern: str) -> None:
-    """The warning points to the caller's line and has a better number, like that of many rounds."""
+    """The warning points to the caller's line and recommends a number, as for many rounds."""
     field = {"council": "members", "consensus": "agents", "critique": "critics", "review": "reviewers"}.get(
         pattern, "debaters"
     )

@@ -1,4 +1,4 @@
-"""Options of every pattern: the blocks that they reach, the models, and visible items."""
+"""Options of every pattern: the blocks that receive them, the choice of models, and visible items."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_capabilities_and_context_reach_every_default_block(pattern: str, as_fun
 
 @pytest.mark.parametrize("pattern", ROLES)
 def test_a_tool_is_answered_before_the_speaker_speaks(pattern: str) -> None:
-    """The function gets the model's arguments, and the model gets the result."""
+    """The function receives the model's arguments, and the model receives the result."""
     tool_results: list[Any] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -82,12 +82,11 @@ ROLES_OF_ONES_OWN: dict[tuple[str, str], Any] = {
     ("council", "chair"): "Yes.",
     ("review", "merger"): {"pairs": []},
 }
-"""Roles that a custom block can take, of a speaker or another one, with its output there."""
+"""Roles that a custom block can fill, with its output in that role."""
 
 
 @pytest.mark.parametrize(("pattern", "role"), ROLES_OF_ONES_OWN)
 def test_options_do_not_reach_custom_blocks(pattern: str, role: str) -> None:
-    """The prompt, tools and messages of a custom block are unchanged."""
     custom = generator(name="mine", prompt="Mine.")
 
     async def own(request: Any, ctx: Context) -> Any:
@@ -109,7 +108,7 @@ def test_options_do_not_reach_custom_blocks(pattern: str, role: str) -> None:
 
 
 def named_model(name: str) -> FunctionModel:
-    """Create a model for all blocks, which events distinguish by its name."""
+    """Create a model for all blocks, which events identify by its name."""
     return FunctionModel(give_answer, name=name)
 
 
@@ -122,7 +121,7 @@ def people(pattern: str, **anns: Any) -> dict[str, Any]:
 
 
 def models_of(pattern: Any, **run: Any) -> dict[str, set[str]]:
-    """Return the models of a run's calls by ann's blocks, bea's, and those of other roles."""
+    """Return the models that ann's blocks, bea's blocks and all other roles called in a run."""
     models_by_speaker: dict[str, set[str]] = {}
     for event in events(pattern.run_sync(QUESTION, seed=1, **run), ModelCalled):
         speaker = event.block.rpartition("-")[2]
@@ -132,7 +131,7 @@ def models_of(pattern: Any, **run: Any) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("pattern", ROLES)
 def test_a_speakers_model_takes_precedence(pattern: str) -> None:
-    """A speaker's model is used first, then the run's, then the pattern's; an override applies to all."""
+    """The speaker's model comes first, then the run's, then the pattern's; an override applies to all."""
     make, roles = ROLES[pattern]
     pattern_of_ann = make(**people(pattern, model=named_model("anns")), model=named_model("ours"))
     other_roles = {"others": {"ours"}} if roles else {}
@@ -169,11 +168,11 @@ VISIBILITIES: dict[str, dict[str, tuple[str, bool]]] = {
     "council": {"member": ("-member-", False), "chair": ("-chair", True)},
     "review": {"reviewer": ("-reviewer-", False)},
 }
-"""Roles of each pattern with a visibility: their blocks, and whether the history stores them by default."""
+"""Roles of each pattern that have a visibility, with their blocks and whether the history stores them by default."""
 
 
 def items_of(pattern: str, **options: Any) -> tuple[set[str], set[str], int]:
-    """Return the blocks with visible items, those with stored items, and the number of turns."""
+    """Return the blocks with visible items, the blocks with stored items, and the number of turns."""
     session = Session()
     result = ROLES[pattern][0](**options).run_sync(QUESTION, model=FunctionModel(give_answer), session=session, seed=1)
     blocks = {event.block for event in events(result, BlockAnswered)}
@@ -184,7 +183,7 @@ def items_of(pattern: str, **options: Any) -> tuple[set[str], set[str], int]:
     ("pattern", "role"), [(pattern, role) for pattern, roles in VISIBILITIES.items() for role in roles]
 )
 def test_the_visibility_of_a_role_controls_its_items(pattern: str, role: str) -> None:
-    """By default all are visible, and the history has none of speakers; events of turns are always emitted."""
+    """By default all items are visible, but speakers' items are not stored; events of turns are always emitted."""
     part, by_default = VISIBILITIES[pattern][role]
     visible, stored, turns = items_of(pattern)
     role_blocks = {block for block in visible if part in block}
@@ -200,7 +199,7 @@ def test_the_visibility_of_a_role_controls_its_items(pattern: str, role: str) ->
 
 @pytest.mark.parametrize("pattern", ROLES)
 def test_the_audit_trail_has_the_patterns_name_or_the_given_id(pattern: str) -> None:
-    """`collection_id` replaces the name."""
+    """The option `collection_id` replaces the name."""
     make, _ = ROLES[pattern]
     for options, expected in (({}, "x"), ({"collection_id": "trail-7"}, "trail-7")):
         assert make(**options).run_sync(QUESTION, model=FunctionModel(give_answer)).tasks.collection_id == expected

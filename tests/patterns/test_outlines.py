@@ -14,7 +14,7 @@ from tests.patterns.round_robin.panels import PANEL, bridge, refereed
 
 
 def test_a_debate_without_a_moderator_has_a_turn_for_each_debater_in_a_loop() -> None:
-    """Opening, a loop over the turns in declared order, the judge once, the raw output."""
+    """The loop is between the opening and the judge, with turns in declared order."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False)
     assert str(outline(rent)) == snapshot("""\
 rent
@@ -34,13 +34,13 @@ rent
 
 
 def test_a_synthesizer_is_the_last_step() -> None:
-    """With a synthesizer there is one more step, after the raw output."""
+    """The synthesizer follows the raw output."""
     lines = str(outline(debate(name="rent", debaters=SIDES))).splitlines()
     assert lines[-2:] == snapshot(["  → rent-build-raw-output", "  → rent-synthesizer"])
 
 
 def test_a_custom_synthesizer_has_a_validating_step() -> None:
-    """With a custom synthesizer and an `output_schema`, a separate step validates the output."""
+    """The step validates the output against `output_schema`."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=lambda raw: raw, output_schema=dict[str, int])
     assert str(outline(rent)).splitlines()[-3:] == snapshot(
         ["  → rent-build-raw-output", "  → rent-synthesizer", "  → rent-validate-output"]
@@ -48,7 +48,7 @@ def test_a_custom_synthesizer_has_a_validating_step() -> None:
 
 
 def test_a_moderator_opens_each_round_and_chooses_speakers() -> None:
-    """The moderator is at the top of the loop, and the speakers that it names have their turns."""
+    """The moderator is at the top of the loop, and only the speakers it names have turns."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=4, **moderated())
     assert str(outline(rent)) == snapshot("""\
 rent
@@ -72,7 +72,7 @@ rent
 
 
 def test_an_outline_can_be_a_flowchart() -> None:
-    """The outline as Mermaid also has the way back of the loop."""
+    """The Mermaid flowchart also has the edge back to the start of the loop."""
     assert outline(debate(name="rent", debaters=SIDES)).mermaid() == snapshot("""\
 flowchart TD
   subgraph n1 ["rent"]
@@ -107,7 +107,7 @@ flowchart TD
 
 
 def test_moderator_may_be_true_false_or_none() -> None:
-    """True is the block made by `create_moderator`; None and False omit it."""
+    """True is the block made by `create_moderator`; None and False omit the moderator."""
     without = str(outline(debate(name="rent", debaters=SIDES)))
     assert str(outline(debate(name="rent", debaters=SIDES, moderator=False))) == without
     opened = str(outline(debate(name="rent", debaters=SIDES, moderator=True))).splitlines()
@@ -117,7 +117,7 @@ def test_moderator_may_be_true_false_or_none() -> None:
 
 
 def test_all_speak_at_once_and_the_moderator_closes_the_round() -> None:
-    """A loop has parallel turns, the entries, and the report."""
+    """The loop has parallel turns, the entries, and the report."""
     assert str(outline(deal())) == snapshot("""\
 deal
   → tap deal-init-transcript
@@ -148,7 +148,7 @@ def test_failure_policies_do_not_change_the_outline() -> None:
 
 
 def test_custom_blocks_take_the_roles_of_a_deliberation() -> None:
-    """A persona's and the moderator's block have the names of their roles."""
+    """A custom block of a persona or the moderator is named after its role."""
 
     def speak(topic: object) -> str:
         return "said"
@@ -159,7 +159,7 @@ def test_custom_blocks_take_the_roles_of_a_deliberation() -> None:
 
 
 def test_without_a_moderator_nothing_closes_a_round() -> None:
-    """`moderator=False` omits the report: the deliberation ends by its rounds, without a decision."""
+    """With `moderator=False`, the deliberation ends by its number of rounds, without a decision."""
     assert "deal-close-round" not in str(outline(deal(moderator=False)))
     model = ScriptedModel("In.", "Out.")
     output = deal(moderator=False, max_rounds=1).run_sync("Invest?", model=model).output
@@ -172,7 +172,7 @@ def test_without_a_moderator_nothing_closes_a_round() -> None:
 
 
 def test_a_panel_is_a_loop_over_its_panelists() -> None:
-    """It has the opening, a loop over the turns in declared order, and the raw output."""
+    """The loop has the turns in declared order, between the opening and the raw output."""
     assert str(outline(bridge())) == snapshot("""\
 bridge
   → tap bridge-init-transcript
@@ -190,7 +190,7 @@ bridge
 
 
 def test_a_referee_follows_the_turns_of_each_round() -> None:
-    """It is inside the loop, after all speakers, and can neither choose them nor end it."""
+    """The referee is inside the loop after all speakers, and can neither choose them nor end it."""
     assert str(outline(bridge(**refereed()))).splitlines()[4:-1] == snapshot(
         [
             "  → tap bridge-turn-ada",
@@ -209,7 +209,7 @@ def test_a_referee_follows_the_turns_of_each_round() -> None:
 
 
 def test_a_panels_synthesizer_is_the_last_step() -> None:
-    """There is one by default; a separate step validates the output of a custom one."""
+    """A custom synthesizer is followed by a step that validates the output."""
     default = str(outline(round_robin(name="bridge", debaters=PANEL))).splitlines()
     assert default[-2:] == snapshot(["  → bridge-build-output", "  → bridge-synthesizer"])
     custom = bridge(synthesizer=lambda raw: raw, output_schema=dict[str, int])
@@ -219,13 +219,13 @@ def test_a_panels_synthesizer_is_the_last_step() -> None:
 
 
 def test_referee_may_be_true_false_or_none() -> None:
-    """True is the block made by `create_referee`; None and False omit it."""
+    """True is the block made by `create_referee`; None and False omit the referee."""
     assert str(outline(bridge(referee=False))) == str(outline(bridge()))
     assert str(outline(bridge(referee=True))) == str(outline(bridge(**refereed())))
 
 
 def test_a_consensus_has_a_role_for_each_agent_in_each_phase() -> None:
-    """Context, proposals, a loop of critique and revision, the vote and its count."""
+    """The phases are context, proposals, a loop of critique and revision, the vote, and its count."""
     assert str(outline(plan(("ann", "bob")))) == snapshot("""\
 plan
   → tap plan-stamp-question
@@ -268,7 +268,7 @@ plan
 
 
 def test_the_judge_of_a_consensus_is_at_the_end_of_the_loop() -> None:
-    """A judge of the rounds has a separate step; an agent's custom block has its role in every phase."""
+    """The judge is a separate step, and an agent's custom block acts in every phase."""
     agents = [{"name": "ann", "block": lambda request: request}]
     drawing = outline(plan(agents=agents, max_rounds=5, judge=create_conclusive_judge(name="plan")))
     assert str(drawing) == snapshot("""\

@@ -1,4 +1,4 @@
-"""Speakers' own words: without their label, and without turns of others."""
+"""Speakers' own words, without their labels and without turns of other speakers."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ PLAIN = {
 
 @pytest.mark.parametrize("kind", LABELLED)
 def test_a_speakers_own_label_is_removed(kind: str) -> None:
-    """The transcript adds its own tag."""
+    """The transcript adds a tag, so a label would be redundant."""
     words, text = LABELLED[kind]
     assert words.separate(text) == ("Rents rise.", None)
 
 
 @pytest.mark.parametrize("kind", CUT)
 def test_turns_of_other_speakers_are_removed(kind: str) -> None:
-    """The text before them counts."""
+    """Only the text before such a turn counts."""
     words, text, other = CUT[kind]
     assert words.separate(text) == ("Rents rise.", other)
 
@@ -89,7 +89,7 @@ def test_other_texts_are_unchanged(kind: str) -> None:
 
 @pytest.mark.parametrize("instructions", ["Begin each turn with `Ada:`.", "Start with your name and a colon."])
 def test_a_requested_label_is_unchanged(instructions: str) -> None:
-    """Instructions, or the speaker's own prompt, may request it."""
+    """Instructions or the speaker's own prompt may ask for a label."""
     assert ADA.separate("Ada: Rents rise.", instructions=instructions) == ("Ada: Rents rise.", None)
     parser = OwnWords(name="Ada", other_stances={}, system_prompt=instructions)
     assert parser.separate("Ada: Rents rise.") == ("Ada: Rents rise.", None)
@@ -104,7 +104,7 @@ TEXTS = st.lists(st.sampled_from(PARTS), max_size=10).map("".join)
 
 @given(TEXTS)
 def test_separating_words_is_idempotent(text: str) -> None:
-    """A second separation changes nothing, except for the beginning of the remaining text."""
+    """The first separation leaves nothing to remove."""
     first, _ = ADA.separate(text)
     assert text.rstrip().endswith(first.rstrip()) or first in text
     assert ADA.separate(first)[0] == first
@@ -112,7 +112,7 @@ def test_separating_words_is_idempotent(text: str) -> None:
 
 @given(st.text(st.characters(exclude_characters="[:"), max_size=80))
 def test_texts_without_labels_are_never_changed(text: str) -> None:
-    """There are neither brackets nor colons."""
+    """The texts have neither brackets nor colons."""
     assert ADA.separate(text) == (text, None)
 
 
@@ -142,7 +142,7 @@ PATTERNS: dict[str, Any] = {
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_all_patterns_remove_turns_of_other_speakers(pattern: str) -> None:
-    """The transcript has their own words, the output the whole answer, and a note the removal."""
+    """The transcript has only the speaker's words, the output has the whole answer, and a note reports the removal."""
     result = await PATTERNS[pattern]().run("Cap rents?", model=ScriptedModel(DIALOGUE, "Ben: They fall."))
     raw = result.raw
     assert [(entry.speaker, entry.text) for entry in raw.entries[:2]] == [("Ada", "Rents rise."), ("Ben", "They fall.")]
@@ -153,7 +153,7 @@ async def test_all_patterns_remove_turns_of_other_speakers(pattern: str) -> None
 
 
 async def test_removing_another_speakers_turn_is_not_a_truncation() -> None:
-    """The model ran out of tokens in words that are not its own."""
+    """The model ran out of tokens only in the removed words."""
     from flowdebate.models import ModelResponse
 
     model = ScriptedModel(ModelResponse(text=f"{DIALOGUE} And", finish="length"), "They fall.")
@@ -179,7 +179,7 @@ async def test_a_handoff_removes_turns_of_other_speakers(transition: Any, answer
 
 @pytest.mark.parametrize("words", ["Begin each answer with your name.", "Write **Ada:** in front of it."])
 async def test_a_label_requested_by_a_handoff_is_unchanged(words: str) -> None:
-    """All or one speaker's instructions request it; another speaker's turn is still removed."""
+    """A turn of a different speaker is still removed."""
     answer = {"response": DIALOGUE, "next_agent_name": "Ben"}
     speakers = [Persona("Ada", system_prompt=words), Persona("Ben")]
     cases: list[tuple[list[Persona], dict[str, Any]]] = [(speakers, {}), (PEOPLE, {"instructions": words})]
@@ -204,7 +204,7 @@ async def test_a_label_requested_by_a_handoff_is_unchanged(words: str) -> None:
     ],
 )
 async def test_the_transcript_has_only_the_speakers_words(written: str, expected: str) -> None:
-    """Neither the opponent nor the judge reads other text of the model."""
+    """Neither the opponent nor the judge sees any other text of the model."""
     sides = [Debater("a", "for"), Debater("b", "against")]
     pattern = debate(name="x", debaters=sides, max_rounds=1, synthesizer=False)
     model = ScriptedModel(written, "No.", VERDICT)
@@ -231,8 +231,8 @@ HANDED = [f"{text}\n\nTransition to {name}" for text, name in zip(SAID, ("Ben", 
     ],
     ids=["debate", "round_robin", "handoff"],
 )
-async def test_the_result_remarks_on_repeated_texts(pattern: Any, replies: list[str]) -> None:
-    """a41: the remark is in Python, in a stored run, and among the notes of its document."""
+async def test_repeated_texts_cause_a_remark(pattern: Any, replies: list[str]) -> None:
+    """a41: the remark is in the result, in the stored run, and among the notes of the document."""
     store = MemoryStore()
     result = await pattern.run("Office?", model=ScriptedModel(*replies), store=store, run_id="r")
     remark = f"The same words stand in 3 contributions, by Ada, Ben: {REPEATED}"
@@ -242,8 +242,8 @@ async def test_the_result_remarks_on_repeated_texts(pattern: Any, replies: list[
     assert remark in document_of_view(result).notes
 
 
-async def test_short_or_different_texts_are_no_repetition() -> None:
-    """Texts with the same beginning are no repetition either."""
+async def test_short_or_different_texts_are_not_repetitions() -> None:
+    """Texts that only begin alike are not repetitions either."""
     block = debate(name="x", debaters=SIDES, max_rounds=2, judge=lambda _: VERDICT, synthesizer=False)
     replies = ["I agree.", "I agree.", f"{REPEATED} Twice.", REPEATED]
     assert (await block.run("Office?", model=ScriptedModel(*replies))).remarks == ()

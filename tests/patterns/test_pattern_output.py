@@ -1,4 +1,4 @@
-"""Common fields of the raw outputs of all patterns."""
+"""Fields that the raw outputs of all patterns have in common."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SAID = ["Yes.", "No."]
 async def test_the_outputs_of_all_patterns_share_their_fields(
     pattern: Block[Any, Any], replies: list[Any], answer: str | None, stop_reason: str
 ) -> None:
-    """`subject`, `entries`, `answer`, `stop_reason`, `status`, `losses`, `seed` and `to_wire()` are in every output."""
+    """The fields are `subject`, `entries`, `answer`, `stop_reason`, `status`, `losses`, `seed` and `to_wire()`."""
     output = (await pattern.run("Cap rents?", model=ScriptedModel(*replies), seed=7)).output
     assert isinstance(output, PatternOutput)
     assert output.subject == "Cap rents?"

@@ -1,4 +1,4 @@
-"""`terminate_when` in all patterns: validation of predicates, and their answers."""
+"""Predicates in `terminate_when`, in all patterns: their validation and their answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def build(pattern: str, predicate: object) -> Any:
 
 
 def two(one: object, other: object) -> bool:
-    """Take more than the context."""
+    """Take an argument besides the context."""
     return bool(one and other)
 
 
@@ -42,7 +42,7 @@ NO_PREDICATES: dict[str, object] = {
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @pytest.mark.parametrize("predicate", NO_PREDICATES.values(), ids=NO_PREDICATES)
 def test_invalid_predicates_are_rejected_before_building(pattern: str, predicate: object) -> None:
-    """The error has the option and its valid values, before any cost."""
+    """The error lists the option and the valid values before any cost."""
     with pytest.raises(ConfigurationError, match=r"`terminate_when` must be a sync or async function of \(ctx\)"):
         build(pattern, predicate)
 
@@ -58,7 +58,7 @@ class Asked:
 
 
 def with_options(ctx: Context, at: int = 2, **_: object) -> bool:
-    """Answer like a predicate with an option."""
+    """Answer as a predicate with an optional argument."""
     return bool(ctx.sequencer.state.round == at)
 
 
@@ -74,14 +74,13 @@ PREDICATES: dict[str, Callable[..., object]] = {
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @pytest.mark.parametrize("predicate", PREDICATES.values(), ids=PREDICATES)
 def test_any_function_of_the_context_is_a_predicate(pattern: str, predicate: object) -> None:
-    """It ends the rounds as it decides."""
     raw = build(pattern, predicate).run_sync(QUESTION).raw
     assert raw.stop_reason == "predicate"
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_a_numpy_bool_is_a_valid_answer(pattern: str) -> None:
-    """Predicates of similarity compare arrays."""
+    """A predicate that measures similarity may compare arrays."""
     numpy = pytest.importorskip("numpy")
     raw = build(pattern, lambda ctx: numpy.float64(ctx.sequencer.state.round) > 1).run_sync(QUESTION).raw
     assert raw.stop_reason == "predicate"
@@ -102,7 +101,7 @@ def test_a_non_bool_answer_ends_the_run(pattern: str, answer: object, *, wait: b
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_a_false_predicate_leaves_the_rounds_to_their_limit(pattern: str) -> None:
-    """It is called after each round but the last."""
+    """The predicate is called after each round but the last."""
     rounds: list[int] = []
 
     def never(ctx: Context) -> bool:
@@ -116,7 +115,7 @@ def test_a_false_predicate_leaves_the_rounds_to_their_limit(pattern: str) -> Non
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_the_outline_names_the_predicate(pattern: str) -> None:
-    """Readers see what may end the rounds; a stored run can be resumed even if the name changes."""
+    """The outline shows what may end the rounds, but a renamed predicate does not prevent resuming a stored run."""
     outline, without = (build(pattern, predicate).outline() for predicate in (with_options, None))
     assert "terminate_when (with_options)" in str(outline)
     assert "terminate_when" not in str(without)

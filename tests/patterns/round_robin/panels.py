@@ -1,4 +1,4 @@
-"""Shared parts of the tests of `round_robin()`: two panelists, a report, and models that identify themselves."""
+"""Shared helpers for the tests of `round_robin()`: two panelists, a report, and models that identify themselves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def refereed(name: str = "bridge", names: tuple[str, ...] = NAMES, **options: An
 
 
 def by_role(*, report: Callable[[ModelRequest], Any] | Any = REPORT, last: Any = "The answer.") -> FunctionModel:
-    """Create a model that answers every default block: a panelist's answer is its block's name."""
+    """Create a model that answers every default block; a panelist's answer is the name of its block."""
 
     def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-referee"):
@@ -50,5 +50,5 @@ def by_role(*, report: Callable[[ModelRequest], Any] | Any = REPORT, last: Any =
 
 
 def entries_of(raw: Any) -> list[tuple[int, str, str]]:
-    """Return round, speaker and text of each entry."""
+    """Return the round, speaker and text of each entry."""
     return [(entry.round, entry.agent_name, entry.text) for entry in raw.transcript]

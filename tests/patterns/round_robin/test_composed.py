@@ -23,7 +23,7 @@ FOUND = {"reasoning": "It was not answered.", "winner": "keep it open", "verdict
 
 
 async def test_a_panel_in_a_debaters_role_argues_for_it() -> None:
-    """Its deliverable is the argument; it has the debate's question, and keeps its transcript to itself."""
+    """The deliverable becomes the argument; the panel receives the debate's question but has a separate transcript."""
     panel = bridge(max_rounds=1, synthesizer=None)
     sides = [Debater("close", "close the bridge now", block=panel), SIDES[1]]
     model = ScriptedModel("A", "B", "The panel's argument.", "No.", FOUND)
@@ -36,7 +36,7 @@ async def test_a_panel_in_a_debaters_role_argues_for_it() -> None:
 
 
 async def test_a_debate_in_a_panelists_role_speaks_for_it() -> None:
-    """The debate is about the panel's question, and its deliverable is the panelist's entry."""
+    """The debate is about the panel's question, and its deliverable becomes the panelist's entry."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1)
     model = ScriptedModel("Close.", "Wait.", FOUND, "We debated: keep it open.", "B")
     result = await bridge(debaters=[Persona("team", "two minds", block=inner), PANEL[1]], max_rounds=1).run(
@@ -49,7 +49,7 @@ async def test_a_debate_in_a_panelists_role_speaks_for_it() -> None:
 
 
 async def test_a_panel_feeds_a_debate_in_a_pipeline() -> None:
-    """The deliverable of one is the question of the next; each has its own trail."""
+    """The panel's deliverable is the question of the debate, and each pattern has a separate audit trail."""
     pipeline = sequencer(name="both").then(bridge(max_rounds=1, synthesizer=None))
     pipeline = pipeline.then(debate(name="then", debaters=SIDES, max_rounds=1, synthesizer=False))
     result = await pipeline.run(QUESTION, model=ScriptedModel("A", "B", "Close it?", "Yes.", "No.", FOUND))
@@ -58,7 +58,7 @@ async def test_a_panel_feeds_a_debate_in_a_pipeline() -> None:
 
 
 async def test_the_step_after_a_panel_reads_its_transcript_by_reference() -> None:
-    """It has the same object; another transcript is rejected when the pipeline is built."""
+    """The step reads the same object; a different transcript is rejected when the pipeline is built."""
 
     def reading(transcript: Any) -> Any:
         @handler(name="count", resources={"transcript": transcript})
@@ -76,7 +76,7 @@ async def test_the_step_after_a_panel_reads_its_transcript_by_reference() -> Non
 
 
 async def test_iterating_over_a_handle_follows_the_panel() -> None:
-    """The run's events include the referee's audit."""
+    """The events of the run include the referee's audit."""
     handle = bridge(max_rounds=1, **refereed()).start(QUESTION, model=by_role())
     kinds = [event.kind async for event in handle if hasattr(event, "kind")]
     phases = [kind for kind in kinds if kind in {"turn_finished", "referee_reported", "rounds_ended"}]

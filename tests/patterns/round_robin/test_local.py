@@ -1,4 +1,4 @@
-"""Panels on real models: a small one that writes nonsense, and a large one that keeps its roles."""
+"""Panels with real models: a small one that writes nonsense, and a large one that keeps to the roles."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def engines() -> Iterator[None]:
 @pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
 async def test_the_small_model_completes_a_panel() -> None:
-    """A real engine produces turns and a deliverable by schema, whose text is nonsense."""
+    """A real engine produces the turns, and a deliverable that follows the schema even if the text is nonsense."""
     model = LocalModel(small_test_model())
     pattern = round_robin(
         name="school",
@@ -72,7 +72,7 @@ async def test_the_small_model_completes_a_panel() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_the_large_model_answers_the_question() -> None:
-    """Turns have a few sentences and differ, both are assessed, and the plan answers the question."""
+    """Turns are short and differ, both panelists are assessed, and the plan answers the question."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     model, transcript = LocalModel(), create_round_robin_transcript()

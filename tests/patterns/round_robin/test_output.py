@@ -1,4 +1,4 @@
-"""The deliverable: made by a synthesizer from all entries, and validated by the schema."""
+"""The deliverable of a panel: written by a synthesizer from all entries, and validated against the schema."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCHEMA = {"type": "object", "properties": {"nights": {"type": "integer"}}, "requ
 
 
 def test_without_a_schema_the_deliverable_is_text() -> None:
-    """The synthesizer's model wrote it, and the raw output has the rest."""
+    """The synthesizer's model writes the text, and everything else is in the raw output."""
     result = bridge(synthesizer=None).run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2", "Close it."))
     assert result.output == "Close it."
     assert isinstance(result.raw, RoundRobinOutput)
@@ -53,13 +53,13 @@ def test_without_a_schema_the_deliverable_is_text() -> None:
     ids=["model", "dataclass", "JSON Schema"],
 )
 def test_the_deliverable_matches_the_schema(schema: Any, answer: Any, output: Any) -> None:
-    """The schema is a pydantic model, a dataclass, or a JSON Schema."""
+    """The schema may be a pydantic model, a dataclass or a JSON Schema."""
     result = bridge(synthesizer=None, output_schema=schema, max_rounds=1).run_sync(QUESTION, model=by_role(last=answer))
     assert result.output == output
 
 
-def test_a_model_that_cannot_deliver_fails() -> None:
-    """An invalid deliverable is a failure."""
+def test_an_invalid_deliverable_fails() -> None:
+    """An invalid deliverable is a provider failure."""
     options, last = {"synthesizer": None, "output_schema": Plan}, by_role(last={"plan": 3})
     with pytest.raises(SchemaViolation):
         bridge(on_failure="fail", **options).run_sync(QUESTION, model=last)
@@ -79,14 +79,13 @@ def test_the_synthesizer_sees_all_entries_and_audits() -> None:
 
 
 def test_a_synthesizers_prompt_without_audits_mentions_no_referee() -> None:
-    """It has no such lines."""
     model = ScriptedModel("A1", "B1", "The answer.")
     bridge(synthesizer=None, max_rounds=1).run_sync(QUESTION, model=model)
     assert "referee" not in (system_of(model.calls[-1]) + turn_of(model.calls[-1])).casefold()
 
 
 def test_a_custom_synthesizer_gets_the_raw_output() -> None:
-    """It is a function of the output, with or without the context; without a schema any result is valid."""
+    """The function takes the output and, optionally, the context; without a schema any result is valid."""
 
     def count(raw: RoundRobinOutput, ctx: Context) -> tuple[int, int]:
         return len(raw.transcript), ctx.usage.calls
@@ -95,7 +94,7 @@ def test_a_custom_synthesizer_gets_the_raw_output() -> None:
 
 
 def test_the_output_of_a_custom_synthesizer_must_match_the_schema() -> None:
-    """A valid result becomes the schema's type; an error names the block and the field."""
+    """A valid result is converted to the schema's type; an error names the block and the field."""
     fits = bridge(synthesizer=lambda _: PLAN, output_schema=Plan)
     assert fits.run_sync(QUESTION, model=by_role()).output == Plan(**PLAN)
     with pytest.raises(OutputError) as caught:
@@ -110,7 +109,7 @@ def test_the_output_of_a_custom_synthesizer_must_match_the_schema() -> None:
 
 
 def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:
-    """As all that travels; the seed is the run's."""
+    """The output includes the seed of the run."""
     raw = bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=by_role(), seed=7).output
     wire = raw.to_wire()
     assert list(wire) == ["question", "rounds", "transcript", "audits", "stopReason", "status", "losses", "seed"]
@@ -125,14 +124,14 @@ def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:
 
 
 def test_the_shared_transcript_remains_after_the_panel() -> None:
-    """It is in the run and in the session."""
+    """The run and the session both keep the transcript."""
     result = bridge(max_rounds=1).run_sync(QUESTION, model=by_role())
     assert isinstance(result.transcript, TranscriptState)
     assert result.transcript.entries == result.output.transcript
 
 
 def test_the_audit_in_the_state_is_that_of_the_current_round() -> None:
-    """`ctx.sequencer.state.audit` is None before the referee, and its audit afterwards."""
+    """Before the referee has reported, `ctx.sequencer.state.audit` is None."""
     audits: list[RefereeAudit | None] = []
 
     def watch(_: object, ctx: Context) -> str:

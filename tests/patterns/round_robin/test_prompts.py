@@ -1,4 +1,4 @@
-"""Prompts of a small panel, and laws that hold for any text."""
+"""Prompts of a small panel, and properties that hold for any text."""
 
 # ruff: noqa: E501 - the lines of a prompt are long
 
@@ -56,8 +56,8 @@ def turn(**options: Any) -> str:
     return render_debater_turn(**{"me": ADA, **defaults, **options})
 
 
-def test_a_panelists_system_message_reads_well() -> None:
-    """The question, the panel and the rules come first, then the panelist and its own system prompt."""
+def test_system_message_of_a_panelist() -> None:
+    """Question, panel and rules are the same for all panelists, so they precede the panelist's own text."""
     assert render_debater_system(
         replace(ADA, system_prompt="You count what each day costs."), question=QUESTION, refereed=True
     ) == snapshot("""\
@@ -83,8 +83,8 @@ You count what each day costs.\
 """)
 
 
-def test_the_opening_turn_reads_well() -> None:
-    """Nobody has spoken yet."""
+def test_prompt_of_the_opening_turn() -> None:
+    """Nobody has spoken before the opening turn."""
     assert turn(entries=[], round=1) == snapshot("""\
 The discussion so far:
 (nothing yet)
@@ -94,8 +94,8 @@ Nobody has spoken yet. Answer the question from your own point of view: say what
 """)
 
 
-def test_a_reply_reads_well() -> None:
-    """It has the transcript, the referee's lines after the round, the panelist, its findings, and the instruction."""
+def test_prompt_of_a_reply() -> None:
+    """A reply shows the transcript, the referee's lines after the round, the panelist's findings and the instruction."""
     assert turn(audits=[AUDIT]) == snapshot("""\
 The discussion so far:
 Round 1:
@@ -114,14 +114,14 @@ Build on the strongest points of the others: say what they get right and what th
 """)
 
 
-def test_a_panelist_alone_is_asked_for_more() -> None:
-    """There is no entry to answer."""
+def test_the_only_remaining_panelist_continues() -> None:
+    """A panelist without any earlier entries has nobody to answer."""
     assert turn(entries=ENTRIES[:1]).splitlines()[-1] == snapshot(
         "Nobody else has spoken yet. Add something new that your answer still lacks."
     )
 
 
-def test_the_referees_messages_read_well() -> None:
+def test_messages_of_the_referee() -> None:
     """The duties come first, then all entries, the earlier audits with scores, and the instruction."""
     assert render_referee_system(question=QUESTION, roster=list(MEMBERS)) == snapshot("""\
 You are the referee of a panel. After each round, you assess how well its members have argued. You take no side, and you decide neither who speaks nor when the discussion ends.
@@ -158,7 +158,7 @@ Round 2 of at most 2 is over. Assess what these members said in round 2: Ada\
 """)
 
 
-def test_the_synthesizers_messages_read_well() -> None:
+def test_messages_of_the_synthesizer() -> None:
     """The duties come first, then the question, all entries and audits, and the instruction."""
     raw = RoundRobinOutput(question=QUESTION, rounds=1, transcript=ENTRIES, audits=[AUDIT])
     assert SYNTHESIZER.system == snapshot("""\
@@ -189,12 +189,12 @@ Write the panel's answer to the question: When should the bridge be closed?
 
 
 def entry_of(number: int, name: str, role: str | None, text: str) -> RoundRobinEntry:
-    """Create an entry of any texts, without half surrogate pairs."""
+    """Create an entry with arbitrary texts, without lone surrogates."""
     return RoundRobinEntry.model_construct(round=number, agent_name=name, role=role, text=text)
 
 
 def audit_of(number: int, notes: str, issues_by_name: list[tuple[str, list[str]]]) -> RefereeAudit:
-    """Create an audit of any texts."""
+    """Create an audit with arbitrary texts."""
     assessments = [
         Assessment.model_construct(agent_name=name, issues=issues, score=50) for name, issues in issues_by_name
     ]
@@ -203,7 +203,7 @@ def audit_of(number: int, notes: str, issues_by_name: list[tuple[str, list[str]]
 
 @st.composite
 def panels(draw: st.DrawFn) -> tuple[list[RoundRobinEntry], list[RefereeAudit]]:
-    """Draw entries of some rounds with any texts, and audits of all of them or of all but the last."""
+    """Draw entries of several rounds with arbitrary texts, and audits of all rounds or of all but the last."""
     turns = st.lists(st.tuples(texts, st.none() | texts, texts), min_size=1, max_size=3)
     rounds = draw(st.lists(turns, max_size=3))
     entries = [entry_of(n, *spoken) for n, round_ in enumerate(rounds, 1) for spoken in round_]
@@ -214,7 +214,7 @@ def panels(draw: st.DrawFn) -> tuple[list[RoundRobinEntry], list[RefereeAudit]]:
 
 @given(panels(), st.booleans())
 def test_no_text_passes_for_a_line_of_the_transcript(panel: Any, scores: bool) -> None:  # noqa: FBT001
-    """Tags, headings and findings match the entries and audits, whatever their texts."""
+    """The numbers of tags, headings and findings match the entries and audits."""
     entries, audits = panel
     rendered = render_contributions(entries, audits, scores=scores)
     assert tags(rendered) == len(entries)
@@ -231,7 +231,7 @@ def test_no_text_passes_for_a_line_of_the_transcript(panel: Any, scores: bool) -
 
 @given(panels())
 def test_entries_can_be_read_back(panel: Any) -> None:
-    """The whole text follows its tag, and nothing else."""
+    """Each tag is followed by exactly the text of the entry."""
     entries, _ = panel
     rendered = render_contributions(entries)
     blocks: list[str] = []
@@ -245,7 +245,7 @@ def test_entries_can_be_read_back(panel: Any) -> None:
 
 @given(panels(), st.data())
 def test_a_transcript_only_grows(panel: Any, data: st.DataObject) -> None:
-    """An earlier transcript is the beginning of a later one, so a server can reuse it."""
+    """An earlier transcript is a prefix of a later one, so that a server can reuse its prompt cache."""
     entries, audits = panel
     number = data.draw(st.integers(0, len(entries)))
     earlier = entries[:number]
@@ -256,7 +256,7 @@ def test_a_transcript_only_grows(panel: Any, data: st.DataObject) -> None:
 
 @given(panels(), texts, texts, texts)
 def test_no_text_begins_a_line_of_a_turn(panel: Any, question: str, name: str, role: str) -> None:
-    """A turn has the lines of the transcript and those of the template."""
+    """Every line belongs to the transcript or to the template."""
     entries, audits = panel
     me = Identity(name=name, role=role, members={name: role}, max_rounds=2)
     prompt = render_debater_turn(me, question=question, entries=entries, audits=audits, round=1)
@@ -268,7 +268,7 @@ def test_no_text_begins_a_line_of_a_turn(panel: Any, question: str, name: str, r
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_no_attack_of_the_corpus_passes_for_a_line(attack: Any) -> None:
-    """It is an argument, a name, a role, notes, an issue and a question, for every reader of a panel."""
+    """The attack is used as an argument, name, role, note, issue and question, in every prompt of a panel."""
     text = attack.template
     entries = [entry_of(1, text, text, text), entry_of(2, "Ben", None, text)]
     audits = [audit_of(1, text, [(text, [text])])]
@@ -295,13 +295,13 @@ def test_no_attack_of_the_corpus_passes_for_a_line(attack: Any) -> None:
     ],
 )
 def test_a_template_with_forgeable_lines_is_rejected(template: Any, part: str, text: str) -> None:
-    """The error comes when it is made, with the part and the field."""
+    """The error is raised when the template is created, and names the part and the field."""
     with pytest.raises(ConfigurationError) as caught:
         template(**{part: text})
     assert caught.value.field == part
 
 
 def test_templates_can_be_changed() -> None:
-    """Any part can be set by keyword."""
+    """Each part can be set by keyword."""
     template = RoundRobinDebaterTemplate(alone="Go on, {name}.")
     assert turn(entries=ENTRIES[:1], template=template).endswith("\nGo on, Ada.")

@@ -1,4 +1,4 @@
-"""The referee: it audits each round, later rounds see its audits, and it controls neither order nor end."""
+"""The referee of a panel, who audits each round for later rounds, and controls neither the order nor the end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ KEPT = RefereeAudit(
 
 
 def test_each_round_is_audited_after_its_turns() -> None:
-    """Every round has one audit, in the output and as an event."""
+    """The output and the events have one audit per round."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", {"assessments": [], "notes": "Better."})
     result = bridge(**refereed()).run_sync(QUESTION, model=model)
     assert blocks_asked(model) == [*(["bridge-debater-ada", "bridge-debater-ben", "bridge-referee"] * 2)]
@@ -54,7 +54,7 @@ def test_each_round_is_audited_after_its_turns() -> None:
 
 
 def test_the_referee_sees_the_round_and_its_own_earlier_audits() -> None:
-    """The prompt has all entries with names and roles, its scores, and the panelists to assess."""
+    """The prompt has all entries with names and roles, earlier scores, and the panelists to assess."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
     bridge(**refereed(max_rounds=2)).run_sync(QUESTION, model=model)
     first, second = (turn_of(call) for call in model.calls if call.block == "bridge-referee")
@@ -65,7 +65,7 @@ def test_the_referee_sees_the_round_and_its_own_earlier_audits() -> None:
 
 
 def test_later_panelists_see_earlier_audits() -> None:
-    """They follow their round, so that prompts only grow; the assessed panelist gets a reminder."""
+    """Audits follow their round, so that prompts only grow; an assessed panelist is reminded of the findings."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
     bridge(**refereed()).run_sync(QUESTION, model=model)
     ada_1, ben_1, _, ada_2, ben_2, _ = (turn_of(call) for call in model.calls)
@@ -81,7 +81,7 @@ def test_later_panelists_see_earlier_audits() -> None:
 
 
 def test_prompts_mention_only_an_existing_referee() -> None:
-    """The system message explains the referee's lines."""
+    """With a referee, the system message explains the referee's lines."""
     with_one, without = ScriptedModel(*"AB", REPORT), ScriptedModel(*"AB")
     bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=with_one)
     bridge(max_rounds=1).run_sync(QUESTION, model=without)
@@ -89,8 +89,8 @@ def test_prompts_mention_only_an_existing_referee() -> None:
     assert "referee" not in without.calls[0].prompt.casefold()
 
 
-def test_the_schema_of_the_default_referee_holds_the_panel() -> None:
-    """Names are an enum, issues come before the score and notes last, so the reasons come before the result."""
+def test_the_schema_of_the_default_referee_lists_the_panel() -> None:
+    """Names are an enum, and issues precede the score, since a model should give its reasons first."""
     model = ScriptedModel(*"AB", REPORT)
     bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
     schema = model.calls[2].output_schema
@@ -105,7 +105,7 @@ def test_the_schema_of_the_default_referee_holds_the_panel() -> None:
 
 @pytest.mark.parametrize("form", ["model", "snake", "camel", "audit"])
 def test_a_custom_referee_may_be_a_function(form: str) -> None:
-    """It returns the model, or a dict in either key style, and reads the panel through its context."""
+    """The function returns the model, or a dict in either key style, and reads the panel through its context."""
     report = RefereeReport.model_validate(REPORT)
 
     async def audit(value: Any, ctx: Context) -> Any:
@@ -123,7 +123,7 @@ def test_a_custom_referee_may_be_a_function(form: str) -> None:
 
 
 def test_a_custom_referee_reads_the_shared_transcript() -> None:
-    """It has the same resource object; another one is rejected when the panel is built."""
+    """A different transcript is rejected when the panel is built."""
     transcript = create_round_robin_transcript()
 
     @handler(name="counting", resources={"transcript": transcript})
@@ -161,7 +161,7 @@ def test_a_referee_without_a_valid_report_is_a_failure() -> None:
 
 
 def test_an_endless_report_is_rejected() -> None:
-    """It would be in every later prompt; the model gets the reason with the retry."""
+    """The report would be part of every later prompt, so the model is called again with the reason."""
     endless = {"assessments": [], "notes": "x" * 1_001}
     with pytest.raises(SchemaViolation, match="`notes` it has 1,001 characters, and may have 1,000"):
         bridge(max_rounds=1, on_failure="fail", **refereed()).run_sync(QUESTION, model=ScriptedModel("A", "B", endless))
@@ -169,14 +169,14 @@ def test_an_endless_report_is_rejected() -> None:
 
 @pytest.mark.parametrize("none", ["", " ", "None", "no issues.", "N/A"])
 def test_an_issue_called_none_is_dropped(none: str) -> None:
-    """No panelist has to fix "none"."""
+    """No panelist should be asked to fix "none"."""
     report = {"assessments": [{"agentName": "ada", "issues": [none, "No figures."], "score": 40}], "notes": "-"}
     output = bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=by_role(report=report)).output
     assert output.audits[0].assessments[0].issues == ["No figures."]
 
 
 def test_unknown_and_repeated_names_are_dropped_and_reported() -> None:
-    """A finding about an unknown panelist, or a second one, is ignored; names are matched by their meaning."""
+    """Names match regardless of case and brackets; only the first finding about a panelist counts."""
     scores = [("Zoe", 1), ("[ADA]", 90), ("ada", 5), ("ben", 60), ("Zoe", 2)]
     report = RefereeReport(notes="-", assessments=[Assessment(agent_name=name, score=score) for name, score in scores])
     audit = audit_of(report, round=3, spoke=NAMES)
@@ -194,7 +194,7 @@ def test_silent_panelists_are_not_assessed() -> None:
 
 
 def test_the_default_referee_is_made_for_the_panel() -> None:
-    """Other names than the debaters' are rejected when the panel is built, and so is a referee without any."""
+    """Names must be those of the debaters, and at least one is required."""
     with pytest.raises(ConfigurationError, match=r"`referee` must be made with the debaters' names") as caught:
         bridge(**refereed(names=("ada", "zoe")))
     assert caught.value.got == ["ada", "zoe"]
@@ -224,7 +224,7 @@ ORDER = [(number, name) for number in (1, 2, 3) for name in NAMES]
 
 @given(reports=st.lists(reports, min_size=1, max_size=3))
 def test_reports_change_neither_speakers_nor_the_end(reports: list[dict[str, Any]]) -> None:
-    """Whatever the findings, there are three rounds in declared order, each with an audit about the panel only."""
+    """Whatever the findings, the panel has three rounds in declared order, each with an audit."""
 
     def audit(_: object, ctx: Context) -> Any:
         return reports[ctx.sequencer.state.round % len(reports)]
@@ -240,7 +240,7 @@ def test_reports_change_neither_speakers_nor_the_end(reports: list[dict[str, Any
 
 @given(replies=st.lists(hostile_replies() | reports, min_size=1, max_size=4))
 def test_referee_models_change_neither_speakers_nor_the_end(replies: list[Any]) -> None:
-    """Whatever it answers or fails with, failures are recorded, and the panel continues."""
+    """Failures of the model are recorded, and the panel continues."""
     replies_sent: list[Any] = []
 
     def answer(_: object) -> Any:
@@ -262,7 +262,7 @@ def test_referee_models_change_neither_speakers_nor_the_end(replies: list[Any]) 
 
 @given(values=st.lists(hostile_values() | reports, min_size=1, max_size=3))
 def test_a_hostile_referee_function_does_not_end_a_panel_early(values: list[Any]) -> None:
-    """A panel with any referee function continues in declared order or raises, and never just ends."""
+    """Whatever the function does, the panel either continues in declared order or raises."""
     panelists = [Persona(panelist.name, block=lambda _: "said") for panelist in PANEL]
 
     def audit(_: object, ctx: Context) -> Any:

@@ -1,4 +1,4 @@
-"""The order of speakers on a panel, the entries that they see, and the end."""
+"""The order of speakers on a panel, the entries each one sees, and the end."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from flowdebate.testing import RecordedCall
 
 
-def test_all_speak_once_a_round_in_declared_order() -> None:
-    """Two rounds of two: four turns, each with its round, name and role."""
+def test_each_panelist_speaks_once_per_round() -> None:
+    """Two rounds of two panelists make four turns, each with a round, a name and a role."""
     result = bridge().run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2"))
     assert entries_of(result.output) == [(1, "ada", "A1"), (1, "ben", "B1"), (2, "ada", "A2"), (2, "ben", "B2")]
     assert [entry.role for entry in result.output.transcript] == ["economist", "engineer"] * 2
@@ -48,7 +48,7 @@ def test_later_speakers_see_earlier_entries_of_the_round() -> None:
 
 
 def test_a_predicate_ends_the_panel_after_the_round() -> None:
-    """It is called after each round but the last, and sees the transcript and the state."""
+    """The predicate is called after each round but the last, with the transcript and the state."""
     rounds: list[tuple[int, int]] = []
 
     def enough(ctx: Context) -> bool:
@@ -62,7 +62,7 @@ def test_a_predicate_ends_the_panel_after_the_round() -> None:
 
 
 def test_a_predicate_of_the_application_may_read_the_audits() -> None:
-    """The referee ends nothing; only the application can use its findings for that."""
+    """The referee cannot end a panel, but the application may use the findings to do so."""
 
     async def good_enough(ctx: Context) -> bool:
         return all(assessment.score >= 80 for assessment in ctx.sequencer.state.audit.assessments)
@@ -88,7 +88,7 @@ def test_exceptions_of_a_predicate_are_raised() -> None:
 
 
 def test_a_panelist_may_be_a_function_or_a_block() -> None:
-    """It returns text, a dict with a text, or a value that becomes text with a warning."""
+    """A block returns text, a dict with a text, or any value, which becomes text with a warning."""
 
     async def dict_of_text(value: RoundRobinInput) -> dict[str, str]:
         return {"text": f"heard {value.question}"}
@@ -100,7 +100,7 @@ def test_a_panelist_may_be_a_function_or_a_block() -> None:
 
 
 def test_the_events_of_a_round_come_in_order() -> None:
-    """The round opens, each turn starts and finishes, and the loop says why it ends."""
+    """The round opens, each turn starts and finishes, and the loop reports why it ends."""
     result = bridge(max_rounds=1).run_sync(QUESTION, model=by_role())
     kinds = (RoundStarted, TurnStarted, TurnFinished, RoundsEnded)
     emitted = [(event.kind, getattr(event, "agent_name", None)) for event in result.events if isinstance(event, kinds)]
@@ -121,7 +121,7 @@ def test_the_events_of_a_round_come_in_order() -> None:
     stop=st.none() | st.integers(1, 5),
 )
 def test_the_order_is_that_of_the_roster(roster: list[str], rounds: int, stop: int | None) -> None:
-    """For any names, there are as many rounds as cap and predicate allow, each with the declared roster."""
+    """Whatever the names, there are as many rounds as limit and predicate allow, each in declared order."""
     until = None if stop is None else lambda ctx: ctx.sequencer.state.round >= stop
     panelists = [Persona(name, block=lambda _, ctx: ctx.block) for name in roster]
     pattern = round_robin(name="any", debaters=panelists, max_rounds=rounds, terminate_when=until, synthesizer=False)
@@ -140,8 +140,8 @@ def calls(**options: Any) -> Sequence[RecordedCall]:
     return model.calls
 
 
-def test_a_panelists_system_prompt_is_its_own() -> None:
-    """It is at the end of the panelist's system message, and in no other one."""
+def test_only_the_panelist_sees_its_system_prompt() -> None:
+    """The prompt is at the end of one system message, and in no other."""
     first, second, _ = (system_of(call) for call in calls())
     assert first.endswith("You are ada, economist.\nYou count what it costs.")
     assert second.endswith("You are ben, engineer.\nYou ask whether it holds.")
@@ -149,7 +149,7 @@ def test_a_panelists_system_prompt_is_its_own() -> None:
 
 
 def test_collection_id_names_the_audit_trail() -> None:
-    """`collection_id` replaces the pattern's name; each turn is a task with its round and its text."""
+    """Each turn is a task with a round and a text."""
     trail = bridge(collection_id="trail-7", max_rounds=1).run_sync(QUESTION, model=ScriptedModel("A", "B")).tasks
     assert trail.collection_id == "trail-7"
     assert [(task.goal, task.assignee, task.metadata, task.status, task.output) for task in trail.list()] == [
@@ -164,7 +164,7 @@ TOLD = (RoundsEnded, RoundStarted, RoleFailed, TaskChanged, TurnFinished, TurnSt
 
 
 def replies(script: list[Any]) -> FunctionModel:
-    """Create a model that repeats the script's replies in order."""
+    """Create a model that returns the replies of the script over and over."""
     blocks: list[str] = []
 
     def answer(request: Any) -> Any:
@@ -175,7 +175,7 @@ def replies(script: list[Any]) -> FunctionModel:
 
 
 def story(pattern: Any, script: list[Any]) -> list[Any]:
-    """Return all events and records of the loop, without positions and block names, which differ by design."""
+    """Return the events and records of the loop, without positions and block names, which differ by design."""
     run: Any
     try:
         run = pattern.run_sync(QUESTION, model=replies(script), seed=1)
@@ -189,7 +189,7 @@ def story(pattern: Any, script: list[Any]) -> list[Any]:
 
 
 def _event_fields(event: Any) -> tuple[Any, ...]:
-    """Return the fields of an event that both patterns have."""
+    """Return the fields that an event has in both patterns."""
     if isinstance(event, TaskChanged):
         return (event.kind, event.change, event.task.id, event.task.assignee, event.task.status)
     fields = ("round", "rounds", "max_rounds", "agent_name", "reason", "role", "name", "instead")
@@ -207,7 +207,7 @@ def _event_fields(event: Any) -> tuple[Any, ...]:
 def test_debates_and_panels_have_the_same_turns_tasks_and_events(
     roster: list[str], script: list[Any], rounds: int, quorum: int, failing: str, until: Any
 ) -> None:
-    """Whatever the texts, failures and end, a debate with a custom judge and a panel have the same events."""
+    """The debate has a custom judge; texts, failures and the end are arbitrary."""
     on_failure: Any = StandIn(replies(["instead"])) if failing == "stand-in" else failing
     options: dict[str, Any] = {
         "name": "same",

@@ -1,3 +1,3 @@
-"""What `round_robin()` refuses, and what it warns of."""
+"""Options that `round_robin()` rejects, and options that cause a warning."""
 
 from __future__ import annotations
