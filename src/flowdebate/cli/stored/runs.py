@@ -6,7 +6,7 @@ import asyncio
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -173,45 +173,61 @@ def delete(
         say = "Run ids cannot be combined with --older-than, --status or --label." if runs else which
         raise misuse("RUN", runs or None, say)
 
-    async def delete_all(store: Store) -> None:
-        for run in selected:
+    async def delete_all(store: Store) -> int:
+        number = 0
+        async for run in selected:
             await delete_run(store, run.header.run_id)
+            number += 1
+        return number
+
+    async def gather() -> list[StoredRun]:
+        return [run async for run in selected]
 
     filters = {"state": status, "labels": opt.read_labels(label)}
     with opened(store) as place:
-        selected = asyncio.run(_select(place.store, runs or [], older_than, filters))
-        if not yes and selected:
+        selected = _select(place.store, runs or [], older_than, filters)
+        if not yes and (listed := asyncio.run(gather())):
             if not sys.stdin.isatty():
                 raise misuse(
                     "--yes",
                     None,
                     f"Cannot ask for confirmation without a terminal. To delete "
-                    f"{counted(len(selected), 'run')}, add --yes.",
+                    f"{counted(len(listed), 'run')}, add --yes.",
                 )
             with writing():
-                _list([[run] for run in selected])
-                if not typer.confirm(f"Delete {counted(len(selected), 'run')}?"):
+                _list([[run] for run in listed])
+                if not typer.confirm(f"Delete {counted(len(listed), 'run')}?"):
                     raise typer.Exit(ExitCode.FAILED)
-        asyncio.run(delete_all(place.store))
-    open_page().line(f"Deleted {counted(len(selected), 'run')}.")
+            selected = _each(listed)
+        number = asyncio.run(delete_all(place.store))
+    open_page().line(f"Deleted {counted(number, 'run')}.")
+
+
+async def _each(runs: Sequence[StoredRun]) -> AsyncIterator[StoredRun]:
+    for run in runs:
+        yield run
 
 
 async def _select(
     store: Store, names: Sequence[str], older_than: float | None, filters: dict[str, Any]
-) -> Sequence[StoredRun]:
-    """Return the runs to delete: the named runs, none of them in progress, or the matching ones."""
+) -> AsyncIterator[StoredRun]:
+    """Yield the runs to delete: the named runs, none of them in progress, or the matching ones."""
     from flowdebate.service.runs import each_run, find_run
 
     if not names:
         oldest = time.time() - (older_than or 0) * _DAY
         # a run cannot have changed before its start
         runs_found = each_run(store, **filters, before=None if older_than is None else (oldest, ""), brief=True)
-        return [run async for run in runs_found if not run.owned and run.updated_at <= oldest]
+        async for run in runs_found:
+            if not run.owned and run.updated_at <= oldest:
+                yield run
+        return
     selected = {run.header.run_id: run for run in [await find_run(store, name) for name in names]}
     for run in selected.values():
         if run.owned:
             raise RunConflict(store.name, run.header.run_id)
-    return list(selected.values())
+    for run in selected.values():
+        yield run
 
 
 def _list(rows: Sequence[Sequence[StoredRun]], *, as_json: bool = False, following: str | None = None) -> None:
