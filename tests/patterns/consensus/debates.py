@@ -1,4 +1,4 @@
-"""Shared parts of the tests of `consensus()`: agents, models whose answers name their author, and laws of every run."""
+"""Shared parts of the tests of `consensus()`: agents, models that name the author in each answer, and laws of runs."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _EVENTS = tuple(event for event in vars(emitted).values() if isinstance(event, t
 
 @dataclass(frozen=True)
 class Call:
-    """A model call as its block and prompt describe it."""
+    """A model call as described by its block and prompt."""
 
     phase: str
     """A phase of `ProviderFailure`, or "judge", or "tie"."""
     agent: str = ""
     round: int = 0
     target: str | None = None
-    """Agent whose proposal is criticised."""
+    """The agent whose proposal is criticised."""
     request: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -72,7 +72,7 @@ def call_of(request: ModelRequest) -> Call:
 
 
 def answer_of(call: Call) -> Any:
-    """Return the default answer of an agent: every text differs, and all vote for the first agent."""
+    """Return an agent's default answer: every text is different, and all agents vote for the first one."""
     match call.phase:
         case "proposal":
             return f"{call.agent} has a first idea."
@@ -121,7 +121,7 @@ def plan(names: Iterable[str] = THREE, **options: Any) -> Sequencer[Any, Consens
 
 
 def within(seconds: float | None) -> FailurePolicy:
-    """Return the default failure policy with another time limit for each call."""
+    """Return the default failure policy with a different time limit per call."""
     return replace(CONSENSUS_FAILURES, turn_timeout=seconds)
 
 
@@ -137,7 +137,7 @@ FOLLOWS: Mapping[ConsensusStage, frozenset[ConsensusStage]] = {
 
 
 def in_order_of_stages(reached: Sequence[StageReached]) -> bool:
-    """Return whether the stages begin at the start, follow each other, and count rounds from 1."""
+    """Return whether the stages begin with the first, follow each other, and count rounds from 1."""
     before: StageReached | None = None
     number = 0
     for at in reached:
@@ -174,7 +174,7 @@ def stages(run: RunView) -> list[str]:
 
 
 def check_emitted(run: RunView) -> list[Any]:
-    """Check the laws of events and stages however the run ended, and return the debate's events."""
+    """Check the laws of events and stages, which hold however a run ends, and return the debate's events."""
     emissions = consensus_events(run)
     check_wire(run)
     assert [index for index, event in enumerate(emissions) if isinstance(event, emitted.DebateStarted)] == [0]
@@ -225,7 +225,7 @@ def check_recorded(emissions: Sequence[Any], raw: ConsensusOutput) -> None:
 
 
 def by_key(critiques: Sequence[Any]) -> list[Any]:
-    """Sort critiques independently of their arrival."""
+    """Return the critiques in an order that does not depend on their arrival."""
     return sorted(critiques, key=lambda critique: (critique.round, critique.critic, critique.target))
 
 
@@ -234,9 +234,9 @@ _WORDS = ("Cap rents", "Build homes", "Build more homes now", "Cap all rents now
 
 @dataclass
 class World:
-    """A model whose answers follow from a seed, the call and all of its prompt; some calls fail, and some take longer.
+    """A model whose answers follow from a seed, the call and all of its prompt; calls may fail or take longer.
 
-    `order` is the seed of how long each takes: it must not matter. `failing` is the share of calls that fail.
+    `order` seeds the durations of calls, which must not matter; `failing` is the share of calls that fail.
     """
 
     seed: int

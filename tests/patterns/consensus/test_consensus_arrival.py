@@ -1,4 +1,4 @@
-"""The order in which answers arrive changes nothing; the same seed gives the same debate."""
+"""The order in which answers arrive changes nothing, and the same seed gives the same debate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ seeds = st.integers(0, 10**6)
 
 
 def everything(names: tuple[str, ...], **options: Any) -> Sequencer[Any, Any]:
-    """Build a debate with every way to end and every kind of call; no circuit opens (circuits count calls in a row)."""
+    """Build a debate with all ends and kinds of calls; circuits stay closed, because they depend on call order."""
     return plan(
         names,
         max_rounds=2,
@@ -45,9 +45,9 @@ def everything(names: tuple[str, ...], **options: Any) -> Sequencer[Any, Any]:
 def test_the_order_of_arrival_changes_nothing(
     size: int, seed: int, orders: tuple[int | None, int, int], failing: float, voting: str, topology: str
 ) -> None:
-    """Outputs and prompts are equal for proposals, critiques, revisions and votes, also when some of them fail.
+    """Outputs and prompts are equal for proposals, critiques, revisions and votes, even if some of them fail.
 
-    Each answer depends on the whole prompt, so a difference anywhere changes the end result.
+    Each answer depends on the whole prompt, so any difference would change the result.
     """
     names = NAMES[:size]
     results = []
@@ -84,7 +84,7 @@ def test_the_same_seed_gives_the_same_debate(size: int, seed: int, order: int, f
 @pytest.mark.anyio
 @pytest.mark.parametrize("phase", ["proposal", "critique", "revision", "vote"])
 async def test_answers_are_emitted_as_they_arrive(phase: str) -> None:
-    """Each answer is emitted before the next one arrives, in any order; the output uses the declared order."""
+    """An answer is emitted before the next one arrives, while the output uses the declared order."""
     gates = {name: asyncio.Event() for name in THREE}
 
     async def wait(call: Call) -> None:
@@ -116,7 +116,7 @@ def _who(event: Any) -> str:
 
 
 def test_failed_proposals_are_listed_in_declared_order() -> None:
-    """The order of failures does not matter."""
+    """The order in which calls fail does not matter."""
 
     async def fail(call: Call) -> Any:
         for _ in range(5 - THREE.index(call.agent)):

@@ -1,4 +1,4 @@
-"""A whole debate in which everybody says what attacks: nobody's text is taken for anybody else's."""
+"""Debates in which all texts contain an attack, which cannot make one agent's text pass for another's."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def run_debate(text: str, names: tuple[str, ...] = THREE) -> tuple[list[Call], A
 
 @cache
 def run_harmless() -> tuple[list[Call], Any]:
-    """Run a debate without any attack."""
+    """Run a debate in which no text contains an attack."""
     return run_debate(MARK)
 
 
 def check(calls: list[Call], result: Any) -> None:
-    """Check that messages have the lines of a harmless debate up to where texts begin, and that records are equal."""
+    """Check that messages have the same lines as in a harmless debate, up to the texts, and that records are equal."""
     assert [call.request.block for call in calls] == [call.request.block for call in run_harmless()[0]]
     for call, harmless_call in zip(calls, run_harmless()[0], strict=True):
         for message, plain in zip(call.request.messages, harmless_call.request.messages, strict=True):
@@ -86,19 +86,19 @@ def check(calls: list[Call], result: Any) -> None:
 
 @pytest.mark.parametrize("attack", arguments, ids=lambda attack: attack.id)
 def test_no_attack_changes_the_prompts_of_others(attack: Any) -> None:
-    """The attack is a proposal, a critique, a position, a reason, a research finding, or part of an earlier debate."""
+    """The attack is a proposal, a critique, a position, a reason, a research result, or part of an earlier debate."""
     check(*run_debate(attack.written(own="ann", other="bob")))
 
 
 @given(text=texts)
 def test_no_text_changes_the_prompts_of_others(text: str) -> None:
-    """Any characters in all of these places at once."""
+    """Arbitrary characters are in all of these places at once."""
     check(*run_debate(text))
 
 
 @pytest.mark.parametrize("attack", called, ids=lambda attack: attack.id)
 def test_an_agent_named_like_an_attack_is_an_ordinary_agent(attack: Any) -> None:
-    """The agent proposes, criticises, revises, votes, and can win."""
+    """The agent can propose, criticise, revise, vote and win."""
     name = clean_text(attack.written(own="ann", other="bob"))
     calls, result = run_debate("homes", (name, "bob", "cy"))
     assert len(calls) == len(run_harmless()[0])

@@ -20,7 +20,7 @@ from .debates import NAMES, TASK, THREE, Call, World, check_emitted, model, plan
 
 
 def test_each_call_has_a_task_with_its_result() -> None:
-    """A task has the agent, phase, round, target and answer."""
+    """A task records the agent, phase, round, target and answer."""
     result = plan(("ann", "bob"), max_rounds=1).run_sync(TASK, model=model())
     trail = result.tasks
     assert trail.collection_id == "plan"
@@ -53,7 +53,7 @@ def test_each_call_has_a_task_with_its_result() -> None:
     failing=st.sampled_from((0.0, 0.1, 0.5)),
 )
 def test_each_call_has_one_finished_task(size: int, seed: int, order: int | None, failing: float) -> None:
-    """Answered calls are completed, failed ones errored; a call that was not made has no task."""
+    """Tasks of answered calls are completed, and those of failed calls errored; calls not made have no task."""
     names = NAMES[:size]
     world = World(seed, names, failing, order)
     try:
@@ -79,7 +79,7 @@ def test_each_call_has_one_finished_task(size: int, seed: int, order: int | None
 
 
 def test_a_failed_task_has_its_reason() -> None:
-    """The reason is the error's class and message."""
+    """The reason consists of the error's class and message."""
 
     def answer(call: Call) -> Any:
         return ConnectionLost("gone") if call == Call("vote", "bob") else None
@@ -90,8 +90,8 @@ def test_a_failed_task_has_its_reason() -> None:
     assert "ConnectionLost: gone" in str(task.error)
 
 
-def test_an_agent_that_is_not_asked_has_no_task() -> None:
-    """The agent's circuit is open, so there was no call."""
+def test_an_agent_that_is_not_called_has_no_task() -> None:
+    """The agent's circuit is open, so no call is made."""
     breakers = Breakers()
     for _ in range(3):
         breakers.record_failure("bob")
@@ -101,7 +101,7 @@ def test_an_agent_that_is_not_asked_has_no_task() -> None:
 
 @pytest.mark.anyio
 async def test_pending_tasks_of_a_cancelled_debate_are_cancelled() -> None:
-    """Answered calls stay completed, and no task is left open."""
+    """Tasks of answered calls stay completed, and no task is left open."""
     reached = asyncio.Event()
 
     async def hang(call: Call) -> None:

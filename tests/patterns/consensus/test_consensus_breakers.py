@@ -1,4 +1,4 @@
-"""Agents' circuits: one record for each call, three failures in a row, and what is no failure."""
+"""Circuits of agents: which calls count as failures, and when circuits open and close."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .debates import NAMES, TASK, THREE, Call, check_emitted, model, plan, withi
 
 FIVE = NAMES[:5]
 CALLS = 1 + 2 + 1 + 1
-"""Calls of each agent in an all-to-all debate of three with one round: proposal, critiques, revision, vote."""
+"""Number of calls per agent in an all-to-all debate of three with one round: proposal, critiques, revision, vote."""
 
 
 @dataclass
 class Clock:
-    """A clock that shows the same time until a test sets it."""
+    """A clock that stands still until a test sets it."""
 
     now: float = 0.0
 
@@ -44,7 +44,7 @@ def failing_model(*phases: str, agent: str = "bob") -> Any:
 
 
 def test_three_failures_in_a_row_open_the_circuit() -> None:
-    """From then on the agent neither revises nor votes, and each of these is a failure."""
+    """Afterwards the agent neither revises nor votes, and each missing call is a failure."""
     calls: list[Call] = []
 
     async def answer(call: Call) -> Any:
@@ -66,7 +66,7 @@ def test_three_failures_in_a_row_open_the_circuit() -> None:
 
 
 def test_a_success_between_failures_keeps_the_circuit_closed() -> None:
-    """Two critiques and a vote of each round fail, but the revision succeeds in between."""
+    """Two critiques and a vote of each round fail, but the revision in between succeeds."""
     result = plan(max_rounds=3, convergence=None).run_sync(TASK, model=failing_model("critique", "vote"))
     assert [failure.error_type for failure in result.output.losses] == ["ConnectionLost"] * 7
     assert events(result, CircuitChanged) == []
@@ -75,7 +75,7 @@ def test_a_success_between_failures_keeps_the_circuit_closed() -> None:
 @pytest.mark.parametrize("phases", [("proposal", "critique", "vote"), ("critique", "revision", "vote")])
 @pytest.mark.parametrize("more", [0, 1])
 def test_each_call_is_counted_once(phases: tuple[str, ...], more: int) -> None:
-    """The circuit opens after exactly that many failures."""
+    """The circuit opens after exactly the configured number of failures."""
     calls = {"proposal": 1, "critique": 2, "revision": 1, "vote": 1}
     failures = sum(calls[phase] for phase in phases)
     breakers = Breakers(failures=failures + more)
@@ -85,7 +85,7 @@ def test_each_call_is_counted_once(phases: tuple[str, ...], more: int) -> None:
 
 
 def test_shared_circuits_last_across_runs() -> None:
-    """Otherwise, each run begins with closed circuits."""
+    """By default, each run begins with closed circuits."""
     breakers = Breakers()
     shared, separate = plan(FIVE, max_rounds=1, breakers=breakers), plan(FIVE, max_rounds=1)
     for debate in (shared, separate):
@@ -95,7 +95,7 @@ def test_shared_circuits_last_across_runs() -> None:
 
 
 def test_an_agent_recovers_after_the_cooldown() -> None:
-    """The circuit is open, half open, and closed after two successful calls; the test sets the clock."""
+    """The circuit is open, then half open, and closes after two successful calls; the test sets the clock."""
     clock = Clock()
     breakers = Breakers(clock=clock)
     debate = plan(FIVE, topology="round-robin", max_rounds=1, breakers=breakers)
@@ -116,7 +116,7 @@ def test_an_agent_recovers_after_the_cooldown() -> None:
 
 
 def test_a_failed_trial_reopens_the_circuit() -> None:
-    """Another cooldown begins."""
+    """A new cooldown begins."""
     clock = Clock()
     breakers = Breakers(clock=clock)
     for _ in range(3):
@@ -132,7 +132,7 @@ def test_a_failed_trial_reopens_the_circuit() -> None:
 
 
 def test_a_half_open_circuit_allows_two_trials_at_once() -> None:
-    """Two of four simultaneous critiques are made; then the circuit is closed."""
+    """Two of four simultaneous critiques are requested, and their success closes the circuit."""
     clock = Clock()
     breakers = Breakers(clock=clock)
     calls: list[Call] = []
@@ -155,7 +155,7 @@ def test_a_half_open_circuit_allows_two_trials_at_once() -> None:
 
 @given(at=st.integers(0, 3 * CALLS - 1))
 def test_cancellation_does_not_count_as_a_failure(at: int) -> None:
-    """No circuit counts a cancelled debate or stays with a pending trial."""
+    """A cancelled debate leaves no pending trial in a circuit."""
     clock = Clock(100.0)
     breakers = Breakers(failures=1, successes=1, clock=clock)
 
@@ -188,7 +188,7 @@ def test_cancellation_does_not_count_as_a_failure(at: int) -> None:
 
 @pytest.mark.parametrize("error", [AuthenticationFailed("no such key"), ValueError("a mistake")], ids=shown)
 def test_application_errors_do_not_count_as_agent_failures(error: Exception) -> None:
-    """A wrong key says nothing about the model, and neither does an exception of the application's code."""
+    """A wrong API key or an exception in application code does not show that the model is unavailable."""
     breakers = Breakers(failures=1)
 
     def answer(call: Call) -> Any:
@@ -200,7 +200,7 @@ def test_application_errors_do_not_count_as_agent_failures(error: Exception) -> 
 
 
 def test_run_limits_do_not_count_as_agent_failures() -> None:
-    """No model was called."""
+    """A limit prevents the call, so the model cannot have failed."""
     breakers = Breakers(failures=1)
     result = plan(breakers=breakers, max_rounds=1).run_sync(TASK, model=model(), limits=Limits(calls=14))
     assert result.status == "limit"
@@ -209,7 +209,7 @@ def test_run_limits_do_not_count_as_agent_failures() -> None:
 
 
 def test_a_timeout_counts_as_a_failure() -> None:
-    """The agent fails after `turn_timeout`."""
+    """The agent's call fails after `turn_timeout`."""
     breakers = Breakers(failures=1)
 
     async def hang(call: Call) -> None:

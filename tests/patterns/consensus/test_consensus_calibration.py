@@ -1,4 +1,4 @@
-"""Outcomes recorded after debates weigh in later votes."""
+"""Outcomes recorded after debates, and their effect on the weights of later votes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VOTES = {"ann": ("ann", 0.9), "bob": ("ann", 0.6), "cy": ("cy", 0.8)}
 
 
 def voting(call: Call) -> Any:
-    """Let ann and bob vote for ann with different confidence, and cy for itself."""
+    """Let ann and bob vote for ann with different confidence, and cy for cy."""
     if call.phase != "vote":
         return None
     choice, confidence = VOTES[call.agent]
@@ -46,7 +46,7 @@ async def reset_ratings(archive: Archive) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "stored"])
 async def test_correct_and_confident_voters_weigh_more_later(kind: str) -> None:
-    """Cy's choice was right, ann's and bob's were wrong; no weight moves before the outcome is recorded."""
+    """Cy chose correctly, ann and bob did not; no weight changes before the outcome is recorded."""
     archive = Archive() if kind == "memory" else stored_archive(MemoryStore())
     first = await run_debate(archive)
     await reset_ratings(archive)
@@ -61,7 +61,7 @@ async def test_correct_and_confident_voters_weigh_more_later(kind: str) -> None:
 
 
 async def test_without_outcomes_a_vote_weighs_by_its_rating_alone() -> None:
-    """No history of outcomes is no calibration."""
+    """Without a history of outcomes there is no calibration to apply."""
     archive = Archive()
     await run_debate(archive)
     await reset_ratings(archive)
@@ -69,7 +69,7 @@ async def test_without_outcomes_a_vote_weighs_by_its_rating_alone() -> None:
 
 
 async def test_a_wrong_verdict_does_not_rate_other_choices() -> None:
-    """Ann's proposal failed; whether cy's would have been better is unknown."""
+    """Ann's proposal failed, but whether cy's would have been better is unknown."""
     archive = Archive()
     first = await run_debate(archive)
     await archive.record_outcome(first.feedback.debate, wrong="ann")
@@ -78,7 +78,7 @@ async def test_a_wrong_verdict_does_not_rate_other_choices() -> None:
 
 
 async def test_the_first_outcome_of_a_debate_counts() -> None:
-    """Recording the same or another outcome later changes nothing."""
+    """Recording the same or a different outcome later has no effect."""
     archive = Archive()
     first = await run_debate(archive)
     for name in ("cy", "cy", "ann"):
@@ -87,7 +87,7 @@ async def test_the_first_outcome_of_a_debate_counts() -> None:
 
 
 async def test_the_applications_calibration_takes_precedence() -> None:
-    """Calibration from the application's store of ratings is used."""
+    """Calibration is read from the application's own store of ratings."""
 
     class Known:
         async def of(self, names: Any, /) -> dict[str, Rating]:
@@ -118,7 +118,7 @@ async def test_the_applications_calibration_takes_precedence() -> None:
 async def test_invalid_outcomes_are_rejected(
     debate: str | None, options: dict[str, Any], field: str, kind: str
 ) -> None:
-    """An unknown debate, no name, two names or an unknown agent; nothing is recorded."""
+    """The cases are an unknown debate, no name, two names and an unknown agent; none of them records anything."""
     archive = Archive() if kind == "memory" else stored_archive(MemoryStore())
     first = await run_debate(archive)
     with pytest.raises(ConfigurationError) as caught:
@@ -128,7 +128,7 @@ async def test_invalid_outcomes_are_rejected(
 
 
 async def test_an_unknown_agent_is_rejected_with_the_names_of_agents() -> None:
-    """Nothing is recorded, so the correct name can follow."""
+    """Nothing is recorded, so the correct name can still be recorded."""
     archive = Archive()
     first = await run_debate(archive)
     with pytest.raises(ConfigurationError, match=r"an agent of the debate, such as 'ann', 'bob', 'cy' .got 'typo'."):
@@ -138,7 +138,7 @@ async def test_an_unknown_agent_is_rejected_with_the_names_of_agents() -> None:
 
 
 async def test_an_agent_without_a_vote_may_have_been_right() -> None:
-    """The agent proposed, nobody chose it, and its own vote failed: then all votes were wrong."""
+    """The agent proposed, nobody chose it, and its own vote failed, so all votes were wrong."""
     archive = Archive()
     first = await run_debate(archive)
     ballots = await archive.outcomes.ballots(first.feedback.debate)
@@ -149,7 +149,7 @@ async def test_an_agent_without_a_vote_may_have_been_right() -> None:
 
 
 def test_an_outcome_names_one_agent() -> None:
-    """Exactly one of "right" and "wrong" names it."""
+    """Exactly one of "right" and "wrong" has to be given."""
     with pytest.raises(ValueError, match="either `right` or `wrong`"):
         VerdictOutcome(right="ann", wrong="bob")
     with pytest.raises(ValueError, match="either `right` or `wrong`"):

@@ -34,7 +34,7 @@ def run_debate(world: World, **options: Any) -> Any:
 
 @given(size=st.integers(1, 4), seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2, 0.5)))
 def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -> None:
-    """A turn starts once, and then it finishes or the agent's role fails. Only agents that are called have turns."""
+    """Each turn starts once and either finishes or fails, and agents that are not called have no turns."""
     world = World(seed, NAMES[:size], failing)
     run = run_debate(world, max_rounds=2)
     check_emitted(run)
@@ -54,7 +54,7 @@ def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -
 
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2)), rounds=st.integers(1, 3))
 def test_rounds_start_and_end_as_those_of_all_patterns(seed: int, failing: float, rounds: int) -> None:
-    """Rounds count from 1, and the last one is followed by the reason in the output."""
+    """Rounds count from 1, and the reason in the output follows the last one."""
     run = run_debate(World(seed, failing=failing), max_rounds=rounds)
     raw: ConsensusOutput = run.raw
     assert [event.round for event in events(run, RoundStarted)] == [one.round for one in raw.rounds]
@@ -65,7 +65,7 @@ def test_rounds_start_and_end_as_those_of_all_patterns(seed: int, failing: float
 
 
 def test_the_paths_of_all_events_are_below_the_debate() -> None:
-    """The path is checked for events of rounds, turns and failures and for those of the debate itself."""
+    """Events of rounds, turns and failures are checked, as well as the debate's own events."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call == Call("vote", "cy") else None
@@ -79,7 +79,7 @@ def test_the_paths_of_all_events_are_below_the_debate() -> None:
 
 
 def test_a_debate_in_an_agents_role_keeps_its_events_apart() -> None:
-    """On the wire each debate counts its own sequence numbers."""
+    """Each debate counts its sequence numbers separately on the wire."""
 
     async def inner(request: Any, ctx: Context) -> Any:
         if request.kind == "vote":
@@ -131,7 +131,7 @@ def _text_of(critic: str, target: str) -> str:
 
 
 def test_losses_of_agents_have_a_phase_and_come_before_those_of_judges() -> None:
-    """The order is the same on the wire, and reading it back gives the same output."""
+    """The wire has the same order, and reading it back gives an equal output."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call in (Call("vote", "bob"), Call("judge", round=1)) else None
@@ -165,7 +165,7 @@ def test_losses_of_agents_have_a_phase_and_come_before_those_of_judges() -> None
 
 
 def test_failures_are_in_the_state_as_in_every_pattern() -> None:
-    """A stop condition sees agents' failures among the state's failures."""
+    """A stop condition can read agents' failures from the state."""
     failures: list[list[tuple[str, str]]] = []
 
     def stop(ctx: Context) -> bool:
@@ -181,7 +181,7 @@ def test_failures_are_in_the_state_as_in_every_pattern() -> None:
 
 @pytest.mark.parametrize(("stops", "reason"), [(False, "max_rounds"), (True, "predicate")])
 def test_an_agents_turn_is_a_call_of_its_model(stops: object, reason: str) -> None:
-    """There are as many turns as calls, and each turn names its block."""
+    """The number of turns equals the number of calls, and each turn names its block."""
     result = plan(max_rounds=2, convergence=None, terminate_when=lambda _: stops).run_sync(TASK, model=model())
     assert result.raw.stop_reason == reason
     blocks = [event.block for event in events(result, TurnStarted)]

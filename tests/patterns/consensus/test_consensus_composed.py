@@ -1,4 +1,4 @@
-"""Consensus debates as steps of larger pipelines, and many at once."""
+"""Consensus debates as steps of larger pipelines, and concurrent debates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 def echoing() -> FunctionModel:
-    """Create a model whose answers repeat the task, and that yields to other calls before it answers."""
+    """Create a model that repeats the task in its answers and yields to other calls before it answers."""
 
     async def echo(call: Call) -> Any:
         task = call.prompt.split("Task: ")[1].split("\n")[0]
@@ -47,7 +47,7 @@ def _check(output: ConsensusOutput, task: str) -> None:
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
 async def test_for_each_runs_a_debate_for_each_task(limit: int | None) -> None:
-    """With any concurrency in one run, each debate counts its own events."""
+    """Each debate counts its own events, with any concurrency in one run."""
     several = sequencer(name="several").for_each(plan(max_rounds=1), max_concurrency=limit)
     tasks = [f"Q{number}?" for number in range(4)]
     result = await several.run(tasks, model=echoing())
@@ -62,7 +62,7 @@ async def test_for_each_runs_a_debate_for_each_task(limit: int | None) -> None:
 
 
 async def test_the_step_after_a_debate_gets_its_output() -> None:
-    """The step may run another debate on this output."""
+    """The next step may be another debate on this output."""
     first, second = plan(max_rounds=1), plan(max_rounds=1, name="again")
     pipeline = sequencer(name="all").then(first).map(lambda output: output.answer).then(second)
     result = await pipeline.run("Q?", model=echoing())
@@ -72,7 +72,7 @@ async def test_the_step_after_a_debate_gets_its_output() -> None:
 
 
 async def test_debates_run_in_a_parallel_step() -> None:
-    """Both debates have the same task."""
+    """Both debates receive the same task."""
     parallel = sequencer(name="both").parallel(
         {"short": plan(max_rounds=1), "long": plan(max_rounds=2, convergence=None)}
     )
@@ -81,7 +81,7 @@ async def test_debates_run_in_a_parallel_step() -> None:
 
 
 async def test_agents_who_agree_may_speak_as_one_debater() -> None:
-    """A consensus in a debater's role of `debate()` agrees, and its answer is the argument."""
+    """A consensus can take the role of a debater in `debate()`, where its answer is the argument."""
     team = sequencer(name="team").then(plan(max_rounds=1)).map(lambda output: output.answer)
 
     def answer(request: ModelRequest) -> Any:
@@ -106,14 +106,14 @@ async def test_agents_who_agree_may_speak_as_one_debater() -> None:
 
 
 async def test_a_team_that_agrees_on_nothing_can_be_rescued() -> None:
-    """`NoProposals` is handled like any exception."""
+    """`NoProposals` can be handled like any exception."""
     failing = model(lambda call: ProviderFailed("down"))
     pipeline = sequencer(name="safe").then(plan()).rescue(lambda error: len(error.failures), on=NoProposals)
     assert (await pipeline.run(TASK, model=failing)).output == 3
 
 
 async def test_a_debate_may_be_an_agent() -> None:
-    """A step before the pattern prepares its task."""
+    """A step before the inner debate prepares the task."""
     inner = plan(("di", "ed"), max_rounds=1, name="plan")
     idea = (
         sequencer(name="idea").map(lambda request: f"Propose: {request.task}").then(inner).map(lambda out: out.answer)

@@ -1,4 +1,4 @@
-"""What decides on another round: convergence, the agents, a judge, confidence, a predicate, a budget."""
+"""Reasons to end the rounds: convergence, the agents, a judge, confidence, a predicate, a budget."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 def end_of(output: ConsensusOutput) -> tuple[str, int] | None:
-    """Return what ended the rounds early, and after which round."""
+    """Return the reason for which the rounds ended early, and the last round."""
     early: EarlyEnd | None = output.early_end
     return None if early is None else (early.source, early.round)
 
 
 def repeating_model(position: str | dict[str, str] = "cap", *, from_round: int = 1) -> Any:
-    """Create a model whose revisions repeat one text from a round on; each agent states `position`."""
+    """Create a model whose revisions repeat one text from a given round on, with a `position` for each agent."""
 
     def answer(call: Call) -> Any:
         if call.phase != "revision":
@@ -45,7 +45,7 @@ def repeating_model(position: str | dict[str, str] = "cap", *, from_round: int =
 
 @pytest.mark.parametrize("from_round", [1, 2])
 def test_converged_proposals_end_the_rounds(from_round: int) -> None:
-    """The texts have the same words and no contradiction; the reason contains the similarity and its measure."""
+    """The texts have the same words without a contradiction; the reason states the similarity and its measure."""
     result = plan(max_rounds=3).run_sync(TASK, model=repeating_model(from_round=from_round))
     check_emitted(result)
     output = result.output
@@ -73,7 +73,7 @@ def test_agents_who_repeat_opposite_answers_have_not_converged() -> None:
 
 
 def test_a_position_lasts_until_the_agent_states_another() -> None:
-    """An agent whose revision failed keeps its answer."""
+    """An agent whose revision fails keeps the earlier position."""
 
     def answer(call: Call) -> Any:
         if call == Call("revision", "bob", 2):
@@ -92,7 +92,7 @@ def test_a_position_lasts_until_the_agent_states_another() -> None:
 
 
 def test_without_a_threshold_convergence_is_only_measured() -> None:
-    """`convergence=None` never ends the rounds."""
+    """Rounds never end early with `convergence=None`."""
     output = plan(max_rounds=3, convergence=None).run_sync(TASK, model=repeating_model()).output
     assert end_of(output) is None
     assert [one.convergence.status for one in output.rounds if one.convergence] == ["converged"] * 3
@@ -100,7 +100,7 @@ def test_without_a_threshold_convergence_is_only_measured() -> None:
 
 @pytest.mark.parametrize(("bound", "rounds"), [(0.5, 1), (0.7, 2), (0.7001, 3)])
 def test_the_application_sets_the_threshold_of_convergence(bound: float, rounds: int) -> None:
-    """A similarity equal to the threshold is convergence."""
+    """A similarity equal to the threshold counts as convergence."""
 
     class Steps:
         name = "steps"
@@ -142,7 +142,7 @@ def test_proposals_that_have_little_in_common_diverge() -> None:
 
 
 def test_stability_compares_an_agents_text_with_its_previous_one() -> None:
-    """The agent's last revision may be some rounds old."""
+    """The previous text may be several rounds old."""
 
     def answer(call: Call) -> Any:
         if call.phase != "revision":
@@ -168,7 +168,7 @@ def test_the_best_installed_measure_is_used() -> None:
 
 @pytest.mark.parametrize(("content", "ends"), [(0, False), (1, False), (2, False), (3, True), (4, True)])
 def test_more_than_half_of_the_agents_can_end_the_rounds(content: int, ends: bool) -> None:  # noqa: FBT001
-    """The agents say with their revisions that the debate is enough."""
+    """Each revision states whether the agent considers the debate sufficient."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "enough": NAMES.index(call.agent) < content} if call.phase == "revision" else None
@@ -183,7 +183,7 @@ def test_more_than_half_of_the_agents_can_end_the_rounds(content: int, ends: boo
 
 
 def test_a_failed_revision_does_not_vote_to_end() -> None:
-    """Half of the agents with a proposal is not more than half."""
+    """Exactly half of the agents with a proposal is not more than half."""
 
     def answer(call: Call) -> Any:
         if call.phase == "revision":
@@ -222,7 +222,7 @@ def test_a_judge_can_end_the_rounds(answer: Any) -> None:
 
 
 def test_the_default_judge_is_a_model_apart_from_the_agents() -> None:
-    """The judge is called after the round with all proposals and the critiques of the round."""
+    """The judge is called after the round and reads all proposals and the critiques of that round."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -244,7 +244,7 @@ def test_the_default_judge_is_a_model_apart_from_the_agents() -> None:
 
 @pytest.mark.parametrize("answer", ["yes", {}, {"conclusive": "perhaps"}, {"final": True}])
 def test_an_invalid_result_of_a_custom_judge_is_an_error(answer: Any) -> None:
-    """The OutputError names the judge."""
+    """The `OutputError` names the judge."""
     with pytest.raises(OutputError, match="JudgeAnswer") as caught:
         plan(judge=lambda request: answer).run_sync(TASK, model=model())
     assert caught.value.block == "plan-judge"
@@ -254,7 +254,7 @@ def test_an_invalid_result_of_a_custom_judge_is_an_error(answer: Any) -> None:
 
 
 def test_a_predicate_can_end_the_rounds() -> None:
-    """Sync or async, the predicate reads the debate's state from the context."""
+    """A sync or async predicate can read the debate's state from the context."""
     states: list[tuple[int, list[str]]] = []
 
     async def enough(ctx: Context) -> bool:
@@ -276,7 +276,7 @@ def test_a_predicate_can_end_the_rounds() -> None:
 
 
 def voting(confidence: dict[int, float], choice: str = "bob") -> Any:
-    """Create a model in which all vote for `choice` with the confidence of the round."""
+    """Create a model whose agents all vote for `choice`, with the confidence of the round."""
 
     def answer(call: Call) -> Any:
         if call.phase != "vote":
@@ -289,7 +289,7 @@ def voting(confidence: dict[int, float], choice: str = "bob") -> Any:
 
 @pytest.mark.parametrize(("enough", "rounds"), [(0.5, 1), (0.6, 2), (0.7, 2), (0.71, 3)])
 def test_agents_who_are_sure_enough_end_the_rounds(enough: float, rounds: int) -> None:
-    """The agents are polled after each round but the last; the poll that ends the rounds is the vote."""
+    """Agents are polled after each round but the last, and the poll that ends the rounds is the vote."""
     calls: list[Call] = []
     debate = plan(max_rounds=3, convergence=None, confidence=enough)
     result = debate.run_sync(TASK, model=model(voting({1: 0.5, 2: 0.7, 3: 0.9}), calls=calls))
@@ -307,7 +307,7 @@ def test_agents_who_are_sure_enough_end_the_rounds(enough: float, rounds: int) -
 
 
 def test_a_poll_without_a_consensus_ends_nothing() -> None:
-    """Each agent is sure of another proposal."""
+    """Each agent is sure of a different proposal."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent, "confidence": 1} if call.phase == "vote" else None
@@ -317,7 +317,7 @@ def test_a_poll_without_a_consensus_ends_nothing() -> None:
 
 
 def test_failed_votes_of_a_poll_are_not_repeated() -> None:
-    """Two of three are sure; the third vote failed in the poll, so it is missing in the vote."""
+    """Two of three agents are sure; the third vote failed in the poll and is missing from the result."""
 
     def answer(call: Call) -> Any:
         if call.phase == "vote" and call.agent == "cy":
@@ -336,7 +336,7 @@ def test_failed_votes_of_a_poll_are_not_repeated() -> None:
 
 
 def test_missing_proposals_lower_the_confidence() -> None:
-    """Two of three proposals are missing, so no poll on the third is more than a third sure."""
+    """Two of three proposals are missing, so confidence in the third is at most one third."""
 
     def answer(call: Call) -> Any:
         if call.phase == "proposal" and call.agent != "ann":
@@ -367,7 +367,7 @@ def test_a_debate_makes_no_more_calls_than_its_budget(
     ties: bool,  # noqa: FBT001
     polled: bool,  # noqa: FBT001
 ) -> None:
-    """The vote always takes place, from the smallest budget for one round, and the budget sets the number of rounds."""
+    """Even the smallest budget for one round includes the vote; larger budgets set the number of rounds."""
     names = NAMES[:size]
     options: dict[str, Any] = {"topology": topology, "convergence": None}
     if judged:
@@ -398,7 +398,7 @@ def test_a_debate_makes_no_more_calls_than_its_budget(
 
 
 def test_an_exhausted_budget_reports_the_missing_calls() -> None:
-    """The message has the calls made and the calls that another round and the vote would take."""
+    """The message has the number of calls made, and the number required for another round and the vote."""
     output = plan(max_rounds=3, convergence=None, budget=20).run_sync(TASK, model=model()).output
     assert end_of(output) == ("budget", 1)
     assert output.early_end is not None
@@ -411,7 +411,7 @@ def test_an_exhausted_budget_reports_the_missing_calls() -> None:
 @pytest.mark.parametrize("source", ["convergence", "agents", "judge", "predicate", "budget"])
 @pytest.mark.parametrize("max_rounds", [1, 2])
 def test_the_last_round_never_ends_early(source: str, max_rounds: int) -> None:
-    """No round was cut."""
+    """A condition met in the last round cuts nothing short."""
 
     def answer(call: Call) -> Any:
         if call.phase != "revision" or call.round < max_rounds:
@@ -430,7 +430,7 @@ def test_the_last_round_never_ends_early(source: str, max_rounds: int) -> None:
 
 
 def test_the_first_condition_that_ends_the_rounds_is_named() -> None:
-    """Convergence comes before the agents, both before the budget, and all before judge and predicate."""
+    """Convergence precedes the agents, both precede the budget, and all precede judge and predicate."""
 
     def answer(call: Call) -> Any:
         return {"proposal": "Cap.", "position": "", "enough": True} if call.phase == "revision" else None
@@ -454,7 +454,7 @@ def test_the_first_condition_that_ends_the_rounds_is_named() -> None:
 
 @given(max_rounds=st.integers(1, 6), size=st.integers(1, 4))
 def test_a_debate_ends_after_max_rounds(max_rounds: int, size: int) -> None:
-    """The texts do not matter."""
+    """Agents' texts cannot prolong a debate."""
     debate = plan(NAMES[:size], max_rounds=max_rounds, convergence=None, topology="ring")
     result = debate.run_sync(TASK, model=model())
     check_emitted(result)

@@ -1,4 +1,4 @@
-"""Provider failures, exceptions of the application's code, and partial answers that are not used."""
+"""Provider failures, exceptions in application code, and discarded partial answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WHISPER = "Xanthippe"
 
 
 def fails(*lost: tuple[str, str], error: Exception | None = None) -> Any:
-    """Create a model whose calls of these (phase, agent) fail."""
+    """Create a model that fails in calls with the given pairs of phase and agent."""
 
     def answer(call: Call) -> Any:
         return (error or ConnectionLost("gone")) if (call.phase, call.agent) in lost else None
@@ -50,7 +50,7 @@ def fails(*lost: tuple[str, str], error: Exception | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Case:
-    """A failed call and the recorded failure."""
+    """A failed call and the failure that it should record."""
 
     id: str
     reply: Any
@@ -71,7 +71,7 @@ LOST = [
 @pytest.mark.parametrize("case", LOST, ids=lambda case: case.id)
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
-    """The failure has the agent, phase, round, target and reason; the run is degraded."""
+    """The failure records the agent, phase, round, target and reason, and the run is degraded."""
 
     def answer(call: Call) -> Any:
         return case.reply if call.phase == phase and call.agent == "bob" and call.target in (None, "cy") else None
@@ -89,7 +89,7 @@ def test_a_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
 
 
 def test_an_invalid_structured_answer_is_a_failure() -> None:
-    """A critique lacks its severity, and a vote has a confidence of 700."""
+    """Examples are a critique without a severity, and a vote with a confidence of 700."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique" and call.agent == "bob":
@@ -110,7 +110,7 @@ def test_an_invalid_structured_answer_is_a_failure() -> None:
 
 @pytest.mark.parametrize("written", [2, 10, 101, 1.0001, -0.1, float("nan")])
 def test_shares_out_of_range_are_rejected(written: float) -> None:
-    """A severity or confidence of 2 may mean 2 %, 20 % or 2 of 5, so only 0 to 1 is valid."""
+    """A severity or confidence of 2 could mean 2 %, 20 % or 2 of 5, so only 0 to 1 is valid."""
 
     def answer(call: Call) -> Any:
         if call == Call("critique", "bob", 1, "ann"):
@@ -147,7 +147,7 @@ def test_shares_in_range_are_unchanged(written: float) -> None:
 
 
 def test_a_blank_proposal_is_a_failure() -> None:
-    """A model that returns no text has proposed nothing."""
+    """A model that returns no text has not proposed anything."""
 
     def answer(call: Call) -> Any:
         return ModelResponse(text=" \u200b") if call == Call("proposal", "bob") else None
@@ -157,7 +157,7 @@ def test_a_blank_proposal_is_a_failure() -> None:
 
 
 def test_failures_are_in_the_order_of_phases_and_agents() -> None:
-    """The order is round, phase, agents as declared, and targets, whenever failures arrived."""
+    """Round, phase, declared order of agents and target decide the order, whenever failures arrive."""
 
     def answer(call: Call) -> Any:
         return ConnectionLost("gone") if call.phase in ("critique", "vote") else None
@@ -176,7 +176,7 @@ def test_failures_are_in_the_order_of_phases_and_agents() -> None:
 
 @given(size=st.integers(1, 6), seed=st.integers(0, 10**6), failing=st.sampled_from((0.1, 0.4, 0.8)))
 def test_texts_of_failed_calls_appear_only_in_losses(size: int, seed: int, failing: float) -> None:
-    """Text before a failure, refusals and invalid answers are in no prompt and in no other part of the result."""
+    """Partial text, refusals and invalid answers reach neither prompts nor other parts of the result."""
     names = NAMES[:size]
     calls: list[Call] = []
 
@@ -223,7 +223,7 @@ def test_texts_of_failed_calls_appear_only_in_losses(size: int, seed: int, faili
 
 
 def test_a_partial_proposal_is_discarded() -> None:
-    """Listeners have seen the partial text, but the debate has not."""
+    """Listeners have seen the partial text, but the debate does not use it."""
     deltas: list[str] = []
     calls: list[Call] = []
 
@@ -248,7 +248,7 @@ def test_a_partial_proposal_is_discarded() -> None:
 
 @pytest.mark.parametrize("lost_in", [1, 2])
 def test_a_failed_revision_leaves_the_proposal_unchanged(lost_in: int) -> None:
-    """Later critics, voters and the output see the old text and position."""
+    """Later critics and voters see the previous text and position, as does the output."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -268,8 +268,8 @@ def test_a_failed_revision_leaves_the_proposal_unchanged(lost_in: int) -> None:
     assert (failure.phase, failure.round) == ("revision", lost_in)
 
 
-def test_an_agent_without_critiques_is_not_asked_to_revise() -> None:
-    """All critiques of the agent failed."""
+def test_an_agent_without_critiques_does_not_revise() -> None:
+    """Without critiques, as when all critics fail, there is nothing to respond to."""
     calls: list[Call] = []
     failing = fails(("critique", "ann"), ("critique", "cy"))
 
@@ -284,7 +284,7 @@ def test_an_agent_without_critiques_is_not_asked_to_revise() -> None:
 
 
 def test_the_vote_takes_place_without_critiques() -> None:
-    """All critics fail, so nobody revises, and the first proposals are voted on."""
+    """All critics fail, so nobody revises, and the original proposals are voted on."""
     failing = fails(*(("critique", name) for name in THREE))
     output = plan(max_rounds=1).run_sync(TASK, model=failing).output
     assert [proposal.round for proposal in output.final_proposals] == [0, 0, 0]
@@ -297,7 +297,7 @@ def test_the_vote_takes_place_without_critiques() -> None:
 
 
 def test_a_debate_without_proposals_is_an_error() -> None:
-    """The error has the failure of each agent, and its run has the debate so far."""
+    """The error lists the failure of each agent, and its run has the debate so far."""
     failing = fails(*(("proposal", name) for name in THREE), error=ProviderFailed("down", status=503))
     with pytest.raises(
         NoProposals, match=r"plan: no agent has proposed anything \(ann: ProviderFailed: down"
@@ -313,7 +313,7 @@ def test_a_debate_without_proposals_is_an_error() -> None:
 
 
 def test_one_proposal_is_enough() -> None:
-    """The others criticise it, its agent revises it, and all vote."""
+    """The other agents criticise the proposal, its author revises it, and all vote."""
     failing = fails(("proposal", "ann"), ("proposal", "cy"))
     output = plan(max_rounds=1).run_sync(TASK, model=failing).output
     assert output.rounds[0].edges == [("ann", "bob"), ("cy", "bob")]
@@ -369,7 +369,7 @@ async def test_exceptions_of_custom_blocks_are_raised_unchanged(phase: str) -> N
     ],
 )
 def test_an_invalid_result_of_a_custom_block_is_an_error(phase: str, answer: Any, field: str) -> None:
-    """The OutputError names the block and the field; no vote is guessed."""
+    """The `OutputError` names the block and the field, and the debate does not guess a vote."""
 
     def block(request: Any) -> Any:
         fine = {"proposal": "An idea.", "critique": {}, "revision": "A better idea.", "vote": "ann"}
@@ -382,7 +382,7 @@ def test_an_invalid_result_of_a_custom_block_is_an_error(phase: str, answer: Any
 
 
 def test_a_model_error_in_a_custom_block_is_a_failure() -> None:
-    """The debate handles it like any provider failure."""
+    """A debate treats the error like any provider failure."""
 
     def block(request: Any) -> Any:
         raise EmptyResponse("nothing")
@@ -407,7 +407,7 @@ def test_a_model_error_in_a_custom_block_is_a_failure() -> None:
 )
 @pytest.mark.anyio
 async def test_exceptions_of_other_application_functions_are_raised(options: Any, message: str) -> None:
-    """The raw output contains everything that was done before."""
+    """The raw output contains everything up to the exception."""
     handle = plan(max_rounds=2, convergence=None, **options).start(TASK, model=model())
     with pytest.raises(ZeroDivisionError, match=message):
         await handle
