@@ -226,7 +226,7 @@ BREAKS = (
     ),
     Break(
         "a visibility is one",
-        f"{REFUSED}::test_a_visibility_says_client_and_history",
+        f"{REFUSED}::test_an_invalid_visibility_is_rejected",
         "blocks/generator.py",
         'audiences = {"client", "history"}',
         'audiences = {"client", "clients", "history"}',

@@ -1,4 +1,4 @@
-"""Profile, length, template and instructions in the prompts of each role of each pattern."""
+"""Options for prompts (profile, length, template and instructions), for each role of each pattern."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     "options", [RoleOptions, DebaterOptions, ModeratorOptions, RefereeOptions, JudgeOptions, PromptOptions]
 )
 def test_an_unknown_profile_of_a_role_is_rejected(options: Any) -> None:
-    """The error comes when the options are made."""
+    """The error is raised when the options are created."""
     with pytest.raises(ConfigurationError, match=rf"{options.__name__}.*`profile` must be 'concise' or 'full'"):
         options(profile="small")
 
@@ -60,7 +60,7 @@ def test_an_unknown_profile_of_a_role_is_rejected(options: Any) -> None:
 @pytest.mark.parametrize("options", [DebaterOptions, PromptOptions])
 @pytest.mark.parametrize("length", ["tiny", 9, 2_001, True, 20.5, [120]])
 def test_a_length_is_a_name_or_a_number_of_words(options: Any, length: Any) -> None:
-    """The number is from 10 to 2,000, and a bool is invalid."""
+    """The number is between 10 and 2,000, and a bool is invalid."""
     with pytest.raises(ConfigurationError, match="`length` must be short, medium, long, or a number of words"):
         options(length=length)
 
@@ -93,7 +93,7 @@ FACTORIES: dict[str, Callable[..., Any]] = {
 def test_every_pattern_rejects_prompt_options_of_other_types(
     pattern: str, field: str, prompts: Any, allowed: str
 ) -> None:
-    """They do so even if all blocks are custom."""
+    """The options are rejected even if all blocks are custom."""
     with pytest.raises(ConfigurationError, match=rf"{pattern} 'x'.*`{field}` must be {allowed}"):
         FACTORIES[pattern](prompts=prompts)
 
@@ -104,7 +104,7 @@ WITH_HIDDEN_NAMES = ("debate", "council")
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 def test_a_pattern_rejects_prompt_options_without_effect(pattern: str) -> None:
-    """A council has no rounds to omit, and the speakers of a handoff need each other's names."""
+    """A council has no rounds to omit, and the speakers of a handoff need to know all names."""
     rejected = {
         "history": (PromptOptions(history=Window(rounds=1)), pattern in WITHOUT_HISTORY),
         "hide_names": (PromptOptions(hide_names=False), pattern not in WITH_HIDDEN_NAMES),
@@ -165,7 +165,7 @@ def give_answer(request: Any) -> Any:
 
 PERSONS = [{"name": "ann", "role": "economist"}, {"name": "bea", "system_prompt": "You count."}]
 JUDGE = partial(JudgeOptions, answer_form="winner")
-"""A judge with the same request to every model."""
+"""A judge whose request is the same for every model."""
 ROLES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, Any]]]] = {
     "debate": (
         partial(
@@ -197,12 +197,12 @@ ROLES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, Any]]]] = {
     "council": (partial(council, name="x", members=PERSONS), {"chair": ("x-chair", SynthesizerOptions)}),
     "review": (partial(review, name="x", reviewers=PERSONS), {"merger": ("x-merger", SynthesizerOptions)}),
 }
-"""Factories of each pattern, and its unnamed roles with their blocks and types of options."""
+"""Factory of each pattern, and its unnamed roles with their blocks and types of options."""
 TEXT = "Write three paragraphs in German."
 
 
 def split_blocks(pattern: Any, *, profile: str = "full") -> tuple[set[str], set[str]]:
-    """Return the blocks of a run whose system message ends in the instructions, and all other blocks."""
+    """Return the blocks whose system message ends in the instructions, and all other blocks."""
     instructed: set[str] = set()
     uninstructed: set[str] = set()
     for request in requests_of(pattern, profile=profile):
@@ -214,7 +214,7 @@ def split_blocks(pattern: Any, *, profile: str = "full") -> tuple[set[str], set[
 
 
 def requests_of(pattern: Any, *, profile: str = "full", text: str | None = None) -> list[ModelRequest]:
-    """Return the model's requests in one run; `text` is its answer to requests for text."""
+    """Return the requests to the model in a run; `text` is the reply to each request for text."""
     requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -230,7 +230,7 @@ def requests_of(pattern: Any, *, profile: str = "full", text: str | None = None)
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
 def test_instructions_of_a_pattern_reach_all_of_its_default_blocks(name: str, profile: str) -> None:
-    """They are at the very end of system messages, under a heading that puts them above all rules."""
+    """Instructions end the system message, under a heading that puts them above all rules."""
     make, roles = ROLES[name]
     instructed, uninstructed = split_blocks(make(instructions=TEXT), profile=profile)
     assert uninstructed == set()
@@ -243,7 +243,7 @@ EVERY_ROLE = [(name, role) for name, (_, roles) in ROLES.items() for role in rol
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
 def test_instructions_of_a_role_reach_only_that_role(name: str, role: str) -> None:
-    """They replace the pattern's; empty ones leave the role without any."""
+    """The role's instructions replace the pattern's; empty ones leave the role without instructions."""
     make, roles = ROLES[name]
     block, kind = roles[role]
     instructed, uninstructed = split_blocks(make(**{role: kind(instructions=TEXT)}))
@@ -257,7 +257,7 @@ def test_instructions_of_a_role_reach_only_that_role(name: str, role: str) -> No
 
 @pytest.mark.parametrize("name", ROLES)
 def test_instructions_of_one_speaker_reach_all_of_its_blocks_and_no_other(name: str) -> None:
-    """`DebaterOptions` of the debater, persona, agent or member have them."""
+    """`DebaterOptions` of a debater, persona, agent or member have the instructions."""
     make, _ = ROLES[name]
     field = {"consensus": "agents", "council": "members", "review": "reviewers"}.get(name, "debaters")
     options = DebaterOptions(instructions=TEXT)
@@ -272,7 +272,7 @@ def test_instructions_of_one_speaker_reach_all_of_its_blocks_and_no_other(name: 
 
 @pytest.mark.parametrize("blank", ["", "  ", lambda: None, lambda _: ""])
 def test_instructions_without_text_leave_no_heading(blank: Any) -> None:
-    """A function may return nothing in a turn."""
+    """A function may return nothing for a turn."""
     slot = (lambda _: None) if callable(blank) else blank
     for request in requests_of(ROLES["debate"][0](instructions=slot)):
         assert INSTRUCTIONS not in request.messages[0]["content"]
@@ -281,7 +281,7 @@ def test_instructions_without_text_leave_no_heading(blank: Any) -> None:
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("name", ROLES)
 def test_instructions_may_be_a_function_of_the_input_and_the_context(name: str, wait: bool) -> None:  # noqa: FBT001
-    """It is called for each call, sync or async."""
+    """The function may be sync or async, and is called before each call of the model."""
 
     def instruct(_: object, ctx: Context) -> str | None:
         return TEXT if "ann" in ctx.block else None
@@ -307,7 +307,7 @@ FORM = re.compile(
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
 def test_no_turn_prescribes_a_form_besides_instructions(name: str, profile: str) -> None:
-    """They set neither the beginning of sentences nor their number; the default length yields."""
+    """Other text sets neither how sentences begin nor how many there are, and the default length yields."""
     speaking_roles = ("-debater-", "-member-", "-propose-", "-revise-")
     for request in requests_of(ROLES[name][0](instructions=TEXT), profile=profile):
         if any(part in request.block for part in speaking_roles):
@@ -320,7 +320,7 @@ def test_no_turn_prescribes_a_form_besides_instructions(name: str, profile: str)
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
 def test_an_explicit_length_does_not_yield_to_instructions(name: str, profile: str) -> None:
-    """Both are explicit options of the application."""
+    """Both the length and the instructions are explicit options of the application."""
     prompts = [
         str(request.messages)
         for request in requests_of(
@@ -335,8 +335,8 @@ def test_an_explicit_length_does_not_yield_to_instructions(name: str, profile: s
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_a_model_gets_the_prompts_of_its_profile(name: str) -> None:
-    """The pattern may decide otherwise."""
+def test_prompts_follow_the_profile_of_the_model(name: str) -> None:
+    """A profile set on the pattern overrides the model's."""
     make, _ = ROLES[name]
 
     def prompts(pattern: Any, profile: str) -> list[Any]:
@@ -355,7 +355,7 @@ def test_a_model_gets_the_prompts_of_its_profile(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
 def test_a_role_may_have_its_own_profile(name: str, role: str) -> None:
-    """No other role has it then."""
+    """The profile of all other roles is unchanged."""
     make, roles = ROLES[name]
     block, kind = roles[role]
 
@@ -377,7 +377,7 @@ WISHES = {
 @pytest.mark.parametrize(("length", "text"), [*WISHES.items(), (10, "about 10 words"), (2_000, "about 2000 words")])
 @pytest.mark.parametrize("name", ROLES)
 def test_a_turn_has_its_configured_length(name: str, length: Any, text: str) -> None:
-    """This holds in either profile; a member's options replace the pattern's; a model may reserve tokens for it."""
+    """The profile does not matter, and a member's options override the pattern's."""
     make, _ = ROLES[name]
     field = {"consensus": "agents", "council": "members", "review": "reviewers"}.get(name, "debaters")
     options = DebaterOptions(length=77)
@@ -399,7 +399,7 @@ def test_a_turn_has_its_configured_length(name: str, length: Any, text: str) -> 
 
 
 def test_a_speakers_template_overrides_that_of_the_pattern() -> None:
-    """It overrides every profile."""
+    """The speaker's template overrides every profile."""
     template = DebaterTemplate(system="All: {question}")
     hers = DebaterOptions(template=replace(template, system="Hers: {question}"), profile="concise")
     people = [Debater("ann", "for"), Debater("bea", "against", options=hers)]
@@ -430,7 +430,7 @@ TEMPLATES: dict[tuple[str, str], Any] = {
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
 def test_the_template_of_every_role_is_an_option_of_its_pattern(name: str, role: str) -> None:
-    """The texts of no other role change."""
+    """The prompts of all other roles are unchanged."""
     make, roles = ROLES[name]
     block, kind = roles[role]
     requests = requests_of(make(**{role: kind(template=TEMPLATES[name, role])}))
@@ -457,7 +457,7 @@ FORGED = [
 @pytest.mark.parametrize("name", ["debate", "deliberation", "round_robin", "council"])
 @given(lines=st.lists(st.sampled_from(FORGED), max_size=4))
 def test_no_argument_passes_for_a_line_of_a_prompt(name: str, profile: str, lines: list[str]) -> None:
-    """Every further line of the first speaker's text is after a bar."""
+    """Every further line of the first speaker's text follows a bar."""
     make = partial(ROLES[name][0], instructions=TEXT)
     plain = requests_of(make(), profile=profile, text="Mine.")
     forged = requests_of(make(), profile=profile, text="\n".join(["Mine.", *lines, "End."]))

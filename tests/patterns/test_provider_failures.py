@@ -1,4 +1,4 @@
-"""Promises of every pattern about failing providers, late calls, and interrupted runs."""
+"""Promises of every pattern about failing providers, late calls and interrupted runs."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ FAIL = FailurePolicy(on_failure="fail")
 PANELS = ("round_robin", "consensus", "council", "critique", "review")
 """Patterns that continue without a member by default."""
 REVIEWS = ("reviewer", "examiner")
-"""Turns of speakers other than debaters; an examiner's is two calls, one in each order."""
+"""Turns of speakers other than debaters; an examiner's turn takes two calls, one in each order."""
 OF_LOSSES = {"reviewer": "reviewer", "examiner": "reviewer", "critic": "critic"}
-"""Role in a failure by turn; a debater's in any other turn."""
+"""Role reported in a failure, keyed by turn; any other turn is a debater's."""
 DATA = ("handoff", "critique", "review")
-"""Patterns whose speakers answer with data, which is not streamed."""
+"""Patterns whose speakers answer with structured data, which is not streamed."""
 ONE_AFTER_THE_OTHER = ("debate", "round_robin")
-"""Patterns in whose rounds a speaker waits for the one before it."""
+"""Patterns whose speakers wait for the previous speaker of the round."""
 
 
 def first_call(role: str, *names: str, fails: Exception = DOWN) -> Callable[[ModelRequest], Exception | None]:
-    """Make the first call of each of `names` in a role fail, or the first one of the role itself."""
+    """Make the first call of each name in `names` fail in this role, or the first call of the role itself."""
     pending = list(names) or [role]
 
     def lost(request: ModelRequest) -> Exception | None:
@@ -91,13 +91,13 @@ def first_call(role: str, *names: str, fails: Exception = DOWN) -> Callable[[Mod
 
 
 def losses(run: Any) -> list[tuple[str, str, str]]:
-    """Return role, name and recovery of each failure."""
+    """Return the role, name and recovery of each failure."""
     return [(loss.role, loss.name, loss.instead) for loss in run.raw.losses]
 
 
 @each_turn
 def test_a_failed_turn_fails_the_run_by_policy(pattern: str, turn: str) -> None:
-    """The error is unchanged, the entries before it can be read from it, and no turn counts as skipped."""
+    """The error is unchanged and has the earlier entries, and no turn counts as skipped."""
     failure = ProviderFailed("down", status=503)
     talkers = Talkers(first_call(turn, "bob", fails=failure))
     with pytest.raises(ProviderFailed) as caught:
@@ -113,7 +113,7 @@ def test_a_failed_turn_fails_the_run_by_policy(pattern: str, turn: str) -> None:
 
 @each_turn
 def test_only_panels_continue_without_a_member_by_default(pattern: str, turn: str) -> None:
-    """A policy may change that, but not one that only has a quorum or a deadline."""
+    """A policy that only sets a quorum or a deadline does not change the default."""
     talkers = Talkers(first_call(turn, "bob"))
     for policy in (None, FailurePolicy(turn_timeout=60), FailurePolicy(quorum=2)):
         if pattern in PANELS:
@@ -126,7 +126,7 @@ def test_only_panels_continue_without_a_member_by_default(pattern: str, turn: st
 
 
 def check_skipped(result: Any, talkers: Talkers, error: type[Exception]) -> None:
-    """Check that bob's turn is absent, its task errored, its failure recorded, and all others are present."""
+    """Check that bob's turn is missing, with an errored task and a recorded failure, and all others are present."""
     (loss,) = result.raw.losses
     assert (loss.name, loss.instead) == ("bob", "skipped")
     assert error.__name__ in loss.error
@@ -143,7 +143,6 @@ def check_skipped(result: Any, talkers: Talkers, error: type[Exception]) -> None
 
 @each_turn
 def test_a_skipped_turn_leaves_only_its_loss(pattern: str, turn: str) -> None:
-    """This holds for every kind of turn."""
     talkers = Talkers(first_call(turn, "bob"))
     result = talk(pattern, policy=SKIP).run_sync(QUESTION, model=talkers.model())
     check_skipped(result, talkers, ProviderFailed)
@@ -153,14 +152,13 @@ def test_a_skipped_turn_leaves_only_its_loss(pattern: str, turn: str) -> None:
 @each_pattern
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
 def test_every_provider_failure_can_be_skipped(pattern: str, error: ModelError) -> None:
-    """The kind of failure does not matter."""
     talkers = Talkers(first_call(TURNS[pattern][0], "bob", fails=error))
     check_skipped(talk(pattern, policy=SKIP).run_sync(QUESTION, model=talkers.model()), talkers, type(error))
 
 
 @each_pattern
 async def test_text_of_a_failed_call_is_discarded(pattern: str) -> None:
-    """Listeners have seen a part of it, but other speakers and the result have none of it."""
+    """Listeners have seen part of the text, but other speakers and the result have none of it."""
     talkers, streamed = Talkers(first_call(TURNS[pattern][0], "bob")), ""
     handle: Any = talk(pattern, policy=SKIP).start(QUESTION, model=talkers.model())
     async for event in handle:
@@ -174,7 +172,7 @@ async def test_text_of_a_failed_call_is_discarded(pattern: str) -> None:
 
 @each_turn
 def test_a_fallback_model_replaces_a_failed_speaker(pattern: str, turn: str) -> None:
-    """It has the speaker's prompt and name; nothing is missing, and the failure names the other model."""
+    """The fallback model has the speaker's prompt and name; nothing is missing, and the failure names that model."""
     talkers, other = Talkers(first_call(turn, "bob")), Talkers()
     policy = FailurePolicy(on_failure=StandIn(other.model("other")))
     result = talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model())
@@ -205,7 +203,7 @@ def test_a_turn_is_skipped_if_the_fallback_model_fails(pattern: str, turn: str) 
 
 @each_pattern
 def test_fewer_speakers_than_the_quorum_end_a_run(pattern: str) -> None:
-    """No other call follows; a handoff, in which one speaker speaks at a time, has no quorum."""
+    """No further call is made; a handoff, in which one speaker speaks at a time, has no quorum."""
     talkers = Talkers(first_call(TURNS[pattern][0], "bob", "cy"))
     policy = FailurePolicy(on_failure="skip", quorum=2)
     if pattern == "handoff":
@@ -226,7 +224,7 @@ def test_fewer_speakers_than_the_quorum_end_a_run(pattern: str) -> None:
 @each_decider
 @pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
 def test_a_failed_decision_affects_only_itself(pattern: str, on_failure: str) -> None:
-    """All entries remain, and the failure names the missing part; there is no fallback; with "fail" the run fails."""
+    """All entries remain, and the failure names the missing part; with "fail" the run fails."""
     role, instead = DECIDERS[pattern]
     other = Talkers()
     policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
@@ -265,7 +263,7 @@ async def test_a_failed_judge_or_chair_is_called_again_on_resume(pattern: str) -
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
 @pytest.mark.parametrize("options", [{}, {"output_schema": dict[str, int]}], ids=["text", "schema"])
 def test_a_failed_synthesizer_leaves_the_raw_output(pattern: str, options: dict[str, Any]) -> None:
-    """There is no output, and no schema applies."""
+    """There is no output, so no schema applies."""
     talkers = Talkers(first_call("synthesizer"))
     pattern_without_synthesizer = talk(pattern, policy=SKIP, synthesizer=None, **options)
     result = pattern_without_synthesizer.run_sync(QUESTION, model=talkers.model())
@@ -306,14 +304,14 @@ def test_errors_of_the_application_are_never_skipped(pattern: str, turn: str, on
 
 @each_pattern
 def test_a_limit_that_a_block_raises_is_an_error(pattern: str) -> None:
-    """It is not mistaken for a limit of the run."""
+    """Such an error is not mistaken for a limit of the run."""
     failing = _raises(LimitReached("calls", limit=1, used=1))
     with pytest.raises(LimitReached):
         talk(pattern, block=failing, policy=SKIP).run_sync(QUESTION, model=Talkers().model())
 
 
 class Hanging:
-    """A block that never answers, and counts its calls that have not been cancelled."""
+    """A block that never answers and counts the calls that have not been cancelled."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -329,7 +327,7 @@ class Hanging:
 
 @each_pattern
 async def test_a_turn_has_a_deadline_for_all_of_its_work(pattern: str) -> None:
-    """A block is cancelled wherever it hangs, and a timeout is a provider failure."""
+    """A block is cancelled wherever it hangs, and the timeout is a provider failure."""
     talkers, hang = Talkers(), Hanging()
     late = talk(pattern, block=hang.__call__, policy=FailurePolicy(on_failure="fail", turn_timeout=0.05))
     with pytest.raises(ModelTimeout) as caught:
@@ -344,7 +342,7 @@ async def test_a_turn_has_a_deadline_for_all_of_its_work(pattern: str) -> None:
 
 
 async def answer_late(_: object) -> str:
-    """Catch the cancellation, and answer nevertheless."""
+    """Catch the cancellation and answer nevertheless."""
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
@@ -353,7 +351,7 @@ async def answer_late(_: object) -> str:
 
 
 async def never_answer(_: object) -> str:
-    """Catch every cancellation, and continue to wait."""
+    """Catch every cancellation and keep waiting."""
     while True:
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
@@ -361,7 +359,7 @@ async def never_answer(_: object) -> str:
 
 @each_pattern
 async def test_a_late_text_is_discarded(pattern: str) -> None:
-    """A block that catches its cancellation is still late."""
+    """A block that catches the cancellation is still late."""
     talkers = Talkers()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
     result = await talk(pattern, block=answer_late, policy=policy).run(QUESTION, model=talkers.model())
@@ -371,7 +369,7 @@ async def test_a_late_text_is_discarded(pattern: str) -> None:
 
 
 async def test_a_block_that_ignores_cancellation_is_abandoned() -> None:
-    """It has a second after its cancellation to clean up."""
+    """After the cancellation, the block has a second to clean up."""
     talkers = Talkers()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
     result = await talk("round_robin", block=never_answer, policy=policy).run(QUESTION, model=talkers.model())
@@ -382,7 +380,7 @@ async def test_a_block_that_ignores_cancellation_is_abandoned() -> None:
 
 
 async def test_a_run_has_no_output_after_its_time() -> None:
-    """A block that catches its cancellation cannot add one either."""
+    """Even a block that catches the cancellation cannot produce an output."""
     with pytest.raises(LimitReached) as caught:
         await handler(answer_late, name="late").run(QUESTION, limits=Limits(seconds=0.05))
     assert caught.value.kind == "seconds"
@@ -402,7 +400,7 @@ async def test_a_decision_has_the_deadline_of_a_turn(pattern: str) -> None:
 
 @each_pattern
 async def test_a_late_answer_does_not_fail_queued_speakers(pattern: str) -> None:
-    """If speakers share an engine, only the one whose answer takes too long misses a turn."""
+    """Speakers may share an engine, but only the one whose own answer takes too long misses a turn."""
     talkers, pending, slot = Talkers(), ["bob"], asyncio.Lock()
 
     async def one_at_a_time(request: ModelRequest) -> Any:
@@ -424,7 +422,7 @@ async def test_a_late_answer_does_not_fail_queued_speakers(pattern: str) -> None
 @pytest.mark.parametrize("queues", [False, True], ids=["answers", "queues"])
 @pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "handoff"])
 async def test_a_round_has_a_deadline_over_all_its_turns(pattern: str, *, queues: bool) -> None:
-    """The current and the following turns fail; decisions do not, and the next round has its own time."""
+    """The current and remaining turns fail, decisions do not, and the next round has a deadline of its own."""
     talkers, pending = Talkers(), ["bob"]
 
     async def hang_once(request: ModelRequest) -> Any:
@@ -452,7 +450,7 @@ async def calls_of(pattern: str) -> int:
 
 @each_pattern
 async def test_a_limit_of_the_run_keeps_the_entries(pattern: str) -> None:
-    """No call exceeds it, the status says so, and there is no output; a sufficient limit changes nothing."""
+    """No call exceeds the limit, the status reports it, and there is no output; a sufficient limit changes nothing."""
     total = await calls_of(pattern)
     for calls in range(1, total + 1):
         talkers = Talkers()
@@ -468,7 +466,7 @@ async def test_a_limit_of_the_run_keeps_the_entries(pattern: str) -> None:
 
 @each_pattern
 async def test_a_cancelled_run_keeps_the_entries(pattern: str) -> None:
-    """At any call, no answer is missing, and every task has ended."""
+    """Whichever call is cancelled, no answer is missing, and every task has ended."""
     for number in range(await calls_of(pattern)):
         talkers, reached = Talkers(), asyncio.Event()
 
@@ -499,7 +497,7 @@ async def test_a_cancelled_run_keeps_the_entries(pattern: str) -> None:
     quorum=st.integers(1, 2),
 )
 def test_every_failed_call_is_a_loss(pattern: str, faults: list[ModelError | None], quorum: int) -> None:
-    """Whichever calls fail, the raw output has the words of the answers and nothing of the failed calls."""
+    """The raw output has the words of all answers, and nothing of the failed calls."""
     pending = iter(faults)
     talkers = Talkers(lambda _: next(pending, None))
     policy = FailurePolicy(on_failure="skip", quorum=quorum)
@@ -561,7 +559,7 @@ def test_hostile_blocks_end_in_time(pattern: str, data: st.DataObject) -> None:
 def test_an_impossible_policy_is_rejected_before_anything_runs(
     pattern: str, policy: dict[str, Any], field: str
 ) -> None:
-    """The error has the field, the value and the valid values."""
+    """The error lists the field, the value and the valid values."""
     with pytest.raises(ConfigurationError) as caught:
         talk(pattern, policy=FailurePolicy(**policy))
     assert caught.value.field == field

@@ -1,4 +1,4 @@
-"""No custom block can rewrite a pattern's history: it answers, or the run fails with its name."""
+"""Custom blocks cannot rewrite the history of a pattern: a run with such a block fails, and the error names it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ OF_TRANSCRIPTS = {name for name in ATTACKS if "transcript" in name} | {"takes so
     ],
 )
 def test_a_block_that_changes_history_ends_the_run_with_an_error_that_names_it(pattern: str, attack: str) -> None:
-    """This holds in every pattern, whatever the block tries to change."""
+    """The rule holds in every pattern, whatever the block tries to change."""
     with pytest.raises(ReadOnly, match=r"block 'x-\w+-bob' must not change") as caught:
         make_pattern(pattern, ATTACKS[attack]).run_sync(QUESTION)
     assert caught.value.block is not None
@@ -80,7 +80,7 @@ def facts(raw: Any) -> object:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_block_that_catches_the_error_has_changed_nothing(pattern: str) -> None:
-    """Output and tasks equal those of a run without it."""
+    """Output and tasks equal those of a run without the attack."""
 
     def try_all(value: Any, ctx: Context) -> None:
         for attack in ATTACKS.values():
@@ -96,8 +96,6 @@ def test_a_block_that_catches_the_error_has_changed_nothing(pattern: str) -> Non
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_a_predicate_cannot_change_history(pattern: str) -> None:
-    """The error names the predicate."""
-
     def meddle(ctx: Context) -> bool:
         ctx.sequencer.update(round=0)
         return False
@@ -110,15 +108,15 @@ SIDES = [Debater("ann", "for", block=lambda _: "Yes."), Debater("bob", "against"
 
 
 def rent(**options: Any) -> Any:
-    """Build a debate that calls no model."""
+    """Build a debate that does not call a model."""
     defaults: Any = {"debaters": SIDES, "max_rounds": 2, "judge": lambda _: VERDICT, "synthesizer": False, **options}
     return debate(**{"name": "rent", **defaults})
 
 
 @pytest.mark.parametrize("role", ["judge", "moderator", "synthesizer"])
 @pytest.mark.parametrize("attack", [name for name in ATTACKS if name != "cancels a turn" and "completes" not in name])
-def test_no_role_of_a_debate_can_change_history(role: str, attack: str) -> None:
-    """Judge, moderator and synthesizer are blocks like any other."""
+def test_deciding_roles_cannot_change_history(role: str, attack: str) -> None:
+    """The judge, the moderator and the synthesizer are subject to the same rule as debaters."""
 
     def meddle(value: object, ctx: Context) -> object:
         ATTACKS[attack](value, ctx)
@@ -136,7 +134,7 @@ def test_decisions_are_deeply_frozen() -> None:
 
 
 def test_a_synthesizer_cannot_change_the_raw_output() -> None:
-    """Its value is the same as before, and only its lists are frozen."""
+    """The synthesizer may return the raw output itself, whose value is unchanged by freezing."""
     with pytest.raises(ReadOnly, match="block 'rent-synthesizer'"):
         rent(synthesizer=lambda raw: raw.transcript.clear()).run_sync(QUESTION)
     result = rent(synthesizer=lambda raw: raw).run_sync(QUESTION)
@@ -146,7 +144,7 @@ def test_a_synthesizer_cannot_change_the_raw_output() -> None:
 
 @pytest.mark.parametrize("what", ["records", "clears"])
 def test_a_debater_cannot_record_arguments(what: str) -> None:
-    """The blocks that maintain the transcript of a custom pattern have no effect inside a debater."""
+    """Blocks that maintain the transcript of a custom pattern have no effect inside a debater."""
     transcript = create_debate_transcript()
     shared: Any = {"transcript": transcript, "collection_id": "rent", "name": "own"}
     block = (
@@ -161,7 +159,7 @@ def test_a_debater_cannot_record_arguments(what: str) -> None:
 
 
 def test_a_nested_debate_does_not_change_the_outer_transcript() -> None:
-    """Both have the same one, but the outer debate's output has only its own entries."""
+    """The debates share a transcript, but the output of the outer one has only its own entries."""
     shared = create_debate_transcript()
     inner = rent(name="inner", transcript=shared).then(lambda raw: f"{len(raw.transcript)} arguments")
     outer = rent(debaters=[SIDES[0], Debater("bob", "against", block=inner)], transcript=shared, max_rounds=1)
@@ -170,7 +168,7 @@ def test_a_nested_debate_does_not_change_the_outer_transcript() -> None:
 
 
 def test_blocks_around_a_pattern_may_change_a_shared_transcript() -> None:
-    """It is read-only only inside the pattern."""
+    """The transcript is read-only only inside the pattern."""
     shared = create_debate_transcript()
 
     @handler(name="read", resources={"transcript": shared})
@@ -183,7 +181,7 @@ def test_blocks_around_a_pattern_may_change_a_shared_transcript() -> None:
 
 
 def test_a_block_may_add_tasks_to_the_audit_trail() -> None:
-    """It may also end them; only tasks of turns belong to the pattern."""
+    """A block may also end the tasks it added; only tasks of turns belong to the pattern."""
 
     def plan(_: object, ctx: Context) -> str:
         audit = ctx.resources.audit
@@ -237,7 +235,7 @@ CHANGES: list[Callable[[Any], object]] = [
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("frozen", [FrozenList([1, 2]), FrozenDict({"a": 1})], ids=["list", "dict"])
 def test_a_frozen_value_rejects_every_change(frozen: object, change: Callable[[Any], object]) -> None:
-    """This covers each method that changes a list or a dict."""
+    """Every method that changes a list or a dict is called."""
     before = copy.copy(frozen)
     with pytest.raises((ReadOnly, AttributeError)) as caught:
         change(frozen)
@@ -247,14 +245,13 @@ def test_a_frozen_value_rejects_every_change(frozen: object, change: Callable[[A
 
 
 def test_frozen_lists_have_the_same_wire_form() -> None:
-    """The wire form does not change."""
     decision = DebateModeratorDecision(round=1, next_speakers=["ann"])
     assert freeze(decision).model_dump_json() == decision.model_dump_json()
     assert freeze(decision) == decision
 
 
 def test_dir_lists_the_available_resources() -> None:
-    """Completion in a notebook needs `dir`."""
+    """Tab completion in a notebook uses `dir`."""
     names: list[list[str]] = []
 
     def look(_: object, ctx: Context) -> str:
@@ -266,7 +263,7 @@ def test_dir_lists_the_available_resources() -> None:
 
 
 def test_a_custom_pattern_has_an_audit_trail() -> None:
-    """`create_record_argument` completes the turn's task, and creates it if there is none."""
+    """`create_record_argument` completes the task of the turn, and creates it if it does not exist."""
     transcript = create_debate_transcript()
     shared: Any = {"name": "own", "transcript": transcript, "collection_id": "own"}
     pattern = sequencer(name="own", state=DebateState).tap(create_init_transcript(**shared))
@@ -282,7 +279,7 @@ def test_a_custom_pattern_has_an_audit_trail() -> None:
 
 
 def test_a_custom_pattern_completes_a_task_without_an_assignee() -> None:
-    """A task in progress belongs to the turn if it is assigned to the speaker, whoever holds the claim."""
+    """A task in progress belongs to the turn if it is assigned to the speaker, whoever has claimed it."""
     transcript = create_debate_transcript()
     shared: Any = {"name": "own", "transcript": transcript, "collection_id": "own"}
 
@@ -301,7 +298,7 @@ def test_a_custom_pattern_completes_a_task_without_an_assignee() -> None:
 
 @pytest.mark.parametrize("turns", [9, 10_000])
 def test_a_moderator_cannot_call_unlimited_turns(turns: int) -> None:
-    """The limit is four turns in a round for each debater; the error names the moderator."""
+    """The limit is four turns per round and debater, and the error names the moderator."""
     with pytest.raises(OutputError, match=f"block 'rent-moderator' must return .* names {turns:,} turns in one round"):
         rent(moderator=lambda _: {"next_speakers": ["ann"] * turns}).run_sync(QUESTION)
     result = rent(moderator=lambda _: {"next_speakers": ["ann", "bob"] * 4}, max_rounds=1).run_sync(QUESTION)

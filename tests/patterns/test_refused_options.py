@@ -1,4 +1,4 @@
-"""Invalid options of all patterns: the error comes before anything is built, with pattern, field and valid values."""
+"""Invalid options of all patterns, rejected before anything is built, with pattern, field and valid values."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from .test_mistakes import FACTORIES, build
 from .test_prompt_options import give_answer
 
 ROSTER = {"consensus": "agents", "council": "members", "critique": "critics", "review": "reviewers"}
-"""Option with the speakers, if it is not `debaters`."""
+"""Option that has the speakers, for patterns in which it is not `debaters`."""
 ALONE = ("consensus", "critique", "review")
-"""Patterns that work with one speaker."""
+"""Patterns that work with a single speaker."""
 LEAST = {pattern: "one" if pattern in ALONE else "two" for pattern in PATTERNS}
 WHAT = {"debate": "Debater", **{pattern: "Persona" for pattern in PATTERNS if pattern != "debate"}}
 
 
 def roster_of(pattern: str) -> str:
-    """Return the option with the speakers."""
+    """Return the name of the option that has the speakers."""
     return ROSTER.get(pattern, "debaters")
 
 
 def speaker(pattern: str, name: Any, **fields: Any) -> dict[str, Any]:
-    """Create a speaker as a dict; those of a debate have a stance."""
+    """Create a speaker as a dict, with a stance for a debate."""
     return {"name": name, **({"stance": f"{name}'s"} if pattern == "debate" else {}), **fields}
 
 
@@ -60,7 +60,7 @@ def rejection_of(pattern: str, **options: Any) -> ConfigurationError:
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("name", ["", " ", None, 3])
 def test_a_pattern_has_a_name(pattern: str, name: Any) -> None:
-    """It is a string that is not blank."""
+    """The name must be a string that is not blank."""
     assert rejection_of(pattern, name=name).allowed == "a string that is not blank"
 
 
@@ -96,13 +96,13 @@ SPEAKERS: dict[str, tuple[dict[str, Any], str, str]] = {
     },
     "the same name": ({"name": "anna"}, ".name", "different from that of"),
 }
-"""Invalid second speakers besides one called anna: the field after the roster's index, and the valid values."""
+"""Invalid second speakers, next to one called anna, with the field after the roster's index and the valid values."""
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("case", SPEAKERS)
 def test_an_invalid_speaker_is_rejected_with_its_index(pattern: str, case: str) -> None:
-    """The field names the entry of the roster."""
+    """The field points to the entry of the roster."""
     fields, field, allowed = SPEAKERS[case]
     second: Any = speaker(pattern, **fields) if fields else 3
     error = rejection_of(pattern, **{roster_of(pattern): [speaker(pattern, "anna"), second]})
@@ -112,7 +112,7 @@ def test_an_invalid_speaker_is_rejected_with_its_index(pattern: str, case: str) 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_only_debaters_of_a_debate_have_stances(pattern: str) -> None:
-    """A debate requires a stance, which a `Persona` lacks; elsewhere a stance and a `Debater` are errors."""
+    """A debate requires a stance, which a `Persona` lacks; all other patterns reject a stance and a `Debater`."""
     field, debating = roster_of(pattern), pattern == "debate"
     other = Persona("a") if debating else Debater("a", "for")
     error = rejection_of(pattern, **{field: [other, speaker(pattern, "b")]})
@@ -131,7 +131,7 @@ def test_only_debaters_of_a_debate_have_stances(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @pytest.mark.parametrize("rounds", [0, -2, True, 2.0, "2", None], ids=repr)
 def test_max_rounds_is_a_positive_integer(pattern: str, rounds: Any) -> None:
-    """A bool is invalid."""
+    """A bool is invalid, although Python counts it as an integer."""
     field = "max_turns" if pattern == "handoff" else "max_rounds"
     error = rejection_of(pattern, **{field: rounds})
     assert (error.field, error.allowed) == (field, "an int >= 1")
@@ -153,7 +153,7 @@ POLICIES: dict[str, tuple[Any, str, str]] = {
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("case", POLICIES)
 def test_an_invalid_failure_policy_is_rejected(pattern: str, case: str) -> None:
-    """The error has the field of the policy."""
+    """The error names the field of the policy."""
     policy, field, allowed = POLICIES[case]
     error = rejection_of(pattern, failures=policy)
     assert error.field == field
@@ -163,14 +163,14 @@ def test_an_invalid_failure_policy_is_rejected(pattern: str, case: str) -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("value", ["", " "], ids=repr)
 def test_the_id_of_the_audit_trail_is_not_blank(pattern: str, value: str) -> None:
-    """The default is the pattern's name."""
+    """The default is the name of the pattern."""
     error = rejection_of(pattern, collection_id=value)
     assert (error.field, error.allowed) == ("collection_id", "a string that is not blank")
 
 
 @pytest.mark.parametrize("pattern", [pattern for pattern in PATTERNS if pattern != "consensus"])
 def test_the_transcript_must_belong_to_the_pattern(pattern: str) -> None:
-    """Neither a list nor another pattern's transcript is valid."""
+    """A list is invalid, and so is the transcript of a different pattern."""
     other: Any = create_deliberation_transcript() if pattern == "debate" else create_debate_transcript()
     invalid: tuple[Any, ...] = ([], 3, other, StateResource(key="notes", initial=dict))
     for value in invalid:
@@ -193,8 +193,8 @@ VISIBLE = {
 
 @pytest.mark.parametrize(("pattern", "role"), [(pattern, role) for pattern, roles in VISIBLE.items() for role in roles])
 @pytest.mark.parametrize("value", [{"clients": True}, 3], ids=shown)
-def test_a_visibility_says_client_and_history(pattern: str, role: str, value: Any) -> None:
-    """A `Visibility`, or a dict with its keys."""
+def test_an_invalid_visibility_is_rejected(pattern: str, role: str, value: Any) -> None:
+    """Valid values are a `Visibility` and a dict with the same keys."""
     error = rejection_of(pattern, **{f"{role}_visibility": value})
     assert error.field == f"{role}_visibility"
     assert "a Visibility" in error.allowed
@@ -214,13 +214,13 @@ ABSENT = {
     ("consensus", "judge"): "None or False, which leave it out, True, the default one, a block, or a function",
     ("consensus", "tie_break"): "None or False, which leave it out, True, the default one, a block, or a function",
 }
-"""Values of a role's option that are not blocks; the judge of a debate may also be a schedule's name."""
+"""Valid values of a role's option that are not blocks; the judge of a debate may also be the name of a schedule."""
 
 
 @pytest.mark.parametrize(("pattern", "role"), ABSENT)
 @pytest.mark.parametrize("value", [0, "gpt"])
 def test_a_role_is_a_block_a_function_true_false_or_none(pattern: str, role: str, value: Any) -> None:
-    """The message explains None, False and True."""
+    """The message explains what None, False and True mean."""
     error = rejection_of(pattern, **{role: value})
     assert error.field == role
     assert ABSENT[pattern, role] in error.allowed or (role == "judge" and "a schedule" in error.allowed)
@@ -228,7 +228,7 @@ def test_a_role_is_a_block_a_function_true_false_or_none(pattern: str, role: str
 
 @pytest.mark.parametrize(("pattern", "role"), [("debate", "judge"), ("council", "chair"), ("critique", "judge")])
 def test_the_deciding_role_is_required(pattern: str, role: str) -> None:
-    """False is not a block."""
+    """A pattern cannot decide without that role, so False is invalid."""
     error = rejection_of(pattern, **{role: False})
     assert error.field == role
     assert ABSENT[pattern, role] in error.allowed
@@ -236,14 +236,14 @@ def test_the_deciding_role_is_required(pattern: str, role: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin", "council"])
 def test_an_output_schema_must_be_valid(pattern: str) -> None:
-    """It is a type, or a valid JSON Schema."""
+    """The schema is a type or a valid JSON Schema."""
     assert "a pydantic model" in rejection_of(pattern, output_schema=3).allowed
     assert "valid JSON Schema" in rejection_of(pattern, output_schema={"type": "strange"}).allowed
 
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
 def test_an_output_schema_needs_a_synthesizer(pattern: str) -> None:
-    """It applies to nothing else."""
+    """Only the output of a synthesizer is validated against the schema."""
     with pytest.raises(ConflictingOptions) as caught:
         build(pattern, synthesizer=False, output_schema=dict[str, int])
     assert (caught.value.location, caught.value.options) == (f"{pattern} 'rent'", ("output_schema", "synthesizer"))
@@ -260,13 +260,13 @@ SUBJECTS: dict[str, tuple[str, type[Any]]] = {
     "critique": ("question", CritiqueInput),
     "review": ("question", ReviewInput),
 }
-"""The subject of each pattern, and the type of its input."""
+"""Subject of each pattern, and the type of the input."""
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("value", [None, 3, {"q": "?"}, {"field": 3}, ["?"]], ids=shown)
 def test_an_input_without_a_subject_is_rejected(pattern: str, value: Any) -> None:
-    """Before any model is asked."""
+    """The error is raised before any model is called."""
     (subject, _), model = SUBJECTS[pattern], ScriptedModel()
     if value == {"field": 3}:
         value = {subject: 3}
@@ -278,7 +278,7 @@ def test_an_input_without_a_subject_is_rejected(pattern: str, value: Any) -> Non
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("way", ["text", "a dict", "the input"])
 def test_the_subject_has_three_input_forms(pattern: str, way: str) -> None:
-    """The raw output has it as its `subject`."""
+    """In each form, the raw output has the subject in `subject`."""
     field, kind = SUBJECTS[pattern]
     value: Any = {"text": "Rents?", "a dict": {field: "Rents?"}, "the input": kind(**{field: "Rents?"})}[way]
     create, _ = FACTORIES[pattern]
@@ -290,7 +290,7 @@ def test_the_subject_has_three_input_forms(pattern: str, way: str) -> None:
 
 
 def warnings_of(pattern: str, **options: Any) -> list[warnings.WarningMessage]:
-    """Return the warnings of a factory."""
+    """Return the warnings that a factory emits."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         build(pattern, **options)
@@ -299,7 +299,7 @@ def warnings_of(pattern: str, **options: Any) -> list[warnings.WarningMessage]:
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
 def test_more_than_four_rounds_cause_a_warning_at_every_call(pattern: str) -> None:
-    """Each call of the factory warns once, in the project's category; four rounds do not."""
+    """Each call of the factory warns once, in the project's category; four rounds do not warn."""
     for _ in range(2):
         (warning,) = warnings_of(pattern, max_rounds=5)
         assert warning.category is FlowDebateWarning

@@ -1,4 +1,4 @@
-"""Answers from public bug reports, over real HTTP and with default options, in a debate."""
+"""Answers from public bug reports, sent over real HTTP in a debate with default options."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ VERDICT = {"reasoning": "The first point was never answered.", "winner": HOME, "
 
 
 def is_structured(body: dict[str, Any]) -> bool:
-    """Return whether a request asks for a structured answer, in any mode."""
+    """Return whether a request demands a structured answer, in any mode."""
     return "response_format" in body or bool(body.get("tool_choice")) or "JSON Schema" in json.dumps(body["messages"])
 
 
 @dataclass
 class Reported:
-    """A server that answers well, except for the reported text of the first answers, or of a judge's first one."""
+    """A server that answers well, except that the first answers, or the judge's first one, have the reported text."""
 
     text: str | None = None
     verdict: str | None = None
     always: bool = True
-    """Whether each text answer is as reported, or only the first one."""
+    """Whether every text answer is as reported, rather than only the first one."""
     piece: int = 9
-    """Number of characters in a piece of a stream."""
+    """Length of each piece of a stream in characters."""
     counts: Counter[str] = field(default_factory=Counter)
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -64,7 +64,7 @@ class Reported:
 
 
 async def run(reported: Reported, *, stream: bool = False, **options: Any) -> Any:
-    """Run a debate whose model is at the server."""
+    """Run a debate with a model on the server."""
     async with ChatServer({}, otherwise=reported) as server:
         block = debate(name="work", debaters=SIDES, synthesizer=False, **{"max_rounds": 1, **options})
         handle = block.start("Where should people work?", model=OpenAIModel("m", base_url=server.base_url))
@@ -100,7 +100,7 @@ THINKING = {
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("text", THINKING.values(), ids=THINKING)
 async def test_thinking_is_not_part_of_the_answer(text: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """It is neither in the transcript nor in a later prompt; listeners get the argument, or a withdrawal."""
+    """Neither the transcript nor a later prompt has the thinking; listeners see the argument, or a withdrawal."""
     result = await run(Reported(text), stream=stream)
     assert [entry.text for entry in result.output.transcript] == [ARGUMENT] * 2
     assert THOUGHT not in json.dumps([body["messages"] for body in result.bodies])
@@ -109,7 +109,7 @@ async def test_thinking_is_not_part_of_the_answer(text: str, stream: bool) -> No
 
 
 async def test_a_streamed_thought_is_withdrawn() -> None:
-    """a02: it is recognised only at its end."""
+    """a02: the thought can only be recognised at its end."""
     async with ChatServer({}, otherwise=Reported(THINKING["a02 no opening tag"])) as server:
         block = debate(name="work", debaters=SIDES, synthesizer=False, max_rounds=1)
         handle = block.start("Where?", model=OpenAIModel("m", base_url=server.base_url))
@@ -127,7 +127,7 @@ async def test_a_streamed_thought_is_withdrawn() -> None:
     ],
 )
 async def test_a_text_that_mentions_a_tag_is_unchanged(text: str) -> None:
-    """a06: the text is about models."""
+    """a06: the text is about models, so the tag is part of the argument."""
     for stream in (False, True):
         result = await run(Reported(text), stream=stream)
         assert [entry.text for entry in result.output.transcript] == [text] * 2
@@ -149,7 +149,7 @@ VERDICTS = {
 
 @pytest.mark.parametrize("verdict", VERDICTS.values(), ids=VERDICTS)
 async def test_a_verdict_is_parsed_at_the_first_attempt(verdict: str) -> None:
-    """Text around it does not matter, and a draft in a thought does not count."""
+    """Text around the verdict is ignored, and so is a draft inside a thought."""
     reported = Reported(verdict=verdict)
     result = await run(reported)
     assert result.output.verdict.winner == HOME
@@ -157,7 +157,7 @@ async def test_a_verdict_is_parsed_at_the_first_attempt(verdict: str) -> None:
 
 
 async def test_an_answer_in_another_field_is_retried() -> None:
-    """a07: the error names the field with the text."""
+    """a07: the error names the field that has the text."""
 
     async def serve(exchange: Exchange) -> None:
         await exchange.json(completion(None, reasoning_content=ARGUMENT))
@@ -181,13 +181,13 @@ LABELS = {
 
 @pytest.mark.parametrize("text", LABELS.values(), ids=LABELS)
 async def test_a_label_before_a_turn_is_removed(text: str) -> None:
-    """The speaker is known anyway."""
+    """The tag in the transcript already names the speaker."""
     result = await run(Reported(text, always=False))
     assert result.output.transcript[0].text == ARGUMENT
 
 
 async def test_another_speakers_turn_is_removed_and_noted() -> None:
-    """a37: nobody concedes for another speaker."""
+    """a37: no speaker can concede on behalf of another."""
     result = await run(Reported(f"{ARGUMENT}\n\n[{OFFICE}]\nI concede everything.", always=False))
     assert result.output.transcript[0].text == ARGUMENT
     assert [(cut.name, cut.other) for cut in result.raw.cut_answers] == [("Ada", "Ben")]
@@ -197,7 +197,7 @@ async def test_another_speakers_turn_is_removed_and_noted() -> None:
     "name", ["qa\\_lead", "qa lead", "QA_Lead", "qa-lead", "`qa_lead`", "qaLead", "@qa_lead", "**qa_lead**"]
 )
 async def test_names_in_another_spelling_are_recognised(name: str) -> None:
-    """a38, a39: this works at the first attempt."""
+    """a38, a39: the first attempt is enough."""
     prompts: list[str] = []
 
     async def serve(exchange: Exchange) -> None:
@@ -222,7 +222,7 @@ RANKINGS = {
 
 
 def review_of(body: dict[str, Any], write: Any) -> Any:
-    """Return the answer of a reviewer, or of the chair."""
+    """Return the answer of a reviewer or of the chair."""
     schema = json.dumps(body["response_format"])
     if '"Ranking"' not in schema:
         return {"answer": "Homes first."}
@@ -250,7 +250,7 @@ async def test_a_ranking_is_parsed_at_the_first_attempt(write: Any) -> None:
 
 
 async def test_one_missing_model_of_four_leaves_three_answers() -> None:
-    """a40: it is not called again and again."""
+    """a40: the missing model is not called over and over."""
 
     async def serve(exchange: Exchange) -> None:
         if exchange.body["model"] == "gone":

@@ -1,4 +1,4 @@
-"""Roles of the other patterns have their own options, and are bound by their pattern."""
+"""Roles of all patterns other than the debate, which have their own options and are bound by their pattern."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def requests_of(pattern: Any, role: str, options: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_options_of_a_role_override_only_those_of_the_pattern(way: str) -> None:
-    """Its instructions replace the pattern's; the prompt, the schema and the path are unchanged."""
+    """The role's instructions replace the pattern's; prompt, schema and path are unchanged."""
     pattern, role, make_options = WAYS[way]
     plain = requests_of(pattern, role, {"instructions": "Be kind."})
     custom = requests_of(pattern, role, {"instructions": "Be kind.", **make_options(instructions="Be brief.")})
@@ -111,8 +111,8 @@ def test_options_of_a_role_override_only_those_of_the_pattern(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if "create_" in way])
-def test_an_unbound_block_alone_is_an_error(way: str) -> None:
-    """The message names the pattern that would bind it."""
+def test_running_an_unbound_block_is_an_error(way: str) -> None:
+    """The message names the pattern that would bind the block."""
     _, _, make_options = WAYS[way]
     (value,) = make_options().values()
     block = value if not isinstance(value, list) else value[0].block

@@ -1,4 +1,4 @@
-"""Stop conditions as `terminate_when` in all patterns: where they stop, their names, and resumed runs."""
+"""Stop conditions in `terminate_when`, in all patterns: where they stop, their names, and resumed runs."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ LIMIT = {"max_rounds", "max_turns"}
 
 
 def build(pattern: str, condition: Any, act: Callable[[Any, Context], object] = lambda _, __: None) -> Any:
-    """Build `pattern` with this condition; `act` is called in the turns of its second speaker."""
+    """Build `pattern` with this condition; `act` is called in the turns of the second speaker."""
     return make_pattern(pattern, act, terminate_when=condition)
 
 
 def rounds_of(raw: Any) -> int:
-    """Return the number of rounds, or of turns."""
+    """Return the number of rounds or turns."""
     count = getattr(raw, "turns", None) or raw.rounds
     return count if isinstance(count, int) else len(count)
 
 
 def ends_of(result: Any) -> list[tuple[int, str]]:
-    """Return the events of the end of the rounds."""
+    """Return the events for the end of the rounds."""
     return [(event.rounds, event.reason) for event in result.events if isinstance(event, RoundsEnded)]
 
 
@@ -66,7 +66,7 @@ def test_a_condition_ends_the_rounds_and_its_name_is_the_reason(pattern: str) ->
 
 
 class Own(stop.Condition):
-    """A custom condition that ends at round `number` with this reason."""
+    """A custom condition that ends the rounds after round `number`, with this reason."""
 
     name = "own"
 
@@ -78,23 +78,23 @@ class Own(stop.Condition):
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_a_condition_of_a_class_of_its_own_ends_the_rounds(pattern: str) -> None:
-    """It works alone and combined, with its own reason."""
+def test_a_custom_condition_ends_the_rounds(pattern: str) -> None:
+    """The condition works alone and combined, with a custom reason."""
     for condition, reason in ((Own(2, "enough"), "enough"), (stop.rounds(2) & Own(1, "enough"), "rounds(2) & enough")):
         raw = build(pattern, condition).run_sync(QUESTION).raw
         assert (raw.stop_reason, rounds_of(raw)) == (reason, 2)
 
 
 @pytest.mark.parametrize("reason", ["max_rounds", "moderator_done"])
-def test_no_condition_gives_a_reason_of_the_patterns(reason: str) -> None:
-    """The stop reason would be wrong."""
+def test_reserved_stop_reasons_are_rejected(reason: str) -> None:
+    """A result could not be distinguished from one that the pattern ended."""
     with pytest.raises(OutputError, match=f"`?terminate_when.*got '{reason}'"):
         build("debate", Own(1, reason)).run_sync(QUESTION)
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_the_reason_survives_the_wire(pattern: str) -> None:
-    """A stored output has it, without line breaks."""
+    """A stored output has the reason without line breaks."""
     raw = build(pattern, stop.rounds(1)).run_sync(QUESTION).raw
     assert type(raw).model_validate(raw.to_wire()).stop_reason == "rounds(1)"
     if pattern != "consensus":
@@ -106,7 +106,7 @@ def test_the_reason_survives_the_wire(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_a_flag_is_set_by_a_block_of_the_application(pattern: str) -> None:
-    """It is in the session's state; a value other than a bool is an error with the flag's name."""
+    """The flag is in the session's state; a value other than a bool is an error that names the flag."""
     block = build(pattern, stop.flag("enough"), set_flag)
     result = block.run_sync(QUESTION)
     assert result.raw.stop_reason in {'flag("enough")', *LIMIT}
@@ -118,7 +118,7 @@ def test_a_flag_is_set_by_a_block_of_the_application(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_an_error_of_a_condition_names_condition_and_pattern(pattern: str) -> None:
-    """The application's exception is raised, and no turn follows."""
+    """The application's exception is raised, and no further turn takes place."""
     rounds: list[int] = []
 
     def broken(ctx: Context) -> bool:
@@ -134,7 +134,7 @@ def test_an_error_of_a_condition_names_condition_and_pattern(pattern: str) -> No
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_speakers_who_repeat_themselves_end_the_rounds(pattern: str) -> None:
-    """Everybody has to have spoken twice; their texts repeat in all these patterns."""
+    """Everybody has to speak twice before texts can repeat."""
     result = build(pattern, stop.repeated(0.9, similarity=Jaccard())).run_sync(QUESTION)
     if pattern == "handoff":  # ann, bob, ann: bob has spoken once
         assert result.raw.stop_reason == "max_turns"
@@ -145,14 +145,14 @@ def test_speakers_who_repeat_themselves_end_the_rounds(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_speakers_with_equal_texts_have_converged(pattern: str) -> None:
-    """A single speaker agrees with nobody."""
+    """A single speaker has nobody to agree with."""
     result = build(pattern, stop.converged(0.9, similarity=Jaccard())).run_sync(QUESTION)
     first = 2 if pattern == "handoff" else 1
     assert (result.raw.stop_reason, rounds_of(result.raw)) == ("converged(0.9, similarity=jaccard)", first)
 
 
 def say(*texts: str) -> Any:
-    """Run a debate in which two sides say these texts in turn until they converge or repeat themselves."""
+    """Run a debate in which two sides say these texts in turn, until they converge or repeat themselves."""
     remaining = iter(texts)
 
     def answer(_: Any) -> str:
@@ -166,7 +166,7 @@ def say(*texts: str) -> Any:
 
 
 def test_convergence_compares_speakers_and_repetition_rounds() -> None:
-    """Two speakers who repeat opposite texts do not converge; two with the same new text do not repeat themselves."""
+    """Speakers who repeat opposite texts do not converge; speakers who share a new text do not repeat themselves."""
     assert say("cap rents now", "build flats", "cap rents now", "build flats", "x", "y").stop_reason.startswith(
         "repeated"
     )
@@ -178,7 +178,7 @@ def test_convergence_compares_speakers_and_repetition_rounds() -> None:
 
 
 def talker(*, tokens: int | None) -> FunctionModel:
-    """Create a model that writes 40 characters, and reports this number of tokens for each call, or none."""
+    """Create a model that writes about 40 characters, and reports this number of tokens per call unless it is None."""
 
     async def answer(request: Any) -> Any:
         from flowdebate.models.base import ModelResponse
@@ -193,8 +193,8 @@ def talker(*, tokens: int | None) -> FunctionModel:
 SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
-def test_tokens_are_those_of_the_run_so_far() -> None:
-    """All reported tokens count; the round that reaches the number is the last."""
+def test_tokens_of_the_run_so_far_count() -> None:
+    """All reported tokens count, and the round that reaches the number is the last."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=4, terminate_when=stop.tokens(350), synthesizer=False)
     result = rent.run_sync(QUESTION, model=talker(tokens=100))
     assert (result.raw.rounds, result.raw.stop_reason) == (2, "tokens(350)")
@@ -202,7 +202,7 @@ def test_tokens_are_those_of_the_run_so_far() -> None:
 
 
 def test_unknown_tokens_are_estimated_from_the_texts() -> None:
-    """A condition on tokens works with a server that reports none, by estimating prompts and answers."""
+    """The condition also works with a server that reports no tokens."""
     sizes: list[int] = []
 
     def spent(ctx: Context) -> bool:
@@ -243,7 +243,7 @@ def test_seconds_count_from_the_start_of_the_run(pattern: str, monkeypatch: pyte
 def test_every_run_ends_within_its_rounds_for_any_conditions(
     pattern: str, condition: stop.Condition, seed: int
 ) -> None:
-    """The reason is its limit, or a reason of the condition."""
+    """The stop reason is the limit or the reason of the condition."""
     from flowdebate.testing.cases import Sabotage
 
     try:
@@ -261,7 +261,7 @@ class Killed(Exception):
 
 
 class Mortal(MemoryStore):
-    """A store that ends its process after a number of commits."""
+    """A store that kills the run after a number of commits."""
 
     remaining = -1
 
@@ -273,7 +273,7 @@ class Mortal(MemoryStore):
 
 
 async def lives(block: Any, *, after: int | None) -> Any:
-    """Return the result of a run that is killed after this many steps (None: never), and resumed."""
+    """Return the result of a run that is killed after `after` steps, unless that is None, and then resumed."""
     store = Mortal()
     store.left = -1 if after is None else after
     options: Any = {"store": store, "run_id": "it", "seed": 1}
@@ -288,7 +288,7 @@ async def lives(block: Any, *, after: int | None) -> Any:
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @given(condition=stop_conditions(), after=st.integers(1, 20))
 def test_a_resumed_run_stops_like_an_uninterrupted_one(pattern: str, condition: stop.Condition, after: int) -> None:
-    """It may be killed after any step, also right after a recorded answer of the condition."""
+    """The run may be killed after any step, including right after the condition's answer is recorded."""
     block = build(pattern, condition, set_flag)
     uninterrupted, resumed = (asyncio.run(lives(block, after=number)) for number in (None, after))
     assert resumed.raw.stop_reason == uninterrupted.raw.stop_reason
@@ -298,7 +298,7 @@ def test_a_resumed_run_stops_like_an_uninterrupted_one(pattern: str, condition: 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_a_resumed_run_keeps_the_recorded_reason(pattern: str) -> None:
-    """The answer is recorded by name: with another condition in the program, the reason is the recorded one."""
+    """Even if the program now has a different condition, the recorded reason is used."""
 
     async def both() -> tuple[Any, Any]:
         store = MemoryStore()
@@ -314,7 +314,7 @@ def test_a_resumed_run_keeps_the_recorded_reason(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_a_report_names_the_condition(pattern: str) -> None:
-    """The name of a condition is text, not markup."""
+    """The name is displayed as text, not markup."""
     raw = build(pattern, stop.when(lambda _: True, name="<b>enough</b>")).run_sync(QUESTION).raw
     wire = {"pattern": pattern, "status": raw.status, "raw": raw.to_wire()}
     page = report(document_of(wire, location="it"))
@@ -322,8 +322,7 @@ def test_a_report_names_the_condition(pattern: str) -> None:
     assert "<b>" not in page
 
 
-def test_a_council_has_no_rounds_to_stop() -> None:
-    """The option is unknown."""
+def test_a_council_rejects_stop_conditions() -> None:
     options: Any = {"terminate_when": stop.rounds(1)}
     with pytest.raises(TypeError, match="terminate_when"):
         council(name="x", members=[{"name": "a"}, {"name": "b"}], **options)

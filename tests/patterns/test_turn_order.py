@@ -1,4 +1,4 @@
-"""Turn orders: the sequence in a round, what each speaker sees, and the effects of failures."""
+"""Turn orders: the sequence within a round, the entries each speaker sees, and the effects of failures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ orders = st.sampled_from(TURN_ORDERS)
 
 
 def sides(count: int, **blocks: Any) -> list[Debater]:
-    """Create this many debaters, each with its own stance."""
+    """Create this many debaters, each with a different stance."""
     return [Debater(name, f"stance of {name}", block=blocks.get(name)) for name in NAMES[:count]]
 
 
@@ -63,7 +63,7 @@ def build(kind: str, count: int, **options: Any) -> Any:
 
 
 class Speakers:
-    """A model whose debaters state their name and number of calls; some of their calls fail."""
+    """A model whose debaters state their name and number of calls; some of the calls fail."""
 
     def __init__(self, failing: frozenset[tuple[str, int]] = frozenset()) -> None:
         self.prompts: list[tuple[str, int, str]] = []
@@ -86,12 +86,12 @@ class Speakers:
 
 
 def text_of(name: str, count: int) -> str:
-    """Return a debater's text in its nth turn."""
+    """Return the text of a debater's nth turn."""
     return f"<{name} {count}>"
 
 
 def transcript(run: Any) -> list[tuple[int, str, str]]:
-    """Return round, speaker and text of each entry."""
+    """Return the round, speaker and text of each entry."""
     return [(entry.round, entry.agent_name, entry.text) for entry in run.raw.transcript]
 
 
@@ -99,7 +99,7 @@ def transcript(run: Any) -> list[tuple[int, str, str]]:
 def test_an_order_is_a_permutation_of_the_speakers_and_repeats_with_its_seed(
     speakers: list[str], order: Any, number: int, seed: int
 ) -> None:
-    """All speak once; each opens a rotated round in turn; simultaneous turns are in declared order."""
+    """Each speaker opens a rotated round in turn, and simultaneous turns are recorded in declared order."""
     turns = order_of_turns(speakers, order, round=number, random=Random(seed))
     assert sorted(turns) == sorted(speakers)
     assert turns == order_of_turns(speakers, order, round=number, random=Random(seed))
@@ -112,7 +112,7 @@ def test_an_order_is_a_permutation_of_the_speakers_and_repeats_with_its_seed(
 
 @given(st.lists(st.sampled_from(NAMES), max_size=9))
 def test_no_speaker_has_two_turns_in_a_wave(speakers: list[str]) -> None:
-    """A speaker named n times has its nth turn in the nth wave, and there are no more waves than needed."""
+    """A speaker named n times has the nth turn in the nth wave, and there are no more waves than necessary."""
     waves = waves_of(speakers)
     assert sorted(name for wave in waves for name in wave) == sorted(speakers)
     assert all(len(set(wave)) == len(wave) for wave in waves)
@@ -124,9 +124,9 @@ def test_no_speaker_has_two_turns_in_a_wave(speakers: list[str]) -> None:
 async def test_what_a_speaker_sees_follows_from_the_order(
     kind: str, data: st.DataObject, order: Any, count: int, rounds: int, seed: int
 ) -> None:
-    """In sequence they see all earlier entries; simultaneously they see earlier rounds only.
+    """In sequence, speakers see all earlier entries; simultaneous speakers see only earlier rounds.
 
-    With any failures, entries keep the order of their turns, and the same seed gives the same run.
+    Whatever fails, entries keep the order of turns, and the same seed gives the same run.
     """
     calls = st.tuples(st.sampled_from(NAMES[:count]), st.integers(1, rounds))
     failing = data.draw(st.frozensets(calls, max_size=2 * count))
@@ -170,7 +170,7 @@ async def test_what_a_speaker_sees_follows_from_the_order(
 @pytest.mark.parametrize("kind", ["debate", "round robin"])
 @pytest.mark.parametrize("order", TURN_ORDERS)
 async def test_a_simultaneous_round_takes_the_time_of_one_turn(kind: str, order: Any) -> None:
-    """The clock advances only when all callers wait: each call takes a second, and so does a round."""
+    """The clock advances only when all callers wait, so a round of one-second calls takes a second."""
     clock, waiting = 0, 0
     expected_waiting = 4 if order == "simultaneous" else 1
     gate = asyncio.Condition()
@@ -197,7 +197,7 @@ async def test_a_simultaneous_round_takes_the_time_of_one_turn(kind: str, order:
 
 @given(st.permutations(NAMES))
 async def test_the_transcript_has_the_declared_order(arrival: list[str]) -> None:
-    """Entries, tasks and later prompts do not depend on the speed of answers."""
+    """Entries, tasks and later prompts do not depend on which answer comes first."""
     answered = {name: asyncio.Event() for name in arrival}
     later: list[str] = []
 
@@ -223,7 +223,7 @@ async def test_the_transcript_has_the_declared_order(arrival: list[str]) -> None
 
 
 async def test_turns_besides_a_failed_one_finish_and_are_not_repeated() -> None:
-    """The error is the first by declared order; the other entries are in the raw output and in the store."""
+    """The error raised is the first by declared order; the other entries are in the raw output and in the store."""
     store, speakers = MemoryStore(), Speakers(frozenset({("bea", 1), ("cid", 1)}))
     pattern = build("debate", 4, turn_order="simultaneous", max_rounds=1)
     with pytest.raises(ProviderFailed) as caught:
@@ -238,7 +238,7 @@ async def test_turns_besides_a_failed_one_finish_and_are_not_repeated() -> None:
 
 
 async def test_a_limit_ends_the_run_with_all_paid_turns() -> None:
-    """Pending calls finish; the turn refused by the limit is cancelled, and the entries are recorded."""
+    """Pending calls finish, the turn that would exceed the limit is cancelled, and all entries are recorded."""
     pattern = build("debate", 4, turn_order="simultaneous", max_rounds=1)
     speakers = Speakers()
     result = await pattern.run(QUESTION, model=speakers.model, limits=Limits(calls=3))
@@ -249,7 +249,7 @@ async def test_a_limit_ends_the_run_with_all_paid_turns() -> None:
 
 
 async def test_cancelling_a_run_cancels_all_speakers_and_keeps_entries() -> None:
-    """No task is left."""
+    """No task is left running."""
     cancelled: list[str] = []
     under_way = asyncio.Event()
 
@@ -281,7 +281,7 @@ async def test_cancelling_a_run_cancels_all_speakers_and_keeps_entries() -> None
 async def test_a_run_interrupted_at_any_call_can_be_resumed(
     data: st.DataObject, order: Any, count: int, seed: int
 ) -> None:
-    """No answered call repeats."""
+    """No answered call is repeated."""
     pattern = build("debate", count, turn_order=order)
     uninterrupted = await pattern.run(QUESTION, model=Speakers().model, seed=seed)
     calls, stop, store = 0, data.draw(st.integers(1, 2 * count)), MemoryStore()
@@ -327,7 +327,7 @@ async def test_simultaneous_human_turns_are_requested_together() -> None:
 
 
 async def test_a_late_fallback_model_sees_no_more_than_the_others() -> None:
-    """It is called after the others have spoken, and still sees the beginning of the round."""
+    """The fallback model is called after the others have spoken, but sees only what they saw."""
     stand_in = Speakers()
     failures = FailurePolicy(on_failure=StandIn(stand_in.model))
     pattern = build("debate", 3, turn_order="simultaneous", max_rounds=1, failures=failures)
@@ -339,7 +339,7 @@ async def test_a_late_fallback_model_sees_no_more_than_the_others() -> None:
 
 
 async def test_losses_are_in_the_order_of_turns() -> None:
-    """The first failure does not come first."""
+    """The failure that occurs first belongs to a later turn."""
     slow = {"ann": 2, "bea": 0, "cid": 1}
 
     async def answer(request: ModelRequest) -> Any:
@@ -359,7 +359,7 @@ async def test_losses_are_in_the_order_of_turns() -> None:
 
 
 def test_a_block_cannot_write_to_the_transcript_in_any_order() -> None:
-    """Speakers at the same time would not see the change; the error names the block."""
+    """Simultaneous speakers would not see the change, so the write is an error that names the block."""
 
     def meddle(_: object, ctx: Context) -> str:
         ctx.resources.transcript.set(ctx.resources.transcript.state)
@@ -380,7 +380,7 @@ def test_a_block_cannot_write_to_the_transcript_in_any_order() -> None:
     ],
 )
 def test_a_moderator_chooses_speakers_and_turn_order_sorts_them(order: Any, expected: list[list[str]]) -> None:
-    """The default is the moderator's order; only the named speakers speak."""
+    """By default turns follow the moderator's order; in any order, only the named speakers speak."""
 
     def moderate(_: object, ctx: Context) -> Any:
         return decision(*[["bea", "ann", "cid"], ["cid", "ann"]][ctx.sequencer.state.round - 1])
@@ -396,7 +396,7 @@ def test_a_moderator_chooses_speakers_and_turn_order_sorts_them(order: Any, expe
 
 
 def test_a_repeated_debater_sees_the_simultaneous_entries() -> None:
-    """All speak at once, then it speaks again with their entries."""
+    """All named speakers speak at once; the repeated one then speaks again and sees those entries."""
     speakers = Speakers()
     pattern = build(
         "debate", 3, turn_order="simultaneous", moderator=lambda _: decision("bea", "ann", "bea", "cid", done=True)
@@ -410,8 +410,8 @@ def test_a_repeated_debater_sees_the_simultaneous_entries() -> None:
     assert ordered.speakers == ("bea", "ann", "cid", "bea")
 
 
-def test_other_orders_than_the_declared_one_are_visible() -> None:
-    """Earlier stored runs can be read, and the declared order is written as before."""
+def test_orders_other_than_the_declared_one_are_recorded() -> None:
+    """The declared order is written as before, so that runs stored earlier can be read."""
     for kind in ("debate", "round robin"):
         for order in TURN_ORDERS:
             pattern = build(kind, 2, turn_order=order)
@@ -428,7 +428,7 @@ def test_other_orders_than_the_declared_one_are_visible() -> None:
 
 @pytest.mark.parametrize("wrong", ["at once", "", None, 2, ["rotated"]])
 def test_an_invalid_order_is_rejected_with_the_valid_ones(wrong: Any) -> None:
-    """The error comes before anything is built."""
+    """The error is raised before anything is built."""
     for kind in ("debate", "round robin"):
         with pytest.raises(
             ConfigurationError,
@@ -448,13 +448,13 @@ OTHERS: Mapping[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("pattern", OTHERS)
 def test_patterns_with_a_fixed_order_reject_the_option(pattern: str) -> None:
-    """They do not ignore it."""
+    """A fixed order must not silently ignore the option."""
     with pytest.raises((TypeError, ConfigurationError), match="turn_order"):
         OTHERS[pattern](turn_order="rotated")
 
 
 def test_two_debates_in_one_run_have_different_orders() -> None:
-    """The order depends on the path of the debate, besides the seed."""
+    """The order depends on the seed and on the path of the debate."""
     first = debate(name="one", debaters=sides(4), turn_order="shuffled", max_rounds=4, synthesizer=False)
     second = debate(name="two", debaters=sides(4), turn_order="shuffled", max_rounds=4, synthesizer=False)
     pipeline = sequencer(name="both").tap(first).then(second)
