@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Unpack
@@ -110,23 +110,7 @@ def create_comparison(
     "concise") judge by letter, unless there are `criteria`; with `quotes` they also pick a sentence of each text.
     ConfigurationError for invalid options.
     """
-    try:
-        how = JudgeOptions(
-            answer_form="scores",
-            schedule="full" if orders == "all" else orders,
-            panel=judges if len(judges) > 1 else (),
-            model=judges[0] if len(judges) == 1 else None,
-            labels=True,
-            criteria=criteria,
-            template=TEMPLATE,
-        )
-    except ConfigurationError as error:
-        field, allowed = _MEANT.get(error.field, error.field), error.allowed
-        allowed = f'"all", {allowed}' if field == "orders" else allowed
-        raise ConfigurationError(_WHERE, field, error.got, allowed) from None
-    names = [judge if isinstance(judge, str) else judge.name for judge in judges]
-    if len(set(names)) != len(names):
-        raise ConfigurationError(_WHERE, "judges", names, "different ones")
+    judge_options = _judge_options(judges, criteria, orders)
     transcript = create_debate_transcript()
 
     async def read_and_decide(value: object, ctx: Context) -> DebateRawOutput:
@@ -145,15 +129,14 @@ def create_comparison(
         question_text = texts.question
         if texts.reference is not None:
             question_text = f"{question_text}\n\nA reference answer, which is right:\n{texts.reference}"
-        # a small model judges by letter in all orders, since its reasons may contradict its winner
-        small = all(
-            profile_of(model) == "concise" and getattr(model, "gives_logprobs", True)
-            for model in map(ctx.model, judges or ("intent/synthesize",))
-        )
-        options = replace(how, criteria=texts.criteria or criteria)
-        if small and options.criteria is None:
+        options = replace(judge_options, criteria=texts.criteria or criteria)
+        if options.criteria is None and _judge_by_letter(map(ctx.model, judges or ("intent/synthesize",))):
             options = JudgeOptions(
-                answer_form="letter", schedule=how.plan, panel=how.panel, model=how.model, quotes=quotes
+                answer_form="letter",
+                schedule=options.plan,
+                panel=options.panel,
+                model=options.model,
+                quotes=quotes,
             )
         judge = Judge(options, name=name, transcript=transcript, stances=texts.sides, show=frame)
         verdict = await judge(texts.model_copy(update={"question": question_text}), ctx)
@@ -161,11 +144,40 @@ def create_comparison(
         return publish(read.model_copy(update=done), ctx)
 
     # the judge depends on the texts, but its models are checked before the run begins
-    like = Judge(how, name=name, transcript=transcript, stances=("Text 1", "Text 2"), show=frame)
+    like = Judge(judge_options, name=name, transcript=transcript, stances=("Text 1", "Text 2"), show=frame)
     reading: Handler[object, DebateRawOutput] = Handler(
         read_and_decide, name=f"{name}-texts", resources={"transcript": transcript}, runs=[like]
     )
     return sequencer(name=name, state=DebateState).then(reading)
+
+
+def _judge_options(
+    judges: Sequence[Model | str], criteria: Mapping[str, float] | None, orders: ScheduleLike
+) -> JudgeOptions:
+    """Return the options of the judge; errors name the options of `compare`."""
+    try:
+        options = JudgeOptions(
+            answer_form="scores",
+            schedule="full" if orders == "all" else orders,
+            panel=judges if len(judges) > 1 else (),
+            model=judges[0] if len(judges) == 1 else None,
+            labels=True,
+            criteria=criteria,
+            template=TEMPLATE,
+        )
+    except ConfigurationError as error:
+        field, allowed = _MEANT.get(error.field, error.field), error.allowed
+        allowed = f'"all", {allowed}' if field == "orders" else allowed
+        raise ConfigurationError(_WHERE, field, error.got, allowed) from None
+    names = [judge if isinstance(judge, str) else judge.name for judge in judges]
+    if len(set(names)) != len(names):
+        raise ConfigurationError(_WHERE, "judges", names, "different ones")
+    return options
+
+
+def _judge_by_letter(models: Iterable[Model]) -> bool:
+    """Tell if all models are small ones with logprobs: their reasons may contradict their winner."""
+    return all(profile_of(model) == "concise" and getattr(model, "gives_logprobs", True) for model in models)
 
 
 class ComparedSide(WireModel):

@@ -128,14 +128,7 @@ def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, con
     import numpy as np
 
     check_share(_WHERE, ends=False, confidence=confidence)
-    if not choices:
-        raise ConfigurationError(_WHERE, "choices", 0, "at least one")
-    sides = len(choices[0].systems)
-    for index, choice in enumerate(choices):
-        lengths = {len(choice.systems), len(choice.shares), *map(len, choice.columns.values())}
-        if {*choice.columns} != {*choices[0].columns} or lengths != {sides} or sides < 2:  # noqa: PLR2004
-            allowed = f"the columns {sorted(choices[0].columns)}, each with {sides} sides"
-            raise ConfigurationError(_WHERE, f"choices[{index}]", sorted(choice.columns), allowed)
+    _check_choices(choices)
     names = sorted({name for choice in choices for name in choice.systems})
     varied = [column for column in choices[0].columns if any(len({*choice.columns[column]}) > 1 for choice in choices)]
     options = np.array([
@@ -154,17 +147,7 @@ def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, con
         column: Figure(value=value, n=fit.clusters, low=low, high=high)
         for column, (value, low, high) in zip(varied, ends[len(names) :], strict=True)
     }
-    # strengths have a mean of 0, so the mean of the others is lower by this
-    apart = len(names) / max(len(names) - 1, 1)
-    systems = []
-    for name, strength in zip(names, ends, strict=False):
-        shares = [
-            share for choice in choices for who, share in zip(choice.systems, choice.shares, strict=True) if who == name
-        ]
-        value, low, high = (None if end is None else 1 / (1 + exp(-apart * end)) for end in strength)
-        controlled = Figure(value=value or 0.0, n=fit.clusters, low=low, high=high)
-        systems.append(ControlledSystem(system=name, ballots=len(shares), share=fmean(shares), controlled=controlled))
-    systems.sort(key=lambda effect: -effect.controlled.value)
+    systems = _controlled_systems(choices, dict(zip(names, ends, strict=False)), fit.clusters)
     findings = [_said(column, figure, confidence) for column, figure in effects.items()]
     findings += [] if fit.without_interval is None else [fit.without_interval]
     findings += [
@@ -172,6 +155,36 @@ def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, con
         for entry in systems
     ]
     return ContentAudit(ballots=len(choices), effects=effects, systems=systems, findings=findings)
+
+
+def _check_choices(choices: Sequence[ContentChoice]) -> None:
+    if not choices:
+        raise ConfigurationError(_WHERE, "choices", 0, "at least one")
+    sides = len(choices[0].systems)
+    for index, choice in enumerate(choices):
+        lengths = {len(choice.systems), len(choice.shares), *map(len, choice.columns.values())}
+        if {*choice.columns} != {*choices[0].columns} or lengths != {sides} or sides < 2:  # noqa: PLR2004
+            allowed = f"the columns {sorted(choices[0].columns)}, each with {sides} sides"
+            raise ConfigurationError(_WHERE, f"choices[{index}]", sorted(choice.columns), allowed)
+
+
+def _controlled_systems(
+    choices: Sequence[ContentChoice],
+    strengths: Mapping[str, tuple[float, float | None, float | None]],
+    clusters: int,
+) -> list[ControlledSystem]:
+    """Turn the strength of each system, with its interval, into its rate at equal columns; highest rate first."""
+    # strengths have a mean of 0, so the mean of the others is lower by this
+    apart = len(strengths) / max(len(strengths) - 1, 1)
+    systems = []
+    for name, strength in strengths.items():
+        shares = [
+            share for choice in choices for who, share in zip(choice.systems, choice.shares, strict=True) if who == name
+        ]
+        value, low, high = (None if end is None else 1 / (1 + exp(-apart * end)) for end in strength)
+        controlled = Figure(value=value or 0.0, n=clusters, low=low, high=high)
+        systems.append(ControlledSystem(system=name, ballots=len(shares), share=fmean(shares), controlled=controlled))
+    return sorted(systems, key=lambda system: -system.controlled.value)
 
 
 def _said(column: str, figure: Figure, confidence: float) -> str:
