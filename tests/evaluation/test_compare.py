@@ -231,7 +231,7 @@ async def test_a_table_says_how_often_judges_are_right() -> None:
     assert "judge was right in 61.5% of its ballots, and in 66% of 29 rows" in findings
     assert lay_out(table) is not None
     rows[3]["label"] = "3"
-    with pytest.raises(ConfigurationError, match="row 3: `label` must be the right one of '1', '2', or None"):
+    with pytest.raises(ConfigurationError, match="row 3: `label` must be the name of a text of the row: 1 or 2"):
         await compare_all(rows, judges=[judge], truth="label", store=False)
 
 

@@ -205,17 +205,9 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
         async for item in batch:
             calls += [] if item.run is None else [item.run.usage.calls]
             errors += [] if item.error is None else [item.error]
-            outputs: Any = item.output
-            if not outputs or None in (outputs["critique"].outcome, outputs["alone"].outcome):
-                continue
-            [ruled] = outputs["alone"].claims
-            answers[item.index] = CheckedAnswer(
-                question=readers["question"](item.row),
-                is_right=labels[item.index],
-                rejected=outputs["critique"].outcome == "rejected",
-                judged_wrong=ruled.judged == "holds",
-                claims=len(outputs["critique"].claims),
-            )
+            checked = _checked_answer(item.output, readers["question"](item.row), is_right=labels[item.index])
+            if checked is not None:
+                answers[item.index] = checked
     if not answers and errors:  # every run failed, most likely for the same reason
         raise errors[0]
     if not answers:
@@ -228,6 +220,20 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
         calls=fmean(calls),
         confidence=confidence,
         min_gain=min_gain,
+    )
+
+
+def _checked_answer(outputs: Any, question: str, *, is_right: bool) -> CheckedAnswer | None:  # noqa: ANN401 - by name
+    """Return the decisions of both methods about an answer; None if one of them is missing."""
+    if not outputs or None in (outputs["critique"].outcome, outputs["alone"].outcome):
+        return None
+    [ruled] = outputs["alone"].claims
+    return CheckedAnswer(
+        question=question,
+        is_right=is_right,
+        rejected=outputs["critique"].outcome == "rejected",
+        judged_wrong=ruled.judged == "holds",
+        claims=len(outputs["critique"].claims),
     )
 
 

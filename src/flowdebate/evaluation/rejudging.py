@@ -164,13 +164,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     rows: list[tuple[int, ArguedDebate]] = []
     judges = [] if judge is None or isinstance(judge, JudgeOptions) else list(judge)
     for index, debate in enumerate(debates):
-        judging = None
-        if isinstance(debate, DebateRawOutput):
-            argued = ArguedDebate(question=debate.question, transcript=debate.transcript)
-            verdict = debate.first_verdict or debate.verdict  # of a mirrored debate, use the verdict on this transcript
-            judging = None if verdict is None else verdict.judging
-        else:
-            argued = debate
+        argued, judging = _arguments_and_judging(debate) if isinstance(debate, DebateRawOutput) else (debate, None)
         if len(argued.sides) < 2:  # noqa: PLR2004 - a choice takes two
             allowed = "arguments of two sides or more"
             raise ConfigurationError("rejudge()", f"debates[{index}]", list(argued.sides), allowed)
@@ -182,7 +176,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     if not rows:
         raise ConfigurationError("rejudge()", "debates", rows, "at least one")
 
-    def made(index: int, argued: ArguedDebate) -> Sequencer[ArguedDebate, AuditItem]:
+    def create(index: int, argued: ArguedDebate) -> Sequencer[ArguedDebate, AuditItem]:
         # an item's own seed and anonymity: it is judged independently of the other items
         item_seed, sides = seed_of_item(seed, index), argued.sides
         names = tuple(dict.fromkeys(entry.agent_name for entry in argued.transcript))
@@ -191,11 +185,11 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
             stances=sides, judge=judges[index], repeat=repeat, seed=item_seed, anonymity=anonymity, options=options
         )
 
-    def each(row: tuple[int, ArguedDebate]) -> tuple[Sequencer[ArguedDebate, AuditItem], Mapping[str, Any] | None]:
-        return made(*row), None
+    def plan(row: tuple[int, ArguedDebate]) -> tuple[Sequencer[ArguedDebate, AuditItem], Mapping[str, Any] | None]:
+        return create(*row), None
 
     batch: Batch[AuditItem] = Batch(
-        made(*rows[0]),
+        create(*rows[0]),
         rows,
         question=lambda row: row[1],
         max_concurrency=max_concurrency,
@@ -205,9 +199,15 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
         limits=limits,
         batch_id=batch_id,
         progress=progress,
-        plan_item=each,
+        plan_item=plan,
     )
     return await batch.all()
+
+
+def _arguments_and_judging(debate: DebateRawOutput) -> tuple[ArguedDebate, Judging | None]:
+    verdict = debate.first_verdict or debate.verdict  # of a mirrored debate, use the verdict on this transcript
+    argued = ArguedDebate(question=debate.question, transcript=debate.transcript)
+    return argued, None if verdict is None else verdict.judging
 
 
 def _item(verdicts: Mapping[str, DebateVerdict]) -> AuditItem:

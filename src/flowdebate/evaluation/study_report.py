@@ -241,13 +241,9 @@ def study_report(
     credits_ = {method: _credits_of(method, study, answers) for method in study.methods}
     if_wrong = {method: _credits_of(method, study, answers, undecided="wrong") for method in study.methods}
     comparisons = [
-        one
-        if one.finding == other.finding
-        else one.model_copy(
-            update={"summary": f"{one.summary} With undecided answers counted as wrong: {_first(other.summary)}"}
-        )
-        for one, other in zip(
-            *(_compare_all(study, scoring, unfinished) for scoring in (credits_, if_wrong)), strict=True
+        _with_undecided_wrong(comparison, other)
+        for comparison, other in zip(
+            _compare_all(study, credits_, unfinished), _compare_all(study, if_wrong, unfinished), strict=True
         )
     ]
     differences = [] if registration is None else registration.differences(study.registration(model=model))
@@ -296,6 +292,14 @@ def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | N
     finished = len(keys) == study.planned(answers)[CONTROL]
     passed = control - alone >= study.control_gain - 1e-9 if finished else None
     return StudyControl(n=len(keys), control=control, alone=alone, gain=study.control_gain, passed=passed)
+
+
+def _with_undecided_wrong(comparison: StudyComparison, if_wrong: StudyComparison) -> StudyComparison:
+    """Add to the summary the finding with undecided answers counted as wrong, if it is a different one."""
+    if comparison.finding == if_wrong.finding:
+        return comparison
+    summary = f"{comparison.summary} With undecided answers counted as wrong: {_first(if_wrong.summary)}"
+    return comparison.model_copy(update={"summary": summary})
 
 
 def _first(summary: str) -> str:
