@@ -61,7 +61,7 @@ def test_converged_proposals_end_the_rounds(from_round: int) -> None:
 
 
 def test_agents_who_repeat_opposite_answers_have_not_converged() -> None:
-    """The same words with contradicting positions are stagnation, which is reported while the rounds continue."""
+    """The same words with contradicting positions are stagnation, which is reported without ending the rounds."""
     positions = {"ann": "yes", "bob": "no", "cy": "yes"}
     output = plan(max_rounds=3).run_sync(TASK, model=repeating_model(positions)).output
     assert end_of(output) is None

@@ -329,7 +329,7 @@ def test_one_proposal_is_enough() -> None:
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.anyio
 async def test_exceptions_of_custom_blocks_are_raised_unchanged(phase: str) -> None:
-    """The handle still shows the debate so far."""
+    """The handle still has the debate up to the exception."""
     failure = LookupError("a mistake")
 
     def block(request: Any) -> Any:
@@ -419,7 +419,7 @@ async def test_exceptions_of_other_application_functions_are_raised(options: Any
 
 
 def test_an_exception_in_a_similarity_measure_ends_the_debate() -> None:
-    """The raw output has the rounds so far."""
+    """The raw output has all rounds up to the exception."""
 
     class Broken:
         name = "broken"

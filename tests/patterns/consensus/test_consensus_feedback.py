@@ -1,4 +1,4 @@
-"""What debates write to the archive, and what later debates read from it."""
+"""What debates store in the archive, and what later debates read from it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTS = ("past_debates", "critique_patterns", "ratings", "positions", "personas"
 
 
 async def elo(archive: Archive, *names: str) -> dict[str, float]:
-    """Read the ratings of agents from the archive."""
+    """Read the agents' ratings from the archive."""
     return {name: rating.elo for name, rating in (await archive.ratings.of(names)).items()}
 
 
@@ -52,7 +52,7 @@ async def _ratings_after(archive: Archive, *choices: str) -> tuple[ConsensusOutp
 
 @pytest.mark.anyio
 async def test_a_winner_with_consensus_gains_what_the_others_lose() -> None:
-    """Three agents start at 1500: the winner gains 10.667, each other agent loses 5.333, in result and archive."""
+    """All three agents start at 1500; the winner gains 10.667, and each other agent loses 5.333."""
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "ann")
     assert output.feedback is not None
     assert output.feedback.rating_changes == pytest.approx({"ann": 32 / 3, "bob": -16 / 3, "cy": -16 / 3})
@@ -69,7 +69,7 @@ async def test_a_winner_without_consensus_beats_the_others_outright() -> None:
 
 @pytest.mark.anyio
 async def test_without_a_winner_no_rating_changes() -> None:
-    """A tie changes nothing."""
+    """A tied vote has no winner."""
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "bob", "bob")
     assert output.feedback is not None
     assert output.feedback.rating_changes == {}
@@ -78,7 +78,7 @@ async def test_without_a_winner_no_rating_changes() -> None:
 
 @given(size=st.integers(1, 8), seeds=st.lists(st.integers(0, 999), min_size=1, max_size=4))
 def test_ratings_are_zero_sum_over_any_number_of_debates(size: int, seeds: list[int]) -> None:
-    """Rating changes add up to zero, and the archive has the sum of the reported changes."""
+    """The archive has the sum of the reported changes."""
     names, archive = NAMES[:size], Archive()
     debate = plan(names, max_rounds=1, topology="star", archive=archive)
     summed = dict.fromkeys(names, 1500.0)
@@ -97,7 +97,7 @@ def test_ratings_are_zero_sum_over_any_number_of_debates(size: int, seeds: list[
 
 @pytest.mark.anyio
 async def test_each_debate_counts_once() -> None:
-    """A second report of the same debate changes nothing, and two debates in one run count as two."""
+    """A second report of the same debate has no effect, and two debates in one run count as two."""
     archive = Archive()
     reports: list[tuple[str, Any]] = []
 
@@ -131,7 +131,7 @@ async def test_each_debate_counts_once() -> None:
 
 
 def turning(call: Call) -> Any:
-    """Let ann reverse her position, bob qualify his, and cy keep its own; ann's critique of bob helps him win."""
+    """Let ann reverse her position, bob qualify his, and cy keep one; ann's critique of bob helps him win."""
     if call.phase == "revision":
         positions = {"ann": ("yes", "no"), "bob": ("yes", "yes, in cities"), "cy": ("yes", "yes")}
         return {**answer_of(call), "position": positions[call.agent][call.round - 1]}
@@ -142,7 +142,7 @@ def turning(call: Call) -> Any:
 
 @pytest.mark.anyio
 async def test_positions_and_changes_of_mind_are_stored() -> None:
-    """Stated positions are stored by round in declared order, with the change from each agent's earlier one."""
+    """Positions are stored by round in declared order, with the change from the agent's earlier position."""
     archive = Archive()
     output = (await plan(max_rounds=2, convergence=None, archive=archive).run(TASK, model=model(turning))).output
     assert output.feedback is not None
@@ -164,7 +164,7 @@ async def test_positions_and_changes_of_mind_are_stored() -> None:
 
 @pytest.mark.anyio
 async def test_records_of_personas_add_up() -> None:
-    """A record counts debates, wins, failed calls, critiques and changes of mind."""
+    """The record of a persona counts debates, wins, failed calls, critiques and changes of mind."""
     archive = Archive()
     debate = plan(max_rounds=2, convergence=None, archive=archive)
 
@@ -184,7 +184,7 @@ async def test_records_of_personas_add_up() -> None:
 
 @pytest.mark.anyio
 async def test_a_point_helps_if_its_target_wins() -> None:
-    """The target revised its proposal and won with consensus; every point is counted."""
+    """The target revised its proposal and won with consensus, and every point counts."""
     archive = Archive()
     await plan(max_rounds=1, archive=archive).run(TASK, model=model(turning))
     patterns = await archive.critique_patterns.successful(limit=9)
@@ -201,7 +201,7 @@ async def test_a_point_helps_if_its_target_wins() -> None:
 
 @pytest.mark.anyio
 async def test_a_point_without_a_revision_does_not_help() -> None:
-    """The target won with its earlier proposal because its revision failed."""
+    """The revision failed, so the target won with its earlier proposal."""
     archive = Archive()
 
     def answer(call: Call) -> Any:
@@ -240,7 +240,7 @@ async def test_the_next_debate_reads_earlier_outcomes() -> None:
 
 @pytest.mark.anyio
 async def test_a_debate_without_agreement_is_stored_as_such() -> None:
-    """Its leading proposal is not stored as an answer."""
+    """The leading proposal is not stored as an answer."""
     archive = Archive()
     debate = plan(NAMES[:4], max_rounds=1, archive=archive)
     calls: list[Call] = []
@@ -254,7 +254,7 @@ async def test_a_debate_without_agreement_is_stored_as_such() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("limit", [0, 1, 2, 9])
 async def test_history_limit_bounds_the_context(limit: int) -> None:
-    """It limits debates and points separately; with 0 the prompt has neither and the result says so."""
+    """The limit applies to debates and to points; with 0 the prompt has neither, and the result says so."""
     archive = Archive()
     for number in range(4):
         await archive.past_debates.add(PastDebate(id=f"{number}", task=TASK, outcome="no_consensus"))
@@ -300,7 +300,7 @@ LOOKED_UP = [
 
 @pytest.mark.parametrize("case", LOOKED_UP, ids=lambda case: case.id)
 def test_all_agents_read_research_or_its_absence_has_a_reason(case: Research) -> None:
-    """Research is a function of the task, or of task and context, sync or async, and it is optional."""
+    """Research is an optional function of the task, or of task and context, and may be async."""
     calls: list[Call] = []
     result = plan(max_rounds=1, research=case.function).run_sync(TASK, model=model(calls=calls))
     context = result.output.context
@@ -314,7 +314,7 @@ def test_all_agents_read_research_or_its_absence_has_a_reason(case: Research) ->
 
 
 def test_research_that_reaches_a_run_limit_ends_the_run() -> None:
-    """A limit is not a failure of the source, and no further call may follow."""
+    """A limit is not a failure of the research, and no further call may follow."""
 
     def spends(task: str) -> str:
         raise LimitReached("calls", limit=1, used=1)
@@ -328,12 +328,12 @@ def test_research_that_reaches_a_run_limit_ends_the_run() -> None:
 
 
 class Trouble(Exception):
-    """An exception of a store."""
+    """An exception raised by a store."""
 
 
 @dataclass
 class Failing:
-    """A store whose calls all do the same."""
+    """A store in which every method calls `act`."""
 
     act: Callable[[], Any]
 
@@ -363,7 +363,7 @@ async def nonsense() -> Any:
 
 
 def troubled(parts: tuple[str, ...], act: Callable[[], Any]) -> Archive:
-    """Create an archive of which `parts` fail, with a short timeout."""
+    """Create an archive with a short timeout, in which the stores in `parts` fail."""
     return Archive(**{part: Failing(act) for part in parts}, patience=0.01)
 
 
@@ -379,7 +379,7 @@ PROBLEMS = {
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize(("act", "reason"), [(raises, "Trouble: disk\\nfull"), (hangs, "no answer within 0.01 s")])
 def test_a_failing_store_affects_only_its_own_part(part: str, act: Callable[[], Any], reason: str) -> None:
-    """The answer is the same as without an archive; the failure is reported, and the other parts are stored."""
+    """The answer equals that without an archive; the failure is reported, and the other parts are stored."""
     archive = troubled((part,), act)
     result = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(turning), seed=1)
     plain = plan(max_rounds=1).run_sync(TASK, model=model(turning), seed=1)
@@ -403,7 +403,7 @@ def test_a_failing_store_affects_only_its_own_part(part: str, act: Callable[[], 
 
 
 async def _count_stored(archive: Archive, broken: str) -> dict[str, int]:
-    """Count what the working parts have stored."""
+    """Count what the working parts of the archive have stored."""
     return {
         "ratings": 3 if broken == "ratings" else len(await archive.ratings.of(THREE)),
         "positions": 1 if broken == "positions" else len(await archive.positions.of("ann")),
@@ -413,7 +413,7 @@ async def _count_stored(archive: Archive, broken: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("act", [raises, hangs, nonsense])
 def test_a_broken_archive_does_not_affect_the_answer(act: Callable[[], Any]) -> None:
-    """All of its stores fail in the same way."""
+    """All stores of the archive fail in the same way."""
     result = plan(max_rounds=1, archive=troubled(PARTS, act)).run_sync(TASK, model=model())
     check_emitted(result)
     assert (result.status, result.output.winner, result.output.outcome) == ("complete", "ann", "consensus")
@@ -425,7 +425,7 @@ def test_a_broken_archive_does_not_affect_the_answer(act: Callable[[], Any]) -> 
 
 @pytest.mark.parametrize("act", [raises, hangs, nonsense])
 def test_votes_weigh_the_same_without_ratings(act: Callable[[], Any]) -> None:
-    """The votes are counted, the application's weights hold, and the result says why ratings are missing."""
+    """The application's weights still apply, and the result states why ratings are missing."""
     archive = troubled(("ratings",), act)
     debate = plan(max_rounds=1, archive=archive, voting=VotingOptions("weighted", weights={"cy": 4.0}))
     result = debate.run_sync(TASK, model=voting("ann", "ann", "bob"))
@@ -439,7 +439,7 @@ def test_votes_weigh_the_same_without_ratings(act: Callable[[], Any]) -> None:
 
 
 def test_a_run_cancelled_during_archiving_keeps_its_answer() -> None:
-    """The raw output has the counted votes."""
+    """The votes have been counted and are in the raw output."""
     telling = asyncio.Event()
 
     async def hang() -> None:
@@ -462,7 +462,7 @@ def test_a_run_cancelled_during_archiving_keeps_its_answer() -> None:
 
 
 def test_a_limit_reached_during_archiving_keeps_the_answer() -> None:
-    """The run ends with the output so far, like any debate."""
+    """The run ends with the output so far, as at any other limit."""
     archive = Archive(personas=Failing(hangs))
     debate = plan(max_rounds=1, archive=archive)
     result = debate.run_sync(TASK, model=model(), limits=Limits(seconds=0.5))
@@ -472,7 +472,7 @@ def test_a_limit_reached_during_archiving_keeps_the_answer() -> None:
 
 
 def test_failing_analytics_do_not_affect_the_answer() -> None:
-    """A measure that compares flips raises after the vote; the failure is reported and changes nothing else."""
+    """A similarity measure raises after the vote, which is reported and changes nothing else."""
 
     class Tired(Jaccard):
         name = "tired"
@@ -504,7 +504,7 @@ def test_failing_analytics_do_not_affect_the_answer() -> None:
 
 @pytest.mark.anyio
 async def test_a_debate_without_a_count_is_not_archived() -> None:
-    """It ended before the vote, so no rating changes and nothing is stored."""
+    """The debate ended before the vote, so no rating changes."""
     archive = Archive()
     with pytest.raises(NoProposals):
         await plan(archive=archive).run(TASK, model=model(lambda _: ProviderFailed("down")))

@@ -1,4 +1,4 @@
-"""Status, strength and confidence of debates with missing proposals and votes."""
+"""Status, strength and confidence of debates in which proposals or votes are missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRADES = ("contested", "split", "weak", "moderate", "strong", "unanimous")
 
 
 def run_debate(size: int, lost: Collection[str], *, confidence: float = 1.0) -> RunResult[ConsensusOutput]:
-    """Run a debate in which the proposals of `lost` fail, and all vote for the first proposal that succeeded."""
+    """Run a debate in which the proposals of `lost` fail, and all agents vote for the first other proposal."""
     names = NAMES[:size]
     choice = next(name for name in names if name not in lost)
 
@@ -39,7 +39,7 @@ def run_debate(size: int, lost: Collection[str], *, confidence: float = 1.0) -> 
 
 
 def test_an_agreement_on_the_only_remaining_proposal_is_weak() -> None:
-    """Two of three proposals are missing, so the votes for the third cover one third of the possible proposals."""
+    """Two of three proposals are missing, so votes for the third cover only one third of the possible proposals."""
     result = run_debate(3, ("bob", "cy"))
     output = result.output
     assert output.tally is not None
@@ -54,7 +54,7 @@ def test_an_agreement_on_the_only_remaining_proposal_is_weak() -> None:
 
 @given(size=st.integers(2, 7), lost=st.sets(st.sampled_from(NAMES[1:7])), confidence=st.floats(0, 1))
 def test_confidence_is_bounded_by_the_share_of_proposals(size: int, lost: set[str], confidence: float) -> None:
-    """The confidence is at most the share of proposals present; no agreement is unanimous while one is missing."""
+    """No agreement is unanimous while a proposal is missing."""
     missing = lost.intersection(NAMES[:size])
     output = run_debate(size, missing, confidence=confidence).output
     heard = (size - len(missing)) / size
@@ -65,7 +65,7 @@ def test_confidence_is_bounded_by_the_share_of_proposals(size: int, lost: set[st
 
 @pytest.mark.parametrize("choice", [None, "nobody"])
 def test_a_vote_without_valid_ballots_has_no_verdict(choice: str | None) -> None:
-    """All votes failed or chose nobody, so the agreement is unknown."""
+    """All votes failed or chose nobody, so whether the agents agree is unknown."""
 
     def answer(call: Call) -> Any:
         if call.phase != "vote":
@@ -79,7 +79,7 @@ def test_a_vote_without_valid_ballots_has_no_verdict(choice: str | None) -> None
 
 
 def test_a_tie_is_a_verdict() -> None:
-    """All agents voted, and they disagree."""
+    """All agents voted and disagree, which is a result."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
@@ -89,7 +89,7 @@ def test_a_tie_is_a_verdict() -> None:
 
 
 def test_an_invalid_vote_is_a_loss() -> None:
-    """Cy votes for nobody: two of three votes are counted, and the output names the third."""
+    """Cy votes for nobody, so two of three votes are counted, and the output names cy."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": "nobody"} if call.phase == "vote" and call.agent == "cy" else None

@@ -35,7 +35,7 @@ def engines() -> Iterator[None]:
 @pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
 async def test_the_small_model_completes_a_debate() -> None:
-    """Proposals and votes come from a real engine; its text is nonsense, and invalid answers are failures.
+    """A real engine writes the proposals and votes; the text is nonsense, and invalid answers are failures.
 
     Nobody criticises, because a critique of nonsense is long and tests no more than a vote.
     """
@@ -62,7 +62,7 @@ async def test_the_small_model_completes_a_debate() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_the_large_model_proposes_criticises_revises_and_votes() -> None:
-    """Every call returns a valid answer: real proposals, critiques with issues, and votes for one of the two."""
+    """Every call returns a valid answer, critiques list issues, and votes choose one of the two agents."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     pattern = plan(

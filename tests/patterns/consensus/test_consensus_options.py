@@ -1,4 +1,4 @@
-"""Options of `consensus()` reach the default blocks of agents only."""
+"""Options of `consensus()`, which reach only the default blocks of agents."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def search(query: str) -> str:
 
 
 def test_an_agent_may_call_tools_before_it_answers() -> None:
-    """Tools work in each phase, also if the answer is structured."""
+    """Tools work in each phase, including those with structured answers."""
     looked: list[str] = []
 
     def answer(call: Call) -> Any:
@@ -69,7 +69,7 @@ def test_an_agent_may_call_tools_before_it_answers() -> None:
 
 
 def test_options_do_not_reach_custom_blocks_or_judges() -> None:
-    """A generator in an agent's role and the judges have options of their own."""
+    """A generator in an agent's role and the judges have their own options."""
     calls: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -106,7 +106,7 @@ def test_options_do_not_reach_custom_blocks_or_judges() -> None:
 
 @pytest.mark.parametrize(("visible", "count"), [(True, 15), (False, 0)])
 def test_client_visibility_controls_the_stream_of_texts(visible: bool, count: int) -> None:  # noqa: FBT001
-    """`client` applies to stream items; the debate's events are always emitted. History is off by default."""
+    """`client` applies to stream items, and the debate's events are always emitted; history is off by default."""
     session = Session()
     debate = plan(max_rounds=1, agent_visibility={"client": visible})
 
@@ -126,7 +126,7 @@ def test_client_visibility_controls_the_stream_of_texts(visible: bool, count: in
 
 
 def test_a_custom_block_does_everything_an_agent_does() -> None:
-    """Sync or async, a function of the input or of input and context, it receives all that it needs."""
+    """A sync or async function of the input, or of input and context, receives everything that an agent sees."""
     requests: list[Any] = []
 
     async def own(value: Any, ctx: Context) -> Any:
@@ -162,7 +162,7 @@ def test_a_custom_block_does_everything_an_agent_does() -> None:
 
 
 def test_custom_blocks_may_return_plain_answers() -> None:
-    """A proposal, a revision and a vote may be text, and a critique may be empty."""
+    """Proposals, revisions and votes may be plain text, and a critique may be empty."""
 
     def own(request: Any) -> Any:
         return {"proposal": "One.", "critique": {}, "revision": "Two.", "vote": " ANN "}[request.kind]
@@ -176,7 +176,7 @@ def test_custom_blocks_may_return_plain_answers() -> None:
 
 
 def test_the_result_survives_a_round_trip() -> None:
-    """It is camelCase on the wire, and reads back to the same value."""
+    """The wire form is camelCase and can be read back to an equal value."""
     output = plan(max_rounds=2).run_sync(TASK, model=model(), seed=3).output
     wire = output.to_wire()
     assert wire["finalProposals"][0]["agent"] == "ann"
@@ -190,7 +190,7 @@ def test_the_result_survives_a_round_trip() -> None:
 
 
 def test_analytics_describe_a_debate() -> None:
-    """Analytics have dissent, split opinions, risks, claims without a source, and repeated suggestions."""
+    """The analytics cover dissent, split opinions, risks, claims without a source, and repeated suggestions."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique":
@@ -223,14 +223,14 @@ def test_analytics_describe_a_debate() -> None:
 
 
 def test_a_debate_without_a_count_has_no_analytics() -> None:
-    """There is nothing to analyse yet."""
+    """Analytics require counted votes."""
     output = plan(max_rounds=1).run_sync(TASK, model=model()).output
     with pytest.raises(ValueError, match="not counted"):
         analyse(output.model_copy(update={"tally": None}), 1.0)
 
 
 def test_a_debate_of_one_has_sparse_analytics() -> None:
-    """There is no dissent, split or risk, only measurements."""
+    """A single agent causes no dissent, split or risk, so only measurements remain."""
     output = plan(("ann",), max_rounds=1).run_sync(TASK, model=model()).output
     analytics = analyse(output, 1.0)
     assert (analytics.agreement, analytics.dissent, analytics.split_opinions, analytics.risk_areas) == (1.0, [], [], [])
@@ -239,12 +239,12 @@ def test_a_debate_of_one_has_sparse_analytics() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Invalid options, and the error about them."""
+    """Invalid options, and the error that they cause."""
 
     id: str
     make: Callable[[], object]
     option: str
-    """The field in the message."""
+    """The field named in the message."""
     allowed: str
     location: str = "consensus 'plan'"
 
@@ -374,7 +374,7 @@ REJECTED = [
 
 @pytest.mark.parametrize("case", REJECTED, ids=lambda case: case.id)
 def test_invalid_options_are_rejected(case: Case) -> None:
-    """The message has the location, the option, its valid values and the actual one; the error's attributes do too."""
+    """The message and the error's attributes have the location, the option, its valid values and the actual one."""
     with pytest.raises(ConfigurationError) as caught:
         case.make()
     error = caught.value
@@ -386,13 +386,13 @@ def test_invalid_options_are_rejected(case: Case) -> None:
 
 
 def test_the_hub_of_a_function_is_rejected() -> None:
-    """Only the built-in star has a hub; `test_constraints` has the other cases."""
+    """Only the built-in star has a hub."""
     with pytest.raises(ConflictingOptions, match="`hub` requires `topology` 'star'"):
         plan(topology=TopologyOptions(lambda *_: [], hub="ann"))
 
 
 def test_a_threshold_of_divergence_above_that_of_convergence_is_rejected() -> None:
-    """A similarity between the two would mean both."""
+    """A similarity between the two thresholds would be both convergence and divergence."""
     with pytest.raises(ConflictingOptions) as caught:
         ConvergenceOptions(diverging=0.9)
     sentence = "`diverging` cannot be above `convergence`: proposals between them would be both"
@@ -400,7 +400,7 @@ def test_a_threshold_of_divergence_above_that_of_convergence_is_rejected() -> No
 
 
 def test_diverging_is_no_higher_than_convergence_by_default() -> None:
-    """A low threshold of convergence needs no other option."""
+    """A low threshold of convergence requires no other option."""
     assert ConvergenceOptions().lower_bound == 0.4
     assert ConvergenceOptions(None).lower_bound == 0.4
     assert ConvergenceOptions(0.3).lower_bound == 0.3
@@ -448,7 +448,7 @@ def test_a_reserved_resource_key_is_rejected() -> None:
 
 
 def test_agents_share_a_custom_resource() -> None:
-    """Blocks with the same resource read the same object."""
+    """Blocks that declare the same resource read the same object."""
     notes = create_debate_transcript()
     ids: list[int] = []
 

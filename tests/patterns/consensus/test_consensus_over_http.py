@@ -1,4 +1,4 @@
-"""A consensus debate over HTTP: its real requests, and the effects of a failing endpoint."""
+"""Consensus debates over HTTP: the actual requests, and the effects of a failing endpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _fields(body: Mapping[str, Any]) -> list[str]:
 
 
 async def answer(exchange: Exchange) -> None:
-    """Answer like a model that streams proposals on request and returns each structured answer."""
+    """Answer like a model that streams proposals on request and returns structured answers."""
     replies = {
         "reasoning,issues,suggestions,severity": {
             "reasoning": "Sound.",
@@ -47,7 +47,7 @@ async def answer(exchange: Exchange) -> None:
 
 
 async def test_a_debate_runs_over_http() -> None:
-    """Fifteen requests run in concurrent groups, with answers by schema and one system message for all."""
+    """Fifteen requests run in concurrent groups, with answers by schema and a system message common to all."""
     async with ChatServer({"served": answer}) as server:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
         result = await plan(max_rounds=1).run(TASK, model=model)
@@ -72,7 +72,7 @@ async def test_a_debate_runs_over_http() -> None:
 
 
 async def test_an_endpoint_that_refuses_one_agent_affects_only_that_agent() -> None:
-    """The agent's requests are refused, and the others agree without it."""
+    """Requests of one agent are refused, and the other agents agree without it."""
 
     async def refusing(exchange: Exchange) -> None:
         if "You are the agent cy." in exchange.body["messages"][0]["content"]:

@@ -1,4 +1,4 @@
-"""Failure policies of a consensus debate: fail, skip, a fallback model, a quorum of proposals, time limits."""
+"""Failure policies of consensus debates: fail, skip, a fallback model, a quorum of proposals, time limits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def failing_model(*phases: str, agent: str = "bob") -> FunctionModel:
 
 
 def substitute(calls: list[Call], *, fails: bool = False) -> FailurePolicy:
-    """Create a policy with a fallback model, which is recognised by its block."""
+    """Create a policy whose fallback model can be recognised by its block."""
 
     def answer(request: ModelRequest) -> Any:
         assert request.block.startswith("plan-stand-in-")
@@ -50,7 +50,7 @@ def substitute(calls: list[Call], *, fails: bool = False) -> FailurePolicy:
 
 
 def test_with_the_policy_fail_an_open_circuit_ends_the_run() -> None:
-    """A circuit shared between runs refuses before the provider is called."""
+    """A circuit shared between runs prevents the call to the provider."""
     breakers = Breakers(failures=1)
     breakers.record_failure("bob")
     with pytest.raises(CircuitOpen):
@@ -59,7 +59,7 @@ def test_with_the_policy_fail_an_open_circuit_ends_the_run() -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_fallback_model_answers_for_a_failed_agent(phase: str) -> None:
-    """The agent has its answer, and the failure names the other model, on the wire as well."""
+    """The answer belongs to the agent, and the failure names the fallback model, on the wire as well."""
     substitute_calls: list[Call] = []
     result = plan(max_rounds=1, topology="round-robin", failures=substitute(substitute_calls)).run_sync(
         TASK, model=failing_model(phase)
@@ -78,7 +78,7 @@ def test_a_fallback_model_answers_for_a_failed_agent(phase: str) -> None:
 
 @pytest.mark.anyio
 async def test_a_resumed_run_repeats_neither_agent_nor_fallback_calls() -> None:
-    """The failure and the fallback's answer are recorded; only unanswered calls are made."""
+    """Failures and answers of the fallback are recorded, so only unanswered calls are made."""
     store, substitute_calls = MemoryStore(), list[Call]()
     debate = plan(max_rounds=1, topology="round-robin", failures=substitute(substitute_calls))
 
@@ -97,7 +97,7 @@ async def test_a_resumed_run_repeats_neither_agent_nor_fallback_calls() -> None:
 
 
 def test_a_fallback_model_answers_while_the_circuit_is_open() -> None:
-    """The agent is not called; its circuit counts no call of the fallback."""
+    """The agent is not called, and its circuit does not count the call of the fallback."""
     breakers = Breakers(failures=1)
     breakers.record_failure("bob")
     substitute_calls: list[Call] = []
@@ -122,7 +122,7 @@ def test_a_fallback_model_answers_while_the_circuit_is_open() -> None:
 
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.2, 0.5, 0.8)))
 def test_with_a_working_fallback_nothing_is_missing(seed: int, failing: float) -> None:
-    """However many calls fail, all propose, every call is answered, and all vote."""
+    """However many calls fail, every agent proposes and votes, and every call is answered."""
     debate = plan(NAMES[:3], max_rounds=2, convergence=None, failures=substitute([]))
     result = debate.run_sync(TASK, model=World(seed, failing=failing).model(), seed=seed)
     check_emitted(result)
@@ -139,7 +139,7 @@ def test_with_a_working_fallback_nothing_is_missing(seed: int, failing: float) -
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_each_round_has_its_own_time_limit(phase: str) -> None:
-    """Agents without an answer by then have failed; proposals, each round and the vote have the full time."""
+    """Agents without an answer by the limit fail; proposals, each round and the vote get the full time."""
 
     async def hang(call: Call) -> None:
         if call.phase == phase and call.agent == "bob":
@@ -153,13 +153,13 @@ def test_each_round_has_its_own_time_limit(phase: str) -> None:
     assert result.output.winner == "ann"
 
 
-def test_the_default_policy_is_that_of_the_pipeline_that_the_pattern_follows() -> None:
-    """A debate continues without a failed agent, and waits 90 seconds for it."""
+def test_the_default_policy_skips_failed_agents() -> None:
+    """The pipeline that the pattern follows also waits 90 seconds for an agent."""
     assert FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0) == CONSENSUS_FAILURES
 
 
 def test_an_agents_options_reach_its_default_blocks_and_its_fallback() -> None:
-    """Instructions and template of one agent are in all of its calls and in no other agent's."""
+    """Instructions and template are in all calls of their agent and in no other agent's."""
     template = ConsensusTemplate(propose="Propose in one word.")
     options = DebaterOptions(instructions="Be brief.", template=template)
     agents = [Persona("ann"), Persona("bob", options=options), Persona("cy")]

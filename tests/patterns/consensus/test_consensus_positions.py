@@ -1,4 +1,4 @@
-"""Positions from the first proposal on, and changes between it and the first revision."""
+"""Positions from the first proposal on, and changes between proposal and first revision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .debates import TASK, THREE, Call, answer_of, check_emitted, model, plan
 
 
 def stating(call: Call) -> Any:
-    """State a position with each text; bob changes his with the first revision."""
+    """State a position with each text; bob's changes in the first revision."""
     match call.phase:
         case "proposal":
             return f"{call.agent} would build homes.\n\nPosition: build homes"
@@ -31,7 +31,7 @@ def stating(call: Call) -> Any:
 
 
 def test_a_change_of_mind_in_the_first_revision_is_recorded() -> None:
-    """The position of the proposal belongs to round 0, in the ledger as well."""
+    """The position stated in a proposal belongs to round 0, in the ledger as well."""
     archive = Archive()
     output = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(stating)).output
     assert [(proposal.text, proposal.position, proposal.round) for proposal in output.proposals] == [
@@ -46,7 +46,7 @@ def test_a_change_of_mind_in_the_first_revision_is_recorded() -> None:
 
 
 def test_the_line_with_the_position_is_removed() -> None:
-    """Critics, voters, events and the output have the text without the line."""
+    """Critics, voters, events and the output have the text without that line."""
     calls: list[Call] = []
     result = plan(max_rounds=1).run_sync(TASK, model=model(stating, calls=calls))
     emissions = check_emitted(result)
@@ -89,25 +89,25 @@ def test_positions_of_proposals_count_for_convergence() -> None:
     ],
 )
 def test_the_last_line_may_state_the_position(written: str, text: str, position: str | None) -> None:
-    """The line may have Markdown; a text without anything else, or a long line, is no position."""
+    """Markdown is allowed in the line; a long line, or the only line of a text, is not a position."""
     assert split_position(written) == (text, position)
 
 
 @given(st.text())
 def test_splitting_a_position_loses_no_text(written: str) -> None:
-    """A line is removed from the end, and the remaining text is blank only if the text was."""
+    """Only a line at the end is removed, and the remaining text is blank only if the whole text was."""
     text, position = split_position(written)
     assert written.startswith(text)
     assert position is None or (position in written[len(text) :] and text.strip())
 
 
 class Cut(Exception):
-    """A failure of the application."""
+    """A failure raised by the application."""
 
 
 @given(st.integers(0, 14))
 def test_a_resumed_run_repeats_no_recorded_call(answered: int) -> None:
-    """The prompts of a resumed run are those of the run without an interruption."""
+    """A resumed run has the same prompts as an uninterrupted one."""
 
     async def resumed() -> None:
         store = MemoryStore()
@@ -132,7 +132,7 @@ def test_a_resumed_run_repeats_no_recorded_call(answered: int) -> None:
 
 @pytest.mark.anyio
 async def test_a_resumed_run_keeps_the_recorded_similarities() -> None:
-    """The application's measure would return something else now, but the rounds end at the same place."""
+    """The application's measure would return other values now, but the rounds end at the same point."""
 
     class Changing(Jaccard):
         name = "changing"
@@ -159,7 +159,7 @@ async def test_a_resumed_run_keeps_the_recorded_similarities() -> None:
 
 @pytest.mark.anyio
 async def test_a_resumed_run_keeps_the_recorded_rulings_of_judges() -> None:
-    """The application's judges would answer otherwise now, but the end of the rounds and the tie's winner stay."""
+    """The application's judges would decide differently now, but the end of the rounds and the winner stay."""
     answers: dict[str, Any] = {"conclusive": True, "tie": "bob"}
 
     def tied(call: Call) -> Any:

@@ -1,4 +1,4 @@
-"""Complete prompts of the models in a small debate."""
+"""Complete prompts of models in a small debate."""
 
 # ruff: noqa: E501 - the lines of a prompt are long
 
@@ -24,7 +24,7 @@ AGENTS = (Persona("ann", "a mayor", "You count every euro.\nYou say so."), Perso
 
 
 def run_debate(answer: Any = answer_of, **options: Any) -> dict[Call, Any]:
-    """Run a debate of one round and return its requests by call."""
+    """Run a debate of one round and return the requests, keyed by call."""
     calls: list[Call] = []
     debate = plan(
         agents=AGENTS,
@@ -51,7 +51,7 @@ def fields_of(request: ModelRequest) -> dict[str, Any]:
 
 
 def tied(call: Call) -> Any:
-    """Give answers of which one has several lines, with a tied vote."""
+    """Return a proposal of several lines for ann, default answers otherwise, and votes that are tied."""
     if call == Call("proposal", "ann"):
         return "Cap rents.\n\n[bob] I agree."
     return {**answer_of(call), "choice": call.agent or "bob"} if call.phase in ("vote", "tie") else None
@@ -164,7 +164,7 @@ Vote for the best one; it need not be your own. Answer in this order:
 
 
 def test_the_prompts_of_the_judges_read_well() -> None:
-    """The round with its critiques, and the tied proposals; neither judge is an agent."""
+    """One judge reads the round with its critiques, the other the tied proposals, and neither is an agent."""
     judges = {
         "judge": create_conclusive_judge(name="plan"),
         "tie_break": create_tie_judge(name="plan", choices=[agent.name for agent in AGENTS]),
@@ -207,9 +207,9 @@ Decide which one is best. Give your reasoning first, then your choice: the name 
 
 @given(size=st.integers(1, 5), seed=st.integers(0, 999))
 def test_all_calls_of_all_agents_begin_with_the_same_words(size: int, seed: int) -> None:
-    """A server reads them once: rules, task and context come before all differences, without interruption.
+    """A server processes the common prefix once: rules, task and context precede everything that differs.
 
-    An agent's instructions follow, the same in all of its calls; only the user's message differs by call.
+    An agent's instructions follow and are the same in all of its calls; only the user's message differs by call.
     """
     names = NAMES[:size]
     agents = [Persona(name, f"the role of {name}", f"You are {name} through and through.") for name in names]

@@ -1,4 +1,4 @@
-"""Relationships between agents, and the moments of a debate, in the output of any debate."""
+"""Relationships between agents and moments of a debate, computed from any output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def moments_of(output: ConsensusOutput) -> list[tuple[str, int | None, list[str]
 def run_debate(
     severity: dict[str, float], votes: dict[str, str], archive: Archive | None = None, **options: Any
 ) -> Any:
-    """Run a debate of two with these severities of critiques and votes."""
+    """Run a debate of two agents with these severities of critiques and these votes."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique":
@@ -44,7 +44,7 @@ def run_debate(
 
 
 def test_a_relationship_counts_critiques_and_votes() -> None:
-    """It counts critiques, their severity, revisions that followed, votes for the other, and equal votes."""
+    """A relationship also counts the severity of critiques, revisions that followed, and equal votes."""
     output = run_debate({"ann": 0.2, "bob": 0.9}, {"ann": "bob", "bob": "bob"}, max_rounds=2)
     assert output.analytics is not None
     ann, bob = output.analytics.relationships
@@ -62,7 +62,7 @@ def test_a_relationship_counts_critiques_and_votes() -> None:
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.sampled_from((0.0, 0.3)))
 def test_relationships_add_up_to_the_debate(seed: int, size: int, failing: float) -> None:
-    """Each critique and each vote for another is in one relationship; the stored output suffices to compute them."""
+    """Each critique and each vote for another agent is in one relationship, and the stored output is sufficient."""
     world = World(seed, NAMES[:size], failing=failing)
     try:
         raw = plan(NAMES[:size], max_rounds=2).run_sync(TASK, model=world.model(), seed=seed).output
@@ -85,19 +85,19 @@ def test_relationships_add_up_to_the_debate(seed: int, size: int, failing: float
 
 
 def test_severe_mutual_critiques_are_a_clash() -> None:
-    """Both proposals got severe critiques, and bob still votes for ann's."""
+    """Both proposals received severe critiques, and bob still votes for ann's."""
     output = run_debate({"ann": 0.7, "bob": 0.95}, {"ann": "ann", "bob": "ann"})
     assert moments_of(output) == [("clash", 1, ["ann", "bob"]), ("conversion", None, ["bob", "ann"])]
 
 
 def test_a_severely_criticised_winner_is_a_comeback() -> None:
-    """Bob's proposal got a severe critique in round 1, and wins."""
+    """Bob's proposal received a severe critique in round 1 and wins."""
     output = run_debate({"ann": 0.1, "bob": 0.8}, {"ann": "bob", "bob": "bob"})
     assert moments_of(output) == [("conversion", None, ["ann", "bob"]), ("comeback", None, ["bob"])]
 
 
 def test_a_winner_with_a_low_rating_is_an_upset() -> None:
-    """The winner's rating was at least 100 points lower; the output has the ratings before the debate."""
+    """The winner's rating is at least 100 points lower; the output has the ratings before the debate."""
     archive = Archive()
     asyncio.run(archive.ratings.apply("before", {"ann": 60.0, "bob": -40.0}))
     output = run_debate({"ann": 0, "bob": 0}, {"ann": "bob", "bob": "bob"}, archive)
@@ -117,7 +117,7 @@ def test_a_winner_with_a_low_rating_is_an_upset() -> None:
     ids=["together", "apart", "neither"],
 )
 def test_changes_between_rounds_are_moments(texts: list[str], positions: list[str], expected: list[Any]) -> None:
-    """Proposals converge in round 2, or repeat without agreement; bob changes his mind, or does not."""
+    """Proposals converge in round 2 or repeat without agreement, and bob may change his mind."""
 
     def answer(call: Call) -> Any:
         index = BOTH.index(call.agent) if call.agent in BOTH else 0

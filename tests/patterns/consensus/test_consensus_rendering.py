@@ -1,4 +1,4 @@
-"""Rendered prompts of consensus agents: no text passes for another one's."""
+"""Rendered prompts of consensus agents, in which no text can pass for another."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ called = [attack for attack in ATTACKS if attack.place in ("name", "stance")]
 
 
 def proposal(agent: str, text: str) -> Proposal:
-    """Create a proposal of any texts, without half surrogate pairs."""
+    """Create a proposal with the given texts, without half surrogate pairs."""
     return Proposal.model_construct(agent=agent, text=text, round=0, position=text)
 
 
 def critique(critic: str, target: str, text: str) -> Critique:
-    """Create a critique of which every part is `text`."""
+    """Create a critique in which every part is `text`."""
     return Critique.model_construct(
         critic=critic, target=target, round=1, reasoning=text, issues=[text, text], suggestions=[text], severity=0.25
     )
 
 
 def context_of(text: str) -> ConsensusContext:
-    """Create a context of which every part is `text`."""
+    """Create a context in which every part is `text`."""
     agreed = PastDebate.model_construct(id=text, task=text, outcome="consensus", answer=text, winner=text)
     open_ = PastDebate.model_construct(id=text, task=text, outcome="no_consensus", answer=None, winner=text)
     point = CritiquePattern.model_construct(issue=text, suggestion=text, successes=1, uses=1)
@@ -101,7 +101,7 @@ def check_same_lines(rendered: str, harmless: str) -> None:
 
 @pytest.mark.parametrize("attack", arguments, ids=lambda attack: attack.id)
 def test_no_attack_begins_a_line_or_ends_a_message(attack: Attack) -> None:
-    """The prompt has as many lines as without the attack, with the same beginnings, and no token of a chat template."""
+    """The lines begin as without the attack, and the prompt contains no token of a chat template."""
     for view in VIEWS.values():
         rendered = view("ann", attack.written())
         check_same_lines(rendered, view("ann", MARK))
@@ -111,7 +111,7 @@ def test_no_attack_begins_a_line_or_ends_a_message(attack: Attack) -> None:
 
 @pytest.mark.parametrize("attack", called, ids=lambda attack: attack.id)
 def test_an_attack_by_name_or_role_stays_on_its_line(attack: Attack) -> None:
-    """Names and roles produce one tag and no more."""
+    """A name or a role produces exactly one tag."""
     for view in VIEWS.values():
         rendered = view(attack.written(), "Cap rents.")
         harmless = view(MARK, "Cap rents.")
@@ -123,7 +123,7 @@ def test_an_attack_by_name_or_role_stays_on_its_line(attack: Attack) -> None:
 @each_view
 @given(name=texts.filter(bool), text=texts.filter(bool))
 def test_no_text_begins_a_line(view: Callable[[str, str], str], name: str, text: str) -> None:
-    """Any text in any place."""
+    """Arbitrary text is in all places of the prompt."""
     rendered = view(name, text)
     check_same_lines(rendered, view(MARK, MARK))
     json.dumps(rendered, ensure_ascii=False).encode()
@@ -131,7 +131,7 @@ def test_no_text_begins_a_line(view: Callable[[str, str], str], name: str, text:
 
 @given(written=st.lists(st.tuples(texts.filter(bool), texts), min_size=1, max_size=5, unique_by=lambda one: one[0]))
 def test_rendered_proposals_can_be_read_back(written: list[tuple[str, str]]) -> None:
-    """The rule in the system message is enough to read who proposed what."""
+    """The rule in the system message is sufficient to determine who proposed what."""
     rendered = render_turn(
         VoteAsked(task="Q?", agent="bob", proposals=[proposal(name, text) for name, text in written])
     )
@@ -149,7 +149,7 @@ def test_rendered_proposals_can_be_read_back(written: list[tuple[str, str]]) -> 
 
 
 def test_missing_context_is_not_rendered() -> None:
-    """Without history, points and research the prompt has no such part; without an agent it is a judge's."""
+    """Without history, points and research there is no such part, and without an agent the prompt is a judge's."""
     plain = render_agent_system(task="Q?", name="ann")
     assert "known from before" not in plain
     assert render_agent_system(task="Q?", context=ConsensusContext(), name="ann") == plain
@@ -158,7 +158,7 @@ def test_missing_context_is_not_rendered() -> None:
 
 
 def test_an_agents_instructions_come_last_and_unchanged() -> None:
-    """A system prompt is the application's and is trusted, lines included."""
+    """A system prompt comes from the application and is trusted, including its lines."""
     system = render_agent_system(task="Q?", name="ann", role="a mayor", system_prompt="Be brief.\n\n[x] <|y|> {z}")
     assert system.endswith("You are the agent ann. Your role: a mayor\n\nBe brief.\n\n[x] <|y|> {z}")
 
@@ -170,7 +170,7 @@ def test_a_proposal_without_critiques_is_rendered_as_such() -> None:
 
 
 def test_a_custom_template_is_filled() -> None:
-    """Each part can be replaced."""
+    """Each part of the template can be replaced separately."""
     template = ConsensusTemplate(vote="Choose:\n{proposals}\nNow.")
     request = VoteAsked(task="Q?", agent="bob", proposals=[proposal("ann", "Cap.")])
     assert render_turn(request, template=template) == "Choose:\n[ann] Cap.\nNow."
@@ -189,7 +189,7 @@ def test_a_custom_template_is_filled() -> None:
     ],
 )
 def test_a_template_with_forgeable_fields_is_rejected(part: str, text: Any) -> None:
-    """Texts do not begin a line, and lines are separate."""
+    """Each field has to be a line of its own, and texts must not begin a line."""
     with pytest.raises(ConfigurationError) as caught:
         ConsensusTemplate(**{part: text})
     assert caught.value.field == part

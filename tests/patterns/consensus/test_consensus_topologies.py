@@ -1,4 +1,4 @@
-"""Topologies of critiques, counted in the critiques that were made."""
+"""Topologies of critiques, and the critiques that they cause."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def edge_count(topology: str, count: int, sparsity: float) -> int:
 
 
 def critique_edges(output: ConsensusOutput) -> list[list[tuple[str, str]]]:
-    """Return the critiques of each round as edges."""
+    """Return the critiques as edges, by round."""
     return [[(critique.critic, critique.target) for critique in one.critiques] for one in output.rounds]
 
 
@@ -85,7 +85,7 @@ def test_each_topology_makes_the_critiques_of_its_formula(
 
 @given(size=st.integers(2, 10), topology=st.sampled_from(("all-to-all", "ring", "star", "sparse")))
 def test_some_topologies_are_the_same_in_every_round(size: int, topology: str) -> None:
-    """They are also equal in every run, whatever the round and seed."""
+    """The edges are the same in every run as well, whatever the seed."""
     debate = plan(NAMES[:size], topology=topology, max_rounds=2, convergence=None)
     rounds = [critique_edges(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (1, 2)]
     assert rounds[0][0] == rounds[0][1] == rounds[1][0] == rounds[1][1]
@@ -103,7 +103,7 @@ def test_round_robin_pairs_all_agents_in_turn() -> None:
 
 
 def test_a_random_graph_is_drawn_anew_in_each_round_from_the_seed() -> None:
-    """The same seed gives the same graphs; within a run they differ by round."""
+    """The same seed gives the same graphs, which differ between rounds."""
     debate = plan(NAMES[:8], topology=TopologyOptions("random-graph", sparsity=0.3), max_rounds=3, convergence=None)
     one, repeated, other = (
         critique_edges(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (7, 7, 8)
@@ -114,7 +114,7 @@ def test_a_random_graph_is_drawn_anew_in_each_round_from_the_seed() -> None:
 
 @pytest.mark.parametrize(("hub", "centre"), [(None, "ann"), ("cy", "cy")])
 def test_everything_goes_through_the_hub_of_a_star(hub: str | None, centre: str) -> None:
-    """The hub and all others criticise each other; the first name is the hub unless one is set."""
+    """The hub and all others criticise each other, and the first agent is the hub unless one is set."""
     names = ("di", "cy", "bob", "ann")
     output = plan(names, topology=TopologyOptions("star", hub=hub), max_rounds=1).run_sync(TASK, model=model()).output
     rim = {*names} - {centre}
@@ -122,7 +122,7 @@ def test_everything_goes_through_the_hub_of_a_star(hub: str | None, centre: str)
 
 
 def test_a_function_may_choose_the_edges() -> None:
-    """It receives the names, the round and a random source of the run, once in each round."""
+    """The function receives the names, the round and a random source of the run, once per round."""
     calls: list[tuple[tuple[str, ...], int, float]] = []
 
     def next_in_line(names: Any, number: int, random: Random) -> list[tuple[str, str]]:
@@ -142,7 +142,7 @@ def test_a_function_may_choose_the_edges() -> None:
 
 @given(edges=st.sets(st.tuples(st.sampled_from(THREE), st.sampled_from(THREE)).filter(lambda edge: edge[0] != edge[1])))
 def test_proposals_without_a_critic_get_one(edges: set[tuple[str, str]]) -> None:
-    """All edges of the function are kept, and each proposal without one gets one more critic."""
+    """All edges returned by the function are kept, and proposals without a critic get one more edge."""
 
     def some(names: object, number: object, random: object) -> set[tuple[str, str]]:
         return edges
@@ -189,7 +189,7 @@ def test_invalid_edges_are_an_error_of_the_function(bad: Any) -> None:
     topology=st.sampled_from(TOPOLOGIES),
 )
 def test_an_open_circuit_leaves_no_proposal_without_a_critic(size: int, away: set[int], topology: str) -> None:
-    """The application opens circuits after round 1, and from then on these agents are not called."""
+    """The application opens circuits after round 1, and those agents are not called afterwards."""
     names = NAMES[:size]
     absent = {names[index] for index in away if index < size}
     breakers = Breakers()
@@ -221,7 +221,7 @@ def test_an_open_circuit_leaves_no_proposal_without_a_critic(size: int, away: se
 
 
 def test_an_agent_with_an_open_circuit_does_not_take_part() -> None:
-    """It is never called, its calls are failures, and the others continue."""
+    """The agent's missing calls are failures, and the others continue."""
     breakers = Breakers()
     for _ in range(3):
         breakers.record_failure("bob")
@@ -238,7 +238,7 @@ def test_an_agent_with_an_open_circuit_does_not_take_part() -> None:
 
 
 def test_a_hub_that_cannot_criticise_is_replaced() -> None:
-    """A star without its hub uses another one."""
+    """A star whose hub cannot criticise uses another agent."""
     breakers = Breakers()
     for _ in range(3):
         breakers.record_failure("cy")
@@ -248,7 +248,7 @@ def test_a_hub_that_cannot_criticise_is_replaced() -> None:
 
 
 def test_an_agent_without_a_proposal_still_criticises_and_votes() -> None:
-    """Only its proposal is missing: nobody can criticise it or vote for it."""
+    """Nobody can criticise the missing proposal or vote for it."""
 
     def lost(call: Call) -> Any:
         return ConnectionLost("gone") if call == Call("proposal", "bob") else None

@@ -1,4 +1,4 @@
-"""Votes and their results."""
+"""Votes and results of votes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FOUR = NAMES[:4]
 
 
 def vote(choices: Mapping[str, str | None] | Sequence[str | None], **options: Any) -> ConsensusOutput:
-    """Run a debate with these votes; None is a vote that fails."""
+    """Run a debate with these votes, in which None is a vote that fails."""
     by_name = choices if isinstance(choices, Mapping) else dict(zip(NAMES, choices, strict=False))
     confidence = options.pop("confidence", 1.0)
 
@@ -63,7 +63,7 @@ def vote(choices: Mapping[str, str | None] | Sequence[str | None], **options: An
 def test_every_eligible_vote_is_valid_spoiled_or_failed(
     choices: list[str | None], confidence: float, voting: str
 ) -> None:
-    """The confidence is from 0 to 1 for any votes."""
+    """The confidence is between 0 and 1 for any votes."""
     output = vote(choices, confidence=confidence, voting=voting)
     names = NAMES[: len(choices)]
     tally = output.tally
@@ -89,7 +89,7 @@ def test_every_eligible_vote_is_valid_spoiled_or_failed(
 @pytest.mark.parametrize("size", [1, 2, 5, 6])
 @pytest.mark.parametrize("voting", ["majority", "supermajority", "unanimous"])
 def test_more_votes_never_make_an_agreement_weaker(size: int, voting: str) -> None:
-    """Strength only grows from no vote for a proposal to all, and a consensus remains one."""
+    """Strength only grows with the number of votes for a proposal, and a consensus remains one."""
     results = []
     for agreeing in range(size + 1):
         other_votes = [None if index % 2 else "nobody" for index in range(size - agreeing)]
@@ -106,7 +106,7 @@ def test_more_votes_never_make_an_agreement_weaker(size: int, voting: str) -> No
     [("majority", Fraction(1, 2), False), ("supermajority", Fraction(2, 3), True), ("unanimous", Fraction(1), True)],
 )
 def test_each_rule_requires_its_exact_share(size: int, voting: str, share: Fraction, itself: bool) -> None:  # noqa: FBT001
-    """The shares are more than half, two thirds or more, and all; other agents vote for nobody."""
+    """The shares are more than half, at least two thirds, and all; other agents vote for nobody."""
     for agreeing in range(size + 1):
         met = agreeing >= min(size, max(2, -(-size // 2)))
         had = Fraction(agreeing, size)
@@ -128,7 +128,7 @@ def test_the_strength_is_that_of_all_eligible_voters() -> None:
 
 
 def test_one_agent_alone_agrees_with_itself() -> None:
-    """It proposes and votes with one call each, without critiques, and reaches a consensus."""
+    """A single agent proposes and votes with one call each, without critiques."""
     calls: list[Call] = []
     result = plan(["ann"], convergence=None).run_sync(TASK, model=model(calls=calls))
     check_emitted(result)
@@ -158,7 +158,7 @@ def test_one_agent_alone_agrees_with_itself() -> None:
     ],
 )
 def test_a_winner_needs_enough_votes(choices: list[str | None], min_votes: int | None, met: bool) -> None:  # noqa: FBT001
-    """Valid votes come from at least half of the agents and two of them, or as many as the application sets."""
+    """Valid votes are required from half of the agents and at least two, or as many as the application sets."""
     output = vote(choices, voting=VotingOptions(min_votes=min_votes))
     assert output.tally is not None
     assert output.tally.quorum_met is met
@@ -182,7 +182,7 @@ def test_a_choice_may_be_written_in_many_ways(written: str) -> None:
 
 @pytest.mark.parametrize("written", ["", " ", "nobody", "ann or bob", "ann\x00bob", "none of them", "a" * 5000])
 def test_an_unknown_choice_is_spoiled_and_recorded_verbatim(written: str) -> None:
-    """A choice that names no proposal or several counts for none."""
+    """A choice that names no proposal, or several, does not count for any."""
     output = vote([written, "ann", "ann"])
     assert output.tally is not None
     assert (output.tally.valid, output.tally.spoiled) == (2, 1)
@@ -191,7 +191,7 @@ def test_an_unknown_choice_is_spoiled_and_recorded_verbatim(written: str) -> Non
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_an_attack_as_a_choice_is_spoiled(attack: Any) -> None:
-    """No attack of the corpus counts as a vote or stops the count."""
+    """No attack of the corpus counts as a vote or interrupts the count."""
     output = vote([attack.written(own="ann", other="bob"), "bob", "bob"])
     assert output.tally is not None
     assert (output.tally.spoiled, output.winner) == (1, "bob")
@@ -199,7 +199,7 @@ def test_an_attack_as_a_choice_is_spoiled(attack: Any) -> None:
 
 @given(written=st.lists(texts | st.sampled_from(("ann", "ANN", "[bob]")), min_size=3, max_size=3), custom=st.booleans())
 def test_all_votes_are_counted(written: list[str], custom: bool) -> None:  # noqa: FBT001
-    """Models and custom blocks vote in any characters, including half a surrogate pair; all are valid JSON."""
+    """Votes of models and custom blocks may contain any characters, even half a surrogate pair, and are valid JSON."""
 
     def block(request: Any) -> Any:
         index = THREE.index(request.agent)
@@ -219,14 +219,14 @@ def test_all_votes_are_counted(written: list[str], custom: bool) -> None:  # noq
 
 @given(name=st.text(min_size=1, max_size=12), other=st.text(min_size=1, max_size=12))
 def test_an_escaped_name_names_its_agent(name: str, other: str) -> None:
-    """A model copies a name from between brackets, where commas and brackets are escaped."""
+    """A model copies the name from between brackets, where commas and brackets are escaped."""
     assume(name != other and tag_name(name) != other)
     assert find_name(tag_name(name), [name, other]) == name
     assert find_name(name, [other, name]) == name
 
 
 def test_a_voter_may_copy_an_escaped_name() -> None:
-    """Prompts escape the comma in it."""
+    """The agent's name contains a comma, which prompts escape."""
     names = ("Änne O'Neill, PhD", "bob", "cy")
     output = vote(dict.fromkeys(names, tag_name(names[0])))
     assert output.winner == names[0]
@@ -239,7 +239,7 @@ def test_an_essay_is_not_a_choice() -> None:
 
 
 def test_a_vote_for_an_agent_without_a_proposal_is_spoiled() -> None:
-    """Nobody can be elected without a proposal."""
+    """An agent without a proposal cannot win."""
 
     def answer(call: Call) -> Any:
         if call.phase == "proposal" and call.agent == "bob":
@@ -254,7 +254,7 @@ def test_a_vote_for_an_agent_without_a_proposal_is_spoiled() -> None:
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_each_voter_sees_a_different_order_of_proposals(shuffle: bool) -> None:  # noqa: FBT001
-    """The order is drawn from the seed unless shuffling is off; then all see the declared order."""
+    """The seed determines the order; without shuffling, all voters see the declared order."""
 
     def orders(seed: int) -> list[list[str]]:
         calls: list[Call] = []
@@ -285,13 +285,13 @@ def test_each_voter_sees_a_different_order_of_proposals(shuffle: bool) -> None: 
     ],
 )
 def test_votes_may_weigh_differently(weights: Any, winner: str | None, reached: bool) -> None:  # noqa: FBT001
-    """A consensus needs more than half of the total weight; without weights all votes are equal."""
+    """A consensus requires more than half of the total weight, and without weights all votes are equal."""
     output = vote(["ann", "ann", "bob"], voting=VotingOptions("weighted", weights=weights))
     assert (output.winner, output.consensus_reached) == (winner, reached)
 
 
 class FixedRatings(LoggedRatings):
-    """Ratings from another source."""
+    """A store whose ratings are set in advance."""
 
     fixed: dict[str, Rating]
 
@@ -321,7 +321,7 @@ def test_votes_weigh_by_the_ratings_of_the_archive() -> None:
 
 
 def test_other_rules_ignore_ratings() -> None:
-    """A majority counts agents."""
+    """A majority counts agents, not weights."""
     archive = _rated(cy=Rating(elo=3000, calibration=1.0))
     assert vote(["ann", "ann", "bob"], archive=archive).winner == "ann"
 
@@ -335,7 +335,7 @@ def tie(choose: Any, choices: Sequence[str | None] = ("ann", "ann", "bob", "bob"
 
 
 def test_a_tie_has_no_winner() -> None:
-    """Without a tie rule there is none."""
+    """A tie is only broken by a tie rule."""
     output = tie(None)
     assert output.tally is not None
     assert (output.winner, output.tally.tied, output.outcome) == (None, ["ann", "bob"], "no_consensus")
@@ -345,7 +345,7 @@ def test_a_tie_has_no_winner() -> None:
     "answer", ["bob", " Bob.", {"choice": "bob"}, {"choice": "the proposal of bob", "reasoning": "It is cheaper."}]
 )
 def test_a_tie_rule_names_one_of_the_tied_agents(answer: Any) -> None:
-    """The rule receives only the tied proposals; it makes a winner, but no consensus."""
+    """The rule receives only the tied proposals, and determines a winner but not a consensus."""
     requests: list[TieAsked] = []
 
     def choose(value: TieAsked) -> Any:
@@ -362,7 +362,7 @@ def test_a_tie_rule_names_one_of_the_tied_agents(answer: Any) -> None:
 
 @pytest.mark.parametrize("answer", ["cy", "nobody", "", None, 7, {"choice": ["ann"]}, {}])
 def test_an_invalid_tie_break_is_a_loss(answer: Any) -> None:
-    """With another name or a non-name the tie remains; None is no answer at all."""
+    """Another name, or a value other than a name, leaves the tie; None counts as no answer."""
     output = tie(lambda _: answer)
     assert (output.winner, output.outcome) == (None, "no_consensus")
     if answer is not None:
@@ -388,7 +388,7 @@ def test_a_failed_tie_judge_is_a_loss() -> None:
 
 
 def test_the_default_tie_judge_chooses_between_tied_proposals() -> None:
-    """A model apart from the agents sees the tied proposals in an order drawn from the seed."""
+    """The judge is a model apart from the agents and sees the tied proposals in an order drawn from the seed."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -407,7 +407,7 @@ def test_the_default_tie_judge_chooses_between_tied_proposals() -> None:
 
 @pytest.mark.parametrize("choices", [["ann", "ann", "ann", "bob"], ["ann", "bob", None, None, None], [None, None]])
 def test_a_tie_rule_is_not_called_without_a_tie(choices: list[str | None]) -> None:
-    """One proposal leads, or too few agents voted."""
+    """Either one proposal leads, or too few agents voted."""
 
     def never(value: object) -> str:
         raise AssertionError(value)
@@ -416,7 +416,7 @@ def test_a_tie_rule_is_not_called_without_a_tie(choices: list[str | None]) -> No
 
 
 def test_an_exception_of_a_custom_tie_rule_is_raised() -> None:
-    """It is not a provider failure."""
+    """An exception in application code is not a provider failure."""
 
     def broken(value: object) -> str:
         raise RosterError("own", "zoe", ["ann"])

@@ -1,4 +1,4 @@
-"""Every way a debate can end: its stages, its events, and its output."""
+"""All ways in which a debate can end, with their stages, events and output."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 FOUR = NAMES[:4]
 TWO_ROUNDS = {"topology": "round-robin", "max_rounds": 2, "convergence": None}
 CALLS = 4 + 2 * (4 + 4) + 4
-"""Calls of four agents in two rounds with one critic each."""
+"""Number of calls of four agents in two rounds with one critic each."""
 
 
 def answer_count(raw: ConsensusOutput) -> int:
@@ -63,7 +63,7 @@ def answer_count(raw: ConsensusOutput) -> int:
 
 
 def test_a_debate_goes_through_its_stages_in_order() -> None:
-    """The stages of a round repeat with each round."""
+    """The stages of a round are repeated in each round."""
     result = plan(max_rounds=2, convergence=None).run_sync(TASK, model=model())
     check_emitted(result)
     assert stages(result) == snapshot(
@@ -89,7 +89,7 @@ def test_a_debate_goes_through_its_stages_in_order() -> None:
 
 
 def test_the_last_stage_without_agreement_is_no_consensus() -> None:
-    """NO_CONSENSUS replaces CONSENSUS_REACHED."""
+    """The stage NO_CONSENSUS replaces CONSENSUS_REACHED."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
@@ -100,7 +100,7 @@ def test_the_last_stage_without_agreement_is_no_consensus() -> None:
 
 
 def test_a_debate_has_seven_kinds_of_events_besides_stages_and_failures() -> None:
-    """They are start, rounds, messages, critiques, votes, the decision and the end."""
+    """The seven kinds are start, rounds, messages, critiques, votes, the decision and the end."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call == Call("vote", "cy") else None
@@ -138,7 +138,7 @@ def test_a_debate_has_seven_kinds_of_events_besides_stages_and_failures() -> Non
 
 @given(st.lists(st.sampled_from(ConsensusStage), max_size=12))
 def test_only_sequences_from_the_table_are_in_order(stages_: list[ConsensusStage]) -> None:
-    """A walk through the table is in order; any other sequence is not."""
+    """Any path through the table is in order, and any other sequence is not."""
     reached: list[StageReached] = []
     number = 0
     legal = True
@@ -153,7 +153,7 @@ def test_only_sequences_from_the_table_are_in_order(stages_: list[ConsensusStage
 
 
 def test_a_wrong_round_number_is_out_of_order() -> None:
-    """The first round has number 1, and only the stages of a round have a number."""
+    """Rounds count from 1, and only stages of a round have a number."""
     walk = [ConsensusStage.START, ConsensusStage.INITIALIZING]
     assert in_order_of_stages([StageReached(stage=stage) for stage in walk])
     assert not in_order_of_stages([StageReached(stage=stage, round=1) for stage in walk])
@@ -175,7 +175,7 @@ def full_debate(**options: Any) -> Any:
 
 
 class Gate:
-    """A model that blocks in its call number `at`, or raises `error` there."""
+    """A model that blocks at call number `at`, or raises `error` there."""
 
     def __init__(self, at: int, *, order: int | None = None, error: Exception | None = None) -> None:
         self.at = at
@@ -205,7 +205,7 @@ class Gate:
 
 
 def check_cut_short(run: RunView, status: str, answered: int) -> None:
-    """Check that exactly the answered calls are in the output."""
+    """Check that the output contains exactly the answered calls."""
     check_emitted(run)
     raw = run.raw
     assert isinstance(raw, ConsensusOutput)
@@ -267,7 +267,7 @@ def test_a_timeout_keeps_the_answers(at: int, order: int | None) -> None:
 
 @given(at=moments, order=orders)
 def test_an_application_error_keeps_the_answers(at: int, order: int | None) -> None:
-    """The error is raised unchanged, and the handle has the raw output."""
+    """The exception is raised unchanged, and the handle has the raw output."""
     failure = LookupError("a mistake")
     gate = Gate(at, order=order, error=failure)
 
@@ -287,7 +287,7 @@ def test_an_application_error_keeps_the_answers(at: int, order: int | None) -> N
 
 @pytest.mark.parametrize("at", [0, 2, 5, 9, 14, CALLS - 1])
 def test_a_time_limit_of_the_run_keeps_the_answers(at: int) -> None:
-    """The limit belongs to the run, not to the debate."""
+    """The time limit belongs to the run, not to the debate."""
     gate = Gate(at)
     result = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=gate.model(), seed=1, limits=Limits(seconds=0.05))
     check_cut_short(result, "limit", gate.answered)
@@ -295,7 +295,7 @@ def test_a_time_limit_of_the_run_keeps_the_answers(at: int) -> None:
 
 
 def test_a_debate_cancelled_before_its_start_emits_nothing() -> None:
-    """Without a start event there is no end event."""
+    """An end event is only emitted after a start event."""
 
     async def cancelled() -> RunHandle[Any]:
         handle: RunHandle[Any] = plan().start(TASK, model=model())
@@ -311,20 +311,20 @@ def test_a_debate_cancelled_before_its_start_emits_nothing() -> None:
 
 @pytest.mark.parametrize("value", [None, 7, {"topic": "x"}, {"task": 3}, ["x"]])
 def test_an_invalid_task_is_rejected_before_any_event(value: Any) -> None:
-    """It is an application error."""
+    """An invalid task is an application error."""
     with pytest.raises(ConfigurationError, match="a task") as caught:
         plan().run_sync(value, model=model())
     assert consensus_events(caught.value.run) == []
 
 
 def test_an_unused_timeout_changes_nothing() -> None:
-    """The debate ends within its time."""
+    """The debate ends within the time limit."""
     output = plan(max_rounds=1, timeout=60).run_sync(TASK, model=model()).output
     assert (output.status, output.early_end) == ("complete", None)
 
 
 def test_a_timeout_during_judging_loses_no_round() -> None:
-    """The application's function takes too long."""
+    """The application's judge takes too long."""
 
     async def late(ctx: Context) -> bool:
         await asyncio.Event().wait()
@@ -336,7 +336,7 @@ def test_a_timeout_during_judging_loses_no_round() -> None:
 
 
 def test_a_timeout_does_not_hide_an_application_error() -> None:
-    """A TimeoutError raised by a block belongs to the block."""
+    """A `TimeoutError` raised by a block is not the debate's timeout."""
 
     def broken(request: Any) -> str:
         raise TimeoutError("mine")

@@ -35,7 +35,7 @@ _TEXTS = {"Ann": "Boldly.", "Bea": "At once.", "Cid": "Carefully."}
 
 
 def by_text(request: ModelRequest) -> Any:
-    """Answer as `reply`, but rank by the texts themselves: the order in the prompt does not matter."""
+    """Answer like `reply`, but rank by text, so that the order in the prompt does not matter."""
     if "-member-" in request.block:
         return _TEXTS[request.block.rpartition("-")[2]]
     if "-reviewer-" not in request.block:

@@ -1,4 +1,4 @@
-"""The phases of a council: what each role sees, the number of calls, and the output."""
+"""Councils: what each role sees in each phase, the number of calls, and the output."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Listening:
 
 
 def test_a_council_takes_two_calls_a_member_and_one_for_the_chair() -> None:
-    """It returns the raw output."""
+    """Without an output schema, the output is the raw output."""
     result = run_council()
     raw = result.output
     assert isinstance(raw, CouncilOutput)
@@ -80,7 +80,7 @@ def test_a_council_takes_two_calls_a_member_and_one_for_the_chair() -> None:
 
 
 def test_members_see_nothing_of_each_other_before_they_answer() -> None:
-    """An opinion's prompt contains the question and no answer."""
+    """The prompt of an opinion contains only the question."""
     model = Listening()
     run_council(model=model.model)
     for prompt in model.of("-member-"):
@@ -90,7 +90,7 @@ def test_members_see_nothing_of_each_other_before_they_answer() -> None:
 
 @given(st.integers(2, 5), st.integers(0, 2**32), st.sampled_from(["others", "all"]))
 def test_reviewers_and_chair_see_no_names(count: int, seed: int, scope: str) -> None:
-    """This holds even if members write their own and others' names into their answers."""
+    """Names are hidden even if members write their own or others' names into their answers."""
     names = NAMES[:count]
 
     def boastful(request: ModelRequest) -> Any:
@@ -107,7 +107,7 @@ def test_reviewers_and_chair_see_no_names(count: int, seed: int, scope: str) -> 
 
 
 def test_hiding_names_can_be_switched_off() -> None:
-    """`PromptOptions(hide_names=False)` does so."""
+    """`PromptOptions(hide_names=False)` shows the names that members write into their answers."""
     model = Listening(lambda request: "I am Ann." if "-member-" in request.block else reply(request))
     run_council(model=model.model, prompts=PromptOptions(hide_names=False))
     assert "I am Ann." in model.of("-chair")[0]
@@ -115,14 +115,14 @@ def test_hiding_names_can_be_switched_off() -> None:
 
 @given(st.integers(2, 5), st.integers(0, 2**32))
 def test_every_answer_is_shown_first_equally_often(count: int, seed: int) -> None:
-    """A judge that prefers the first answer leaves the ranking tied."""
+    """A reviewer that prefers the first answer leaves the ranking tied."""
     raw = run_council(NAMES[:count], seed=seed).output
     assert {rank.rank for rank in raw.ranking} == {1}
     assert all(rank.tied for rank in raw.ranking)
 
 
 def test_the_ranking_does_not_depend_on_the_order_of_answers() -> None:
-    """Reviewers that rank by the texts produce the same ranking under every seed."""
+    """Reviewers that rank by text produce the same ranking with every seed."""
     rankings = [
         [rank.agent_name for rank in run_council(model=FunctionModel(by_text), seed=seed).output.ranking]
         for seed in range(5)
@@ -131,7 +131,7 @@ def test_the_ranking_does_not_depend_on_the_order_of_answers() -> None:
 
 
 def test_reviews_are_optional() -> None:
-    """`review="none"` takes N + 1 calls and gives no ranking."""
+    """A council with `review="none"` takes N + 1 calls and has no ranking."""
     result = run_council(review="none")
     raw = result.output
     assert (result.usage.calls, raw.reviews, raw.ranking, raw.agreement) == (4, [], [], None)
@@ -139,14 +139,14 @@ def test_reviews_are_optional() -> None:
 
 
 def test_reviewing_all_answers_measures_self_preference() -> None:
-    """Each member ranks its own answer as well."""
+    """Each member also ranks its own answer."""
     raw = run_council(review="all").output
     assert {rank.reviews for rank in raw.ranking} == {3}
     assert all(rank.self_preference is not None for rank in raw.ranking)
 
 
 def test_the_chair_returns_the_output_schema() -> None:
-    """The run's output is its data; the raw output has it as the answer."""
+    """The run's output is the validated data, which is also the answer in the raw output."""
     model = FunctionModel(
         lambda request: {"ship": False, "why": "Tests fail."} if "chair" in request.block else reply(request)
     )
@@ -158,7 +158,7 @@ def test_the_chair_returns_the_output_schema() -> None:
 
 @pytest.mark.parametrize("ranking", [[], [("A", "B")], "twice", "stranger"], ids=str)
 def test_an_invalid_ranking_is_retried_and_then_an_error(ranking: Any) -> None:
-    """It has to contain each letter of the prompt once."""
+    """A ranking has to contain each letter of the prompt once."""
 
     def broken(request: ModelRequest) -> Any:
         if "-reviewer-" not in request.block:
@@ -175,7 +175,7 @@ def test_an_invalid_ranking_is_retried_and_then_an_error(ranking: Any) -> None:
 
 
 def test_a_failed_member_is_excluded_and_reported() -> None:
-    """With "skip" it does not review, and nobody reviews it."""
+    """With "skip", a failed member neither reviews nor is reviewed."""
 
     def flaky(request: ModelRequest) -> Any:
         return ProviderFailed("down", status=503) if request.block.endswith("-member-Bea") else reply(request)
@@ -194,7 +194,7 @@ def test_a_failed_member_is_excluded_and_reported() -> None:
 
 
 def test_a_missing_review_is_reported_with_the_ranking() -> None:
-    """Without it the design is unbalanced: some answers were read first more often than others."""
+    """A missing review leaves the design unbalanced: some answers are read first more often than others."""
 
     def model(request: ModelRequest) -> Any:
         if request.block.endswith("-reviewer-Bea"):
@@ -211,7 +211,7 @@ def test_a_missing_review_is_reported_with_the_ranking() -> None:
 
 
 def test_custom_blocks_take_any_role() -> None:
-    """A member gets the question and then the answers, and a chair gets everything."""
+    """A member receives first the question and later the answers, and a chair receives everything."""
 
     def member(value: Any) -> Any:
         if isinstance(value, ReviewAsked):
@@ -232,14 +232,14 @@ def test_custom_blocks_take_any_role() -> None:
 
 
 def test_a_block_with_an_invalid_ranking_is_named() -> None:
-    """The OutputError has the block and the problem."""
+    """The `OutputError` contains the block and the problem."""
     members = [Persona("Ann", block=lambda _: "Yes."), Persona("Bea")]
     with pytest.raises(OutputError, match="ship-member-Ann"):
         council(name="ship", members=members).run_sync(QUESTION, model=FunctionModel(reply))
 
 
 def test_people_can_take_all_roles(tmp_path: Path) -> None:
-    """The run waits for an opinion, a review and a chair, and shows no names."""
+    """The run waits for an opinion, a review and a chair's answer, and shows no names."""
     from flowdebate import submit_answer_sync
 
     pattern = council(
@@ -264,7 +264,7 @@ def test_people_can_take_all_roles(tmp_path: Path) -> None:
 
 
 def test_a_stored_council_is_resumed_without_paying_twice(tmp_path: Path) -> None:
-    """It was interrupted before the chair, so one call remains."""
+    """The run was interrupted before the chair, so only one call remains."""
     pattern = council(name="ship", members=[{"name": name} for name in NAMES[:3]])
     store = tmp_path / "runs.sqlite3"
 
@@ -282,14 +282,14 @@ def test_a_stored_council_is_resumed_without_paying_twice(tmp_path: Path) -> Non
 
 
 def test_a_batch_runs_councils() -> None:
-    """There is one for each question."""
+    """Each question has its own council."""
     pattern = council(name="ship", members=[{"name": name} for name in NAMES[:2]])
     batch = pattern.batch_sync(["Ship?", "Wait?"], model=FunctionModel(reply))
     assert [item.result and item.result.output.question for item in batch] == ["Ship?", "Wait?"]
 
 
 def test_every_phase_has_events() -> None:
-    """Two rounds have a turn for each opinion and each review, a review's ranking, and the end."""
+    """The events are two rounds with a turn for each opinion and each review, the rankings, and the end."""
     kinds = [
         event.kind
         for event in run_council(NAMES[:2]).events
@@ -316,13 +316,12 @@ def test_every_phase_has_events() -> None:
     ids=str,
 )
 def test_invalid_councils_are_rejected(options: dict[str, Any], field: str) -> None:
-    """The error comes before anything is built."""
+    """The error is raised before anything is built."""
     with pytest.raises(ConfigurationError, match=field):
         council(**{"name": "ship", "members": [{"name": "Ann"}, {"name": "Bea"}], **options})
 
 
 def test_the_outline_shows_the_phases() -> None:
-    """They are in order."""
     text = str(outline(council(name="ship", members=[{"name": "Ann"}, {"name": "Bea"}])))
     places = [
         text.index(part)

@@ -1,4 +1,4 @@
-"""Orders, mean ranks, Borda counts, Kendall's W and self-preference as laws."""
+"""Laws of orders, mean ranks, Borda counts, Kendall's W and self-preference."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reviews(*all_reviews: CouncilReview) -> dict[str, CouncilReview]:
 
 @given(NAMES, SCOPES, st.integers())
 def test_each_answer_is_in_each_slot_equally_often(names: list[str], scope: str, seed: int) -> None:
-    """A preference for a slot favours no answer."""
+    """A preference for a slot does not favour any answer."""
     orders = review_orders(names, scope=scope, random=Random(seed))  # type: ignore[arg-type] # drawn from its values
     for slot in range(len(names) - (scope == "others")):
         assert sorted(order[slot] for order in orders.values()) == sorted(names)
@@ -38,7 +38,7 @@ def test_each_answer_is_in_each_slot_equally_often(names: list[str], scope: str,
 
 @given(NAMES, SCOPES, st.integers())
 def test_each_answer_is_reviewed_equally_often(names: list[str], scope: str, seed: int) -> None:
-    """All other members review it, and with "all" its author as well."""
+    """All other members review an answer, and with "all" so does the author."""
     orders = review_orders(names, scope=scope, random=Random(seed))  # type: ignore[arg-type] # drawn from its values
     frequencies = Counter(name for order in orders.values() for name in order)
     assert set(frequencies.values()) == {len(names) - (scope == "others")}
@@ -54,7 +54,7 @@ def pairs_of_neighbours(count: int, scope: str) -> Counter[tuple[str, str]]:
 
 @pytest.mark.parametrize("count", range(2, 41))
 def test_answers_are_neighbours_at_most_once_without_self_review(count: int) -> None:
-    """A good answer then does not lower one particular other one: of N (N - 1) pairs, N (N - 2) occur."""
+    """A good answer does not lower one particular other answer: of N (N - 1) pairs, N (N - 2) occur."""
     pairs = pairs_of_neighbours(count, "others")
     assert len(pairs) == count * (count - 2)
     assert set(pairs.values()) <= {1}
@@ -62,7 +62,7 @@ def test_answers_are_neighbours_at_most_once_without_self_review(count: int) -> 
 
 @pytest.mark.parametrize("count", range(2, 41, 2))
 def test_all_pairs_are_neighbours_once_in_an_even_council(count: int) -> None:
-    """It is a Williams square: with all answers in each review, each follows each other one exactly once."""
+    """With all answers in each review, the orders form a Williams square."""
     pairs = pairs_of_neighbours(count, "all")
     assert len(pairs) == count * (count - 1)
     assert set(pairs.values()) == {1}
@@ -70,7 +70,7 @@ def test_all_pairs_are_neighbours_once_in_an_even_council(count: int) -> None:
 
 @pytest.mark.parametrize("count", range(3, 41, 2))
 def test_nearly_all_pairs_are_neighbours_once_in_an_odd_council(count: int) -> None:
-    """Such a square does not exist for a cycle of odd length: of its N - 1 steps, one occurs twice and one never."""
+    """A Williams square does not exist for odd cycles: of N - 1 steps, one occurs twice and one never."""
     pairs = pairs_of_neighbours(count, "all")
     assert len(pairs) == count * (count - 2)
     assert Counter(pairs.values()) == Counter({1: count * (count - 3), 2: count})
@@ -78,7 +78,7 @@ def test_nearly_all_pairs_are_neighbours_once_in_an_odd_council(count: int) -> N
 
 @given(NAMES, st.randoms(use_true_random=False))
 def test_the_ranking_does_not_depend_on_the_order_of_arrival(names: list[str], random: Random) -> None:
-    """The same is true of the agreement."""
+    """The agreement does not depend on the order of arrival either."""
     drawn_reviews = [
         review(name, *random.sample([other for other in names if other != name], len(names) - 1)) for name in names
     ]
@@ -116,14 +116,14 @@ def test_reviewers_who_agree_have_a_concordance_of_one(names: list[str], scope: 
 
 @given(NAMES, st.randoms(use_true_random=False))
 def test_concordance_is_between_zero_and_one(names: list[str], random: Random) -> None:
-    """The rankings do not matter."""
+    """The bounds hold for any rankings."""
     concordance = agreement(reviews(*[review(name, *random.sample(names, len(names))) for name in names]))
     assert concordance is not None
     assert 0 <= concordance.w <= 1
 
 
 def test_concordance_of_complete_rankings_is_kendalls() -> None:
-    """The textbook formula: 12 S / (m² (n³ - n)) with three reviewers and four answers."""
+    """The textbook formula is 12 S / (m² (n³ - n)), here with three reviewers and four answers."""
     by_reviewer = reviews(
         review("x", "a", "b", "c", "d"), review("y", "a", "c", "b", "d"), review("z", "b", "a", "c", "d")
     )
@@ -149,7 +149,7 @@ def test_opposite_rankings_have_no_concordance() -> None:
 
 
 def test_ties_share_a_place() -> None:
-    """The place after two firsts is the third."""
+    """Two answers that share the first place are followed by the third place."""
     ranked = rank_answers(reviews(review("x", "a", "b", "c"), review("y", "b", "a", "c")), ["a", "b", "c"])
     assert [(rank.agent_name, rank.rank, rank.tied) for rank in ranked] == [
         ("a", 1, True),
@@ -159,7 +159,7 @@ def test_ties_share_a_place() -> None:
 
 
 def test_self_preference_compares_a_members_own_rank_with_the_others() -> None:
-    """A value above 0 means that a member prefers its own answer."""
+    """A value above 0 means that members prefer their own answers."""
     by_reviewer = reviews(review("a", "a", "b"), review("b", "b", "a"))
     assert [rank.self_preference for rank in rank_answers(by_reviewer, ["a", "b"])] == [1.0, 1.0]
     alone = reviews(review("a", "b"), review("b", "a"))
