@@ -60,13 +60,13 @@ def answering(call: int) -> FunctionModel:
 
     def answer(request: ModelRequest) -> ModelResponse:
         os.write(call, b".")
-        whole = " ".join(str(message["content"]) for message in request.messages)
+        prompt = " ".join(str(message["content"]) for message in request.messages)
         used = Usage(calls=1, prompt_tokens=90, cached_tokens=0, completion_tokens=10)
         if request.output_schema is None:
-            return ModelResponse(text=f"Of {len(whole)} reasons the first one counts.", usage=used)
-        winner = Random(whole).choice(("prime", "composite"))
-        said = {"reasoning": "-", "winner": winner, "verdict": "-"}
-        return ModelResponse(data={key: said[key] for key in request.output_schema["properties"]}, usage=used)
+            return ModelResponse(text=f"Of {len(prompt)} reasons the first one counts.", usage=used)
+        winner = Random(prompt).choice(("prime", "composite"))
+        reply = {"reasoning": "-", "winner": winner, "verdict": "-"}
+        return ModelResponse(data={key: reply[key] for key in request.output_schema["properties"]}, usage=used)
 
     return FunctionModel(answer)
 
@@ -97,11 +97,11 @@ def main() -> None:
     with Path(os.devnull).open("wb") as nobody:
         asyncio.run(ask_study(study(), folder / "first.jsonl", model=answering(nobody.fileno()), maximum=2))
     gc.freeze()
-    done = sum(not attempt(folder, random.randint(1, 12)) for _ in range(kills))
+    kill_count = sum(not attempt(folder, random.randint(1, 12)) for _ in range(kills))
     while not attempt(folder, None):
         pass
     answers = list(AnswersFile(folder / "answers.jsonl").answers.values())
-    sys.stderr.write(f"{done}\n")
+    sys.stderr.write(f"{kill_count}\n")
     sys.stdout.write(study_report(study(), answers).model_dump_json())
 
 

@@ -47,7 +47,7 @@ class Stub:
     calls_tools: bool = True
     data: Callable[[Body, Any], Any] = lambda _, data: data
     """Function that changes the data of a structured answer, from the request and fitting data."""
-    sent: list[Body] = field(default_factory=list)
+    requests: list[Body] = field(default_factory=list)
 
     def server(self) -> ChatServer:
         """Make the server, whatever model is asked."""
@@ -56,7 +56,7 @@ class Stub:
     async def __call__(self, exchange: Exchange) -> None:
         """Answer one request."""
         body = exchange.body
-        self.sent.append(body)
+        self.requests.append(body)
         if any(REFUSALS[name](body) for name in self.refuses):
             await exchange.json(error(self.words), status=self.status)
         elif body.get("logprobs"):
@@ -65,25 +65,27 @@ class Stub:
             await self._answer(exchange, body)
 
     def _letter(self) -> Any:
-        whole = completion("A", finish=self.finish)
+        completion_body = completion("A", finish=self.finish)
         if self.letters:
             likely = [{"token": "A", "logprob": -0.1}, {"token": "B", "logprob": -2.4}]
-            whole["choices"][0]["logprobs"] = {"content": [{"token": "A", "logprob": -0.1, "top_logprobs": likely}]}
-        return whole
+            completion_body["choices"][0]["logprobs"] = {
+                "content": [{"token": "A", "logprob": -0.1, "top_logprobs": likely}]
+            }
+        return completion_body
 
     async def _answer(self, exchange: Exchange, body: Body) -> None:
         schema = schema_of(body)
         if schema is None and "tools" in body and self.calls_tools:
-            called = tool_call("look_up", '{"line": "9"}')
-            await exchange.json(completion(None, finish="tool_calls", tool_calls=[called]))
+            call = tool_call("look_up", '{"line": "9"}')
+            await exchange.json(completion(None, finish="tool_calls", tool_calls=[call]))
             return
         if schema is None:
             text = self.write("Trams carry more people.")
         else:
             data = json.dumps(self.data(body, instance(inline_definitions(schema))))
             if "tool_choice" in body:
-                called = tool_call(body["tool_choice"]["function"]["name"], data)
-                await exchange.json(completion(None, finish="tool_calls", tool_calls=[called]))
+                call = tool_call(body["tool_choice"]["function"]["name"], data)
+                await exchange.json(completion(None, finish="tool_calls", tool_calls=[call]))
                 return
             text = self.write(data)
         if body.get("stream"):

@@ -26,7 +26,7 @@ from flowdebate.evaluation import (
 
 def rows(number: int = 60) -> list[dict[str, Any]]:
     """Draw ballots of two judges in both orders of pairs of three systems; the longer side wins more often."""
-    random, found = Random(3), []
+    random, records = Random(3), []
     for item in range(number):
         pair = random.sample(["ann", "bob", "cy"], 2)
         lengths = {name: random.randint(100, 900) for name in pair}
@@ -37,11 +37,11 @@ def rows(number: int = 60) -> list[dict[str, Any]]:
                 choice: str | None = random.choice([longer, longer, truth, order[0]])
                 if not random.randrange(12):
                     choice = None
-                found.append({
+                records.append({
                     "item": f"q{item}", "judge": judge, "order": order, "choice": choice, "truth": truth,
                     "cluster": f"topic {item // 2}", "lengths": [lengths[name] for name in order], "note": "x",
                 })  # fmt: skip
-    return found
+    return records
 
 
 def write(path: Path, data: list[dict[str, Any]], separator: str = "|") -> Path:
@@ -139,25 +139,25 @@ def test_a_row_that_is_no_ballot_is_named(tmp_path: Path, row: dict[str, Any], p
 def test_commands_read_the_same_files(tmp_path: Path) -> None:
     """The audit with the quality of judges and the content audit, and the ranking, of which a prior ranks all."""
     path = str(write(tmp_path / "ballots.csv", rows()))
-    shown = CliRunner().invoke(app, ["eval", "audit", "--data", path], catch_exceptions=False)
-    assert shown.exit_code == 0
+    result = CliRunner().invoke(app, ["eval", "audit", "--data", path], catch_exceptions=False)
+    assert result.exit_code == 0
     for words in ("slot 1 of 2", "right in 0.", "length: twice as long favours it", "2 models are worth"):
-        assert words in shown.output
-    found = json.loads(CliRunner().invoke(app, ["eval", "audit", "--data", path, "--json"]).stdout)
-    assert found["quality"] == judge_quality(path).model_dump(mode="json", by_alias=True)
-    one = judge_quality(read_ballots(path).of_judge("leo").judged)
-    assert found["qualities"]["leo"] == one.model_dump(mode="json", by_alias=True)
-    assert "leo against the truth" in shown.output
-    assert found["content"] == content_audit(path).model_dump(mode="json", by_alias=True)
+        assert words in result.output
+    document = json.loads(CliRunner().invoke(app, ["eval", "audit", "--data", path, "--json"]).stdout)
+    assert document["quality"] == judge_quality(path).model_dump(mode="json", by_alias=True)
+    quality = judge_quality(read_ballots(path).of_judge("leo").judged)
+    assert document["qualities"]["leo"] == quality.model_dump(mode="json", by_alias=True)
+    assert "leo against the truth" in result.output
+    assert document["content"] == content_audit(path).model_dump(mode="json", by_alias=True)
     ranked = CliRunner().invoke(app, ["eval", "leaderboard", "--data", path, "--format", "json"])
     assert [system["name"] for system in json.loads(ranked.stdout)["systems"]] == [
         system.name for system in rank_games(path).systems
     ]
     champion = {"item": "x", "order": ["top", "ann"], "choice": "top", "judge": "mia", "truth": "", "cluster": ""}
     more = write(tmp_path / "more.csv", [*rows(), champion | {"lengths": [1, 1], "note": ""}])
-    shown = CliRunner().invoke(app, ["eval", "leaderboard", "--data", str(more)])
-    assert "above all ranked systems: never lost to one: top" in shown.output
+    result = CliRunner().invoke(app, ["eval", "leaderboard", "--data", str(more)])
+    assert "above all ranked systems: never lost to one: top" in result.output
     ranked = CliRunner().invoke(app, ["eval", "leaderboard", "--data", str(more), "--prior", "2", "--format", "json"])
     assert "top" in [system["name"] for system in json.loads(ranked.stdout)["systems"]]
-    refused = CliRunner().invoke(app, ["eval", "leaderboard", "--data", path, "--limit", "3"])
-    assert refused.exit_code == 2
+    limited = CliRunner().invoke(app, ["eval", "leaderboard", "--data", path, "--limit", "3"])
+    assert limited.exit_code == 2

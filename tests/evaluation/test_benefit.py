@@ -39,14 +39,16 @@ def found(credit: float, *, calls: int = 1, tokens: int | None = 100) -> MethodA
 
 def item(debate: float, **baselines: float) -> BenefitItem:
     """What was found of a question whose right answer is "right"."""
-    others: Any = {name: found(credit) for name, credit in baselines.items()}
-    return BenefitItem(truth="right", debate=found(debate, calls=5, tokens=940), baselines=others)
+    answers: Any = {name: found(credit) for name, credit in baselines.items()}
+    return BenefitItem(truth="right", debate=found(debate, calls=5, tokens=940), baselines=answers)
 
 
-def items(both: int, better: int, worse: int, neither: int, baseline: BaselineName = "single") -> list[BenefitItem]:
+def items(
+    both_right: int, better: int, worse: int, neither: int, baseline: BaselineName = "single"
+) -> list[BenefitItem]:
     """Questions that both were right in, the debate alone, the baseline alone, nobody."""
-    cells = ((1.0, 1.0, both), (1.0, 0.0, better), (0.0, 1.0, worse), (0.0, 0.0, neither))
-    return [item(debate, **{baseline: other}) for debate, other, times in cells for _ in range(times)]
+    cells = ((1.0, 1.0, both_right), (1.0, 0.0, better), (0.0, 1.0, worse), (0.0, 0.0, neither))
+    return [item(debate, **{baseline: credit}) for debate, credit, times in cells for _ in range(times)]
 
 
 # Statistics
@@ -56,19 +58,21 @@ def items(both: int, better: int, worse: int, neither: int, baseline: BaselineNa
 def test_wilsons_interval_is_that_of_scipy(n: int, data: st.DataObject, confidence: float) -> None:
     """For whole numbers of items both say the same."""
     right = data.draw(st.integers(0, n))
-    theirs = stats.binomtest(right, n).proportion_ci(confidence, method="wilson")
-    assert share_interval(right / n, n, confidence=confidence) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
+    reference = stats.binomtest(right, n).proportion_ci(confidence, method="wilson")
+    assert share_interval(right / n, n, confidence=confidence) == pytest.approx(
+        (reference.low, reference.high), abs=1e-9
+    )
 
 
 @given(pairs=CREDITS)
 def test_a_difference_lies_in_its_interval_and_turned_round_it_is_negated(pairs: list[tuple[float, float]]) -> None:
     """The law of paired intervals: within -1 and 1, with a width, and no side is favoured."""
-    ones, others = zip(*pairs, strict=True)
-    low, high = newcombe(ones, others)
-    difference = (sum(ones) - sum(others)) / len(pairs)
+    firsts, seconds = zip(*pairs, strict=True)
+    low, high = newcombe(firsts, seconds)
+    difference = (sum(firsts) - sum(seconds)) / len(pairs)
     assert -1 - 1e-9 <= low <= difference <= high <= 1 + 1e-9
     assert high - low > 0
-    assert newcombe(others, ones) == pytest.approx((-high, -low), abs=1e-12)
+    assert newcombe(seconds, firsts) == pytest.approx((-high, -low), abs=1e-12)
 
 
 def test_the_interval_covers_the_difference_as_often_as_it_says() -> None:
@@ -104,11 +108,11 @@ def test_holm_rejects_what_its_steps_reject(ps: list[float]) -> None:
 
 def test_so_many_items_show_the_gain_as_often_as_is_said() -> None:
     """Simulated: with the number that is named, a gain of 15 points is shown in about four of five evaluations."""
-    n, random, shown = required_n(0.15, differing=0.35), Random(3), 0
+    n, random, significant = required_n(0.15, differing=0.35), Random(3), 0
     for _ in range(400):
-        drawn = random.choices((1, -1, 0), (0.25, 0.10, 0.65), k=n)
-        shown += sign_flip_test(drawn) < 0.05
-    assert 0.72 < shown / 400 < 0.86
+        differences = random.choices((1, -1, 0), (0.25, 0.10, 0.65), k=n)
+        significant += sign_flip_test(differences) < 0.05
+    assert 0.72 < significant / 400 < 0.86
 
 
 # What is found
@@ -208,7 +212,7 @@ def both(cells: Mapping[tuple[float, float, float], int]) -> list[BenefitItem]:
 def test_as_good_a_vote_is_enough_to_rule_out_a_gain() -> None:
     """Better than one call, no better than the vote: the gain was the vote's, and it is said first."""
     report = benefit_report(both({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2}))
-    assert [each.finding for each in report.comparisons] == ["helped", "none_worth_it"]
+    assert [comparison.finding for comparison in report.comparisons] == ["helped", "none_worth_it"]
     assert report.finding == "none_worth_it"
     assert report.summary.startswith(
         "No gain of 5 points or more: the debate was right in 72 of 100, the vote of first drafts in 73"
@@ -218,7 +222,7 @@ def test_as_good_a_vote_is_enough_to_rule_out_a_gain() -> None:
 def test_where_one_comparison_is_open_the_other_is_told() -> None:
     """Better than one call, and it cannot be told whether better than the vote."""
     report = benefit_report(both({(1, 0, 0): 9, (1, 0, 1): 20, (1, 1, 1): 40, (0, 0, 1): 5, (0, 0, 0): 26}))
-    assert [each.finding for each in report.comparisons] == ["helped", "too_few"]
+    assert [comparison.finding for comparison in report.comparisons] == ["helped", "too_few"]
     assert report.finding == "too_few"
     assert report.summary.startswith(
         "Too few to say: the debate was right in 69 of 100, the vote of first drafts in 65"
@@ -228,12 +232,20 @@ def test_where_one_comparison_is_open_the_other_is_told() -> None:
 
 def test_several_baselines_make_it_harder_to_have_helped() -> None:
     """What one comparison would show by itself is not shown by the best of two."""
-    alone = items(50, 12, 3, 35)
-    assert benefit_report(alone).finding == "helped"
-    with_drafts = [each.model_copy(update={"baselines": {**each.baselines, "drafts": each.debate}}) for each in alone]
+    single_baseline = items(50, 12, 3, 35)
+    assert benefit_report(single_baseline).finding == "helped"
+    with_drafts = [
+        entry.model_copy(update={"baselines": {**entry.baselines, "drafts": entry.debate}}) for entry in single_baseline
+    ]
     report = benefit_report(with_drafts)
     single, drafts = report.comparisons
-    assert single.p == benefit_report(alone).comparisons[0].p < 0.05 < single.p_holm == pytest.approx(2 * single.p)
+    assert (
+        single.p
+        == benefit_report(single_baseline).comparisons[0].p
+        < 0.05
+        < single.p_holm
+        == pytest.approx(2 * single.p)
+    )
     assert "helped" not in {single.finding, drafts.finding}
 
 
@@ -242,14 +254,14 @@ def test_debates_that_do_not_help_are_rarely_found_to() -> None:
     """Simulated: three baselines as good as the debate, 300 evaluations; against any of them "helped" in at most 5%."""
     random, wrong = Random(11), 0
     for _ in range(300):
-        drawn = [
+        evaluation = [
             item(
                 float(random.random() < 0.6),
                 **{n: float(random.random() < 0.6) for n in ("single", "drafts", "self_consistency")},
             )
             for _ in range(30)
         ]
-        wrong += any(each.finding == "helped" for each in benefit_report(drawn).comparisons)
+        wrong += any(comparison.finding == "helped" for comparison in benefit_report(evaluation).comparisons)
     assert wrong / 300 <= 0.05
 
 
@@ -259,12 +271,12 @@ def test_debates_that_do_not_help_are_rarely_found_to() -> None:
 )
 def test_the_report_adds_up_and_no_order_of_items_changes_it(drawn: list[tuple[float, ...]], seed: int) -> None:
     """Rights are sums of credits, intervals hold the accuracy, comparisons are those of the methods."""
-    made = [item(debate, single=single, drafts=drafts) for debate, single, drafts in drawn]
-    report = benefit_report(made)
-    shuffled = list(made)
+    benefit_items = [item(debate, single=single, drafts=drafts) for debate, single, drafts in drawn]
+    report = benefit_report(benefit_items)
+    shuffled = list(benefit_items)
     Random(seed).shuffle(shuffled)
     assert rounded(benefit_report(shuffled)) == rounded(report)
-    assert [each.method for each in report.methods] == ["debate", "single", "drafts"]
+    assert [method.method for method in report.methods] == ["debate", "single", "drafts"]
     for result, credit in zip(report.methods, zip(*drawn, strict=True), strict=True):
         assert result.right == pytest.approx(sum(credit))
         assert result.low <= result.accuracy <= result.high
@@ -294,9 +306,9 @@ def rounded(report: BenefitReport) -> str:
 )
 def test_what_is_undecided_counts_as_a_lot(answer: Sequence[str], credit: float) -> None:
     """The same rule for the debate and for the baselines."""
-    found = MethodAnswer(answer=list(answer))
-    assert found.credit("a", sides=3) == credit
-    assert found.credit("a", sides=3, undecided="wrong") == (answer == ["a"])
+    method_answer = MethodAnswer(answer=list(answer))
+    assert method_answer.credit("a", sides=3) == credit
+    assert method_answer.credit("a", sides=3, undecided="wrong") == (answer == ["a"])
 
 
 def test_both_scorings_are_shown_where_they_change_the_finding() -> None:
@@ -317,11 +329,11 @@ def test_both_scorings_are_shown_where_they_change_the_finding() -> None:
 
 def test_lost_baselines_and_unknown_truths_are_left_out_and_counted() -> None:
     """A comparison is made on what both have answered; what was left out is said."""
-    made = [*items(3, 1, 0, 0), item(1.0), item(0.0, drafts=1.0)]
+    benefit_items = [*items(3, 1, 0, 0), item(1.0), item(0.0, drafts=1.0)]
     unknown = item(1.0, single=1.0).model_copy(update={"truth": None})
-    report = benefit_report([*made, unknown])
+    report = benefit_report([*benefit_items, unknown])
     assert (report.n, report.without_truth) == (6, 1)
-    assert [(each.method, each.n) for each in report.methods] == [("debate", 6), ("single", 4), ("drafts", 1)]
+    assert [(method.method, method.n) for method in report.methods] == [("debate", 6), ("single", 4), ("drafts", 1)]
 
 
 def test_costs_that_are_not_known_are_not_made_up() -> None:
@@ -330,20 +342,20 @@ def test_costs_that_are_not_known_are_not_made_up() -> None:
         ({"tokens": None}, "it cost 5.0 times the calls."),
         ({"tokens": None, "calls": 0}, "its cost is not known."),
     ):
-        made = [
-            each.model_copy(update={"baselines": {"single": each.baselines["single"].model_copy(update=update)}})
-            for each in items(50, 0, 0, 50)
+        benefit_items = [
+            entry.model_copy(update={"baselines": {"single": entry.baselines["single"].model_copy(update=update)}})
+            for entry in items(50, 0, 0, 50)
         ]
-        report = benefit_report(made)
+        report = benefit_report(benefit_items)
         assert report.summary.endswith(words)
         assert report.methods[1].tokens is None
 
 
-@pytest.mark.parametrize("made", [[], [item(1.0)], [item(1.0, single=1.0).model_copy(update={"truth": None})]])
-def test_nothing_to_compare_is_refused(made: list[BenefitItem]) -> None:
+@pytest.mark.parametrize("benefit_items", [[], [item(1.0)], [item(1.0, single=1.0).model_copy(update={"truth": None})]])
+def test_nothing_to_compare_is_refused(benefit_items: list[BenefitItem]) -> None:
     """No items, no baselines, no truth: there is no report, and the message says what there must be."""
     with pytest.raises(ConfigurationError, match="at least one with a truth and an answer of a baseline"):
-        benefit_report(made)
+        benefit_report(benefit_items)
 
 
 @pytest.mark.parametrize(("field", "value"), list(product(("confidence", "min_gain"), (0, 1, True, "0.5"))))
@@ -359,8 +371,8 @@ def test_shares_must_be_shares(field: str, value: object) -> None:
 
 def answer(name: BaselineName, votes: Mapping[str, int], *, tokens: int | None = 100) -> BaselineAnswer:
     """What a baseline found, one call a vote."""
-    known = {} if tokens is None else {"prompt_tokens": tokens - 10, "completion_tokens": 10}
-    return BaselineAnswer(name=name, winner=None, votes=dict(votes), calls=sum(votes.values()) or 1, **known)
+    tokens_of = {} if tokens is None else {"prompt_tokens": tokens - 10, "completion_tokens": 10}
+    return BaselineAnswer(name=name, winner=None, votes=dict(votes), calls=sum(votes.values()) or 1, **tokens_of)
 
 
 def raw(winner: str | None) -> DebateRawOutput:
@@ -372,13 +384,13 @@ def raw(winner: str | None) -> DebateRawOutput:
 def test_what_a_debate_took_is_what_its_baselines_did_not() -> None:
     """Calls and tokens of the run, less those of the baselines; a baseline without a vote is lost, not wrong."""
     answers = [answer("single", {"yes": 1, "no": 0}), answer("drafts", {"yes": 1, "no": 1}, tokens=200)]
-    lost = answer("self_consistency", {"yes": 0, "no": 0})
-    made = benefit_item(raw("yes"), baselines=[*answers, lost], calls=9, tokens=1_340, truth="yes")
-    assert made.debate == MethodAnswer(answer=["yes"], calls=5, tokens=940)
-    assert made.baselines["drafts"] == MethodAnswer(
+    unanswered = answer("self_consistency", {"yes": 0, "no": 0})
+    benefit = benefit_item(raw("yes"), baselines=[*answers, unanswered], calls=9, tokens=1_340, truth="yes")
+    assert benefit.debate == MethodAnswer(answer=["yes"], calls=5, tokens=940)
+    assert benefit.baselines["drafts"] == MethodAnswer(
         answer=["yes", "no"], calls=2, tokens=200, completion_tokens=10, votes=2
     )
-    assert list(made.baselines) == ["single", "drafts"]
+    assert list(benefit.baselines) == ["single", "drafts"]
     assert benefit_item(raw(None), baselines=answers, calls=9, tokens=None).debate == MethodAnswer(answer=[], calls=6)
     unknown = answer("single", {"yes": 1}, tokens=None)
     assert benefit_item(raw("yes"), baselines=[unknown], calls=9, tokens=1_000).debate.tokens is None
@@ -405,12 +417,12 @@ CHANGES: list[tuple[dict[str, list[str]], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("others", "words"), CHANGES)
+@pytest.mark.parametrize(("answers", "words"), CHANGES)
 def test_without_a_truth_it_says_whether_the_answer_changed_and_at_what_cost(
-    others: dict[str, list[str]], words: str
+    answers: dict[str, list[str]], words: str
 ) -> None:
     """All that one run can tell."""
-    baselines: Any = {name: MethodAnswer(answer=said, calls=1, tokens=100) for name, said in others.items()}
-    made = BenefitItem(debate=MethodAnswer(answer=["yes"], calls=5, tokens=940), baselines=baselines)
-    cost = ": 9.4 times one call." if "single" in others else "."
-    assert change_summary(made) == f"{words} It took 5 calls and 940 tokens{cost}"
+    baselines: Any = {name: MethodAnswer(answer=texts, calls=1, tokens=100) for name, texts in answers.items()}
+    benefit = BenefitItem(debate=MethodAnswer(answer=["yes"], calls=5, tokens=940), baselines=baselines)
+    cost = ": 9.4 times one call." if "single" in answers else "."
+    assert change_summary(benefit) == f"{words} It took 5 calls and 940 tokens{cost}"

@@ -87,10 +87,10 @@ def test_a_true_gain_is_rarely_ruled_out_however_many_baselines_there_are(names:
         items = []
         for _ in range(150):
             right = random.random() < 0.7
-            others: Any = {name: answered(random.random() < 0.6) for name in names}
-            items.append(BenefitItem(truth="y", debate=answered(right), baselines=others))
+            baselines: Any = {name: answered(random.random() < 0.6) for name in names}
+            items.append(BenefitItem(truth="y", debate=answered(right), baselines=baselines))
         report = benefit_report(items, min_gain=0.1)
-        wrong += any(each.finding == "none_worth_it" for each in report.comparisons)
+        wrong += any(comparison.finding == "none_worth_it" for comparison in report.comparisons)
     assert wrong / 200 <= 0.05
 
 
@@ -121,9 +121,9 @@ def test_debates_that_fail_count_as_wrong_and_are_told() -> None:
         "40 of 80 debates ended without a verdict and count as wrong, and the baselines there as right as elsewhere; "
         "depending on what they would have found, the difference is anything from -25 to +75 points."
     )
-    asked = evaluate_sync(pattern, rows, missing="left out", **options).report
-    assert (asked.n, asked.attempted, asked.finding) == (40, 80, "helped")
-    assert asked.summary.endswith(
+    without_failures = evaluate_sync(pattern, rows, missing="left out", **options).report
+    assert (without_failures.n, without_failures.attempted, without_failures.finding) == (40, 80, "helped")
+    assert without_failures.summary.endswith(
         "40 of 80 debates ended without a verdict and are left out: what they would have found is not known."
     )
 
@@ -138,27 +138,27 @@ def test_the_bounds_hold_whatever_failed_debates_would_have_found(
 ) -> None:
     """The law of `worst` and `best`."""
     items = [compared(one, other) for one, other in cells]
-    (found,) = benefit_report([*items, *[failed()] * missing]).comparisons
+    (comparison,) = benefit_report([*items, *[failed()] * missing]).comparisons
     would = data.draw(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=missing, max_size=missing))
     difference = sum(one - other for one, other in [*cells, *would]) / len([*cells, *would])
-    assert found.worst - 1e-9 <= difference <= found.best + 1e-9
-    assert found.worst - 1e-9 <= found.difference <= found.best + 1e-9
+    assert comparison.worst - 1e-9 <= difference <= comparison.best + 1e-9
+    assert comparison.worst - 1e-9 <= comparison.difference <= comparison.best + 1e-9
 
 
 def test_asking_the_same_questions_again_is_no_further_evidence() -> None:
     """40 questions asked five times each: neither the interval nor the p-value is that of 200."""
     random = Random(5)
-    once = [compared(random.random() < 0.75, random.random() < 0.55, f"q{number}") for number in range(40)]
-    (few,), (many,) = (benefit_report(once * times).comparisons for times in (1, 5))
-    assert (many.n, many.clusters) == (200, 40)
-    assert many.p == pytest.approx(few.p)
-    assert many.high - many.low >= 0.99 * (few.high - few.low)
+    questions = [compared(random.random() < 0.75, random.random() < 0.55, f"q{number}") for number in range(40)]
+    (single,), (fivefold,) = (benefit_report(questions * times).comparisons for times in (1, 5))
+    assert (fivefold.n, fivefold.clusters) == (200, 40)
+    assert fivefold.p == pytest.approx(single.p)
+    assert fivefold.high - fivefold.low >= 0.99 * (single.high - single.low)
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.3, 0.6])
 def test_intervals_of_questions_that_go_together_cover_what_they_say(shared: float) -> None:
     """Simulated: 30 topics of 5 questions, which go together; 95% intervals hold the truth in 93% or more."""
-    random, held = Random(7), 0
+    random, covered = Random(7), 0
     ends = [float(stats.norm.ppf(rate)) for rate in (0.7, 0.6)]
     topics = [topic for topic in range(30) for _ in range(5)]
     for _ in range(400):
@@ -168,15 +168,15 @@ def test_intervals_of_questions_that_go_together_cover_what_they_say(shared: flo
             noise = [random.gauss(0, 1) for _ in topics]
             methods.append(
                 [
-                    float(common[topic] * shared**0.5 + own * (1 - shared) ** 0.5 < end)
-                    for topic, own in zip(topics, noise, strict=True)
+                    float(common[topic] * shared**0.5 + deviation * (1 - shared) ** 0.5 < end)
+                    for topic, deviation in zip(topics, noise, strict=True)
                 ]
             )
         one, other = methods
         size = effective_size([a - b for a, b in zip(one, other, strict=True)], topics)
         low, high = newcombe(one, other, size=size)
-        held += low <= 0.1 <= high
-    assert held / 400 >= 0.93
+        covered += low <= 0.1 <= high
+    assert covered / 400 >= 0.93
 
 
 def test_an_evaluation_counts_repeats_and_topics_as_what_they_are() -> None:
@@ -185,15 +185,15 @@ def test_an_evaluation_counts_repeats_and_topics_as_what_they_are() -> None:
     def answer(request: ModelRequest) -> Any:
         if request.output_schema is None:
             return "So it is."
-        found = {"reasoning": "So.", "winner": "yes, even"}
-        return {**found, "verdict": "So."} if request.block == "t-judge" else found
+        verdict = {"reasoning": "So.", "winner": "yes, even"}
+        return {**verdict, "verdict": "So."} if request.block == "t-judge" else verdict
 
     pattern = debate(name="t", debaters=SIDES, max_rounds=1, synthesizer=False, baselines=["single"])
     rows = [{"question": f"Is {n // 2} even?", "answer": "yes, even", "topic": n % 3} for n in range(6)]
     options: Any = {"truth": "answer", "model": FunctionModel(answer), "store": False}
     for more, n, clusters in (({}, 6, 3), ({"repeats": 2}, 12, 3), ({"cluster": "topic", "repeats": 2}, 12, 3)):
-        (found,) = evaluate_sync(pattern, rows, batch_id="t", **more, **options).report.comparisons
-        assert (found.n, found.clusters) == (n, clusters)
+        (comparison,) = evaluate_sync(pattern, rows, batch_id="t", **more, **options).report.comparisons
+        assert (comparison.n, comparison.clusters) == (n, clusters)
     with pytest.raises(ConfigurationError, match=r"evaluate\(\): `repeats` must be at least 1 \(got 0\)"):
         evaluate_sync(pattern, rows, repeats=0, **options)
 
@@ -209,8 +209,8 @@ def test_the_right_position_does_not_always_speak_first() -> None:
     def answer(request: ModelRequest) -> Any:
         if request.output_schema is None:
             return "So it is."
-        found = {"reasoning": "So.", "winner": "it is"}
-        return {**found, "verdict": "So."} if request.block == "t-judge" else found
+        verdict = {"reasoning": "So.", "winner": "it is"}
+        return {**verdict, "verdict": "So."} if request.block == "t-judge" else verdict
 
     rows = [{"question": f"Is {n} even?", "choices": ["it is", "it is not"], "answer": "it is"} for n in range(20)]
     options: Any = {"truth": "answer", "choices": "choices", "model": FunctionModel(answer), "store": False, "seed": 1}
@@ -232,14 +232,17 @@ def test_the_vote_of_two_drafts_is_no_comparison_of_its_own() -> None:
     """With two debaters it is right as often as one call: it is shown, and takes no place in the adjustment."""
     drafts = MethodAnswer(answer=["y", "n"], calls=2, votes=2)
     items = [
-        each.model_copy(update={"baselines": {**each.baselines, "drafts": drafts}}) for each in [compared(1, 0)] * 9
+        benefit_item.model_copy(update={"baselines": {**benefit_item.baselines, "drafts": drafts}})
+        for benefit_item in [compared(1, 0)] * 9
     ]
     report = benefit_report(items)
-    assert [each.method for each in report.methods] == ["debate", "drafts", "self_consistency"]
-    assert [(each.baseline, each.p_holm) for each in report.comparisons] == [("self_consistency", 2 / 2**9)]
+    assert [method.method for method in report.methods] == ["debate", "drafts", "self_consistency"]
+    assert [(comparison.baseline, comparison.p_holm) for comparison in report.comparisons] == [
+        ("self_consistency", 2 / 2**9)
+    ]
     three = MethodAnswer(answer=["n"], calls=3, votes=3)
     items[0] = items[0].model_copy(update={"baselines": {**items[0].baselines, "drafts": three}})
-    assert [each.baseline for each in benefit_report(items).comparisons] == ["drafts", "self_consistency"]
+    assert [comparison.baseline for comparison in benefit_report(items).comparisons] == ["drafts", "self_consistency"]
 
 
 def test_written_tokens_and_the_price_are_told_beside_tokens_and_calls() -> None:
@@ -247,9 +250,9 @@ def test_written_tokens_and_the_price_are_told_beside_tokens_and_calls() -> None
     cheap = MethodAnswer(answer=["y"], calls=5, tokens=1_000, completion_tokens=200, cost=1.6)
     dear = MethodAnswer(answer=["y"], calls=9, tokens=1_000, completion_tokens=400, cost=2.2)
     report = benefit_report([BenefitItem(truth="y", debate=cheap, baselines={"self_consistency": dear})] * 3)
-    (found,) = report.comparisons
-    assert found.tokens_ratio == 1.0
-    assert (found.completion_tokens_ratio, found.cost_ratio) == pytest.approx((0.5, 1.6 / 2.2))
+    (comparison,) = report.comparisons
+    assert comparison.tokens_ratio == 1.0
+    assert (comparison.completion_tokens_ratio, comparison.cost_ratio) == pytest.approx((0.5, 1.6 / 2.2))
     assert (
         "it cost 0.7 times the price, 1.0 times the tokens, 0.5 times the tokens written and 0.6 times"
         in report.summary
@@ -261,14 +264,14 @@ def test_the_number_of_questions_has_the_power_of_the_test_that_is_used(gain: fl
     """By going through all outcomes of the exact test: 80% with this number, less with one fewer."""
 
     def power(n: int) -> float:
-        found = 0.0
+        total = 0.0
         for differ in range(1, n + 1):
             low = stats.binom.cdf(range(differ + 1), differ, 0.5)
             rejected = [k for k in range(differ + 1) if 2 * min(low[k], low[differ - k]) <= 0.05]  # it is symmetric
-            found += stats.binom.pmf(differ, n, differing) * sum(
+            total += stats.binom.pmf(differ, n, differing) * sum(
                 stats.binom.pmf(rejected, differ, (differing + gain) / 2 / differing)
             )
-        return float(found)
+        return float(total)
 
     n = required_n(gain, differing=differing)
     assert power(n) >= 0.8 > power(n - 1)
@@ -314,20 +317,20 @@ def test_the_sign_flip_test_is_all_assignments_of_signs(leans: list[int]) -> Non
 @pytest.mark.parametrize("n", [10, 20, 30])
 def test_intervals_of_consistency_cover_what_they_say(n: int) -> None:
     """Each item is consistent or not: the exact interval, which grows with the share and covers 95% at any rate."""
-    same, other = [ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "a"), ballot("ba", "b")]
+    consistent, inconsistent = [ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "a"), ballot("ba", "b")]
     intervals = []
     for k in range(n + 1):
-        found = full_audit([same] * k + [other] * (n - k)).position_consistency
-        assert found is not None
-        assert found.low is not None
-        assert found.high is not None
-        intervals.append((found.low, found.high))
+        figure = full_audit([consistent] * k + [inconsistent] * (n - k)).position_consistency
+        assert figure is not None
+        assert figure.low is not None
+        assert figure.high is not None
+        intervals.append((figure.low, figure.high))
         exact = stats.binomtest(k, n).proportion_ci(method="exact")
         assert intervals[-1] == pytest.approx((exact.low, exact.high))
     assert intervals == sorted(intervals)
     for rate in (0.05, 0.2, 0.5, 0.9):
-        held = sum(stats.binom.pmf(k, n, rate) for k, (low, high) in enumerate(intervals) if low <= rate <= high)
-        assert held >= 0.95
+        coverage = sum(stats.binom.pmf(k, n, rate) for k, (low, high) in enumerate(intervals) if low <= rate <= high)
+        assert coverage >= 0.95
 
 
 @pytest.mark.simulation
@@ -342,21 +345,21 @@ def test_fair_panels_are_rarely_accused_however_many_tests_are_made() -> None:
                 order, labels = random.choice(("ab", "ba")), dict(zip("ab", random.choice(("AB", "BA")), strict=True))
                 ballots.append(ballot(order, random.choice("ab"), labels=labels, model=model))
             items.append(ballots)
-        found = full_audit(items, resamples=0)
-        assert found.tests == 12
-        accused += any("favours" in said for said in found.findings)
+        report = full_audit(items, resamples=0)
+        assert report.tests == 12
+        accused += any("favours" in finding for finding in report.findings)
     assert accused <= 7  # 60 at 5% are 3: more than 7 come once in a hundred times
-    assert any("12 tests were made and p-values are adjusted for that" in said for said in found.findings)
+    assert any("12 tests were made and p-values are adjusted for that" in finding for finding in report.findings)
 
 
 def test_what_only_one_of_many_tests_shows_is_not_told_as_found_or_as_absent() -> None:
     """P = .04 among four tests: neither "favours" nor "no slot bias found"."""
     cast = [[ballot("ab", "a", model="m"), ballot("ba", "ab"[at % 2], model="n")] for at in range(37)]
     cast += [[ballot("ba", "a", model="m"), ballot("ab", "ab"[at % 2], model="n")] for at in range(23)]
-    found = full_audit(cast, resamples=0)
-    said = [finding for finding in found.findings if finding.startswith("m: ")]
-    assert 0.05 < (found.models["m"].slots[0].p_holm or 0) <= 1
-    assert not any("favours" in finding for finding in said)
+    report = full_audit(cast, resamples=0)
+    findings = [finding for finding in report.findings if finding.startswith("m: ")]
+    assert 0.05 < (report.models["m"].slots[0].p_holm or 0) <= 1
+    assert not any("favours" in finding for finding in findings)
 
 
 def test_what_a_panel_is_worth_has_an_interval_and_needs_50_items() -> None:
@@ -366,25 +369,25 @@ def test_what_a_panel_is_worth_has_an_interval_and_needs_50_items() -> None:
         [ballot("ab", "a" if random.random() < 0.5 + 0.3 * (side == "a") else "b", model=model) for model in "xyz"]
         for side in (random.choice("ab") for _ in range(60))
     ]
-    found = full_audit(items)
-    assert found.rho is not None
-    assert found.rho.low is not None
-    assert found.rho.high is not None
-    assert found.rho.low < found.rho.value < found.rho.high
-    assert None not in (found.effective_n_low, found.effective_n, found.effective_n_high)
-    assert (found.effective_n_low or 0) < (found.effective_n or 0) < (found.effective_n_high or 0)
-    assert any("independent ones (95% CI" in said for said in found.findings)
+    report = full_audit(items)
+    assert report.rho is not None
+    assert report.rho.low is not None
+    assert report.rho.high is not None
+    assert report.rho.low < report.rho.value < report.rho.high
+    assert None not in (report.effective_n_low, report.effective_n, report.effective_n_high)
+    assert (report.effective_n_low or 0) < (report.effective_n or 0) < (report.effective_n_high or 0)
+    assert any("independent ones (95% CI" in finding for finding in report.findings)
     assert full_audit(items[:49]).effective_n is None
-    assert full_audit(list(reversed(items))) == found
+    assert full_audit(list(reversed(items))) == report
 
 
 def rebuttals_win(request: ModelRequest) -> Any:
     """A judge that gives everything to whoever has answered the other side."""
     text = str(request.messages[-1]["content"]).split("Round 1:")[1]
-    said = dict(re.findall(r"\[(tea|coffee)\] (I [a-z]+)", text))
+    replies = dict(re.findall(r"\[(tea|coffee)\] (I [a-z]+)", text))
     return {
         "reasoning": "-",
-        "scores": {side: 90 if "rebut" in said.get(side, "") else 10 for side in ("tea", "coffee")},
+        "scores": {side: 90 if "rebut" in replies.get(side, "") else 10 for side in ("tea", "coffee")},
         "verdict": "-",
     }
 
@@ -410,13 +413,13 @@ def test_a_judge_that_pays_whoever_speaks_last_is_found_where_the_speaking_order
         assert result.raw.verdict.judging is not None
         items.append(result.raw.verdict.judging.ballots)
         spoken.append(speaking_order(result.raw.transcript))
-    blind, known = full_audit(items), full_audit(items, spoken=spoken)
+    blind, informed = full_audit(items), full_audit(items, spoken=spoken)
     assert blind.findings[0].startswith("no slot bias found")
     assert "the side that spoke last" in blind.findings[-1] == LIMITS
-    assert any(said.startswith("favours the last speaker: 120 of 120 (100%") for said in known.findings)
+    assert any(finding.startswith("favours the last speaker: 120 of 120 (100%") for finding in informed.findings)
     assert audit_run(result).judge.turns[0].places[1].wins == 2
     fixed = full_audit([items[0]] * 60, spoken=[spoken[0]] * 60).findings
-    assert any("the sides spoke in one order" in said for said in fixed)
+    assert any("the sides spoke in one order" in finding for finding in fixed)
     with pytest.raises(ConfigurationError, match=r"audit\(\): `spoken` must be 60 of them"):
         full_audit(items, spoken=spoken[:3])
 

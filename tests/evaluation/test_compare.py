@@ -47,27 +47,27 @@ def rows_of(number: int, *names: str, seed: int = 1) -> list[dict[str, str]]:
 
 async def test_each_text_is_read_first_once_by_each_judge_and_nobody_reads_names() -> None:
     """Three texts have six orders; shares are of all ballots; a judge whose winner changes has flipped."""
-    asked: list[str] = []
+    prompts: list[str] = []
 
     class Seen(SimJudge):
         async def request(self, request: ModelRequest, /) -> Any:
-            asked.append("\n".join(str(message["content"]) for message in request.messages))
+            prompts.append("\n".join(str(message["content"]) for message in request.messages))
             return await super().request(request)
 
     texts = {"gpt-9": "a good answer", "llama-9": "bad", "own": "bad as well"}
     judges = [Seen(quality=good, name="fair"), SimJudge(quality=good, slot=9.0, name="biased")]
-    found = await compare("Which?", texts, judges=judges, reference="the answer", seed=3, store=False)
-    assert (found.winner, found.flips, len(found.ballots)) == ("gpt-9", 1, 12)
-    assert [(each.judge, each.flipped, each.for_first, each.ballots) for each in found.judges] == [
+    comparison = await compare("Which?", texts, judges=judges, reference="the answer", seed=3, store=False)
+    assert (comparison.winner, comparison.flips, len(comparison.ballots)) == ("gpt-9", 1, 12)
+    assert [(judge.judge, judge.flipped, judge.for_first, judge.ballots) for judge in comparison.judges] == [
         ("fair", False, 2, 6),
         ("biased", True, 6, 6),
     ]
-    assert sum(found.shares.values()) == pytest.approx(1)
-    assert all(side.low < side.share < side.high for side in found.sides)
-    assert [side.characters for side in found.sides] == [13, 3, 11]
-    assert len(set(asked)) == 6
-    assert not any(name in prompt for prompt in asked for name in ("gpt-9", "llama-9"))
-    assert all("  | the answer" in prompt for prompt in asked)
+    assert sum(comparison.shares.values()) == pytest.approx(1)
+    assert all(side.low < side.share < side.high for side in comparison.sides)
+    assert [side.characters for side in comparison.sides] == [13, 3, 11]
+    assert len(set(prompts)) == 6
+    assert not any(name in prompt for prompt in prompts for name in ("gpt-9", "llama-9"))
+    assert all("  | the answer" in prompt for prompt in prompts)
 
 
 async def test_a_comparison_that_a_limit_cuts_short_says_that_it_has_no_verdict() -> None:
@@ -80,18 +80,20 @@ async def test_a_rubric_is_scored_by_criterion_and_weighted() -> None:
     """The mean of each criterion, and shares of the weighted sums; a debate's judge takes one, too."""
 
     def answer(request: ModelRequest) -> Reply:
-        said = str(request.messages[-1]["content"])
+        prompt = str(request.messages[-1]["content"])
         scores = {
-            label: {"correct": 90, "clear": 30} if f"[{label}] a good" in said else {"correct": 30, "clear": 90}
+            label: {"correct": 90, "clear": 30} if f"[{label}] a good" in prompt else {"correct": 30, "clear": 90}
             for label in "AB"
         }
         return {"reasoning": "R.", "scores": scores, "verdict": "V."}
 
-    found = await compare("Q?", TEXTS, judges=[FunctionModel(answer)], criteria={"correct": 3, "clear": 1}, store=False)
-    assert found.winner == "a"
-    assert found.shares == pytest.approx({"a": 75 / 120, "b": 45 / 120})
-    assert [side.criteria for side in found.sides] == [{"correct": 90, "clear": 30}, {"correct": 30, "clear": 90}]
-    assert found.ballots[0].criteria == {"a": {"correct": 90, "clear": 30}, "b": {"correct": 30, "clear": 90}}
+    comparison = await compare(
+        "Q?", TEXTS, judges=[FunctionModel(answer)], criteria={"correct": 3, "clear": 1}, store=False
+    )
+    assert comparison.winner == "a"
+    assert comparison.shares == pytest.approx({"a": 75 / 120, "b": 45 / 120})
+    assert [side.criteria for side in comparison.sides] == [{"correct": 90, "clear": 30}, {"correct": 30, "clear": 90}]
+    assert comparison.ballots[0].criteria == {"a": {"correct": 90, "clear": 30}, "b": {"correct": 30, "clear": 90}}
     with pytest.raises(ConfigurationError, match="criteria"):
         JudgeOptions(criteria={"correct": 1}, answer_form="letter")
 
@@ -107,16 +109,16 @@ async def test_a_side_that_no_row_has_is_refused() -> None:
 async def test_models_of_any_vendor_may_judge() -> None:
     """Also one whose service gives no log-probabilities, by name or as an object, large or small."""
 
-    def say(asked: Asked) -> Any:
+    def say(request: Asked) -> Any:
         return {"reasoning": "R.", "scores": {"A": 80, "B": 20}, "verdict": "V."}
 
-    with vendors() as found:
-        for vendor in found.values():
+    with vendors() as clients:
+        for vendor in clients.values():
             vendor.say = say
         names = ["openai/gpt-5-mini", "anthropic/claude-haiku-5-5"]
         for judges in (names, [resolve_model(name) for name in names]):
             compared = await compare("Q?", TEXTS, judges=judges, store=False)
-            assert [(each.judge, each.flipped) for each in compared.judges] == [(name, True) for name in names]
+            assert [(judge.judge, judge.flipped) for judge in compared.judges] == [(name, True) for name in names]
     small = SimJudge(quality=good)
     small.profile, small.gives_logprobs = "concise", False  # type: ignore[attr-defined] # attributes that models may have
     assert (await compare("Q?", TEXTS, judges=[small], store=False)).winner == "a"
@@ -126,10 +128,10 @@ async def test_a_small_answer_forms_by_letter() -> None:
     """A model with the profile "concise", whose reasons may contradict its winner."""
     judge = SimJudge(quality=good)
     judge.profile = "concise"  # type: ignore[attr-defined] # an attribute that models may have
-    found = await compare("Q?", TEXTS, judges=[judge], store=False)
-    assert found.winner == "a"
-    assert found.verdict.startswith("The judge sides with: a.")
-    assert all(ballot.log_odds is not None for ballot in found.ballots)
+    comparison = await compare("Q?", TEXTS, judges=[judge], store=False)
+    assert comparison.winner == "a"
+    assert comparison.verdict.startswith("The judge sides with: a.")
+    assert all(ballot.log_odds is not None for ballot in comparison.ballots)
 
 
 @pytest.mark.parametrize(
@@ -165,38 +167,42 @@ async def test_bad_input_is_refused_before_any_call(texts: Any, options: dict[st
 
 async def test_rows_are_compared_once_however_often_the_call_is_interrupted(tmp_path: Path) -> None:
     """What failed is asked again, what was answered is not; the tables are equal."""
-    rows, asked, broken = rows_of(8, "left", "right"), [], True
+    rows, prompts, broken = rows_of(8, "left", "right"), [], True
 
     class Breaking(SimJudge):
         async def request(self, request: ModelRequest, /) -> Any:
             if broken and "Q5?" in str(request.messages[-1]):
                 raise RuntimeError("no")
-            asked.append(1)
+            prompts.append(1)
             return await super().request(request)
 
     judge, store = Breaking(), SqliteStore(str(tmp_path / "runs.sqlite3"))
-    first = await compare_all(rows, judges=[judge], store=store, max_concurrency=2)
-    assert (first.rows, list(first.failed)) == (7, [5])
-    assert "failed: 1 row" in first.findings[0]
-    assert [row["question"] if found else None for row, found in zip(rows, first.comparisons, strict=True)] == [
-        None if number == 5 else f"Q{number}?" for number in range(8)
-    ]
-    assert all(found.question == row["question"] for row, found in zip(rows, first.comparisons, strict=True) if found)
+    partial = await compare_all(rows, judges=[judge], store=store, max_concurrency=2)
+    assert (partial.rows, list(partial.failed)) == (7, [5])
+    assert "failed: 1 row" in partial.findings[0]
+    assert [
+        row["question"] if comparison else None for row, comparison in zip(rows, partial.comparisons, strict=True)
+    ] == [None if number == 5 else f"Q{number}?" for number in range(8)]
+    assert all(
+        comparison.question == row["question"]
+        for row, comparison in zip(rows, partial.comparisons, strict=True)
+        if comparison
+    )
     broken = False
-    again = await compare_all(rows, judges=[judge], store=store)
-    assert (again.rows, again.failed, len(asked)) == (8, {}, 16)
-    assert await compare_all(rows, judges=[judge], store=store) == again
-    assert len(asked) == 16
+    complete = await compare_all(rows, judges=[judge], store=store)
+    assert (complete.rows, complete.failed, len(prompts)) == (8, {}, 16)
+    assert await compare_all(rows, judges=[judge], store=store) == complete
+    assert len(prompts) == 16
 
 
 async def test_a_table_says_how_often_judges_are_right() -> None:
     """In each order, and where both agree; the truth is not shown to a judge, and may be unknown."""
-    shown: list[str] = []
+    printed_lines: list[str] = []
 
     def by_number(request: ModelRequest) -> dict[str, Any]:
         # finds for the first place on every fourth question, for the longer text elsewhere
         text = str(request.messages[-1]["content"])
-        shown.append(text)
+        printed_lines.append(text)
         labels = list(request.output_schema["$defs"]["Scores"]["properties"])  # type: ignore[index]
         lines = [next(line for line in text.splitlines() if line.startswith(f"[{label}]")) for label in labels]
         number, lengths = int(text.split("#")[1]), [line.count("x") for line in lines]
@@ -214,7 +220,7 @@ async def test_a_table_says_how_often_judges_are_right() -> None:
     rows[39]["label"] = None
     judge = FunctionModel(by_number, name="judge")
     table = await compare_all(rows, judges=[judge], truth="label", store=False)
-    assert not any("label" in text for text in shown)
+    assert not any("label" in text for text in printed_lines)
     truth = table.judges[0].truth
     assert truth is not None
     assert (truth.rows, truth.decided.value, truth.decided.n) == (39, 29 / 39, 39)
@@ -252,9 +258,9 @@ async def test_a_judge_that_favours_the_first_place_is_found_over_200_rows() -> 
     assert (biased.favours, fair.favours) == ("first", None)
     assert biased.first_place is not None
     assert (biased.first_place.low or 0) > 0.5
-    (said,) = [finding for finding in table.findings if "favours" in finding]
-    assert said.startswith("biased favours the first place")
-    assert "95% interval" in said
+    (sentence,) = [finding for finding in table.findings if "favours" in finding]
+    assert sentence.startswith("biased favours the first place")
+    assert "95% interval" in sentence
 
 
 async def test_a_table_equals_reference_libraries() -> None:
@@ -265,14 +271,20 @@ async def test_a_table_equals_reference_libraries() -> None:
     judges = [SimJudge(noise=2.0, seed=seed, name=f"judge-{seed}") for seed in range(3)]
     table = await compare_all(rows, judges=judges, orders="cyclic", store=False, max_concurrency=50)
     names = ["a", "b", "c", None]
-    said = np.array([[names.index(found.winner) for found in each.judges] for each in table.comparisons if each])
-    counts = np.array([[(row == name).sum() for name in range(4)] for row in said])
+    choices = np.array(
+        [
+            [names.index(judgement.winner) for judgement in comparison.judges]
+            for comparison in table.comparisons
+            if comparison
+        ]
+    )
+    counts = np.array([[(row == name).sum() for name in range(4)] for row in choices])
     assert table.kappa == pytest.approx(reference_kappa(counts[:, counts.sum(axis=0) > 0]), abs=1e-9)
-    assert table.alpha == pytest.approx(krippendorff.alpha(said.T, level_of_measurement="nominal"), abs=1e-9)
+    assert table.alpha == pytest.approx(krippendorff.alpha(choices.T, level_of_measurement="nominal"), abs=1e-9)
     for system in table.systems:
         ends = proportion_confint(system.rate.value * system.rows, system.rows, method="wilson")
         assert (system.rate.low, system.rate.high) == pytest.approx(ends, abs=1e-9)
-    assert [each.name for each in table.systems if each.rows == 40] != []
+    assert [entry.name for entry in table.systems if entry.rows == 40] != []
     assert table.ranking is not None
     assert len(table.ranking.systems) == 3
 

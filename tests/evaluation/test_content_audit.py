@@ -20,7 +20,7 @@ STRENGTHS = {"a": 0.5, "b": 0.0, "c": -0.5}
 
 def drawn(seed: int, items: int, *, length: float = 0.6, shares: bool = False) -> list[ContentChoice]:
     """Ballots in both orders of pairs of three systems; longer sides, the first place and kin are worth something."""
-    rng, found = np.random.default_rng(seed), []
+    rng, choices = np.random.default_rng(seed), []
     for item in range(items):
         one, other = rng.choice([*STRENGTHS], 2, replace=False)
         long = {one: rng.normal(), other: rng.normal()}
@@ -35,15 +35,15 @@ def drawn(seed: int, items: int, *, length: float = 0.6, shares: bool = False) -
             share = {one: chance if shares else float(rng.random() < chance)}
             share[other] = 1 - share[one]
             columns = {"length": long, "order": {order[0]: 0.5, order[1]: -0.5}, "kin": kin}
-            found.append(
+            choices.append(
                 ContentChoice(
                     systems=list(order),
                     shares=[share[side] for side in order],
-                    columns={name: [float(each[side]) for side in order] for name, each in columns.items()},
+                    columns={name: [float(column[side]) for side in order] for name, column in columns.items()},
                     cluster=str(item),
                 )
             )
-    return found
+    return choices
 
 
 @pytest.mark.parametrize("shares", [False, True], ids=["winners", "shares"])
@@ -51,72 +51,72 @@ def drawn(seed: int, items: int, *, length: float = 0.6, shares: bool = False) -
 def test_a_regression_is_that_of_statsmodels(seed: int, shares: bool) -> None:  # noqa: FBT001 - of pytest
     """A binomial model of the differences, to 1e-6, with the errors of Bell and McCaffrey."""
     choices = drawn(seed, 150, shares=shares)
-    found = content_audit(choices)
+    report = content_audit(choices)
     rows = [
-        [(each.systems[0] == name) - (each.systems[1] == name) for name in "bc"]
-        + [each.columns[name][0] - each.columns[name][1] for name in ("length", "order", "kin")]
-        for each in choices
+        [(choice.systems[0] == name) - (choice.systems[1] == name) for name in "bc"]
+        + [choice.columns[name][0] - choice.columns[name][1] for name in ("length", "order", "kin")]
+        for choice in choices
     ]
-    design, given = np.array(rows, dtype=float), np.array([each.shares[0] for each in choices])
-    fit = sm.GLM(given, design, family=sm.families.Binomial()).fit(tol=1e-13, maxiter=100)
+    design, outcomes = np.array(rows, dtype=float), np.array([choice.shares[0] for choice in choices])
+    fit = sm.GLM(outcomes, design, family=sm.families.Binomial()).fit(tol=1e-13, maxiter=100)
     expected = fit.params
-    assert [each.value for each in found.effects.values()] == pytest.approx(expected[2:], abs=1e-6)
+    assert [figure.value for figure in report.effects.values()] == pytest.approx(expected[2:], abs=1e-6)
     # Bell and McCaffrey's correction as it is defined: on the residuals of each cluster, by its block of the hat matrix
     chances = fit.fittedvalues
     root = np.sqrt(chances * (1 - chances))
     weighted, bread = design * root[:, None], np.linalg.inv((design * root[:, None]).T @ (design * root[:, None]))
-    meat, groups = np.zeros_like(bread), np.array([each.cluster for each in choices])
+    meat, groups = np.zeros_like(bread), np.array([choice.cluster for choice in choices])
     for cluster in dict.fromkeys(groups):
-        own, residuals = weighted[groups == cluster], ((given - chances) / root)[groups == cluster]
-        values, vectors = np.linalg.eigh(np.eye(len(own)) - own @ bread @ own.T)
-        score = own.T @ (vectors / np.sqrt(values) @ vectors.T @ residuals)
+        block, residuals = weighted[groups == cluster], ((outcomes - chances) / root)[groups == cluster]
+        values, vectors = np.linalg.eigh(np.eye(len(block)) - block @ bread @ block.T)
+        score = block.T @ (vectors / np.sqrt(values) @ vectors.T @ residuals)
         meat += np.outer(score, score)
     errors = np.sqrt(np.diag(bread @ meat @ bread))
-    for effect, error in zip(found.effects.values(), errors[2:], strict=True):
+    for effect, error in zip(report.effects.values(), errors[2:], strict=True):
         assert effect.low is not None
         # Student's t; uneven clusters have fewer degrees of freedom than 149
         assert 1.9759 < (effect.value - effect.low) / error < 2.0
     strengths = np.array([0.0, *expected[:2]])
     strengths -= strengths.mean()
-    rates = {each.system: each.controlled.value for each in found.systems}
+    rates = {system.system: system.controlled.value for system in report.systems}
     assert [rates[name] for name in "abc"] == pytest.approx(1 / (1 + np.exp(-1.5 * strengths)), abs=1e-6)
 
 
 def ballots_of(group: str) -> list[ContentChoice]:
     """Those of the local judge by letter, in both orders, on written debates with a better side."""
-    known, found = {case.id: case for case in cases()}, []
-    for each in found_in():
-        case = known[each.case]
-        if each.judge == "letter" and case.group == group and case.better is not None:
+    cases_by_id, choices = {case.id: case for case in cases()}, []
+    for record in found_in():
+        case = cases_by_id[record.case]
+        if record.judge == "letter" and case.group == group and case.better is not None:
             better, worse = case.stances
             systems = {better: "better", worse: "worse"}
-            found += content_choices(judging_of(case, each).ballots, systems=systems, cluster=case.id)
-    return found
+            choices += content_choices(judging_of(case, record).ballots, systems=systems, cluster=case.id)
+    return choices
 
 
 @pytest.mark.parametrize("group", ["tuning", "new"])
 def test_it_finds_the_length_in_this_projects_own_ballots(group: str) -> None:
     """The local judge goes by length and by what it reads first; at equal length the better side is still ahead."""
-    found = content_audit(ballots_of(group))
-    assert [*found.effects] == ["order", "length"]
-    assert all((each.low or 0) > 0 for each in found.effects.values())
-    assert found.systems[0].system == "better"
-    assert "length: twice as long favours it" in " ".join(found.findings)
+    report = content_audit(ballots_of(group))
+    assert [*report.effects] == ["order", "length"]
+    assert all((effect.low or 0) > 0 for effect in report.effects.values())
+    assert report.systems[0].system == "better"
+    assert "length: twice as long favours it" in " ".join(report.findings)
 
 
 def test_equal_length_takes_away_what_length_gave() -> None:
     """Two systems that differ in nothing but length, of which the longer one wins more, are even at equal length."""
-    rng, found = np.random.default_rng(7), []
+    rng, choices = np.random.default_rng(7), []
     for number in range(1_500):
         lengths = [float(rng.normal(1, 1)), float(rng.normal())]
         won = float(rng.random() < 1 / (1 + np.exp(-0.8 * (lengths[0] - lengths[1]))))
         columns = {"length": lengths, "style": [1.0, 1.0]}
-        found.append(
+        choices.append(
             ContentChoice(systems=["long", "short"], shares=[won, 1 - won], columns=columns, cluster=str(number))
         )
-    audited = content_audit(found)
+    audited = content_audit(choices)
     assert [*audited.effects] == ["length"]  # style is the same everywhere
-    rates = {each.system: each for each in audited.systems}
+    rates = {system.system: system for system in audited.systems}
     assert rates["long"].share > 0.6
     low, high = rates["long"].controlled.low, rates["long"].controlled.high
     assert (low or 0) < 0.5 < (high or 0)
@@ -130,20 +130,20 @@ def test_ballots_say_what_each_side_was_like() -> None:
         JudgeBallot(order=["no", "yes"], model="m", winner="yes"),
         JudgeBallot(order=["no", "yes"], model="m", problem="unusable"),
     ]
-    (found,) = content_choices(ballots, texts=texts, models={"yes": "m", "no": "n"}, systems={"yes": "m", "no": "n"})
-    assert (found.systems, found.shares) == (["n", "m"], [0, 1])
-    assert found.columns["kin"] == [0, 1]
-    assert found.columns["order"] == [0.5, -0.5]
-    assert found.columns["length"][0] == 6
-    assert found.columns["style"] == [0, pytest.approx(np.log(5))]
+    (choice,) = content_choices(ballots, texts=texts, models={"yes": "m", "no": "n"}, systems={"yes": "m", "no": "n"})
+    assert (choice.systems, choice.shares) == (["n", "m"], [0, 1])
+    assert choice.columns["kin"] == [0, 1]
+    assert choice.columns["order"] == [0.5, -0.5]
+    assert choice.columns["length"][0] == 6
+    assert choice.columns["style"] == [0, pytest.approx(np.log(5))]
 
 
 def test_a_judge_that_only_goes_by_the_place_leaves_no_regression() -> None:
     """And the report says why."""
     slot = [ContentChoice(systems=["a", "b"], shares=[1, 0], columns={"order": [0.5, -0.5]}) for _ in range(9)]
-    found = content_audit(slot)
-    assert (found.effects, found.systems) == ({}, [])
-    assert "infinite" in str(found.problem)
+    report = content_audit(slot)
+    assert (report.effects, report.systems) == ({}, [])
+    assert "infinite" in str(report.problem)
 
 
 @pytest.mark.parametrize(
@@ -177,12 +177,12 @@ def test_false_alarms_are_rare_with_ten_questions() -> None:
 @pytest.mark.timeout(600)
 def test_length_is_found_where_it_counts_and_only_there() -> None:
     """False alarms in at most .07 of 400 audits (coverage .93), an effect of 1 in at least .7 of 100 with 60 items."""
-    alarms, found = 0, 0
+    alarms, hits = 0, 0
     for seed in range(400):
         none = content_audit(drawn(seed, 80, length=0.0)).effects["length"]
         alarms += not (none.low or 0) <= 0 <= (none.high or 0)
     for seed in range(100):
-        some = content_audit(drawn(seed, 60, length=1.0)).effects["length"]
-        found += (some.low or 0) > 0
+        effect = content_audit(drawn(seed, 60, length=1.0)).effects["length"]
+        hits += (effect.low or 0) > 0
     assert alarms / 400 <= 0.07
-    assert found / 100 >= 0.7
+    assert hits / 100 >= 0.7

@@ -75,9 +75,9 @@ def test_a_critic_that_finds_less_than_the_judge_is_not() -> None:
     worse = critique_check_sync(rows_of(100), model=model_of(critic=0.3, alone=0.9))
     assert worse.helps is False
     assert "Do not use critique()" in worse.summary
-    few = critique_check_sync(rows_of(6), model=model_of(critic=1.0, alone=0.03))
-    assert few.helps is None
-    assert re.search(r"takes about [\d,]+ labelled answers, and there are 6", few.advice)
+    weak = critique_check_sync(rows_of(6), model=model_of(critic=1.0, alone=0.03))
+    assert weak.helps is None
+    assert re.search(r"takes about [\d,]+ labelled answers, and there are 6", weak.advice)
 
 
 def test_answers_without_a_decision_are_left_out_and_counted() -> None:
@@ -93,19 +93,19 @@ def test_answers_without_a_decision_are_left_out_and_counted() -> None:
 @pytest.mark.anyio
 async def test_a_stored_check_asks_nothing_twice() -> None:
     """With the same `batch_id` it continues where it stopped."""
-    store, asked = MemoryStore(), []
+    store, requests = MemoryStore(), []
     inner = model_of(critic=1.0, alone=1.0)
 
     async def reply(request: ModelRequest) -> Any:
-        asked.append(request.block)
+        requests.append(request.block)
         return await inner.request(request)
 
     first = await critique_check(rows_of(4), model=FunctionModel(reply), store=store, batch_id="b")
-    calls = len(asked)
-    again = await critique_check(rows_of(6), model=FunctionModel(reply), store=store, batch_id="b")
-    assert (len(first.answers), len(again.answers)) == (4, 6)
-    assert len(asked) - calls == sum(2 + (not row["right"]) for row in rows_of(6)[4:])
-    assert again.answers[:4] == first.answers
+    calls = len(requests)
+    second = await critique_check(rows_of(6), model=FunctionModel(reply), store=store, batch_id="b")
+    assert (len(first.answers), len(second.answers)) == (4, 6)
+    assert len(requests) - calls == sum(2 + (not row["right"]) for row in rows_of(6)[4:])
+    assert second.answers[:4] == first.answers
 
 
 @pytest.mark.parametrize(
@@ -135,17 +135,17 @@ def test_invalid_rows_are_rejected(change: dict[str, Any], field: str) -> None:
 
 def test_models_of_critics_and_judge_are_those_of_the_pattern() -> None:
     """The judge alone is the judge of the critique."""
-    asked: dict[str, set[str]] = {}
+    models: dict[str, set[str]] = {}
 
     def named(name: str) -> FunctionModel:
         inner = model_of(critic=1.0, alone=1.0)
 
         async def reply(request: ModelRequest) -> Any:
-            asked.setdefault(request.block, set()).add(name)
+            models.setdefault(request.block, set()).add(name)
             return await inner.request(request)
 
         return FunctionModel(reply, name=name)
 
     seats = {"critic": named("critic"), "judge": named("judge")}
     critique_check_sync(rows_of(2), critics=[{"name": "Ada"}], model=seats)
-    assert asked == {"critique-critic-Ada": {"critic"}, "critique-judge": {"judge"}, "alone-judge": {"judge"}}
+    assert models == {"critique-critic-Ada": {"critic"}, "critique-judge": {"judge"}, "alone-judge": {"judge"}}

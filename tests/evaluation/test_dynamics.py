@@ -35,7 +35,7 @@ TRUTH, LIE = "yes", "no"
 def planted(runs: int, *, lost: float, won: float, adopts: float, seed: int) -> list[AnswerCourse]:
     """Three voices each, right at first in six of ten; a voice that is contradicted takes over in `adopts`."""
     random = Random(seed)
-    found = []
+    courses = []
     for _ in range(runs):
         voices: dict[str, list[str | None]] = {}
         for name in "abc":
@@ -45,8 +45,8 @@ def planted(runs: int, *, lost: float, won: float, adopts: float, seed: int) -> 
         # a fourth one, of which no other voice has the answer at first
         voices["d"] = ["perhaps", TRUTH if random.random() < adopts else "perhaps"]
         votes = Counter(answers[-1] for answers in voices.values())
-        found.append(AnswerCourse(voices=voices, outcome=votes.most_common(1)[0][0], truth=TRUTH))
-    return found
+        courses.append(AnswerCourse(voices=voices, outcome=votes.most_common(1)[0][0], truth=TRUTH))
+    return courses
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -54,7 +54,10 @@ def test_planted_rates_come_back(seed: int) -> None:
     """Within .03 of what 800 runs were made with: right to wrong .25, wrong to right .10, adoption .4."""
     courses = planted(800, lost=0.25, won=0.10, adopts=0.4, seed=seed)
     alone = dynamics(
-        [each.model_copy(update={"voices": {n: a for n, a in each.voices.items() if n != "d"}}) for each in courses]
+        [
+            course.model_copy(update={"voices": {n: a for n, a in course.voices.items() if n != "d"}})
+            for course in courses
+        ]
     )
     assert alone.right_to_wrong is not None
     assert alone.wrong_to_right is not None
@@ -62,28 +65,28 @@ def test_planted_rates_come_back(seed: int) -> None:
     assert alone.wrong_to_right.value == pytest.approx(0.10, abs=0.03)
     fourth = dynamics(
         [
-            each.model_copy(update={"voices": {n: a[:2] if n == "d" else a[:1] for n, a in each.voices.items()}})
-            for each in courses
+            course.model_copy(update={"voices": {n: a[:2] if n == "d" else a[:1] for n, a in course.voices.items()}})
+            for course in courses
         ]
     )
     assert fourth.adopted is not None
-    reachable = sum(any(each.voices[name][0] == TRUTH for name in "abc") for each in courses) / len(courses)
+    reachable = sum(any(course.voices[name][0] == TRUTH for name in "abc") for course in courses) / len(courses)
     assert fourth.adopted.value == pytest.approx(0.4 * reachable, abs=0.03)
 
 
 @pytest.mark.simulation
 def test_planted_rates_come_back_in_two_hundred_studies() -> None:
     """Whatever the seed: the mean error is nothing, and 95 % intervals hold the planted rate in 93 of 100."""
-    held, errors = 0, []
+    covered, errors = 0, []
     for seed in range(200):
         figure = dynamics(planted(300, lost=0.25, won=0.10, adopts=0.4, seed=seed)).right_to_wrong
         assert figure is not None
         assert figure.low is not None
         assert figure.high is not None
         errors.append(figure.value - 0.25)
-        held += figure.low <= 0.25 <= figure.high
+        covered += figure.low <= 0.25 <= figure.high
     assert abs(sum(errors) / len(errors)) < 0.005
-    assert held >= 0.93 * 200
+    assert covered >= 0.93 * 200
 
 
 ANSWERS = st.lists(st.sampled_from([TRUTH, LIE, None]), min_size=1, max_size=3)
@@ -99,31 +102,31 @@ COURSES = st.builds(
 @given(courses=st.lists(COURSES, min_size=1, max_size=12))
 def test_a_perfect_choice_is_never_worse(courses: list[AnswerCourse]) -> None:
     """The gap is not below 0, shares lie in their intervals, and flips explain what changed from first to last."""
-    found = dynamics(courses)
-    assert found.oracle_gap is not None
-    assert found.oracle_gap >= 0
-    for figure in (found.changed, found.adopted, found.first_right, found.right_to_wrong, found.oracle):
+    report = dynamics(courses)
+    assert report.oracle_gap is not None
+    assert report.oracle_gap >= 0
+    for figure in (report.changed, report.adopted, report.first_right, report.right_to_wrong, report.oracle):
         if figure is not None:
             assert figure.low is not None
             assert figure.high is not None
             assert figure.low - 1e-9 <= figure.value <= figure.high + 1e-9
     moved = {
         name: 0 if figure is None else round(figure.value * figure.n)
-        for name, figure in (("lost", found.right_to_wrong), ("won", found.wrong_to_right))
+        for name, figure in (("lost", report.right_to_wrong), ("won", report.wrong_to_right))
     }
-    assert found.first_right is not None
-    assert found.last_right is not None
-    gained = (found.last_right.value - found.first_right.value) * found.first_right.n
+    assert report.first_right is not None
+    assert report.last_right is not None
+    gained = (report.last_right.value - report.first_right.value) * report.first_right.n
     assert round(gained) == moved["won"] - moved["lost"]
 
 
 def test_without_truth_there_is_only_change() -> None:
     """And a course is needed."""
-    found = dynamics([AnswerCourse(voices={"a": ["rent caps", "Rent caps."], "b": ["no", "rent caps, in cities"]})])
-    assert found.changed is not None
-    assert found.changed.value == 0.5
-    assert (found.first_right, found.oracle_gap) == (None, None)
-    assert lay_out(found) is not None
+    report = dynamics([AnswerCourse(voices={"a": ["rent caps", "Rent caps."], "b": ["no", "rent caps, in cities"]})])
+    assert report.changed is not None
+    assert report.changed.value == 0.5
+    assert (report.first_right, report.oracle_gap) == (None, None)
+    assert lay_out(report) is not None
     with pytest.raises(ConfigurationError, match="courses"):
         dynamics([])
 
@@ -131,39 +134,43 @@ def test_without_truth_there_is_only_change() -> None:
 def test_the_agents_of_a_consensus_have_their_positions() -> None:
     """Bob leaves the right one with his revision; the others stay."""
     raw = plan(max_rounds=1).run_sync(TASK, model=agents(stating)).output
-    found = dynamics(courses_of(raw, truth="build homes"))
-    assert (found.courses, found.adopted) == (1, None)
-    assert found.right_to_wrong is not None
-    assert found.outcome_right is not None
-    assert (round(found.right_to_wrong.value, 3), found.right_to_wrong.n) == (0.333, 3)
-    assert found.outcome_right.value == 1
+    report = dynamics(courses_of(raw, truth="build homes"))
+    assert (report.courses, report.adopted) == (1, None)
+    assert report.right_to_wrong is not None
+    assert report.outcome_right is not None
+    assert (round(report.right_to_wrong.value, 3), report.right_to_wrong.n) == (0.333, 3)
+    assert report.outcome_right.value == 1
     assert note_on("consensus", raw) == ["Changed positions: 1 of 3, compared by their words"]
 
 
 def test_the_reviewers_of_a_finding_and_a_moderator_have_theirs() -> None:
     """Who raised it confirms it, and withdraws it where it does not stand; who says neither has no answer."""
-    said = {"agentName": "ann", "title": "t", "claim": "c", "severity": "minor", "place": {}}
+    statement = {"agentName": "ann", "title": "t", "claim": "c", "severity": "minor", "place": {}}
     refutes = {"finding": "F1", "agentName": "bob", "verdict": "refute", "reason": "no"}
     neither = {**refutes, "agentName": "cy", "verdict": "neither"}
     gives_in = {"finding": "F1", "agentName": "ann", "stands": False, "reason": "true"}
-    finding = {"id": "F1", **{key: said[key] for key in ("title", "claim", "severity", "place")}, "raised": [said]}
+    finding = {
+        "id": "F1",
+        **{key: statement[key] for key in ("title", "claim", "severity", "place")},
+        "raised": [statement],
+    }
     finding |= {"verdicts": [refutes, neither], "defences": [gives_in], "state": "refuted"}
     raw = ReviewRawOutput.model_validate({"question": "?", "findings": [finding]})
     (course,) = courses_of(raw, truth="refute")
     assert course.voices == {"ann": ["confirm", "refute"], "bob": ["refute"], "cy": [None]}
-    found = dynamics([course])
-    assert found.adopted is not None
-    assert (found.adopted.value, found.outcome_right and found.outcome_right.value) == (1, 1)
+    report = dynamics([course])
+    assert report.adopted is not None
+    assert (report.adopted.value, report.outcome_right and report.outcome_right.value) == (1, 1)
     assert note_on("review", raw) == [
         "Changed verdicts: 1 of 1, compared by their words, of which 1 to what another said first"
     ]
-    reports = [{"summary": "-", "status": "CONTINUE", "decision": each} for each in ("a", "b")]
-    made = {"topic": "?", "rounds": 2, "history": [], "summaries": [], "finalDecision": "b", "isSettled": True}
-    output = DeliberationOutput.model_validate({**made, "reports": [reports[0], None, reports[1]]})
+    reports = [{"summary": "-", "status": "CONTINUE", "decision": decision} for decision in ("a", "b")]
+    content = {"topic": "?", "rounds": 2, "history": [], "summaries": [], "finalDecision": "b", "isSettled": True}
+    output = DeliberationOutput.model_validate({**content, "reports": [reports[0], None, reports[1]]})
     assert courses_of(output)[0].voices == {"moderator": ["a", "b"]}
     assert note_on("deliberation", output) == ["Changed decisions: 1 of 1, compared by their words"]
-    once = DeliberationOutput.model_validate({**made, "rounds": 1, "reports": reports[:1]})
-    assert note_on("deliberation", once) == []
+    single_round = DeliberationOutput.model_validate({**content, "rounds": 1, "reports": reports[:1]})
+    assert note_on("deliberation", single_round) == []
 
 
 def note_on(pattern: str, raw: PatternOutput) -> list[str]:
@@ -176,10 +183,10 @@ def note_on(pattern: str, raw: PatternOutput) -> list[str]:
 def test_every_pattern_has_courses_or_none(name: str) -> None:
     """From the raw output of any run, so that a batch of them can be measured."""
     raw = PATTERNS[name]().run_sync(QUESTION, model=FunctionModel(answer_to), seed=1).raw
-    found = courses_of(raw)
-    assert all(isinstance(course, AnswerCourse) for course in found)
+    courses = courses_of(raw)
+    assert all(isinstance(course, AnswerCourse) for course in courses)
     if "debate" in name:
-        assert found[0].voices
+        assert courses[0].voices
 
 
 _WITHOUT_SCIPY = """
@@ -198,6 +205,6 @@ def test_a_report_takes_no_scipy() -> None:
     raw = plan(max_rounds=1).run_sync(TASK, model=agents(stating)).output
     value = json.dumps({"pattern": "consensus", "status": "complete", "raw": raw.to_wire()})
     command = [sys.executable, "-c", _WITHOUT_SCIPY, value]
-    done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603 - our own script
-    assert done.stderr == ""
-    assert "- Changed positions: 1 of 3, compared by their words" in done.stdout
+    process = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603 - our own script
+    assert process.stderr == ""
+    assert "- Changed positions: 1 of 3, compared by their words" in process.stdout

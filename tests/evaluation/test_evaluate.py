@@ -29,24 +29,24 @@ ROWS = [{"question": f"Is {number} even?", "truth": "for" if number % 2 == 0 els
 
 def rent(**options: Any) -> Sequencer[Any, Any]:
     """A short debate with its baselines."""
-    made = debate(name="rent", debaters=SIDES, max_rounds=1, **{"synthesizer": False, **options})
-    return with_baselines(made, SIDES, baselines=["single", "drafts"])
+    pattern = debate(name="rent", debaters=SIDES, max_rounds=1, **{"synthesizer": False, **options})
+    return with_baselines(pattern, SIDES, baselines=["single", "drafts"])
 
 
 def answering(
-    judge: Callable[[str], Any], direct: Callable[[str], Any], asked: list[str] | None = None
+    judge: Callable[[str], Any], direct: Callable[[str], Any], blocks: list[str] | None = None
 ) -> FunctionModel:
     """A model whose judge, and whose direct answers, are functions of the prompt."""
 
     def answer(request: ModelRequest) -> Any:
-        if asked is not None:
-            asked.append(request.block)
+        if blocks is not None:
+            blocks.append(request.block)
         prompt = str(request.messages)
         if request.block == "rent-judge":
             return {"reasoning": "So.", "winner": judge(prompt), "verdict": "So it is."}
         if request.block == "rent-baselines":
-            found = direct(prompt)
-            return found if isinstance(found, Exception) else {"reasoning": "So.", "winner": found}
+            reply = direct(prompt)
+            return reply if isinstance(reply, Exception) else {"reasoning": "So.", "winner": reply}
         return "An argument."
 
     return FunctionModel(answer)
@@ -64,7 +64,7 @@ async def test_the_debate_stays_what_it_is_and_has_its_baselines_beside_it() -> 
     result = await rent().run(QUESTION, model=answering(lambda _: "for", lambda _: "against"), seed=1)
     assert result.output is result.raw
     assert result.raw.verdict.winner == "for"
-    assert [(found.name, found.winner, found.calls) for found in result.raw.baselines] == [
+    assert [(baseline.name, baseline.winner, baseline.calls) for baseline in result.raw.baselines] == [
         ("single", "against", 1),
         ("drafts", "against", 2),
     ]
@@ -86,8 +86,8 @@ async def test_a_synthesizers_output_is_the_output_of_the_debate_with_baselines(
 
 async def test_a_debate_without_a_verdict_pays_for_no_baseline() -> None:
     """There would be nothing to compare."""
-    asked: list[str] = []
-    model = answering(lambda _: "nobody", lambda _: "for", asked)
+    blocks: list[str] = []
+    model = answering(lambda _: "nobody", lambda _: "for", blocks)
 
     def answer(request: ModelRequest) -> Any:
         if request.block == "rent-judge":
@@ -96,7 +96,7 @@ async def test_a_debate_without_a_verdict_pays_for_no_baseline() -> None:
 
     result = await rent(failures=FailurePolicy(on_failure="skip")).run(QUESTION, model=FunctionModel(answer))
     assert result.status == "no_verdict"
-    assert "rent-baselines" not in asked
+    assert "rent-baselines" not in blocks
 
 
 async def test_no_limit_takes_the_verdict() -> None:
@@ -105,22 +105,22 @@ async def test_no_limit_takes_the_verdict() -> None:
     for calls in (3, 4, 5, 6):
         result = await rent().run(QUESTION, model=model, limits=Limits(calls=calls))
         assert result.raw.verdict.winner == "for"
-        assert sum(found.lost for found in result.raw.baselines) == 6 - calls
+        assert sum(baseline.lost for baseline in result.raw.baselines) == 6 - calls
 
 
 async def test_an_evaluation_says_whether_it_helped() -> None:
     """Judges that know against calls that do not, on rows with truths: all is counted row by row."""
-    found = await evaluate(rent(), ROWS, truth="truth", model=answering(knows, lambda _: "for"), batch_id="even")
-    assert [result.right for result in found.report.methods] == [6, 3, 3]
-    assert found.report.summary.startswith("Too few to say: the debate was right in 6 of 6, one call in 3")
-    assert [item.truth for item in found.items] == [row["truth"] for row in ROWS]
-    assert [item.row for item in found.result] == ROWS
-    assert found.items[0].debate.calls == 3
+    evaluation = await evaluate(rent(), ROWS, truth="truth", model=answering(knows, lambda _: "for"), batch_id="even")
+    assert [result.right for result in evaluation.report.methods] == [6, 3, 3]
+    assert evaluation.report.summary.startswith("Too few to say: the debate was right in 6 of 6, one call in 3")
+    assert [item.truth for item in evaluation.items] == [row["truth"] for row in ROWS]
+    assert [item.row for item in evaluation.result] == ROWS
+    assert evaluation.items[0].debate.calls == 3
 
 
 async def test_an_evaluation_goes_on_where_it_was_cut_short() -> None:
     """With a store and a name nothing is paid twice; what failed is tried again, and counted as wrong before."""
-    store, asked = MemoryStore(), list[str]()
+    store, blocks = MemoryStore(), list[str]()
 
     def fails(prompt: str) -> Any:
         if "Is 3 even" in prompt:
@@ -128,12 +128,12 @@ async def test_an_evaluation_goes_on_where_it_was_cut_short() -> None:
         return knows(prompt)
 
     options: dict[str, Any] = {"truth": lambda row: row["truth"], "store": store, "batch_id": "even"}
-    first = await evaluate(rent(), ROWS, model=answering(fails, knows, asked), **options)
+    first = await evaluate(rent(), ROWS, model=answering(fails, knows, blocks), **options)
     # the debate itself is there, without a verdict
     assert (first.report.n, first.report.failed, len(first.result.failed)) == (6, 1, 0)
-    paid = len(asked)
-    again = await evaluate(rent(), ROWS, model=answering(knows, knows, asked), **options)
-    assert (again.report.n, again.report.failed, len(asked) - paid) == (6, 0, 4)
+    paid = len(blocks)
+    second = await evaluate(rent(), ROWS, model=answering(knows, knows, blocks), **options)
+    assert (second.report.n, second.report.failed, len(blocks) - paid) == (6, 0, 4)
 
 
 def test_positions_may_be_each_rows_own() -> None:
@@ -142,16 +142,16 @@ def test_positions_may_be_each_rows_own() -> None:
 
     def of(row: dict[str, Any]) -> Sequencer[Any, Any]:
         sides = [{"name": name, "stance": stance} for name, stance in zip("ab", row["sides"], strict=True)]
-        made = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
-        return with_baselines(made, sides, baselines=["single"])
+        pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
+        return with_baselines(pattern, sides, baselines=["single"])
 
     def first(prompt: str) -> str:
         number = re.search(r"Is (\d+) even", prompt)
         assert number is not None
         return f"{number[1]} is"
 
-    found = evaluate_sync(of, rows, truth=lambda row: row["sides"][1], model=answering(first, first))
-    assert [result.right for result in found.report.methods] == [0, 0]
+    evaluation = evaluate_sync(of, rows, truth=lambda row: row["sides"][1], model=answering(first, first))
+    assert [result.right for result in evaluation.report.methods] == [0, 0]
 
 
 async def test_what_cannot_be_evaluated_is_refused() -> None:
@@ -170,8 +170,8 @@ async def test_what_cannot_be_evaluated_is_refused() -> None:
 @pytest.mark.parametrize("options", [{"missing": "ignored"}, {"confidence": 1.5}, {"min_gain": 0}], ids=repr)
 async def test_options_of_the_report_are_checked_before_anything_is_paid_for(options: dict[str, Any]) -> None:
     """The report is made last."""
-    asked: list[str] = []
-    model = answering(knows, knows, asked)
+    blocks: list[str] = []
+    model = answering(knows, knows, blocks)
     with pytest.raises(ConfigurationError, match=rf"evaluate\(\): `{next(iter(options))}` must be"):
         await evaluate(rent(), ROWS, truth="truth", model=model, **options)
-    assert asked == []
+    assert blocks == []

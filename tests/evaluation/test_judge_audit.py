@@ -55,69 +55,69 @@ anything = st.builds(
 )
 
 
-def all_figures(found: JudgeAudit) -> list[JudgeFigures]:
+def all_figures(report: JudgeAudit) -> list[JudgeFigures]:
     """Those of all ballots, and those of each model."""
-    return [found, *found.models.values()]
+    return [report, *report.models.values()]
 
 
 def test_a_judge_that_takes_what_comes_first_is_at_one_end_of_every_figure() -> None:
     """No item has the same verdict in both orders, all of them went to the first slot: PC 0, PF -1."""
-    found = audit([[ballot("ab", "a"), ballot("ba", "b")]] * 3)
-    assert found.position_consistency is not None
-    assert found.preference_fairness is not None
-    assert found.flip_probability is not None
-    assert (found.position_consistency.value, found.position_consistency.n) == (0.0, 3)
-    assert (found.preference_fairness.value, found.flip_probability.value) == (-1.0, 1.0)
-    (slots,) = found.slots
+    report = audit([[ballot("ab", "a"), ballot("ba", "b")]] * 3)
+    assert report.position_consistency is not None
+    assert report.preference_fairness is not None
+    assert report.flip_probability is not None
+    assert (report.position_consistency.value, report.position_consistency.n) == (0.0, 3)
+    assert (report.preference_fairness.value, report.flip_probability.value) == (-1.0, 1.0)
+    (slots,) = report.slots
     assert [(place.place, place.wins, place.rate) for place in slots.places] == [("1", 6, 1.0), ("2", 0, 0.0)]
     assert (slots.n, slots.items, slots.leaning, slots.first) == (6, 3, 3, 3)
 
 
 def test_a_judge_that_knows_what_it_wants_is_consistent_and_leans_nowhere() -> None:
     """A win for each slot, by design: nothing in it speaks for a preference."""
-    found = audit([[ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "b"), ballot("ba", "b")]])
-    assert found.position_consistency is not None
-    assert found.preference_fairness is not None
-    assert (found.position_consistency.value, found.preference_fairness.value) == (1.0, 0.0)
-    assert (found.slots[0].places[0].rate, found.slots[0].leaning) == (0.5, 0)
+    report = audit([[ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "b"), ballot("ba", "b")]])
+    assert report.position_consistency is not None
+    assert report.preference_fairness is not None
+    assert (report.position_consistency.value, report.preference_fairness.value) == (1.0, 0.0)
+    assert (report.slots[0].places[0].rate, report.slots[0].leaning) == (0.5, 0)
 
 
 def test_preference_fairness_is_that_of_its_paper() -> None:
     """(recency² - primacy²) / inconsistent, by the most that it can be; a tie in one order only is inconsistent."""
     primacy = [[ballot("ab", "a"), ballot("ba", "b")], [ballot("ab", "a"), ballot("ba", None)]]
     recency = [[ballot("ab", "b"), ballot("ba", "a")], [ballot("ab", None), ballot("ba", "a")]] * 2
-    same = [[ballot("ab", None), ballot("ba", None)], [ballot("ab", "a"), ballot("ba", "a")]]
-    found = audit([*primacy, *recency, *same])
+    ties = [[ballot("ab", None), ballot("ba", None)], [ballot("ab", "a"), ballot("ba", "a")]]
+    report = audit([*primacy, *recency, *ties])
     raw = 4 * (4 / 6) - 2 * (2 / 6)
-    assert found.preference_fairness is not None
-    assert found.position_consistency is not None
-    assert found.preference_fairness.value == pytest.approx(raw / 8)
-    assert found.position_consistency.value == pytest.approx(2 / 8)
-    assert found.undecided == 1 + 2 + 2
+    assert report.preference_fairness is not None
+    assert report.position_consistency is not None
+    assert report.preference_fairness.value == pytest.approx(raw / 8)
+    assert report.position_consistency.value == pytest.approx(2 / 8)
+    assert report.undecided == 1 + 2 + 2
 
 
 def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> None:
     """Of one model on one view; other views and other models are no repetition."""
-    again = [ballot("ab", "a"), ballot("ab", "a"), ballot("ab", "b")]
-    found = audit([[*again, ballot("ba", "b"), ballot("ab", "b", model="other")]])
-    assert found.repetition_stability is not None
-    assert (found.repetition_stability.value, found.repetition_stability.n) == pytest.approx((2 / 3, 1))
-    assert found.position_consistency is not None
-    assert found.position_consistency.value == 0.0  # most often a in one order, b in the other
+    repeats = [ballot("ab", "a"), ballot("ab", "a"), ballot("ab", "b")]
+    report = audit([[*repeats, ballot("ba", "b"), ballot("ab", "b", model="other")]])
+    assert report.repetition_stability is not None
+    assert (report.repetition_stability.value, report.repetition_stability.n) == pytest.approx((2 / 3, 1))
+    assert report.position_consistency is not None
+    assert report.position_consistency.value == 0.0  # most often a in one order, b in the other
 
 
 def test_scores_say_who_has_won() -> None:
     """The side with the largest share, none for a tie, as verdicts are made of ballots."""
-    found = audit([[ballot("ab", None, scores={"a": 0.2, "b": 0.8}), ballot("ba", "a", scores={"a": 0.5, "b": 0.5})]])
-    assert (found.slots[0].places[1].wins, found.undecided) == (1, 1)
+    report = audit([[ballot("ab", None, scores={"a": 0.2, "b": 0.8}), ballot("ba", "a", scores={"a": 0.5, "b": 0.5})]])
+    assert (report.slots[0].places[1].wins, report.undecided) == (1, 1)
 
 
 def test_labels_are_counted_like_slots() -> None:
     """By the label that the winner had in the view."""
-    found = audit(
+    report = audit(
         [[ballot("ab", "a", labels={"a": "Y", "b": "X"})], [ballot("ab", "b", labels={"a": "X", "b": "Y"})]],
     )
-    (labels,) = found.labels
+    (labels,) = report.labels
     assert [(place.place, place.wins) for place in labels.places] == [("X", 0), ("Y", 2)]
     assert labels.apart
 
@@ -133,9 +133,9 @@ def test_what_makes_no_sense_is_counted_and_left_out() -> None:
         ballot("ab", "a", labels={"a": "X"}),
         ballot("ab", "a", labels={"a": "X", "b": "X"}),
     ]
-    found = audit([[*bad, ballot("ab", None, problem="no JSON"), ballot("ab", "b")]])
-    assert (found.ballots, found.unusable, found.unparsed, found.undecided) == (9, 7, 1, 0)
-    assert (found.slots[0].n, found.unparsed_share) == pytest.approx((1, 1 / 9))
+    report = audit([[*bad, ballot("ab", None, problem="no JSON"), ballot("ab", "b")]])
+    assert (report.ballots, report.unusable, report.unparsed, report.undecided) == (9, 7, 1, 0)
+    assert (report.slots[0].n, report.unparsed_share) == pytest.approx((1, 1 / 9))
 
 
 def test_several_models_have_figures_of_their_own_and_are_compared() -> None:
@@ -144,55 +144,55 @@ def test_several_models_have_figures_of_their_own_and_are_compared() -> None:
         [ballot("ab", winner, model=model) for model in ("one", "two", "three")]
         for winner in ("a", "b", "a", "b", "b") * 10
     ]
-    found = audit(cast)
-    assert list(found.models) == ["one", "three", "two"]
-    assert {figures.ballots for figures in found.models.values()} == {50}
-    assert found.rho is not None
-    assert found.rho_of == "scores"
-    assert (found.rho.value, found.effective_n) == pytest.approx((1.0, 1.0))
+    report = audit(cast)
+    assert list(report.models) == ["one", "three", "two"]
+    assert {figures.ballots for figures in report.models.values()} == {50}
+    assert report.rho is not None
+    assert report.rho_of == "scores"
+    assert (report.rho.value, report.effective_n) == pytest.approx((1.0, 1.0))
     assert audit(cast[:49]).rho is None
-    assert "3 models are worth 1.0 independent ones: their scores correlate by 1.00 over 50 items" in found.findings
-    assert audit(cast, truth=["a"] * 50).rho == found.rho
-    always = [[each.model_copy(update={"winner": "a"}) for each in one] for one in cast]
+    assert "3 models are worth 1.0 independent ones: their scores correlate by 1.00 over 50 items" in report.findings
+    assert audit(cast, truth=["a"] * 50).rho == report.rho
+    always = [[vote.model_copy(update={"winner": "a"}) for vote in item] for item in cast]
     assert audit(always, truth=["a"] * 50).rho is None  # nobody is ever wrong, so that no errors go together
 
 
 def test_models_are_compared_by_their_errors_where_the_truth_is_known() -> None:
     """Two that are right and wrong at different times are worth more than two that agree."""
     right = "ab" * 30
-    one = [ballot("ab", "a", model="one") for _ in right]
-    other = [ballot("ab", "b", model="two") for _ in right]
-    found = audit([[a, b] for a, b in zip(one, other, strict=True)], truth=list(right))
-    assert found.rho is not None
-    assert found.rho_of == "errors"
-    assert (found.rho.value, found.effective_n) == pytest.approx((-1.0, 2.0))
+    one_ballots = [ballot("ab", "a", model="one") for _ in right]
+    two_ballots = [ballot("ab", "b", model="two") for _ in right]
+    report = audit([[a, b] for a, b in zip(one_ballots, two_ballots, strict=True)], truth=list(right))
+    assert report.rho is not None
+    assert report.rho_of == "errors"
+    assert (report.rho.value, report.effective_n) == pytest.approx((-1.0, 2.0))
     with pytest.raises(ConfigurationError, match=r"audit\(\): `truth` must be 60 of them"):
-        audit([[a] for a in one], truth=["a"])
+        audit([[a] for a in one_ballots], truth=["a"])
 
 
 def test_nothing_is_an_audit_of_nothing() -> None:
     """No item, and items without ballots, have no figures; it is said."""
     nothing: list[list[list[JudgeBallot]]] = [[], [[]]]
     for empty in nothing:
-        found = audit(empty)
-        assert (found.items, found.ballots, found.slots, found.position_consistency) == (0, 0, [], None)
+        report = audit(empty)
+        assert (report.items, report.ballots, report.slots, report.position_consistency) == (0, 0, [], None)
         assert full_audit(empty).seed == 0
-        assert found.findings == ["no verdict for a side in 0 ballots: there is nothing to say about slots", LIMITS]
+        assert report.findings == ["no verdict for a side in 0 ballots: there is nothing to say about slots", LIMITS]
 
 
 @given(items, st.data())
 def test_the_order_of_items_and_ballots_changes_nothing(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
     """To the last bit."""
-    other = [data.draw(st.permutations(each)) for each in data.draw(st.permutations(cast))]
-    assert audit(other) == audit(cast)
+    shuffled = [data.draw(st.permutations(cell)) for cell in data.draw(st.permutations(cast))]
+    assert audit(shuffled) == audit(cast)
 
 
 @given(items)
 def test_what_sides_are_called_changes_nothing(cast: list[list[JudgeBallot]]) -> None:
     """Another name for each side, in every item."""
     names = {"yes": "zeta", "no": "alpha", "both": "mu"}
-    found, renamed = audit(cast), audit([[_renamed(each, names) for each in one] for one in cast])
-    assert renamed.model_copy(update={"rho": None, "effective_n": None}) == found.model_copy(
+    original, renamed = audit(cast), audit([[_renamed(vote, names) for vote in item] for item in cast])
+    assert renamed.model_copy(update={"rho": None, "effective_n": None}) == original.model_copy(
         update={"rho": None, "effective_n": None}
     )
 
@@ -200,40 +200,40 @@ def test_what_sides_are_called_changes_nothing(cast: list[list[JudgeBallot]]) ->
 @given(items)
 def test_a_mirror_turns_preference_fairness_round(cast: list[list[JudgeBallot]]) -> None:
     """All orders the other way round: PF with the other sign, slots the other way round, all else the same."""
-    mirrored = [[each.model_copy(update={"order": each.order[::-1]}) for each in one] for one in cast]
-    for one, other in zip(all_figures(audit(cast)), all_figures(audit(mirrored)), strict=True):
-        assert one.position_consistency == other.position_consistency
-        assert one.flip_probability == other.flip_probability
-        assert one.repetition_stability == other.repetition_stability
-        assert (one.preference_fairness is None) == (other.preference_fairness is None)
-        if one.preference_fairness is not None and other.preference_fairness is not None:
-            assert one.preference_fairness.value == -other.preference_fairness.value
-        for slots, turned in zip(one.slots, other.slots, strict=True):
+    mirrored = [[vote.model_copy(update={"order": vote.order[::-1]}) for vote in item] for item in cast]
+    for figure, mirror in zip(all_figures(audit(cast)), all_figures(audit(mirrored)), strict=True):
+        assert figure.position_consistency == mirror.position_consistency
+        assert figure.flip_probability == mirror.flip_probability
+        assert figure.repetition_stability == mirror.repetition_stability
+        assert (figure.preference_fairness is None) == (mirror.preference_fairness is None)
+        if figure.preference_fairness is not None and mirror.preference_fairness is not None:
+            assert figure.preference_fairness.value == -mirror.preference_fairness.value
+        for slots, turned in zip(figure.slots, mirror.slots, strict=True):
             assert [place.wins for place in slots.places] == [place.wins for place in turned.places][::-1]
 
 
 @given(items)
 def test_figures_stay_in_their_bounds(cast: list[list[JudgeBallot]]) -> None:
     """Rates add up to 1, shares are from 0 to 1, PF is no further from 0 than PC is from 1; counts add up."""
-    for found in all_figures(audit(cast)):
-        for places in (*found.slots, *found.labels):
+    for figure in all_figures(audit(cast)):
+        for places in (*figure.slots, *figure.labels):
             assert sum(place.rate for place in places.places) == pytest.approx(1)
             assert sum(place.wins for place in places.places) == places.n
             assert 0 <= places.first <= places.leaning <= places.items <= places.n
-        decided = found.ballots - found.unparsed - found.unusable - found.undecided
-        assert sum(places.n for places in found.slots) == decided
-        for share in (found.position_consistency, found.flip_probability, found.repetition_stability):
+        decided = figure.ballots - figure.unparsed - figure.unusable - figure.undecided
+        assert sum(places.n for places in figure.slots) == decided
+        for share in (figure.position_consistency, figure.flip_probability, figure.repetition_stability):
             assert share is None or 0 <= share.value <= 1
-        if found.position_consistency is not None and found.preference_fairness is not None:
-            assert abs(found.preference_fairness.value) <= 1 - found.position_consistency.value + 1e-9
+        if figure.position_consistency is not None and figure.preference_fairness is not None:
+            assert abs(figure.preference_fairness.value) <= 1 - figure.position_consistency.value + 1e-9
 
 
 @given(st.lists(st.lists(anything, max_size=4), max_size=4))
 def test_no_ballot_makes_it_fail(cast: Sequence[Sequence[JudgeBallot]]) -> None:
     """Hostile ones are counted, and said in words; the last of these is always what cannot be seen."""
-    found = audit(cast)
-    assert found.ballots == sum(map(len, cast))
-    assert found.findings[-1] == LIMITS
+    report = audit(cast)
+    assert report.ballots == sum(map(len, cast))
+    assert report.findings[-1] == LIMITS
 
 
 def _renamed(cast: JudgeBallot, names: dict[str, str]) -> JudgeBallot:
@@ -258,13 +258,13 @@ def test_scores_that_are_all_or_nothing_are_told(full: int, times: int) -> None:
     cast += [[_scored("ab", 0.99)] for _ in range(full % 2)]
     cast += [[_scored("ab", 0.98)] for _ in range(20 - full)]
     letter = _scored("ab", 1.0, log_odds={"a": 9.0, "b": -9.0})
-    found = audit([*cast, [letter, ballot("ab", "a"), ballot("ab", None, problem="none")]])
-    assert found.saturation is not None
-    assert (found.saturation.value, found.saturation.n) == (full / 20, 20)
-    told = [finding for finding in found.findings if finding.startswith("scores are all or nothing: ")]
+    report = audit([*cast, [letter, ballot("ab", "a"), ballot("ab", None, problem="none")]])
+    assert report.saturation is not None
+    assert (report.saturation.value, report.saturation.n) == (full / 20, 20)
+    findings = [finding for finding in report.findings if finding.startswith("scores are all or nothing: ")]
     why = f"{full} of 20 ballots give a side 99% or more"
-    assert told == [f"scores are all or nothing: swapping cannot help; {why}"] * times
-    assert [each for each in audit(cast[:4]).findings if "all or nothing" in each] == []
+    assert findings == [f"scores are all or nothing: swapping cannot help; {why}"] * times
+    assert [sentence for sentence in audit(cast[:4]).findings if "all or nothing" in sentence] == []
     three = audit([[_scored("abc", 1.0)]] * 20)
     assert any("all or nothing: they count as votes" in finding for finding in three.findings)
 
@@ -278,18 +278,18 @@ def test_a_preference_for_a_slot_is_given_back_in_log_odds(worths: list[list[flo
     """Whatever the sides are worth, over balanced orders; in one order it could be the sides, so nothing is said."""
     cast = []
     for worth in worths:
-        each = []
+        item = []
         for view in Schedule(kind="cyclic").views("abc"[:sides], shuffle=False):
             sums = {side: worth["abc".index(side)] + slot * (at == 0) for at, side in enumerate(view.order)}
-            each.append(ballot("".join(view.order), None, log_odds=centred(sums), scores=softmax(sums), mass=0.9))
-        cast.append(each)
-    found = full_audit(cast, resamples=99)
-    assert found.saturation is None
-    assert found.slot_log_odds is not None
-    assert found.slot_log_odds.value == pytest.approx(slot, abs=1e-9)
-    assert found.slot_log_odds.n == len(worths) * sides
-    interval = (found.slot_log_odds.low, found.slot_log_odds.high)
+            item.append(ballot("".join(view.order), None, log_odds=centred(sums), scores=softmax(sums), mass=0.9))
+        cast.append(item)
+    report = full_audit(cast, resamples=99)
+    assert report.saturation is None
+    assert report.slot_log_odds is not None
+    assert report.slot_log_odds.value == pytest.approx(slot, abs=1e-9)
+    assert report.slot_log_odds.n == len(worths) * sides
+    interval = (report.slot_log_odds.low, report.slot_log_odds.high)
     assert interval == ((None, None) if len(worths) == 1 else pytest.approx((slot, slot), abs=1e-9))
-    assert found.unparsed == found.unusable == 0
-    assert sum("by letter, the first slot is ahead by" in finding for finding in found.findings) == 1
-    assert audit([each[:1] for each in cast]).slot_log_odds is None
+    assert report.unparsed == report.unusable == 0
+    assert sum("by letter, the first slot is ahead by" in finding for finding in report.findings) == 1
+    assert audit([entry[:1] for entry in cast]).slot_log_odds is None

@@ -31,13 +31,13 @@ def test_kappa_is_that_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
     """To 1e-9; where the library has no number, we have none either."""
     from sklearn.metrics import cohen_kappa_score
 
-    ones, others = ([pair[place] for pair in pairs] for place in (0, 1))
-    found = cohen_kappa(ones, others)
-    if found is None:
-        assert {*ones} == {*others}
-        assert len({*ones}) == 1
+    firsts, seconds = ([pair[place] for pair in pairs] for place in (0, 1))
+    kappa = cohen_kappa(firsts, seconds)
+    if kappa is None:
+        assert {*firsts} == {*seconds}
+        assert len({*firsts}) == 1
     else:
-        assert math.isclose(found, cohen_kappa_score(ones, others), abs_tol=1e-9)
+        assert math.isclose(kappa, cohen_kappa_score(firsts, seconds), abs_tol=1e-9)
 
 
 @given(table=st.lists(st.tuples(NAMES, NAMES, NAMES), min_size=2, max_size=30))
@@ -46,10 +46,10 @@ def test_fleiss_kappa_is_that_of_statsmodels(table: list[tuple[str, str, str]]) 
     from statsmodels.stats.inter_rater import fleiss_kappa as reference
 
     counts = [{name: item.count(name) for name in "abc"} for item in table]
-    found = fleiss_kappa(counts)
-    if found is not None:
-        rows = np.array([[each[name] for name in "abc"] for each in counts])
-        assert math.isclose(found, reference(rows), abs_tol=1e-9)
+    kappa = fleiss_kappa(counts)
+    if kappa is not None:
+        rows = np.array([[count[name] for name in "abc"] for count in counts])
+        assert math.isclose(kappa, reference(rows), abs_tol=1e-9)
 
 
 @given(
@@ -61,29 +61,31 @@ def test_alpha_is_that_of_krippendorff_with_missing_ratings(table: list[list[int
     """To 1e-9, with any ratings missing."""
     import krippendorff
 
-    found = krippendorff_alpha(table)
-    rows = np.array([[np.nan if each is None else each for each in row] for row in table], dtype=float)
-    if found is not None:
+    alpha = krippendorff_alpha(table)
+    rows = np.array([[np.nan if rating is None else rating for rating in row] for row in table], dtype=float)
+    if alpha is not None:
         reference = krippendorff.alpha(reliability_data=rows, level_of_measurement="nominal", value_domain=range(4))
-        assert math.isclose(found, reference, abs_tol=1e-9)
+        assert math.isclose(alpha, reference, abs_tol=1e-9)
 
 
-@given(drawn=st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=2, max_size=60))
-def test_brier_score_and_calibration_error_are_the_reference_s(drawn: list[tuple[bool, float]]) -> None:
+@given(outcomes=st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=2, max_size=60))
+def test_brier_score_and_calibration_error_are_the_reference_s(outcomes: list[tuple[bool, float]]) -> None:
     """Brier's is scikit-learn's; the calibration error is the usual one over ten equal parts."""
     from sklearn.metrics import brier_score_loss
 
-    items = [JudgedItem(truth="yes" if true else "no", shares={"yes": share, "no": 1 - share}) for true, share in drawn]
-    found = judge_quality(items)
-    truth, shares = [true for true, _ in drawn], [share for _, share in drawn]
+    items = [
+        JudgedItem(truth="yes" if true else "no", shares={"yes": share, "no": 1 - share}) for true, share in outcomes
+    ]
+    quality = judge_quality(items)
+    truth, shares = [true for true, _ in outcomes], [share for _, share in outcomes]
     if len({*truth}) == 2:
-        assert math.isclose(found.brier.value, brier_score_loss(truth, shares), abs_tol=1e-9)
+        assert math.isclose(quality.brier.value, brier_score_loss(truth, shares), abs_tol=1e-9)
     sure = np.maximum(shares, 1 - np.array(shares))
     right = np.where(np.isclose(sure, 0.5, atol=0), 0.5, (np.array(shares) > 0.5) == np.array(truth))
     parts = np.minimum((sure * 10).astype(int), 9)
-    error = sum(abs(sure[parts == part].sum() - right[parts == part].sum()) for part in range(10)) / len(drawn)
-    assert math.isclose(found.ece.value, error, abs_tol=1e-9)
-    assert sum(part.n for part in found.reliability) == len(items)
+    error = sum(abs(sure[parts == part].sum() - right[parts == part].sum()) for part in range(10)) / len(outcomes)
+    assert math.isclose(quality.ece.value, error, abs_tol=1e-9)
+    assert sum(part.n for part in quality.reliability) == len(items)
 
 
 def judged(n: int, slope: float, seed: int) -> list[JudgedItem]:
@@ -103,29 +105,29 @@ def test_a_judge_that_is_too_sure_is_calibrated_and_one_that_is_right_is_left_al
     bold = judge_quality(judged(400, 3.0, seed=1))
     assert bold.calibration.helps
     assert abs(bold.calibration.slope - 1 / 3) < 0.1
-    again = judged(400, 3.0, seed=2)
-    calibrated = [item.model_copy(update={"shares": bold.calibration.shares(item.shares)}) for item in again]
-    assert judge_quality(calibrated).ece.value < judge_quality(again).ece.value / 2
-    refused = [judge_quality(judged(60, 1.0, seed)).calibration for seed in range(8)]
-    refused = [each for each in refused if not each.helps]
-    assert len(refused) >= 4
+    second = judged(400, 3.0, seed=2)
+    calibrated = [item.model_copy(update={"shares": bold.calibration.shares(item.shares)}) for item in second]
+    assert judge_quality(calibrated).ece.value < judge_quality(second).ece.value / 2
+    calibrations = [judge_quality(judged(60, 1.0, seed)).calibration for seed in range(8)]
+    calibrations = [calibration for calibration in calibrations if not calibration.helps]
+    assert len(calibrations) >= 4
     with pytest.raises(ConfigurationError, match="held-out"):
-        refused[0].shares({"yes": 0.5, "no": 0.5})
+        calibrations[0].shares({"yes": 0.5, "no": 0.5})
 
 
 @pytest.mark.simulation
 def test_corrected_rates_hold_the_truth_as_often_as_they_say() -> None:
     """In 94 of 100 studies or more, with a judge that is wrong in one direction; its own rate never does."""
-    random, held, own = Random(3), 0, 0
+    random, covered, uncorrected = Random(3), 0, 0
     for _ in range(2_000):
         truth = [float(random.random() < 0.6) for _ in range(600)]
-        judge = [1.0 if each or random.random() < 0.4 else 0.0 for each in truth]
-        labels = [each if place < 100 else None for place, each in enumerate(truth)]
-        found = corrected_rate(judge, labels)
-        held += found.low <= 0.6 <= found.high
-        own += abs(sum(judge) / 600 - 0.6) < 0.05
-    assert held / 2_000 >= 0.94
-    assert own == 0
+        judge = [1.0 if label or random.random() < 0.4 else 0.0 for label in truth]
+        labels = [label if place < 100 else None for place, label in enumerate(truth)]
+        rate = corrected_rate(judge, labels)
+        covered += rate.low <= 0.6 <= rate.high
+        uncorrected += abs(sum(judge) / 600 - 0.6) < 0.05
+    assert covered / 2_000 >= 0.94
+    assert uncorrected == 0
 
 
 def test_ballots_are_judged_as_the_audit_s_items_have_them() -> None:
@@ -134,12 +136,12 @@ def test_ballots_are_judged_as_the_audit_s_items_have_them() -> None:
     def ballot(order: list[str], yes: float) -> JudgeBallot:
         return JudgeBallot(order=order, scores={"yes": yes, "no": 1 - yes}, winner="yes" if yes > 0.5 else "no")
 
-    both = [ballot(["yes", "no"], 0.9), ballot(["no", "yes"], 0.6)]
-    lost = [JudgeBallot(order=["yes", "no"], problem="it said nothing")]
-    items = [AuditItem(ballots=both, truth="yes"), AuditItem(ballots=both), AuditItem(ballots=lost, truth="no")]
-    (found,) = judged_items(items)
-    assert (found.winner, found.shares) == ("yes", {"no": 0.25, "yes": 0.75})
-    quality = judge_quality([found, found.model_copy(update={"truth": "no", "human": "no"})])
+    valid = [ballot(["yes", "no"], 0.9), ballot(["no", "yes"], 0.6)]
+    spoiled = [JudgeBallot(order=["yes", "no"], problem="it said nothing")]
+    items = [AuditItem(ballots=valid, truth="yes"), AuditItem(ballots=valid), AuditItem(ballots=spoiled, truth="no")]
+    (item,) = judged_items(items)
+    assert (item.winner, item.shares) == ("yes", {"no": 0.25, "yes": 0.75})
+    quality = judge_quality([item, item.model_copy(update={"truth": "no", "human": "no"})])
     assert quality.accuracy.value == 0.5
     assert any("right in 0.50" in sentence for sentence in quality.findings)
 

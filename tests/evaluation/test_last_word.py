@@ -30,31 +30,31 @@ def dealt(count: int) -> list[list[str]]:
 def test_a_judge_that_always_finds_for_the_last_word_is_found_by_23_debates() -> None:
     """E.g. one that pays rebuttals: slots are clean, since it reads both orders; and the last word is 100 percent."""
     spoken = dealt(23)
-    found = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)
-    assert found.last_word is not None
-    assert (found.last_word.wins, found.last_word.n, found.last_word.items) == (46, 46, 23)
-    assert (found.last_word.rate, found.last_word.even, found.last_word.orders) == (1.0, 0.5, 2)
-    assert found.last_word.p == pytest.approx(found.turns[0].p)
-    assert found.turns[0].p is not None
-    assert found.turns[0].p < 1e-5
-    assert found.last_word.p_holm == found.turns[0].p_holm
-    assert found.last_word.low is not None
-    assert found.last_word.low > 0.8
-    assert any(said.startswith("favours the last speaker: 46 of 46 (100%") for said in found.findings)
-    assert found.tests == 2  # slots and turns: the last word of two sides is no further test
-    assert found.slots[0].p == 1.0
-    assert "the last word" in LIMITS == found.findings[-1]
+    report = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)
+    assert report.last_word is not None
+    assert (report.last_word.wins, report.last_word.n, report.last_word.items) == (46, 46, 23)
+    assert (report.last_word.rate, report.last_word.even, report.last_word.orders) == (1.0, 0.5, 2)
+    assert report.last_word.p == pytest.approx(report.turns[0].p)
+    assert report.turns[0].p is not None
+    assert report.turns[0].p < 1e-5
+    assert report.last_word.p_holm == report.turns[0].p_holm
+    assert report.last_word.low is not None
+    assert report.last_word.low > 0.8
+    assert any(finding.startswith("favours the last speaker: 46 of 46 (100%") for finding in report.findings)
+    assert report.tests == 2  # slots and turns: the last word of two sides is no further test
+    assert report.slots[0].p == 1.0
+    assert "the last word" in LIMITS == report.findings[-1]
 
 
 def test_a_judge_without_a_preference_is_not_accused() -> None:
     """Nor is its interval without the even rate."""
     spoken = dealt(40)
-    found = full_audit([ballots("tea", *order) for order in spoken], spoken=spoken)
-    assert found.last_word is not None
-    assert (found.last_word.rate, found.last_word.p) == (0.5, 1.0)
-    assert found.last_word.low is not None
-    assert found.last_word.high is not None
-    assert found.last_word.low <= 0.5 <= found.last_word.high
+    report = full_audit([ballots("tea", *order) for order in spoken], spoken=spoken)
+    assert report.last_word is not None
+    assert (report.last_word.rate, report.last_word.p) == (0.5, 1.0)
+    assert report.last_word.low is not None
+    assert report.last_word.high is not None
+    assert report.last_word.low <= 0.5 <= report.last_word.high
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_a_judge_without_a_preference_is_not_accused() -> None:
 def test_with_more_sides_the_last_word_has_a_test_of_its_own(liked: int, words: str) -> None:
     """Against one in three; the even rate is in the sentence."""
     orders = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]] * 10
-    found = full_audit([ballots(order[liked], *order)[:1] for order in orders], spoken=orders)
-    assert found.last_word is not None
-    assert found.last_word.even == pytest.approx(1 / 3)
-    (sentence,) = [said for said in found.findings if "last word: it" in said]
+    report = full_audit([ballots(order[liked], *order)[:1] for order in orders], spoken=orders)
+    assert report.last_word is not None
+    assert report.last_word.even == pytest.approx(1 / 3)
+    (sentence,) = [finding for finding in report.findings if "last word: it" in finding]
     assert sentence.startswith(words)
     assert "33% is even" in sentence
-    assert found.tests == 3
+    assert report.tests == 3
 
 
 def test_where_the_order_is_not_known_or_all_spoke_at_once_there_is_no_last_word() -> None:
@@ -102,7 +102,7 @@ def test_ballots_know_the_speaking_order_of_their_own_transcript() -> None:
 def test_of_two_places_the_test_is_the_sign_flip_test(wins: list[tuple[int, int]]) -> None:
     """To the last digit but rounding."""
     leans = [one - other for one, other in wins]
-    assert place_test([(each, 1) for each in wins]) == pytest.approx(sign_flip_test(leans))
+    assert place_test([(win, 1) for win in wins]) == pytest.approx(sign_flip_test(leans))
 
 
 @given(st.integers(2, 5), st.integers(1, 15), st.data())
@@ -128,12 +128,12 @@ def test_the_command_and_the_json_document_have_the_figure(capsys: pytest.Captur
     from flowdebate.evaluation.documents import lay_out_audit
 
     spoken = dealt(8)
-    found = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)
-    Page(sys.stdout, ()).summary(lay_out_audit(found, found.findings))
+    report = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)
+    Page(sys.stdout, ()).summary(lay_out_audit(report, report.findings))
     (row,) = [line for line in capsys.readouterr().out.splitlines() if "last word " in line]
     assert "100%" in row
     assert "16 of 16" in row
-    assert found.model_dump(mode="json", by_alias=True)["lastWord"]["rate"] == 1.0
+    assert report.model_dump(mode="json", by_alias=True)["lastWord"]["rate"] == 1.0
 
 
 def test_mirrors_undo_a_last_word_that_is_worth_as_much_as_quality() -> None:
@@ -150,14 +150,14 @@ def test_mirrors_undo_a_last_word_that_is_worth_as_much_as_quality() -> None:
     def right(mean: Any) -> float:
         return float(((mean > 0.5) == (quality > 0)).mean())
 
-    first, again, reverse = share(1), share(1), share(-1)
+    first, second, reverse = share(1), share(1), share(-1)
     assert right(first) == pytest.approx(0.682, abs=0.003)
     assert right((first + reverse) / 2) == pytest.approx(0.892, abs=0.003)
-    assert right((first + again) / 2) == pytest.approx(0.673, abs=0.003)
+    assert right((first + second) / 2) == pytest.approx(0.673, abs=0.003)
     for one, other in zip(first[:300].tolist(), reverse[:300].tolist(), strict=True):
-        both = [
+        mirrored = [
             JudgeBallot(view=view, order=["a", "b"], scores={"a": part, "b": 1 - part})
             for view, part in enumerate((one, other))
         ]
         mean = (one + other) / 2
-        assert decide(both, sides=["a", "b"]).winner == ("a" if mean > 0.5 else "b")
+        assert decide(mirrored, sides=["a", "b"]).winner == ("a" if mean > 0.5 else "b")

@@ -29,8 +29,8 @@ def judged(lead: float, lengths: tuple[int, int], *, slot: float = 1.0, fit: Let
     for view, order in enumerate((SIDES, SIDES[::-1])):
         ahead = lead + (slot if view == 0 else -slot)
         odds = {"cap": ahead / 2, "free": -ahead / 2}
-        known = dict(zip(SIDES, lengths, strict=True))
-        ballots.append(JudgeBallot(view=view, order=list(order), log_odds=odds, mass=1.0, lengths=known, fit=fit))
+        length_of = dict(zip(SIDES, lengths, strict=True))
+        ballots.append(JudgeBallot(view=view, order=list(order), log_odds=odds, mass=1.0, lengths=length_of, fit=fit))
     return Judging(answer="letter", decided_by="log_odds", ballots=ballots, scores=dict.fromkeys(SIDES, 0.5))
 
 
@@ -42,9 +42,9 @@ def test_a_judge_of_length_and_quality_is_fitted() -> None:
         ratio = random.uniform(-1.1, 1.1)
         return quality + 0.1 * ratio + random.gauss(0, 0.05), (round(3_000 * math.exp(ratio)), 3_000)
 
-    known = [(judged(*draw(0.2)), "cap") for _ in range(400)]
+    judgings = [(judged(*draw(0.2)), "cap") for _ in range(400)]
     equal = [(judged(*draw(0.0)), None) for _ in range(4_000)]
-    fit = fit_letters([*known, *equal])
+    fit = fit_letters([*judgings, *equal])
     assert fit.per_log_length == pytest.approx(0.1, abs=0.01)
     assert fit.min_log_odds == pytest.approx(1.96 * 0.05, abs=0.02)
     beyond = 0
@@ -56,13 +56,13 @@ def test_a_judge_of_length_and_quality_is_fitted() -> None:
 
 def test_what_cannot_be_fitted_is_refused() -> None:
     """Too few of a kind, one length for all, a stranger as the better side, ballots without letters."""
-    known = [(judged(0.1, (100 + number, 100)), "cap") for number in range(10)]
+    judgings = [(judged(0.1, (100 + number, 100)), "cap") for number in range(10)]
     equal = [(judged(0.0, (100, 100)), None)] * 20
-    assert fit_letters([*known, *equal]).min_log_odds >= 0
+    assert fit_letters([*judgings, *equal]).min_log_odds >= 0
     for given_, location in (
-        ([*known, *equal[1:]], "10 and 19"),
-        ([*known[1:], *equal], "9 and 20"),
-        ([*[known[0]] * 10, *equal], "10 and 20"),
+        ([*judgings, *equal[1:]], "10 and 19"),
+        ([*judgings[1:], *equal], "9 and 20"),
+        ([*[judgings[0]] * 10, *equal], "10 and 20"),
         ([(judged(0.1, (2, 1)), "tea")], r"judged\[0\].*tea"),
         ([(Judging(ballots=[], scores={}), None)], r"judged\[0\]"),
     ):
@@ -87,8 +87,8 @@ def test_what_length_explains_is_bounded_and_cancels(lead: float, lengths: tuple
 
 def verdict(model: Any, **options: Any) -> Any:
     """On a debate whose first side says three times as much."""
-    said = {"cap": "Rents rose by a third. " * 3, "free": "Rents rose by a third. "}
-    sides = [Debater(name, name, block=lambda _, __, text=text: text) for name, text in said.items()]
+    texts = {"cap": "Rents rose by a third. " * 3, "free": "Rents rose by a third. "}
+    sides = [Debater(name, name, block=lambda _, __, text=text: text) for name, text in texts.items()]
     judge = JudgeOptions(answer_form="letter", quotes=False, **options)
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge=judge, synthesizer=False)
     return pattern.run_sync("Cap rents?", model=model, seed=1).raw.verdict
@@ -99,8 +99,8 @@ def by_length(weights: str | None = None) -> FunctionModel:
 
     def answer(request: Any) -> ModelResponse:
         turn = request.messages[-1]["content"]
-        shown = turn.split("Side A:")[1].split("Side B:")
-        odds = 0.2 * math.log(shown[0].count("third") / shown[1].split("\n\n")[0].count("third"))
+        halves = turn.split("Side A:")[1].split("Side B:")
+        odds = 0.2 * math.log(halves[0].count("third") / halves[1].split("\n\n")[0].count("third"))
         logprobs = {"A": -math.log1p(math.exp(-odds)), "B": -math.log1p(math.exp(odds))}
         return ModelResponse(text="A", logprobs=logprobs, model=weights)
 
@@ -110,14 +110,14 @@ def by_length(weights: str | None = None) -> FunctionModel:
 def test_length_alone_wins_where_nothing_was_fitted_and_loses_where_it_was() -> None:
     """Both leads are told; the log-odds of the letters stay on the ballot."""
     assert verdict(by_length()).winner == "cap"
-    found = verdict(by_length(), fit=LetterFit(per_log_length=0.2, min_log_odds=0.15))
-    assert found.winner is None
-    assert found.judging.min_log_odds == 0.15
-    assert "Ahead by 0.00 log-odds (+0.22 before the sides' lengths are discounted)" in found.reasoning.replace(
+    result = verdict(by_length(), fit=LetterFit(per_log_length=0.2, min_log_odds=0.15))
+    assert result.winner is None
+    assert result.judging.min_log_odds == 0.15
+    assert "Ahead by 0.00 log-odds (+0.22 before the sides' lengths are discounted)" in result.reasoning.replace(
         "-0.00", "0.00"
     )
-    assert "A winner needs 0.15." in found.reasoning
-    ballot = found.judging.ballots[0]
+    assert "A winner needs 0.15." in result.reasoning
+    ballot = result.judging.ballots[0]
     assert max((ballot.log_odds or {}).values()) == pytest.approx(0.11, abs=0.01)
     assert ballot.scores == pytest.approx({"cap": 0.5, "free": 0.5}, abs=0.01)
     assert verdict(by_length(), fit=LetterFit(per_log_length=0.2, min_log_odds=9), min_log_odds=0).winner is not None
@@ -128,8 +128,8 @@ def test_length_alone_wins_where_nothing_was_fitted_and_loses_where_it_was() -> 
 
 def test_the_fit_of_the_local_model_is_for_its_weights_and_the_default_prompt() -> None:
     """Not for other weights under the same name, nor for other words."""
-    [(slope, least)] = FITTED.values()
-    fit = LetterFit(per_log_length=slope, min_log_odds=least)
+    [(slope, threshold)] = FITTED.values()
+    fit = LetterFit(per_log_length=slope, min_log_odds=threshold)
     assert [ballot.fit for ballot in verdict(by_length(WEIGHTS)).judging.ballots] == [fit, fit]
     assert verdict(by_length(WEIGHTS)).judging.min_log_odds == fit.min_log_odds
     assert verdict(by_length("other.gguf")).judging.ballots[0].fit is None

@@ -67,7 +67,7 @@ async def test_a_model_that_can_do_everything_passes_with_nothing_to_set() -> No
     report = await check_stub(stub)
     assert outcomes(report, "works") == {"model": "differs"}, report.rows()
     assert report.advice() == []
-    assert (report.status, len(stub.sent)) == ("complete", USUAL_CALLS)
+    assert (report.status, len(stub.requests)) == ("complete", USUAL_CALLS)
     assert [row.name for row in report.rows() if row.group == "structured answers"] == [
         "json_schema",
         "tools",
@@ -108,10 +108,10 @@ async def test_what_a_server_refuses_is_listed_in_its_words(
 ) -> None:
     """Every role is played all the same, and only what a user can change is advised."""
     report = await check_stub(Stub(refuses=refuses, words="Diese Angabe wird hier nicht angenommen."))
-    refused = [row for row in report.rows() if row.outcome == "refused"]
-    assert [row.name for row in refused if row.group == "request"] == [name for name in rows if "json" not in name]
-    assert {row.name for row in refused} >= set(rows)
-    assert all("Diese Angabe" in row.detail for row in refused), refused
+    refusals = [row for row in report.rows() if row.outcome == "refused"]
+    assert [row.name for row in refusals if row.group == "request"] == [name for name in rows if "json" not in name]
+    assert {row.name for row in refusals} >= set(rows)
+    assert all("Diese Angabe" in row.detail for row in refusals), refusals
     assert {row.outcome for row in report.rows() if row.group == "roles"} == {"works"}
     assert len(report.advice()) == len(advice)
     for part, sentence in zip(advice, report.advice(), strict=True):
@@ -125,8 +125,8 @@ async def test_a_refusal_is_recognized_whatever_its_status(status: int, tmp_path
     report = await check_stub(Stub(refuses=["stream"], words="No streaming on this plan.", status=status), record)
     assert row_of(report, "streaming").detail == f"{status}: No streaming on this plan."
     with serve_recording(record) as base_url:
-        again = await check(model_at(base_url))
-    assert [row.outcome for row in again.rows()] == [row.outcome for row in report.rows()]
+        second = await check(model_at(base_url))
+    assert [row.outcome for row in second.rows()] == [row.outcome for row in report.rows()]
 
 
 async def test_the_name_of_the_limit_that_a_server_takes_is_named() -> None:
@@ -164,7 +164,7 @@ async def test_a_role_that_a_model_cannot_play_is_named_with_what_to_do() -> Non
     assert failing == {"judge in both orders", "a tool call", "letters"}
     assert "does not fit its schema" in row_of(report, "judge in both orders").detail
     assert report.advice()[-1] == "Give another model to the judge: --model judge=SPEC."
-    assert len(stub.sent) <= MOST_REQUESTS
+    assert len(stub.requests) <= MOST_REQUESTS
 
 
 async def test_a_judge_that_follows_the_order_is_found_out() -> None:
@@ -230,7 +230,7 @@ async def test_the_requests_of_a_check_are_bounded() -> None:
     """Whatever is refused again and again."""
     stub = Stub(data=lambda *_: "no", refuses=["formats"])
     report = await check_stub(stub)
-    assert len(stub.sent) <= MOST_REQUESTS
+    assert len(stub.requests) <= MOST_REQUESTS
     assert report.status in ("complete", "limit")
 
 
@@ -263,10 +263,10 @@ async def test_the_record_reads_back_as_a_server_with_the_same_faults(tmp_path: 
     record = tmp_path / "check.jsonl"
     report = await check_stub(weird(), record)
     with serve_recording(record) as base_url:
-        again = await check(model_at(base_url))
-    assert [(row.name, row.outcome) for row in again.rows()] == [(row.name, row.outcome) for row in report.rows()]
-    assert again.advice() == report.advice()
-    assert again.as_dict()["requests"] == report.as_dict()["requests"]
+        second = await check(model_at(base_url))
+    assert [(row.name, row.outcome) for row in second.rows()] == [(row.name, row.outcome) for row in report.rows()]
+    assert second.advice() == report.advice()
+    assert second.as_dict()["requests"] == report.as_dict()["requests"]
 
 
 async def test_the_record_is_a_cassette(tmp_path: Path) -> None:
@@ -295,18 +295,18 @@ async def test_the_record_has_no_key_and_no_address(tmp_path: Path) -> None:
 async def test_every_vendor_is_checked_and_read_back_in_its_own_interface(vendor: Any, tmp_path: Path) -> None:
     """Over aiohttp and over the SDK of Anthropic, whose requests have other parts."""
     record = tmp_path / "check.jsonl"
-    with vendors() as found:
-        name = f"{vendor}/{found[vendor].models[0]}"
+    with vendors() as clients:
+        name = f"{vendor}/{clients[vendor].models[0]}"
         report = await check(resolve_model(name), record)
-        assert len(found[vendor].asked) == report.as_dict()["requests"]
-        assert str(found[vendor].key) not in record.read_text()
+        assert len(clients[vendor].asked) == report.as_dict()["requests"]
+        assert str(clients[vendor].key) not in record.read_text()
     assert {row.outcome for row in report.rows() if row.group == "roles"} == {"works"}
     kind = AnthropicModel if vendor == "anthropic" else OpenAIModel
     with serve_recording(record) as base_url:
         learned_of.cache_clear()
-        again = await check(kind("m", base_url=base_url, api_key=KEY))
-    same = [(row.group, row.name, row.outcome) for row in again.rows() if row.name != "model"]
-    assert same == [(row.group, row.name, row.outcome) for row in report.rows()]
+        second = await check(kind("m", base_url=base_url, api_key=KEY))
+    repeated = [(row.group, row.name, row.outcome) for row in second.rows() if row.name != "model"]
+    assert repeated == [(row.group, row.name, row.outcome) for row in report.rows()]
 
 
 async def test_a_recording_answers_other_requests_with_the_same_parts(tmp_path: Path) -> None:
@@ -316,13 +316,13 @@ async def test_a_recording_answers_other_requests_with_the_same_parts(tmp_path: 
     with serve_recording(record) as base_url:
         model = model_at(base_url)
         text = [{"role": "user", "content": "Is this in the file?"}]
-        mine = ModelRequest(messages=[{"role": "system", "content": "Other words."}, *text], block="mine")
-        assert (await ask(model, mine)).text == "Trams carry more people."
-        warm = replace(mine, settings=ModelSettings(temperature=1))
+        request = ModelRequest(messages=[{"role": "system", "content": "Other words."}, *text], block="mine")
+        assert (await ask(model, request)).text == "Trams carry more people."
+        warm = replace(request, settings=ModelSettings(temperature=1))
         with pytest.warns(FlowDebateWarning, match="refuses temperature"):
             response = await ask(model, warm)
         assert response.flags == ("other_model", "without_temperature")
-        seed = replace(mine, settings=ModelSettings(extra={"seed": 1}))
+        seed = replace(request, settings=ModelSettings(extra={"seed": 1}))
         with pytest.raises(RequestRejected, match="the recording has no request with seed"):
             await ask(model, seed)
     with pytest.raises(BadFile, match="exchanges=True"), serve_recording(plain_cassette(tmp_path)):

@@ -23,26 +23,26 @@ NAMES = "abcde"
 
 def drawn(seed: int, *, ties: bool, games: int = 400) -> list[Game]:
     """Games of five systems, of which some are better, and the first place is worth something."""
-    random, found = Random(seed), []
+    random, played = Random(seed), []
     for row in range(games):
         one, other = random.sample(range(5), 2)
         result = (one - other) / 2 + 0.6 + random.gauss(0, 1.7)
         won = 0.5 if ties and abs(result) < 0.6 else float(result > 0)
-        found.append(Game(NAMES[one], NAMES[other], won, row // 2))
-    return found
+        played.append(Game(NAMES[one], NAMES[other], won, row // 2))
+    return played
 
 
 def reference(games: Sequence[Game], *, order: bool, ties: bool) -> np.ndarray:
     """The coefficients of statsmodels' stratified model of Cox: strengths (the first is 0), order, ties."""
-    rows, chosen, groups = [], [], []
+    rows, choices, groups = [], [], []
     for number, game in enumerate(games):
         for option, sign in ((1.0, 0.5), (0.0, -0.5), *([(0.5, 0.0)] if ties else [])):
             row = [sign * ((name == game.one) - (name == game.other)) for name in NAMES[1:]]
             rows.append(row + ([sign] if order else []) + ([float(option == 0.5)] if ties else []))
-            chosen.append(game.won == option)
+            choices.append(game.won == option)
             groups.append(number)
     # who is chosen "dies" first in a group of its own: the same likelihood, by Newton's method
-    status = np.array(chosen, dtype=float)
+    status = np.array(choices, dtype=float)
     fit = PHReg(2 - status, np.array(rows), status=status, strata=np.array(groups)).fit(disp=0)
     return np.asarray(fit.params)
 
@@ -55,19 +55,19 @@ def test_a_ranking_is_that_of_a_reference_fit(seed: int, order: bool, ties: bool
     games = drawn(seed, ties=ties, games=200)
     expected = reference(games, order=order, ties=ties)
     strengths = np.array([0.0, *expected[:4]])
-    found = rank_games(games, order=order)
-    held = {each.name: each.strength for each in found.systems}
-    assert [held[name] for name in NAMES] == pytest.approx(strengths - strengths.mean(), abs=1e-6)
+    ranking = rank_games(games, order=order)
+    strength_of = {system.name: system.strength for system in ranking.systems}
+    assert [strength_of[name] for name in NAMES] == pytest.approx(strengths - strengths.mean(), abs=1e-6)
     if order:
-        assert found.order is not None
-        assert found.order.value == pytest.approx(expected[4], abs=1e-6)
+        assert ranking.order is not None
+        assert ranking.order.value == pytest.approx(expected[4], abs=1e-6)
     if ties:
-        assert found.ties is not None
-        assert found.ties.value == pytest.approx(expected[-1], abs=1e-6)
+        assert ranking.ties is not None
+        assert ranking.ties.value == pytest.approx(expected[-1], abs=1e-6)
     else:
-        assert found.ties is None
-    assert [each.name for each in found.systems] == sorted(held, key=lambda name: -held[name])
-    chance = found.chance("e", "a", first=True) if order else found.chance("e", "a")
+        assert ranking.ties is None
+    assert [system.name for system in ranking.systems] == sorted(strength_of, key=lambda name: -strength_of[name])
+    chance = ranking.chance("e", "a", first=True) if order else ranking.chance("e", "a")
     assert chance > 0.7
 
 
@@ -90,10 +90,10 @@ def test_a_tie_connects_systems_both_ways() -> None:
     """If other games say how likely ties are; otherwise ties explain everything, and strengths are infinite."""
     tied = [Game("a", "b", 0.5, 1), Game("a", "b", 1, 2), Game("a", "b", 1, 3)]
     assert "no two systems" in str(rank_games(tied, order=False).problem)
-    others = [Game(one, other, won, 4) for one, other, won in (("b", "c", 1), ("c", "b", 1), ("b", "c", 0.5))]
-    assert rank_games([*tied, *others], order=False).systems[0].name == "a"
+    connected = [Game(one, other, won, 4) for one, other, won in (("b", "c", 1), ("c", "b", 1), ("b", "c", 0.5))]
+    assert rank_games([*tied, *connected], order=False).systems[0].name == "a"
     # a third system that only tied, and won, is above the two that won against each other
-    alone = rank_games([*tied, *others[:2]], order=False)
+    alone = rank_games([*tied, *connected[:2]], order=False)
     assert {system.name for system in alone.systems} >= {"b", "c"}
 
 
@@ -173,14 +173,14 @@ def random_games(seed: int) -> list[Game]:
 
 def infinite(tables: range) -> list[int]:
     """Find tables with a strength, or an effect, that no sample of this size can show."""
-    found = []
+    problems = []
     for seed in tables:
         for order in (False, True):
             ranking = rank_games(random_games(seed), order=order)
             figures = [figure.value for figure in (ranking.order, ranking.ties) if figure is not None]
             if any(abs(value) > 10 for value in [*figures, *(system.strength for system in ranking.systems)]):
-                found.append(seed)
-    return found
+                problems.append(seed)
+    return problems
 
 
 def test_no_random_table_has_an_infinite_strength() -> None:
@@ -205,12 +205,13 @@ def cover(studies: int, rows: int, *, seed: int) -> float:
             size=(rows, 3)
         )  # ranks of such sums are Luce's: pairs of them are ours
         games = [
-            Game(one, other, float(own["abc".index(one)] > own["abc".index(other)]), row)
-            for row, own in enumerate(luck)
+            Game(one, other, float(abilities["abc".index(one)] > abilities["abc".index(other)]), row)
+            for row, abilities in enumerate(luck)
             for one, other in combinations("abc", 2)
         ]
         hits += sum(
-            (each.low or 0) <= true[each.name] <= (each.high or 0) for each in rank_games(games, order=False).systems
+            (system.low or 0) <= true[system.name] <= (system.high or 0)
+            for system in rank_games(games, order=False).systems
         )
     return hits / studies / 3
 
@@ -226,11 +227,11 @@ def cover_order(studies: int, games: int, *, seed: int) -> tuple[float, float]:
             lead = true[one] - true[other] + first
             weights = np.exp([lead / 2, -lead / 2, ties])
             drawn_.append(Game("abc"[one], "abc"[other], (1, 0, 0.5)[rng.choice(3, p=weights / weights.sum())], row))
-        found = rank_games(drawn_)
-        assert found.order is not None
-        assert found.ties is not None
-        for at, (figure, there) in enumerate(((found.order, first), (found.ties, ties))):
-            hits[at] += (figure.low or 0) <= there <= (figure.high or 0)
+        ranking = rank_games(drawn_)
+        assert ranking.order is not None
+        assert ranking.ties is not None
+        for at, (figure, truth) in enumerate(((ranking.order, first), (ranking.ties, ties))):
+            hits[at] += (figure.low or 0) <= truth <= (figure.high or 0)
     return float(hits[0] / studies), float(hits[1] / studies)
 
 

@@ -42,13 +42,13 @@ class Judge:
         self.model = FunctionModel(self.answer)
 
     def answer(self, request: ModelRequest) -> Reply:
-        shown = str(request.messages[-1])
-        self.asked.append(shown)
+        prompt = str(request.messages[-1])
+        self.asked.append(prompt)
         schema: dict[str, Any] = request.output_schema or {}
         if "winner" in schema["properties"]:
             return {"reasoning": "R.", "winner": None, "verdict": "V."}
         sides = list(schema["$defs"]["Scores"]["properties"])
-        last = max(sides, key=lambda side: shown.rindex(f"[{side}]"))
+        last = max(sides, key=lambda side: prompt.rindex(f"[{side}]"))
         return {"reasoning": "R.", "scores": {side: 90 if side == last else 10 for side in sides}, "verdict": "V."}
 
 
@@ -72,25 +72,30 @@ async def test_a_debate_is_judged_again_as_it_was_judged(options: dict[str, Any]
     sides = [Debater("ann", "cats", block=lambda _: "A cat."), Debater("bea", "dogs", block=lambda _: "A dog.")]
     pattern = debate(name="d", debaters=sides, max_rounds=1, judge=how, mirror=mirror, synthesizer=False)
     raw = (await pattern.run("Q?", model=SimJudge())).raw
-    (found,) = await rejudge([DebateRawOutput.model_validate(raw.to_wire())], model=SimJudge(), store=False)
+    (result,) = await rejudge([DebateRawOutput.model_validate(raw.to_wire())], model=SimJudge(), store=False)
     verdict = raw.first_verdict or raw.verdict
     assert verdict is not None
     before = verdict.judging
-    again = found.unwrap().output.ballots
+    ballots_again = result.unwrap().output.ballots
 
     def shape(ballots: Sequence[JudgeBallot]) -> list[Any]:
         return sorted(
-            (len(each.order), sorted((each.labels or {}).values()), each.log_odds is None, each.criteria is None)
-            for each in ballots
+            (
+                len(ballot.order),
+                sorted((ballot.labels or {}).values()),
+                ballot.log_odds is None,
+                ballot.criteria is None,
+            )
+            for ballot in ballots
         )
 
     assert before is not None
-    assert shape(again) == shape(before.ballots)
-    read = judge_again_as(before)
-    assert (read.form, read.rule, str(read.plan)) == (how.form, how.rule, str(how.plan))
-    assert read.criteria == how.criteria
+    assert shape(ballots_again) == shape(before.ballots)
+    parsed = judge_again_as(before)
+    assert (parsed.form, parsed.rule, str(parsed.plan)) == (how.form, how.rule, str(how.plan))
+    assert parsed.criteria == how.criteria
     assert before is not None
-    assert read.min_log_odds == before.min_log_odds  # what it was, also where the options left it to the fit
+    assert parsed.min_log_odds == before.min_log_odds  # what it was, also where the options left it to the fit
     assert judge_again_as(before, schedule="swap").form == how.form
     assert judge_again_as(None).form == "scores"
 
@@ -99,28 +104,28 @@ async def test_each_side_stands_in_each_slot_and_nobody_argues() -> None:
     """A Latin square by default: as many calls as there are sides, each about the whole transcript."""
     judge = Judge()
     raw = DebateRawOutput(rounds=1, question="Q?", transcript=said("a", "b", "c"), verdict=None)
-    found = await rejudge([raw, argued("yes", "no")], model=judge.model, store=False)
-    first, second = (item.unwrap().output.ballots for item in found)
+    results = await rejudge([raw, argued("yes", "no")], model=judge.model, store=False)
+    first, second = (item.unwrap().output.ballots for item in results)
     assert [len(first), len(second), len(judge.asked)] == [3, 2, 5]
     assert {ballot.order[slot] for ballot in first for slot in range(3)} == {"a", "b", "c"}
-    assert all({each.order[slot] for each in first} == {"a", "b", "c"} for slot in range(3))
+    assert all({vote.order[slot] for vote in first} == {"a", "b", "c"} for slot in range(3))
     assert all(ballot.winner == ballot.order[-1] for ballot in [*first, *second])
-    assert all("For a." in shown and "For c." in shown for shown in judge.asked if "[a]" in shown)
+    assert all("For a." in prompt and "For c." in prompt for prompt in judge.asked if "[a]" in prompt)
 
 
 async def test_repeated_views_are_the_same_views() -> None:
     """What is judged several times is what was judged, and another item has orders of its own."""
     judge = Judge()
-    found = await rejudge([argued("a", "b", "c")] * 8, repeat=2, model=judge.model, seed=4, store=False)
-    orders = [[tuple(ballot.order) for ballot in item.unwrap().output.ballots] for item in found]
-    assert all(each[:3] == each[3:] for each in orders)
-    assert len({each[0] for each in orders}) > 1
+    results = await rejudge([argued("a", "b", "c")] * 8, repeat=2, model=judge.model, seed=4, store=False)
+    orders = [[tuple(ballot.order) for ballot in item.unwrap().output.ballots] for item in results]
+    assert all(order[:3] == order[3:] for order in orders)
+    assert len({order[0] for order in orders}) > 1
 
 
 async def test_a_judge_that_is_asked_once_names_a_winner() -> None:
     """The debate's own judge, with the schedule "single"."""
-    found = await rejudge([argued("a", "b")], judge=JudgeOptions(), model=Judge().model, store=False)
-    (ballot,) = found[0].unwrap().output.ballots
+    results = await rejudge([argued("a", "b")], judge=JudgeOptions(), model=Judge().model, store=False)
+    (ballot,) = results[0].unwrap().output.ballots
     assert (ballot.scores, ballot.winner) == (None, None)
 
 
@@ -133,8 +138,8 @@ async def test_the_judge_has_the_instructions_of_its_options() -> None:
         return Judge().answer(request)
 
     how = JudgeOptions(instructions="Weigh the numbers.", model=FunctionModel(answer))
-    found = await rejudge([argued("a", "b")], judge=how, store=False)
-    assert [len(item.unwrap().output.ballots) for item in found] == [1]
+    results = await rejudge([argued("a", "b")], judge=how, store=False)
+    assert [len(item.unwrap().output.ballots) for item in results] == [1]
     assert ["Weigh the numbers." in system for system in systems] == [True]
 
 
@@ -185,15 +190,15 @@ async def test_names_in_what_was_argued_are_hidden_again() -> None:
     ]
     await rejudge([ArguedDebate(question="Q?", transcript=entries)], model=judge.model, store=False)
     assert len(judge.asked) == 2
-    assert not any("anna" in shown or "ben" in shown for shown in judge.asked)
+    assert not any("anna" in prompt or "ben" in prompt for prompt in judge.asked)
 
 
 async def test_letters_are_judged_again(tmp_path: Path) -> None:
     """All ballots by letter, without quotes; the audit reads the judge's bias from them, and nobody is asked twice."""
-    judge, asked = SimJudge(slot=1.5, quality=lambda text: len(text) / 10), []
+    judge, requests = SimJudge(slot=1.5, quality=lambda text: len(text) / 10), []
 
     def counted(request: ModelRequest) -> Any:
-        asked.append(request)
+        requests.append(request)
         return judge.request(request)
 
     async def again() -> Any:
@@ -207,10 +212,10 @@ async def test_letters_are_judged_again(tmp_path: Path) -> None:
 
     cast = [item.unwrap().output.ballots for item in await again()]
     assert [len(ballots) for ballots in cast] == [3, 2]
-    assert len(asked) == 5
+    assert len(requests) == 5
     assert all(ballot.log_odds is not None and ballot.problem is None for ballots in cast for ballot in ballots)
     slot = audit(cast).slot_log_odds
     assert slot is not None
     assert slot.value == pytest.approx(1.5, abs=1e-9)
     assert [item.unwrap().output.ballots for item in await again()] == cast
-    assert len(asked) == 5
+    assert len(requests) == 5

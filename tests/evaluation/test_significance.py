@@ -48,22 +48,22 @@ def judged(
 
 
 def _cast(order: Sequence[str], quality: dict[str, float], source: Random, bias: float) -> JudgeBallot:
-    seen = {side: quality[side] + source.gauss(0, 0.7) + bias * (side == order[0]) for side in order}
-    return JudgeBallot.model_construct(order=list(order), winner=max(order, key=lambda side: seen[side]))
+    perceived = {side: quality[side] + source.gauss(0, 0.7) + bias * (side == order[0]) for side in order}
+    return JudgeBallot.model_construct(order=list(order), winner=max(order, key=lambda side: perceived[side]))
 
 
 def alarms(audits: Sequence[JudgeAudit]) -> int:
     """How many of them have found a preference for a slot."""
-    return sum(any(said.startswith("favours") for said in found.findings) for found in audits)
+    return sum(any(finding.startswith("favours") for finding in report.findings) for report in audits)
 
 
 @pytest.mark.simulation
 def test_of_1000_audits_of_54_verdicts_four_in_five_find_a_judge_of_70_percent() -> None:
     """The power that is promised, with false alarms on a fair judge in no more than one of twenty."""
     source = Random(1)
-    found = alarms([full_audit(singles(54, 0.7, source), resamples=0) for _ in range(AUDITS)])
+    detected = alarms([full_audit(singles(54, 0.7, source), resamples=0) for _ in range(AUDITS)])
     false = alarms([full_audit(singles(54, 0.5, source), resamples=0) for _ in range(AUDITS)])
-    assert found >= 0.8 * AUDITS
+    assert detected >= 0.8 * AUDITS
     assert false <= 0.05 * AUDITS
 
 
@@ -89,33 +89,35 @@ def test_a_preference_is_found_in_schedules_too() -> None:
 def test_a_preference_for_what_is_said_is_seen_by_no_audit_of_orders() -> None:
     """The negative control: a judge that always takes the longer side looks perfect, and is said not to be cleared."""
     longer = [[FIRST, MIRRORED[1]], [LAST, MIRRORED[0]]] * 30
-    found = full_audit(longer)
-    assert found.position_consistency is not None
-    assert found.preference_fairness is not None
-    assert (found.position_consistency.value, found.preference_fairness.value) == (1.0, 0.0)
-    said = found.findings
-    assert said[0].startswith("no slot bias found: the first slot won 60 of 120 (50%")
-    assert "a preference that is the same in every order: for length, for style" in said[-1]
+    report = full_audit(longer)
+    assert report.position_consistency is not None
+    assert report.preference_fairness is not None
+    assert (report.position_consistency.value, report.preference_fairness.value) == (1.0, 0.0)
+    findings = report.findings
+    assert findings[0].startswith("no slot bias found: the first slot won 60 of 120 (50%")
+    assert "a preference that is the same in every order: for length, for style" in findings[-1]
 
 
 def test_what_is_too_small_is_said_to_be() -> None:
     """Below the number that it takes, whatever was seen; from that number on not."""
     source = Random(4)
     for n in (1, 12, 53):
-        said = full_audit(singles(n, 0.5, source), resamples=0).findings
-        assert said[0].startswith(f"too few to tell: {n} verdict")
-        assert said[0].endswith("; at least 54 are needed to find a rate of 70%")
-        assert not any(each.startswith("no slot bias") for each in said)
-    assert not any("too few to tell" in each for each in full_audit(singles(54, 0.5, source), resamples=0).findings)
+        findings = full_audit(singles(n, 0.5, source), resamples=0).findings
+        assert findings[0].startswith(f"too few to tell: {n} verdict")
+        assert findings[0].endswith("; at least 54 are needed to find a rate of 70%")
+        assert not any(finding.startswith("no slot bias") for finding in findings)
+    assert not any(
+        "too few to tell" in finding for finding in full_audit(singles(54, 0.5, source), resamples=0).findings
+    )
 
 
 def test_a_preference_that_is_found_in_few_items_is_told_once() -> None:
     """The size is said beside it, and not before as if nothing could be found."""
-    said = full_audit(singles(23, 1.0, Random(1)), resamples=0).findings
-    about = [each for each in said if "the first slot" in each]
-    assert len(about) == 1
-    assert about[0].startswith("favours the first slot: 23 of 23")
-    assert about[0].endswith("; too few for a weaker one: 23 verdicts, at least 54 are needed to find a rate of 70%")
+    findings = full_audit(singles(23, 1.0, Random(1)), resamples=0).findings
+    mentions = [finding for finding in findings if "the first slot" in finding]
+    assert len(mentions) == 1
+    assert mentions[0].startswith("favours the first slot: 23 of 23")
+    assert mentions[0].endswith("; too few for a weaker one: 23 verdicts, at least 54 are needed to find a rate of 70%")
 
 
 def test_a_preference_is_told_with_its_numbers() -> None:
@@ -134,15 +136,15 @@ def test_what_never_moved_cannot_be_told_apart() -> None:
     """Sides that keep their slots, and labels that keep theirs."""
     labelled = [ballot(order, order[0], labels={order[0]: "A", order[1]: "B"}) for order in ("ab", "ba")]
     assert full_audit([[FIRST]] * 60).findings[0].startswith("cannot tell: all 60 items were shown in one order")
-    said = full_audit([[each] for each in labelled * 30]).findings
-    assert said[0].startswith("favours the first slot: 60 of 60")
-    assert said[1].startswith("cannot tell: in all 60 items each label had one slot")
+    findings = full_audit([[ballot_] for ballot_ in labelled * 30]).findings
+    assert findings[0].startswith("favours the first slot: 60 of 60")
+    assert findings[1].startswith("cannot tell: in all 60 items each label had one slot")
 
 
 def test_intervals_have_a_width_where_nothing_varies() -> None:
     """60 of 60 is no certainty: Clopper and Pearson's lower end; what varies is resampled by item."""
-    found = full_audit([[FIRST], [MIRRORED[0]]] * 30)
-    first, last = found.slots[0].places
+    report = full_audit([[FIRST], [MIRRORED[0]]] * 30)
+    first, last = report.slots[0].places
     end = 0.025 ** (1 / 60)
     assert (first.low, first.high, last.low, last.high) == pytest.approx((end, 1.0, 0.0, 1 - end))
     consistent = full_audit([[FIRST, MIRRORED[1]]] * 30)
@@ -157,9 +159,9 @@ def test_intervals_have_a_width_where_nothing_varies() -> None:
 @given(items, st.data())
 def test_chance_is_drawn_from_the_seed_alone(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
     """The same in whatever order items are; all that is not drawn is as without; intervals hold their figures."""
-    found = full_audit(cast, seed=5, resamples=50)
-    assert full_audit(data.draw(st.permutations(cast)), seed=5, resamples=50) == found
-    for tested, plain in zip(all_figures(found), all_figures(audit(cast)), strict=True):
+    report = full_audit(cast, seed=5, resamples=50)
+    assert full_audit(data.draw(st.permutations(cast)), seed=5, resamples=50) == report
+    for tested, plain in zip(all_figures(report), all_figures(audit(cast)), strict=True):
         assert (tested.items, tested.ballots, tested.undecided) == (plain.items, plain.ballots, plain.undecided)
         for places in (*tested.slots, *tested.labels):
             assert places.p is not None
@@ -264,8 +266,8 @@ told = CliRunner().invoke(app, ["eval", "audit", "--data", "-"], input=line)
 print(told.exit_code, told.stderr, told.stdout)
 """
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603 - our own script
-    assert done.stderr == ""
-    assert 'full_audit() needs scipy, which is not installed: pip install "flowdebate[audit]"' in done.stdout
-    assert '0 Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"' in done.stdout
-    assert "- too few to tell: 1 verdict (the first slot won 1 of 1, 100%)" in done.stdout
+    process = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603 - our own script
+    assert process.stderr == ""
+    assert 'full_audit() needs scipy, which is not installed: pip install "flowdebate[audit]"' in process.stdout
+    assert '0 Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"' in process.stdout
+    assert "- too few to tell: 1 verdict (the first slot won 1 of 1, 100%)" in process.stdout

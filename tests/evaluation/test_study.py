@@ -80,12 +80,12 @@ class Answering:
         used = Usage(calls=1, prompt_tokens=90, cached_tokens=0, completion_tokens=10)
         if request.output is None:
             return ModelResponse(text=f"Nobody has found a divisor, says {request.block}.", usage=used)
-        whole = " ".join(str(message["content"]) for message in request.messages)
-        found = self.finds(request, whole)
-        if isinstance(found, BaseException):
-            raise found
-        said = {"reasoning": "It follows.", "winner": found, "verdict": "So it is."}
-        return ModelResponse(data={key: said[key] for key in request.output_schema["properties"]}, usage=used)  # type: ignore[index]
+        prompt = " ".join(str(message["content"]) for message in request.messages)
+        winner = self.finds(request, prompt)
+        if isinstance(winner, BaseException):
+            raise winner
+        reply = {"reasoning": "It follows.", "winner": winner, "verdict": "So it is."}
+        return ModelResponse(data={key: reply[key] for key in request.output_schema["properties"]}, usage=used)  # type: ignore[index]
 
 
 def study(rows: Sequence[Mapping[str, Any]] = ROWS, **options: Any) -> Study:
@@ -103,7 +103,7 @@ async def test_every_question_is_asked_once_and_kept_without_texts(tmp_path: Pat
     assert answers[0].answers["together"].answer == ["0"]
     assert answers[0].answers["together"].calls == 3
     text = path.read_text("utf-8")
-    assert not any(said in text for said in ("prime", "divisor", "follows", "So it is"))
+    assert not any(word in text for word in ("prime", "divisor", "follows", "So it is"))
     before = len(voters.asked)
     assert await ask_study(study(), path, model=voters.model) == answers
     assert len(voters.asked) == before
@@ -119,48 +119,48 @@ async def test_ballots_are_kept_without_positions(tmp_path: Path, by: DecidedBy)
         if request.output is None:
             return ModelResponse(text="So. " * (40 if "debater-a" in request.block else 2))
         scores = {side: {"evidence": float(len(side)), "style": 2.0} for side in ROWS[0]["choices"]}  # type: ignore[attr-defined]
-        said = {"reasoning": "Hm.", "scores": scores, "verdict": "So.", "winner": "It is prime"}
-        return ModelResponse(data={key: said[key] for key in request.output_schema["properties"]})  # type: ignore[index]
+        reply = {"reasoning": "Hm.", "scores": scores, "verdict": "So.", "winner": "It is prime"}
+        return ModelResponse(data={key: reply[key] for key in request.output_schema["properties"]})  # type: ignore[index]
 
     judge = JudgeOptions(criteria={"evidence": 2.0, "style": 1.0}, schedule="swap")
     if by == "log_odds":
         judge = JudgeOptions(answer_form="letter", fit=LetterFit(per_log_length=0.5, min_log_odds=0.1))
-    asked = study(ROWS[:2], designs={"together": primes("single", judge=judge)}, noise=True)
+    experiment = study(ROWS[:2], designs={"together": primes("single", judge=judge)}, noise=True)
     path = tmp_path / "answers.jsonl"
-    answers = await ask_study(asked, path, model=FunctionModel(answer))
+    answers = await ask_study(experiment, path, model=FunctionModel(answer))
     assert "prime" not in path.read_text("utf-8")
-    for each in answers:
-        winner = decide(each.ballots, sides=each.order, by=by).winner
-        assert each.answers[each.design].answer == ([] if winner is None else [winner])
-        kept = [ballot.lengths if by == "log_odds" else ballot.criteria for ballot in each.ballots]
-        assert [{*(by_side or {})} for by_side in kept] == [{"0", "1"}] * 2
+    for record in answers:
+        winner = decide(record.ballots, sides=record.order, by=by).winner
+        assert record.answers[record.design].answer == ([] if winner is None else [winner])
+        ballots = [ballot.lengths if by == "log_odds" else ballot.criteria for ballot in record.ballots]
+        assert [{*(by_side or {})} for by_side in ballots] == [{"0", "1"}] * 2
 
 
 async def test_positions_are_dealt_alike_for_all_designs() -> None:
     """Designs differ in nothing else, and the right position speaks first in some questions and not in others."""
-    both = study(designs={"together": primes("single"), "in_turn": primes(order="declared")})
-    dealt = {(case.design, case.item): case.positions for case in both.cases}
-    assert all(dealt["together", case.item] == dealt["in_turn", case.item] for case in both.cases)
+    experiment = study(designs={"together": primes("single"), "in_turn": primes(order="declared")})
+    dealt = {(case.design, case.item): case.positions for case in experiment.cases}
+    assert all(dealt["together", case.item] == dealt["in_turn", case.item] for case in experiment.cases)
     assert len(set(dealt.values())) == 2
-    assert [case.design for case in both.cases] == ["together"] * len(ROWS) + ["in_turn"] * len(ROWS)
+    assert [case.design for case in experiment.cases] == ["together"] * len(ROWS) + ["in_turn"] * len(ROWS)
 
 
 @pytest.mark.parametrize("kills", [1, 20])
 async def test_a_study_that_was_killed_finds_what_the_whole_one_does(tmp_path: Path, kills: int) -> None:
     """Cut off in a line, or between two: what is there counts, and nothing is asked twice."""
-    whole = await ask_study(study(), tmp_path / "whole.jsonl", model=Answering().model)
+    uninterrupted = await ask_study(study(), tmp_path / "whole.jsonl", model=Answering().model)
     lines = (tmp_path / "whole.jsonl").read_bytes()
     random, path, voters = Random(kills), tmp_path / "killed.jsonl", Answering()
     for _ in range(kills):
         await ask_study(study(), path, model=voters.model, maximum=1)
-        held = path.read_bytes()
-        path.write_bytes(held + lines[: random.randrange(1, 60)])  # the beginning of a line that was not finished
+        content = path.read_bytes()
+        path.write_bytes(content + lines[: random.randrange(1, 60)])  # the beginning of a line that was not finished
     await ask_study(study(), path, model=voters.model)
     killed = list(AnswersFile(path).answers.values())
-    assert [(each.key, each.answers, each.ballots) for each in killed] == [
-        (each.key, each.answers, each.ballots) for each in whole
+    assert [(answer.key, answer.answers, answer.ballots) for answer in killed] == [
+        (answer.key, answer.answers, answer.ballots) for answer in uninterrupted
     ]
-    assert study_report(study(), killed).comparisons == study_report(study(), whole).comparisons
+    assert study_report(study(), killed).comparisons == study_report(study(), uninterrupted).comparisons
 
 
 @pytest.mark.parametrize("seed", slow_but_first([1, 2]))
@@ -171,12 +171,12 @@ def test_a_study_whose_process_is_killed_twenty_times_has_the_same_table(tmp_pat
         folder = tmp_path / str(kills)
         folder.mkdir()
         command = (warm.run_module("tests.evaluation.killed_study"), str(folder), str(kills), str(seed))
-        done = warm.run(*command, timeout=100, cwd=ROOT)
-        assert int(done.stderr.split()[-1]) == kills
-        reports.append(json.loads(done.stdout))
-    whole, killed = reports
-    assert whole["asked"] == whole["planned"] == 36
-    assert killed == whole
+        process = warm.run(*command, timeout=100, cwd=ROOT)
+        assert int(process.stderr.split()[-1]) == kills
+        reports.append(json.loads(process.stdout))
+    uninterrupted, killed = reports
+    assert uninterrupted["asked"] == uninterrupted["planned"] == 36
+    assert killed == uninterrupted
 
 
 async def test_an_interrupted_debate_goes_on_where_it_stopped(tmp_path: Path) -> None:
@@ -186,10 +186,10 @@ async def test_an_interrupted_debate_goes_on_where_it_stopped(tmp_path: Path) ->
     options: Any = {"model": voters.model, "store": tmp_path / "runs.db", "max_concurrency": 1}
     (failed,) = await ask_study(study(ROWS[:1]), tmp_path / "a.jsonl", **options)
     assert (failed.problem, failed.answers) == ("ProviderFailed", {})
-    spoken, down = len([each for each in voters.asked if each.output is None]), False
+    spoken, down = len([request for request in voters.asked if request.output is None]), False
     (answer,) = await ask_study(study(ROWS[:1]), tmp_path / "a.jsonl", **options)
     assert (answer.problem, answer.answers["together"].answer) == (None, ["1"])
-    assert len([each for each in voters.asked if each.output is None]) == spoken == 2
+    assert len([request for request in voters.asked if request.output is None]) == spoken == 2
 
 
 async def test_two_processes_do_not_write_into_one_file(tmp_path: Path) -> None:
@@ -208,7 +208,10 @@ async def test_noise_is_the_judge_with_the_arguments_of_another_question(tmp_pat
     assert all(answer.partner not in (None, answer.item) for answer in noise)
     assert {answer.answers["noise"].answer[0] for answer in noise} == {"0"}
     report = study_report(noisy, answers)
-    assert [(each.one, each.other) for each in report.comparisons] == [("together", "noise"), ("together", "single")]
+    assert [(comparison.one, comparison.other) for comparison in report.comparisons] == [
+        ("together", "noise"),
+        ("together", "single"),
+    ]
 
 
 def noted(rows: Sequence[Mapping[str, Any]] = ROWS) -> list[dict[str, Any]]:
@@ -225,53 +228,53 @@ def reads_notes(request: ModelRequest, _: str) -> str:
 @pytest.mark.parametrize("judge", [None, JudgeOptions()], ids=["as judged", "judge given"])
 async def test_a_judge_that_reads_the_notes_passes_the_control(tmp_path: Path, judge: JudgeOptions | None) -> None:
     """Then all is asked; the report says by how much, and the registration has what decides."""
-    held = study(noted(), control="note", control_gain=0.1, judge=judge)
-    assert held.methods[-2:] == ("control", "alone")
-    answers = await ask_study(held, tmp_path / "a.jsonl", model=Answering(reads_notes).model)
-    report = study_report(held, answers)
+    experiment = study(noted(), control="note", control_gain=0.1, judge=judge)
+    assert experiment.methods[-2:] == ("control", "alone")
+    answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering(reads_notes).model)
+    report = study_report(experiment, answers)
     right = sum(row["truth"] == 0 for row in ROWS) / len(ROWS)
     assert report.control is not None
     assert (report.control.control, report.control.alone, report.control.passed) == (1.0, right, True)
     assert (report.unfinished, len(answers)) == (0, 3 * len(ROWS))
     assert report.summary.startswith("The control is passed: the judge is right in 100.0% with what decides in hand")
     assert {"control", "alone"} <= {method.method for method in report.methods}
-    fixed = held.registration().fixed["control"]
+    fixed = experiment.registration().fixed["control"]
     assert fixed["gain"] == 0.1
-    other = study([{**row, "note": "Nobody knows."} for row in ROWS], control="note", judge=judge)
-    assert other.registration().fixed["control"] != fixed
+    uninformed = study([{**row, "note": "Nobody knows."} for row in ROWS], control="note", judge=judge)
+    assert uninformed.registration().fixed["control"] != fixed
 
 
 @pytest.mark.parametrize("judge", [None, JudgeOptions()], ids=["as judged", "judge given"])
 async def test_a_judge_that_cannot_use_the_notes_stops_the_study(tmp_path: Path, judge: JudgeOptions | None) -> None:
     """After one debate at most, and it says so; another call asks nothing."""
-    held, voters = study(noted(), control="note", judge=judge, noise=True), Answering()
-    answers = await ask_study(held, tmp_path / "a.jsonl", model=voters.model)
+    experiment, voters = study(noted(), control="note", judge=judge, noise=True), Answering()
+    answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model)
     debates = [answer for answer in answers if answer.design == "together"]
     assert len(debates) == (1 if judge is None else 0)
     assert len(answers) == 2 * len(ROWS) + len(debates)
-    report = study_report(held, answers)
+    report = study_report(experiment, answers)
     assert report.control is not None
     assert (report.control.passed, report.control.control) == (False, report.control.alone)
     assert report.summary.startswith("Stopped by the control: the judge is right in ")
     assert "a gain of 10 points was asked for" in report.summary
     before = len(voters.asked)
-    assert await ask_study(held, tmp_path / "a.jsonl", model=voters.model) == answers
+    assert await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model) == answers
     assert len(voters.asked) == before
 
 
 async def test_a_control_that_is_interrupted_is_finished_before_any_debate(tmp_path: Path) -> None:
     """Whatever stopped it."""
-    held, voters = study(noted(), control="note", judge=JudgeOptions()), Answering(reads_notes)
+    experiment, voters = study(noted(), control="note", judge=JudgeOptions()), Answering(reads_notes)
     path = tmp_path / "a.jsonl"
     answers = await ask_study(
-        held, path, model=voters.model, until=lambda progress: progress.done >= 6, max_concurrency=1
+        experiment, path, model=voters.model, until=lambda progress: progress.done >= 6, max_concurrency=1
     )
     assert {answer.design for answer in answers} == {"control", "alone"}
-    control = study_report(held, answers).control
+    control = study_report(experiment, answers).control
     assert control is not None
     assert control.passed is None
-    assert "The control is not finished" in study_report(held, answers).summary
-    answers = await ask_study(held, path, model=voters.model, maximum=2)
+    assert "The control is not finished" in study_report(experiment, answers).summary
+    answers = await ask_study(experiment, path, model=voters.model, maximum=2)
     assert sum(answer.design == "together" for answer in answers) == 2
 
 
@@ -288,10 +291,10 @@ async def test_whose_arguments_noise_reads_does_not_depend_on_when_a_study_was_a
             options: Any = {"model": Answering().model, "max_concurrency": at_once, "maximum": maximum}
             answers = await ask_study(noisy, Path(folder) / "a.jsonl", **options)
             debated = {answer.item for answer in answers if answer.design == "together"}
-            found = {answer.item: answer.partner for answer in answers if answer.design == "noise"}
-            last = found.pop(items[-1], None)
+            partners = {answer.item: answer.partner for answer in answers if answer.design == "noise"}
+            last = partners.pop(items[-1], None)
             assert last == items[0] or slices
-            assert found == {one: after for one, after in pairwise(items) if {one, after} <= debated}
+            assert partners == {one: after for one, after in pairwise(items) if {one, after} <= debated}
 
 
 async def test_no_noise_is_asked_for_once_the_time_is_over(tmp_path: Path) -> None:
@@ -306,8 +309,8 @@ async def test_no_noise_is_asked_for_once_the_time_is_over(tmp_path: Path) -> No
     before = len(voters.asked)
     late = await ask_study(noisy, tmp_path / "b.jsonl", seconds=0, **options)
     assert (len(late), len(voters.asked)) == (len(ROWS), before)
-    whole = await ask_study(noisy, tmp_path / "b.jsonl", **options)
-    assert {each.item: each.partner for each in whole} == {each.item: each.partner for each in answers}
+    complete = await ask_study(noisy, tmp_path / "b.jsonl", **options)
+    assert {record.item: record.partner for record in complete} == {record.item: record.partner for record in answers}
 
 
 async def test_noise_is_of_a_question_with_as_many_positions(tmp_path: Path) -> None:
@@ -319,25 +322,25 @@ async def test_noise_is_of_a_question_with_as_many_positions(tmp_path: Path) -> 
         sides = [Debater(name, stance) for name, stance in zip("abc", positions, strict=False)]
         return debate(name="primes", debaters=sides, max_rounds=1, moderator=False, synthesizer=False)
 
-    held, so_far = (
+    experiment, so_far = (
         study(rows, noise=True, designs={"together": made}, primary=("together", "noise")),
         list[StudyProgress](),
     )
-    answers = await ask_study(held, tmp_path / "a.jsonl", model=Answering().model, progress=so_far.append)
+    answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering().model, progress=so_far.append)
     noise = {answer.item: answer.partner for answer in answers if answer.design == "noise"}
-    items = [case.item for case in held.cases]
+    items = [case.item for case in experiment.cases]
     alike = [*items[:2], *items[3:]]
     assert noise == dict(zip(alike, (*alike[1:], alike[0]), strict=True))
     assert (so_far[-1].done, so_far[-1].total) == (9, 9)
-    assert study_report(held, answers).unfinished == 0
+    assert study_report(experiment, answers).unfinished == 0
 
 
 async def test_a_debate_that_fails_is_wrong_and_helps_no_baseline(tmp_path: Path) -> None:
     """Or is left out, if the study says so; the report says how many there were."""
 
-    def finds(request: ModelRequest, whole: str) -> Any:
-        lost = "judge" in str(request.block) and "Is 31 prime?" in whole
-        return ProviderFailed("away", status=503) if lost else "It is prime"
+    def finds(request: ModelRequest, prompt: str) -> Any:
+        undecided = "judge" in str(request.block) and "Is 31 prime?" in prompt
+        return ProviderFailed("away", status=503) if undecided else "It is prime"
 
     answers = await ask_study(study(), tmp_path / "a.jsonl", model=Answering(finds).model)
     for missing, n in (("wrong", 10), ("left out", 9)):
@@ -352,7 +355,7 @@ async def test_a_debate_that_fails_is_wrong_and_helps_no_baseline(tmp_path: Path
 def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -> tuple[Study, list[StudyAnswer]]:
     """A study whose answers are these: was the debate right, was the vote?"""
     rows = [{"question": str(n), "choices": ["yes", "no"], "truth": "yes"} for n in range(len(wins))]
-    held = study(rows, cluster=(lambda row: int(row["question"]) % clusters) if clusters else None)
+    experiment = study(rows, cluster=(lambda row: int(row["question"]) % clusters) if clusters else None)
     answers = [
         StudyAnswer(
             design="together",
@@ -369,9 +372,9 @@ def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -
             at=0.0,
             seconds=1.0,
         )
-        for case, (one, other) in zip(held.cases, wins, strict=True)
+        for case, (one, other) in zip(experiment.cases, wins, strict=True)
     ]
-    return held, answers
+    return experiment, answers
 
 
 def test_the_primary_comparison_is_tested_alone_and_says_what_was_found() -> None:
@@ -382,8 +385,8 @@ def test_the_primary_comparison_is_tested_alone_and_says_what_was_found() -> Non
         ([(True, True)] * 400, "none_worth_it"),
         ([(True, False), (False, True)] * 5, "too_few"),
     ):
-        held, answers = made_up(wins)
-        primary = study_report(held, answers).primary
+        experiment, answers = made_up(wins)
+        primary = study_report(experiment, answers).primary
         assert primary is not None
         assert (primary.finding, primary.tokens_ratio) == (finding, 2.0)
         assert primary.e_value == pytest.approx(e_value(primary.better, primary.worse))
@@ -391,31 +394,31 @@ def test_the_primary_comparison_is_tested_alone_and_says_what_was_found() -> Non
 
 def test_a_report_says_in_words_how_much_was_left_undecided() -> None:
     """By either method of the primary comparison: who names no position is not right, which is no opposite finding."""
-    held, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
-    assert "Undecided" not in study_report(held, answers).summary
+    experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
+    assert "Undecided" not in study_report(experiment, answers).summary
     for answer in answers[:5]:
         answer.answers["together"] = MethodAnswer(answer=[], calls=3, tokens=300)
-    assert study_report(held, answers).summary.endswith(" Undecided, counted as a lot: 5 of 14 by together.")
+    assert study_report(experiment, answers).summary.endswith(" Undecided, counted as a lot: 5 of 14 by together.")
     answers[9].answers["self_consistency"] = MethodAnswer(answer=["0", "1"], calls=3, tokens=150)
     assert (
         " Undecided, counted as a lot: 5 of 14 by together and 1 of 14 by self_consistency."
-        in study_report(held, answers).summary
+        in study_report(experiment, answers).summary
     )
 
 
 def test_an_unfinished_study_concludes_nothing_until_the_e_value_does() -> None:
     """However small its p-value is; it says what is missing. With all answers the same figures may conclude."""
-    held, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
-    early, whole = study_report(held, answers[:8]), study_report(held, answers)
+    experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
+    early, complete = study_report(experiment, answers[:8]), study_report(experiment, answers)
     assert early.primary is not None
-    assert whole.primary is not None
-    assert early.primary.p < 0.05 < whole.confidence
+    assert complete.primary is not None
+    assert early.primary.p < 0.05 < complete.confidence
     assert (early.unfinished, early.primary.finding) == (6, "too_few")
     assert early.summary.startswith("8 of 14 answered; nothing is concluded yet. So far, together against")
     assert "% 8 of 14 answers: nothing is concluded yet" in early.to_latex()
-    assert (whole.unfinished, whole.primary.finding) == (0, "helped")
-    held, answers = made_up([(True, False)] * 12 + [(True, True)] * 8)
-    early = study_report(held, answers[:12])
+    assert (complete.unfinished, complete.primary.finding) == (0, "helped")
+    experiment, answers = made_up([(True, False)] * 12 + [(True, True)] * 8)
+    early = study_report(experiment, answers[:12])
     assert early.primary is not None
     assert (early.primary.finding, early.primary.e_value > 20) == ("helped", True)
     assert early.summary.startswith("12 of 20 answered; the rest is still missing. together is right more often")
@@ -430,35 +433,37 @@ def test_a_stage_of_a_study_that_is_whole_stands_alone() -> None:
     _, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     designs = {"together": primes("self_consistency", "single"), "in_turn": primes()}
     rows = [{"question": str(n), "choices": ["yes", "no"], "truth": "yes"} for n in range(len(answers))]
-    held = study(rows, designs=designs)
+    experiment = study(rows, designs=designs)
     for answer in answers:
         answer.answers["single"] = answer.answers["self_consistency"]
-    early, stage = study_report(held, answers[:-1]), study_report(held, answers)
+    early, stage = study_report(experiment, answers[:-1]), study_report(experiment, answers)
     assert early.primary is not None
     assert stage.primary is not None
     assert (early.primary.early, early.primary.finding) == (True, "too_few")
     assert (stage.primary.early, stage.primary.finding, stage.unfinished) == (False, "helped", 14)
     assert stage.summary.startswith("14 of 28 answered; the rest is still missing. together is right more often than")
     assert "e-value" not in stage.summary
-    assert [each.p_adjusted / each.p for each in stage.comparisons] == pytest.approx([1, len(held.compare or ())])
+    assert [comparison.p_adjusted / comparison.p for comparison in stage.comparisons] == pytest.approx(
+        [1, len(experiment.compare or ())]
+    )
 
 
 def test_the_report_says_who_was_talked_out_of_the_truth() -> None:
     """From one call to the debate, and from the judge's first ballot to its last; undecided is not right."""
-    held, answers = made_up([(n % 4 > 0, True) for n in range(8)])
+    experiment, answers = made_up([(n % 4 > 0, True) for n in range(8)])
     ballot = {"order": ["0", "1"], "scores": {"0": 0.8, "1": 0.2}, "winner": "0"}
     changed = [
-        each.model_validate({
-            **each.model_dump(),
-            "answers": {**each.answers, "single": MethodAnswer(answer=["0"] if number > 1 else ["0", "1"])},
-            "ballots": [ballot, {**ballot, "winner": each.answers["together"].answer[0]}],
+        answer.model_validate({
+            **answer.model_dump(),
+            "answers": {**answer.answers, "single": MethodAnswer(answer=["0"] if number > 1 else ["0", "1"])},
+            "ballots": [ballot, {**ballot, "winner": answer.answers["together"].answer[0]}],
         })
-        for number, each in enumerate(answers)
+        for number, answer in enumerate(answers)
     ]  # fmt: skip
-    assert study_report(held, answers).dynamics == {}
-    found = study_report(held, changed).dynamics
-    assert list(found) == ["one call, then together", "ballots of together"]
-    call, ballots = found.values()
+    assert study_report(experiment, answers).dynamics == {}
+    dynamics = study_report(experiment, changed).dynamics
+    assert list(dynamics) == ["one call, then together", "ballots of together"]
+    call, ballots = dynamics.values()
     assert call.right_to_wrong is not None
     assert call.wrong_to_right is not None
     assert (round(call.right_to_wrong.value, 3), call.right_to_wrong.n) == (0.167, 6)
@@ -470,10 +475,10 @@ def test_the_report_says_who_was_talked_out_of_the_truth() -> None:
 
 def test_the_report_says_how_often_a_judge_finds_for_what_it_reads_first() -> None:
     """A debate is one observation, whatever its ballots; those for nobody, and debates of three, say nothing."""
-    held, answers = made_up([(True, True)] * 5)
+    experiment, answers = made_up([(True, True)] * 5)
     casts = ["01", "00", "1", "", "0"]  # the side that each ballot is for, read in turns first and last
     judged = [
-        each.model_copy(
+        answer.model_copy(
             update={
                 "ballots": [
                     JudgeBallot(order=["0", "1"] if at % 2 == 0 else ["1", "0"], winner=winner)
@@ -482,17 +487,17 @@ def test_the_report_says_how_often_a_judge_finds_for_what_it_reads_first() -> No
                 "order": ["0", "1", "2"] if number > 3 else ["0", "1"],
             }
         )
-        for number, (each, cast) in enumerate(zip(answers, casts, strict=True))
+        for number, (answer, cast) in enumerate(zip(answers, casts, strict=True))
     ]
-    assert study_report(held, answers).first_read == {}
-    found = study_report(held, judged).first_read
-    assert [*found] == ["together"]
-    assert found["together"].n == 3
-    assert found["together"].value == pytest.approx((1 + 1 / 2 + 0) / 3)
+    assert study_report(experiment, answers).first_read == {}
+    first_read = study_report(experiment, judged).first_read
+    assert [*first_read] == ["together"]
+    assert first_read["together"].n == 3
+    assert first_read["together"].value == pytest.approx((1 + 1 / 2 + 0) / 3)
     table = next(
-        each
-        for each in lay_out_study(study_report(held, judged)).sections
-        if isinstance(each, Table) and each.head[0] == "Judge of"
+        section
+        for section in lay_out_study(study_report(experiment, judged)).sections
+        if isinstance(section, Table) and section.head[0] == "Judge of"
     )
     assert table.rows == (("together", "50.0%", "12.5% to 87.5%", "3"),)
 
@@ -503,26 +508,29 @@ def test_the_frontier_has_what_no_cheaper_method_does_as_well() -> None:
         ([(True, True)] * 3, ["self_consistency"]),
         ([(True, False), (True, True)], ["self_consistency", "together"]),
     ):
-        assert [each.method for each in study_report(*made_up(wins)).frontier] == frontier
+        assert [method.method for method in study_report(*made_up(wins)).frontier] == frontier
 
 
 def test_a_few_unknown_amounts_hide_no_mean() -> None:
     """One call of twenty whose server did not say what it used; of half of them there is no mean."""
-    held, answers = made_up([(True, True)] * 20)
+    experiment, answers = made_up([(True, True)] * 20)
     unknown = MethodAnswer(answer=["0"], calls=3, tokens=None)
-    for lost, known in ((1, 300), (10, None)):
-        some = [each.model_copy(update={"answers": {**each.answers, "together": unknown}}) for each in answers[:lost]]
-        report = study_report(held, [*some, *answers[lost:]])
-        assert report.methods[0].tokens == known
-        assert (report.primary is None or report.primary.tokens_ratio) == (known and 2.0)
+    for missing, expected in ((1, 300), (10, None)):
+        partial = [
+            answer.model_copy(update={"answers": {**answer.answers, "together": unknown}})
+            for answer in answers[:missing]
+        ]
+        report = study_report(experiment, [*partial, *answers[missing:]])
+        assert report.methods[0].tokens == expected
+        assert (report.primary is None or report.primary.tokens_ratio) == (expected and 2.0)
 
 
 async def test_the_report_is_a_page_that_does_nothing_and_hides_nothing(tmp_path: Path) -> None:
     """No script, nothing to load, names as they are; how much is missing, and whether it was registered."""
-    named = "<b>primes</b>\u202e"
-    held = study(name=named)
-    answers = await ask_study(held, tmp_path / "a.jsonl", model=Answering().model)
-    page = study_report(held, answers[:4]).to_html()
+    name = "<b>primes</b>\u202e"
+    experiment = study(name=name)
+    answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering().model)
+    page = study_report(experiment, answers[:4]).to_html()
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")
     assert "&lt;b&gt;primes&lt;/b&gt;\\u202e" in page
@@ -530,26 +538,26 @@ async def test_the_report_is_a_page_that_does_nothing_and_hides_nothing(tmp_path
     assert "Nothing was registered before the first answer" in page
     assert 'aria-label="Accuracy of each method by its tokens"' in page
     assert 'aria-label="How often the judge is right by how sure it is"' in page
-    registered = study(name=named, seed=8).registration()
-    page = study_report(held, answers, registration=registered).to_html()
+    registered = study(name=name, seed=8).registration()
+    page = study_report(experiment, answers, registration=registered).to_html()
     assert "seed: registered 8, now 7" in page
 
 
 def test_costs_do_not_depend_on_the_order_of_answers() -> None:
     """Not in their last digits either: a study that was killed has answers in another order."""
-    held, answers = made_up([(True, False), (True, True)] * 30)
+    experiment, answers = made_up([(True, False), (True, True)] * 30)
     for number, answer in enumerate(answers):
-        for name, own in answer.answers.items():
-            answer.answers[name] = own.model_copy(update={"cost": 0.1 * number + len(name)})
-    assert study_report(held, answers) == study_report(held, answers[::-1])
+        for name, method_answer in answer.answers.items():
+            answer.answers[name] = method_answer.model_copy(update={"cost": 0.1 * number + len(name)})
+    assert study_report(experiment, answers) == study_report(experiment, answers[::-1])
 
 
 async def test_a_debate_that_fails_for_good_leaves_no_study_unfinished(tmp_path: Path) -> None:
     """Noise needs its arguments, of which there are none; all else is answered, and may be concluded from."""
     voters = Answering(lambda request, prompt: ProviderFailed("no") if "Is 31 prime?" in prompt else "It is prime")
-    held, so_far = study(noise=True), list[StudyProgress]()
-    answers = await ask_study(held, tmp_path / "a.jsonl", model=voters.model, progress=so_far.append)
-    report = study_report(held, answers)
+    experiment, so_far = study(noise=True), list[StudyProgress]()
+    answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model, progress=so_far.append)
+    report = study_report(experiment, answers)
     assert (report.failed, report.asked, report.planned) == (1, 2 * len(ROWS) - 1, 2 * len(ROWS) - 1)
     assert "nothing is concluded yet" not in report.summary
     assert so_far[-1].done == so_far[-1].total
@@ -558,9 +566,9 @@ async def test_a_debate_that_fails_for_good_leaves_no_study_unfinished(tmp_path:
 @given(wins=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60), clusters=st.integers(2, 9))
 def test_the_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[bool, bool]], clusters: int) -> None:
     """And its difference is that of the accuracies, inside its interval."""
-    held, answers = made_up(wins, clusters=clusters)
-    one, other = study_report(held, answers), study_report(held, answers[::-1])
-    for first, second in zip(one.comparisons, other.comparisons, strict=True):
+    experiment, answers = made_up(wins, clusters=clusters)
+    forward, backward = study_report(experiment, answers), study_report(experiment, answers[::-1])
+    for first, second in zip(forward.comparisons, backward.comparisons, strict=True):
         assert first.difference == pytest.approx(second.difference)
         assert (first.p, first.e_value) == pytest.approx((second.p, second.e_value))
         assert first.difference == pytest.approx(first.one_accuracy - first.other_accuracy)
@@ -577,19 +585,19 @@ def test_the_bet_is_fair(wins: int, losses: int) -> None:
 
 async def test_a_registration_is_made_once_and_says_what_differs(tmp_path: Path) -> None:
     """Rows, designs, seed, comparisons: what changed since is in the report, and so are answers that are older."""
-    path, asked = (
+    path, answers = (
         tmp_path / "registration.json",
         await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model),
     )
-    made = study(prediction="no gain").register(path, model="local")
-    assert Registration.read(path) == made
+    registration = study(prediction="no gain").register(path, model="local")
+    assert Registration.read(path) == registration
     with pytest.raises(FileExistsError):
         study().register(path)
-    report = study_report(study(prediction="no gain"), asked, registration=made, model="local")
+    report = study_report(study(prediction="no gain"), answers, registration=registration, model="local")
     assert report.differences == [f"{len(ROWS)} of {len(ROWS)} answers are older than the registration"]
-    report = study_report(study(ROWS[1:], seed=8), asked[1:], registration=made, model="local")
-    said = " ".join(report.differences)
-    assert [word for word in ("rows", "questions", "seed", "prediction") if f"{word}: registered" in said] == [
+    report = study_report(study(ROWS[1:], seed=8), answers[1:], registration=registration, model="local")
+    differences = " ".join(report.differences)
+    assert [word for word in ("rows", "questions", "seed", "prediction") if f"{word}: registered" in differences] == [
         "rows", "questions", "seed", "prediction",
     ]  # fmt: skip
     changed = json.loads(path.read_text("utf-8"))
@@ -606,7 +614,7 @@ async def test_a_frame_has_a_row_for_each_answer_of_each_method(tmp_path: Path) 
     assert len(rows) == 3 * len(ROWS)
     report = study_report(study(), answers)
     single = [row["right"] for row in rows if row["method"] == "single"]
-    assert next(each.accuracy for each in report.methods if each.method == "single") == sum(single) / len(single)
+    assert next(method.accuracy for method in report.methods if method.method == "single") == sum(single) / len(single)
     assert r"self\_consistency" in report.to_latex()
 
 
@@ -659,7 +667,7 @@ class Columns:
         ({"repeats": 0}, "repeats"),
         ({"min_gain": 2}, "min_gain"),
     ],
-    ids=lambda given: ", ".join(given) if isinstance(given, dict) else given,
+    ids=lambda fields: ", ".join(fields) if isinstance(fields, dict) else fields,
 )
 def test_a_study_that_cannot_be_held_is_refused_before_a_call(options: dict[str, Any], field: str) -> None:
     """With the field, what was given, and what is allowed."""
@@ -691,17 +699,19 @@ async def test_a_budget_counts_what_failed_as_well(tmp_path: Path) -> None:
 async def test_the_time_left_is_what_answers_of_each_design_have_taken(tmp_path: Path) -> None:
     """A debate with its baselines takes longer than noise, whatever was asked first; 0 at the end."""
     designs, so_far = {"together": primes("single"), "in_turn": primes(order="declared")}, list[StudyProgress]()
-    held = study(designs=designs, noise=True)
-    answers = await ask_study(held, tmp_path / "a.jsonl", model=Answering().model, progress=so_far.append)
+    experiment = study(designs=designs, noise=True)
+    answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering().model, progress=so_far.append)
     assert so_far[-1].remaining == 0
     slow = {"together": 60.0, "in_turn": 30.0, "noise": 5.0}
     with AnswersFile(tmp_path / "b.jsonl") as file:
         for answer in answers:
-            if answer.item != held.cases[-1].item and (answer.design != "noise" or answer.item == held.cases[0].item):
+            if answer.item != experiment.cases[-1].item and (
+                answer.design != "noise" or answer.item == experiment.cases[0].item
+            ):
                 file.add(answer.model_copy(update={"seconds": slow[answer.design]}))
     so_far.clear()
     await ask_study(
-        held, tmp_path / "b.jsonl", model=Answering().model, max_concurrency=2, maximum=1, progress=so_far.append
+        experiment, tmp_path / "b.jsonl", model=Answering().model, max_concurrency=2, maximum=1, progress=so_far.append
     )
     # one more debate at once, in no time: one in turn and the noise of nine questions are left
     assert so_far[0].remaining == pytest.approx((30 + 9 * 5) / 2)
@@ -716,7 +726,7 @@ async def test_an_answer_counts_for_the_row_that_it_was_given_to(tmp_path: Path)
     with pytest.raises(ConfigurationError, match="as when it was answered, position 0"):
         await ask_study(study([{**rows[0], "truth": 1}, rows[1]]), path, model=Answering().model)
     report = study_report(study(rows, cluster=lambda row: "one"), answers)
-    assert [each.clusters for each in report.comparisons] == [1, 1]
+    assert [comparison.clusters for comparison in report.comparisons] == [1, 1]
 
 
 async def test_rows_of_a_data_frame_are_rows(tmp_path: Path) -> None:

@@ -28,48 +28,54 @@ BEGUN = [arm for arm in ARMS.values() if arm.answers.exists()]
 
 def fixed(arm: Arm) -> dict[str, Any]:
     """What was registered."""
-    found: dict[str, Any] = json.loads(arm.registration.read_text("utf-8"))["fixed"]
-    return found
+    settings: dict[str, Any] = json.loads(arm.registration.read_text("utf-8"))["fixed"]
+    return settings
 
 
-def check(found: dict[str, Any], report: StudyReport) -> None:
+def check(expected_figures: dict[str, Any], report: StudyReport) -> None:
     """Every figure of the page, to 1e-9."""
 
     def near(values: Any) -> Any:
-        return pytest.approx([-1 if each is None else each for each in values], abs=1e-9)
+        return pytest.approx([-1 if value is None else value for value in values], abs=1e-9)
 
-    assert found["asked"] == report.asked
-    assert list(found["methods"]) == [each.method for each in report.methods]
-    for each in report.methods:
-        figures = [-1 if value is None else value for value in found["methods"][each.method]]
-        assert figures == near([each.n, each.accuracy, each.low, each.high, each.undecided, each.calls, each.tokens])
-    assert list(found["comparisons"]) == [f"{each.one} against {each.other}" for each in report.comparisons]
+    assert expected_figures["asked"] == report.asked
+    assert list(expected_figures["methods"]) == [method.method for method in report.methods]
+    for method in report.methods:
+        figures = [-1 if value is None else value for value in expected_figures["methods"][method.method]]
+        assert figures == near(
+            [method.n, method.accuracy, method.low, method.high, method.undecided, method.calls, method.tokens]
+        )
+    assert list(expected_figures["comparisons"]) == [
+        f"{comparison.one} against {comparison.other}" for comparison in report.comparisons
+    ]
     for pair in report.comparisons:
         figures = [pair.n, pair.better, pair.worse, pair.difference, pair.low, pair.high, pair.p_adjusted]
-        assert found["comparisons"][f"{pair.one} against {pair.other}"][:7] == near(figures)
-        assert found["comparisons"][f"{pair.one} against {pair.other}"][7] == pytest.approx(pair.e_value, rel=1e-9)
-    assert sorted(found["dynamics"]) == sorted(report.dynamics)
+        assert expected_figures["comparisons"][f"{pair.one} against {pair.other}"][:7] == near(figures)
+        assert expected_figures["comparisons"][f"{pair.one} against {pair.other}"][7] == pytest.approx(
+            pair.e_value, rel=1e-9
+        )
+    assert sorted(expected_figures["dynamics"]) == sorted(report.dynamics)
     for name, each_ in report.dynamics.items():
         shares = (each_.first_right, each_.last_right, each_.right_to_wrong, each_.wrong_to_right)
         expected = [None if share is None else share.value for share in shares]
-        assert [-1 if value is None else value for value in found["dynamics"][name]] == near(
+        assert [-1 if value is None else value for value in expected_figures["dynamics"][name]] == near(
             [*expected, each_.oracle_gap]
         )
-    first_read = {design: near([each.value, each.low, each.high]) for design, each in report.first_read.items()}
-    assert found["first_read"] == first_read
+    first_read = {design: near([figure.value, figure.low, figure.high]) for design, figure in report.first_read.items()}
+    assert expected_figures["first_read"] == first_read
 
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
 def test_the_shipped_answers_give_the_figures_of_the_page(arm: Arm) -> None:
     """By two programs that have nothing in common."""
     answers = arm.read()
-    found = derive(arm.answers.read_text("utf-8").splitlines(), fixed(arm))
-    check(found, study_report(arm.study(answers), answers))
+    figures = derive(arm.answers.read_text("utf-8").splitlines(), fixed(arm))
+    check(figures, study_report(arm.study(answers), answers))
     lengths = [(ballot.lengths, ballot.order) for answer in answers for ballot in answer.ballots]
-    assert all(each is None or sorted(each) == sorted(order) for each, order in lengths)
-    told = re.findall(r"`(\w+)` ([\d.]+) of (\d+)", "".join(any_lead(answers)))
-    assert told in ([], [(design, f"{share:.3f}", str(n)) for design, (n, share) in found["any_lead"].items()])
-    noise, several = found["noise_of"], re.findall(r"\d+", "".join(shared_arguments(answers)))
+    assert all(length is None or sorted(length) == sorted(order) for length, order in lengths)
+    leads = re.findall(r"`(\w+)` ([\d.]+) of (\d+)", "".join(any_lead(answers)))
+    assert leads in ([], [(design, f"{share:.3f}", str(n)) for design, (n, share) in figures["any_lead"].items()])
+    noise, several = figures["noise_of"], re.findall(r"\d+", "".join(shared_arguments(answers)))
     assert several == [str(n) for n in (sum(k * v for k, v in noise.items()), noise.total(), max(noise))]
 
 
@@ -80,9 +86,9 @@ def test_an_arm_is_as_it_was_registered_and_its_page_would_say_otherwise(arm: Ar
     assert differences(arm.study(answers), answers, registered) == []
     planted = {"min_gain": 0.2, "fixed": {"options of together": "0" * 12}}
     for name in planted.keys() & registered.fixed.keys():
-        other = registered.model_copy(update={"fixed": {**registered.fixed, name: planted[name]}})
-        (found,) = differences(arm.study(answers), answers, other)
-        assert found.startswith(f"{name}: registered ")
+        changed = registered.model_copy(update={"fixed": {**registered.fixed, name: planted[name]}})
+        (difference,) = differences(arm.study(answers), answers, changed)
+        assert difference.startswith(f"{name}: registered ")
     late = registered.model_copy(update={"at": answers[-1].at + 1})
     assert differences(arm.study(answers), answers, late) == [f"{len(answers)} answers are older than the registration"]
 
@@ -105,17 +111,17 @@ def test_so_do_answers_that_were_never_shipped(seed: int) -> None:
     methods = {"together": ["together", "single", "self_consistency", "revision"], "in_turn": ["in_turn"]}
     for number in range(260):
         truth = random.choice("01")
-        for design, own in {**methods, "noise": ["noise"]}.items():
+        for design, method_names in {**methods, "noise": ["noise"]}.items():
             answers = {
                 name: {
                     "answer": random.choice((["0"], ["0"], ["1"], ["0", "1"], [])),
                     "calls": random.randint(1, 9),
                     "tokens": None if random.random() < 0.05 else random.randint(100, 4_000),
                 }
-                for name in own
+                for name in method_names
             }
             failed = design != "noise" and random.random() < 0.1
-            said = {
+            answer = {
                 "design": design,
                 "item": f"fact-{number:03}",
                 "repeat": 0,
@@ -129,14 +135,14 @@ def test_so_do_answers_that_were_never_shipped(seed: int) -> None:
                 "at": 2e9,
                 "seconds": 1.0,
             }
-            lines += [json.dumps(said)] * (2 if random.random() < 0.1 else 1)
-    whole = list({each.key: each for each in map(StudyAnswer.model_validate_json, lines)}.values())
-    report = study_report(FACTS.study(whole), whole)
+            lines += [json.dumps(answer)] * (2 if random.random() < 0.1 else 1)
+    latest = list({answer.key: answer for answer in map(StudyAnswer.model_validate_json, lines)}.values())
+    report = study_report(FACTS.study(latest), latest)
     assert (report.unfinished, report.failed > 20) == (0, True)
     check(derive(lines, fixed(FACTS)), report)
     first = [line for line in lines if json.loads(line)["design"] == "together"]
-    whole = list({each.key: each for each in map(StudyAnswer.model_validate_json, first)}.values())
-    check(derive(first, fixed(FACTS)), study_report(FACTS.study(whole), whole))
+    latest = list({answer.key: answer for answer in map(StudyAnswer.model_validate_json, first)}.values())
+    check(derive(first, fixed(FACTS)), study_report(FACTS.study(latest), latest))
 
 
 def test_the_page_is_what_its_script_writes() -> None:
@@ -145,9 +151,11 @@ def test_the_page_is_what_its_script_writes() -> None:
     Before all is answered that a comparison is about, only its e-value concludes, which may be looked at at any time.
     """
     text = PAGE.read_text("utf-8")
-    read = {name: int(lines) for lines, name in re.findall(r"first (\d+) lines of `evidence/studies/(\w+)\.", text)}
-    assert [*read] == [arm.name for arm in BEGUN]
-    assert page(read) == text
+    line_counts = {
+        name: int(lines) for lines, name in re.findall(r"first (\d+) lines of `evidence/studies/(\w+)\.", text)
+    }
+    assert [*line_counts] == [arm.name for arm in BEGUN]
+    assert page(line_counts) == text
     for part in text.split("\n## ")[2 : len(BEGUN) + 2]:
         (state,) = re.findall(r"answered; (nothing is concluded yet|the rest is still missing)|All is answered", part)
         values = [float(value) for value in re.findall(r"has to go by the e-value, ([\d.e+]+)", part)]

@@ -15,7 +15,7 @@ from flowdebate import Debater, debate
 from flowdebate.evaluation import Study, StudyAnswer, e_value, study_report
 from flowdebate.evaluation.benefit import MethodAnswer
 
-RIGHT, WRONG = (MethodAnswer.model_construct(answer=[each], calls=1, tokens=1) for each in "01")
+RIGHT, WRONG = (MethodAnswer.model_construct(answer=[digit], calls=1, tokens=1) for digit in "01")
 
 
 @cache
@@ -33,7 +33,7 @@ def held(questions: int, clusters: int) -> Study:
     return Study(name="simulated", rows=rows, designs={"debate": design}, id="id", cluster="topic")
 
 
-def report_of(study: Study, ones: Any, others: Any) -> Any:
+def report_of(study: Study, firsts: Any, seconds: Any) -> Any:
     """The primary comparison of a study in which the debate and the other method were right there."""
     answers = [
         StudyAnswer.model_construct(
@@ -50,7 +50,7 @@ def report_of(study: Study, ones: Any, others: Any) -> Any:
             at=0.0,
             seconds=1.0,
         )
-        for case, one, other in zip(study.cases, ones, others, strict=False)
+        for case, one, other in zip(study.cases, firsts, seconds, strict=False)
     ]
     return study_report(study, answers).primary
 
@@ -65,9 +65,9 @@ def coverage(seed: int, studies: int, *, questions: int, clusters: int, spread: 
     for _ in range(studies):
         # within 0 and 1 on both sides of their means, so that these are .6 and .5 exactly
         moods = rng.uniform(-spread, spread, (2, clusters))[:, np.arange(questions) % clusters]
-        ones, others = rng.random((2, questions)) < np.array([[0.6], [0.5]]) + moods
-        found = report_of(study, ones, others)
-        hits += found.low <= 0.1 <= found.high
+        firsts, seconds = rng.random((2, questions)) < np.array([[0.6], [0.5]]) + moods
+        report = report_of(study, firsts, seconds)
+        hits += report.low <= 0.1 <= report.high
     return hits / studies
 
 
@@ -77,15 +77,15 @@ def martingale(seed: int, studies: int, *, questions: int) -> tuple[float, float
     Each question has a belief in the truth; second thoughts draw from it, and the debate from one that has drifted,
     often as far as certainty, with the same mean (a martingale).
     """
-    rng, gains, found = np.random.default_rng(seed), [], 0
+    rng, gains, conclusions = np.random.default_rng(seed), [], 0
     study = held(questions, questions)
     for _ in range(studies):
         belief = rng.beta(2, 1.5, questions)
         drifted = rng.beta(0.4 * belief, 0.4 * (1 - belief))
         primary = report_of(study, rng.random(questions) < drifted, rng.random(questions) < belief)
         gains.append(primary.difference)
-        found += primary.finding in ("helped", "harmed")
-    return float(np.mean(gains)), found / studies
+        conclusions += primary.finding in ("helped", "harmed")
+    return float(np.mean(gains)), conclusions / studies
 
 
 def false_alarms(seed: int, studies: int, *, questions: int, differing: float) -> float:
@@ -104,8 +104,8 @@ def found_early(seed: int, studies: int, *, questions: int) -> float:
     rng, alarms = np.random.default_rng(seed), 0
     study = held(questions, questions)
     for _ in range(studies):
-        ones, others = rng.random((2, questions)) < 0.5
-        looks = (report_of(study, ones[:at], others[:at]) for at in range(10, questions, 10))
+        firsts, seconds = rng.random((2, questions)) < 0.5
+        looks = (report_of(study, firsts[:at], seconds[:at]) for at in range(10, questions, 10))
         alarms += any(look.finding in ("helped", "harmed") for look in looks)
     return alarms / studies
 
@@ -113,9 +113,9 @@ def found_early(seed: int, studies: int, *, questions: int) -> float:
 def test_studies_in_short() -> None:
     """The same figures, of few studies: whatever breaks them badly is seen at once."""
     assert coverage(1, 60, questions=80, clusters=20, spread=0.3) >= 0.85
-    gain, found = martingale(1, 30, questions=200)
+    gain, conclusions = martingale(1, 30, questions=200)
     assert abs(gain) <= 0.02
-    assert found <= 0.15
+    assert conclusions <= 0.15
     assert false_alarms(1, 200, questions=100, differing=0.4) <= 0.08
     assert found_early(1, 10, questions=60) <= 0.2
 
@@ -136,9 +136,9 @@ def test_intervals_hold_the_planted_gain(seed: int, questions: int, clusters: in
 @pytest.mark.parametrize("seed", [1])
 def test_a_martingale_gains_nothing(seed: int) -> None:
     """Over 2,000 studies of 100 questions: 0 ± .02, and a difference is found in at most .05."""
-    gain, found = martingale(seed, 2_000, questions=100)
+    gain, conclusions = martingale(seed, 2_000, questions=100)
     assert abs(gain) <= 0.02
-    assert found <= 0.05
+    assert conclusions <= 0.05
 
 
 @pytest.mark.simulation

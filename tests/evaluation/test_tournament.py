@@ -46,45 +46,45 @@ class Judging:
         return speak
 
     def _judge(self, request: ModelRequest) -> Any:
-        whole = " ".join(str(message["content"]) for message in request.messages)
-        self.judged.append(whole)
-        if any(each in whole for each in self.fails):
+        prompt = " ".join(str(message["content"]) for message in request.messages)
+        self.judged.append(prompt)
+        if any(question in prompt for question in self.fails):
             raise ProviderFailed("away", status=503)
-        first, second = (re.search(rf"\[{side}\] So says (\w+)", whole)[1] for side in ("yes", "no"))  # type: ignore[index]
-        lead = STRONG[first] - STRONG[second] + Random(whole).gauss(0, 1.5)
+        first, second = (re.search(rf"\[{side}\] So says (\w+)", prompt)[1] for side in ("yes", "no"))  # type: ignore[index]
+        lead = STRONG[first] - STRONG[second] + Random(prompt).gauss(0, 1.5)
         return {"reasoning": "-", "winner": "yes" if lead > 0 else "no", "verdict": "-"}
 
 
 async def test_each_pair_meets_from_both_seats_and_is_ranked(tmp_path: Path) -> None:
     """Six games a row for three systems; again, nothing is asked. The judge reads no system's name."""
-    here = Judging()
-    options: Any = {"judge": here.judge, "store": tmp_path / "t.db"}
-    found = await tournament(here.systems, ROWS, **options)
-    assert Counter((game.one, game.other) for game in found.games) == dict.fromkeys(
+    judging = Judging()
+    options: Any = {"judge": judging.judge, "store": tmp_path / "t.db"}
+    result = await tournament(judging.systems, ROWS, **options)
+    assert Counter((game.one, game.other) for game in result.games) == dict.fromkeys(
         [("ann", "bob"), ("bob", "ann"), ("ann", "cy"), ("cy", "ann"), ("bob", "cy"), ("cy", "bob")], 30
     )
-    assert [each.name for each in found.ranking.systems] == ["ann", "bob", "cy"]
-    assert [*found.points] == ["ann", "bob", "cy"]
-    assert sum(found.points.values()) == len(found.games) == 180
-    assert found.ranking.order is not None
-    assert "ann:" not in here.judged[0]
-    spoken = here.spoken.copy()
-    assert await tournament(here.systems, ROWS, **options) == found
-    assert here.spoken == spoken
-    assert lay_out(found) is not None
+    assert [system.name for system in result.ranking.systems] == ["ann", "bob", "cy"]
+    assert [*result.points] == ["ann", "bob", "cy"]
+    assert sum(result.points.values()) == len(result.games) == 180
+    assert result.ranking.order is not None
+    assert "ann:" not in judging.judged[0]
+    spoken = judging.spoken.copy()
+    assert await tournament(judging.systems, ROWS, **options) == result
+    assert judging.spoken == spoken
+    assert lay_out(result) is not None
 
 
 async def test_debates_that_failed_are_asked_again(tmp_path: Path) -> None:
     """And only these: what was said is in the store."""
-    here = Judging(fails=["Question 3?"])
-    options: Any = {"judge": here.judge, "store": tmp_path / "t.db"}
-    first = await tournament(here.systems, ROWS[:5], **options)
+    judging = Judging(fails=["Question 3?"])
+    options: Any = {"judge": judging.judge, "store": tmp_path / "t.db"}
+    first = await tournament(judging.systems, ROWS[:5], **options)
     assert len(first.games) == 24
     assert [*first.failed] == list(range(18, 24))
-    spoken, here.fails = here.spoken.total(), ()
-    whole = await tournament(here.systems, ROWS[:5], **options)
-    assert (len(whole.games), whole.failed) == (30, {})
-    assert here.spoken.total() == spoken
+    spoken, judging.fails = judging.spoken.total(), ()
+    complete = await tournament(judging.systems, ROWS[:5], **options)
+    assert (len(complete.games), complete.failed) == (30, {})
+    assert judging.spoken.total() == spoken
 
 
 async def test_anything_may_play() -> None:
@@ -97,28 +97,28 @@ async def test_anything_may_play() -> None:
     model = FunctionModel(
         lambda request: "So." if request.output is None else {"reasoning": "-", "winner": "yes", "verdict": "-"}
     )
-    found = await tournament({"x": "a poet", "y": "a clerk"}, ROWS[:4], play=play, model=model)
-    assert found.points == {"x": 4, "y": 4}
-    assert found.ranking.order is None
-    assert found.ranking.systems[0].strength == pytest.approx(0)
+    result = await tournament({"x": "a poet", "y": "a clerk"}, ROWS[:4], play=play, model=model)
+    assert result.points == {"x": 4, "y": 4}
+    assert result.ranking.order is None
+    assert result.ranking.systems[0].strength == pytest.approx(0)
 
 
 async def test_one_question_gives_strengths_without_intervals() -> None:
     """The reason is in words in the report, and no interval is as narrow as nothing."""
-    here = Judging()
+    judging = Judging()
     by_seat = FunctionModel(lambda _: {"reasoning": "-", "winner": "yes", "verdict": "-"}, name="seat")
-    found = await tournament(here.systems, ROWS[:1], judge=by_seat)
-    assert [system.strength for system in found.ranking.systems] == pytest.approx([0, 0, 0])
-    assert {(system.low, system.high) for system in found.ranking.systems} == {(None, None)}
-    assert "one question cannot show how results vary" in str(lay_out(found))
+    result = await tournament(judging.systems, ROWS[:1], judge=by_seat)
+    assert [system.strength for system in result.ranking.systems] == pytest.approx([0, 0, 0])
+    assert {(system.low, system.high) for system in result.ranking.systems} == {(None, None)}
+    assert "one question cannot show how results vary" in str(lay_out(result))
 
 
 async def test_without_a_verdict_there_is_no_ranking() -> None:
     """The reason is that of the first debate."""
-    here = Judging(fails=["Question"])
-    found = await tournament(here.systems, ROWS[:1], judge=here.judge)
-    assert (found.games, found.ranking.systems, len(found.failed)) == ([], [], 6)
-    assert "no debate has a verdict" in str(found.ranking.problem)
+    judging = Judging(fails=["Question"])
+    result = await tournament(judging.systems, ROWS[:1], judge=judging.judge)
+    assert (result.games, result.ranking.systems, len(result.failed)) == ([], [], 6)
+    assert "no debate has a verdict" in str(result.ranking.problem)
 
 
 @pytest.mark.parametrize(
