@@ -69,7 +69,7 @@ def write(path: Path, data: list[dict[str, Any]], separator: str = "|") -> Path:
 @pytest.mark.parametrize(
     ("name", "separator"), [("b.csv", "|"), ("b.csv", "json"), ("b.tsv", "|"), ("b.jsonl", ""), ("b.parquet", "")]
 )
-def test_all_forms_hold_the_same_ballots(tmp_path: Path, name: str, separator: str) -> None:
+def test_all_file_formats_hold_the_same_ballots(tmp_path: Path, name: str, separator: str) -> None:
     """Ties are empty cells, and columns that nobody knows are ignored."""
     ballots = read_ballots(write(tmp_path / name, rows(), separator)).ballots
     assert [ballot.model_dump(exclude_none=True) for ballot in ballots] == [
@@ -77,7 +77,7 @@ def test_all_forms_hold_the_same_ballots(tmp_path: Path, name: str, separator: s
     ]
 
 
-def test_a_path_stands_for_what_its_ballots_come_to(tmp_path: Path) -> None:
+def test_functions_accept_the_path_of_a_ballot_file(tmp_path: Path) -> None:
     """For all four evaluations."""
     path = write(tmp_path / "ballots.csv", rows())
     data = read_ballots(path)
@@ -100,7 +100,7 @@ def test_a_path_stands_for_what_its_ballots_come_to(tmp_path: Path) -> None:
     assert len(data.of_judge("leo").ballots) == 120
 
 
-def test_sides_may_be_roles_of_systems(tmp_path: Path) -> None:
+def test_sides_can_be_roles_of_systems(tmp_path: Path) -> None:
     """Games are between the systems; unusable ballots are none, and neither are those of a system against itself."""
     data: list[dict[str, Any]] = [
         {"item": "1", "order": ["PRO", "CON"], "systems": ["x", "y"], "choice": "CON"},
@@ -126,7 +126,7 @@ def test_sides_may_be_roles_of_systems(tmp_path: Path) -> None:
         ({"item": "1", "order": ["a", "b"], "lengths": [1, "long"]}, "`lengths.1`"),
     ],
 )
-def test_a_row_that_is_no_ballot_is_named(tmp_path: Path, row: dict[str, Any], problem: str) -> None:
+def test_invalid_row_is_named(tmp_path: Path, row: dict[str, Any], problem: str) -> None:
     """With its line, the column, and what would be right."""
     path = write(tmp_path / "bad.jsonl", [{"item": "0", "order": ["a", "b"], "choice": "a", "truth": "a"}, row])
     with pytest.raises(BadFile) as error:

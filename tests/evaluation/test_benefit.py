@@ -55,7 +55,7 @@ def items(
 
 
 @given(n=st.integers(1, 200), data=st.data(), confidence=st.sampled_from([0.8, 0.95, 0.99]))
-def test_wilsons_interval_is_that_of_scipy(n: int, data: st.DataObject, confidence: float) -> None:
+def test_wilson_interval_matches_scipy(n: int, data: st.DataObject, confidence: float) -> None:
     """For whole numbers of items both say the same."""
     right = data.draw(st.integers(0, n))
     reference = stats.binomtest(right, n).proportion_ci(confidence, method="wilson")
@@ -65,7 +65,7 @@ def test_wilsons_interval_is_that_of_scipy(n: int, data: st.DataObject, confiden
 
 
 @given(pairs=CREDITS)
-def test_a_difference_lies_in_its_interval_and_turned_round_it_is_negated(pairs: list[tuple[float, float]]) -> None:
+def test_interval_contains_the_difference_and_is_antisymmetric(pairs: list[tuple[float, float]]) -> None:
     """The law of paired intervals: within -1 and 1, with a width, and no side is favoured."""
     firsts, seconds = zip(*pairs, strict=True)
     low, high = newcombe(firsts, seconds)
@@ -75,7 +75,7 @@ def test_a_difference_lies_in_its_interval_and_turned_round_it_is_negated(pairs:
     assert newcombe(seconds, firsts) == pytest.approx((-high, -low), abs=1e-12)
 
 
-def test_the_interval_covers_the_difference_as_often_as_it_says() -> None:
+def test_interval_has_its_nominal_coverage() -> None:
     """Simulated: of 1,500 samples of 40 pairs that depend on each other, about 95 in 100 intervals hold the truth."""
     random, covered = Random(5), 0
     for _ in range(1_500):
@@ -86,7 +86,7 @@ def test_the_interval_covers_the_difference_as_often_as_it_says() -> None:
 
 
 @given(better=st.integers(0, 30), worse=st.integers(0, 30))
-def test_the_test_is_mcnemars_exact_one(better: int, worse: int) -> None:
+def test_test_equals_the_exact_mcnemar_test(better: int, worse: int) -> None:
     """It is the chance that a fair coin falls as unevenly, counted in full."""
     n = better + worse
     tail = sum(Fraction(comb(n, k), 2**n) for k in range(n + 1) if abs(2 * k - n) >= abs(better - worse))
@@ -94,7 +94,7 @@ def test_the_test_is_mcnemars_exact_one(better: int, worse: int) -> None:
 
 
 @given(ps=st.lists(st.floats(0, 1), min_size=1, max_size=6))
-def test_holm_rejects_what_its_steps_reject(ps: list[float]) -> None:
+def test_holm_adjustment_matches_the_stepwise_procedure(ps: list[float]) -> None:
     """Adjusted values are never smaller, keep their order, and stay below alpha just where the procedure rejects."""
     adjusted = holm(ps)
     assert all(p <= q <= min(p * len(ps), 1.0) for p, q in zip(ps, adjusted, strict=True))
@@ -106,7 +106,7 @@ def test_holm_rejects_what_its_steps_reject(ps: list[float]) -> None:
     assert sum(q < 0.05 for q in adjusted) == rejected
 
 
-def test_so_many_items_show_the_gain_as_often_as_is_said() -> None:
+def test_required_number_of_items_has_the_stated_power() -> None:
     """Simulated: with the number that is named, a gain of 15 points is shown in about four of five evaluations."""
     n, random, significant = required_n(0.15, differing=0.35), Random(3), 0
     for _ in range(400):
@@ -177,7 +177,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_it_says_plainly_what_was_found(case: Case) -> None:
+def test_summary_states_the_finding_plainly(case: Case) -> None:
     """The words a reader sees, for each kind of result."""
     report = benefit_report(items(*case.cells), min_gain=0.1)
     assert (report.finding, report.summary) == (case.finding, case.words)
@@ -196,7 +196,7 @@ def test_the_comparison_has_its_interval_and_its_p_value_in_words() -> None:
     assert compared.tokens_ratio == pytest.approx(9.4)
 
 
-def test_a_gain_that_many_questions_leave_open_is_said_to_be_open() -> None:
+def test_undecided_gain_after_many_questions_is_reported_as_open() -> None:
     """Where there are enough to show a gain that is worth it, more are not asked for."""
     report = benefit_report(items(100, 27, 15, 58), min_gain=0.1)
     assert report.comparisons[0].n >= report.comparisons[0].required_n
@@ -209,7 +209,7 @@ def both(cells: Mapping[tuple[float, float, float], int]) -> list[BenefitItem]:
     return [item(d, single=s, drafts=v) for (d, s, v), times in cells.items() for _ in range(times)]
 
 
-def test_as_good_a_vote_is_enough_to_rule_out_a_gain() -> None:
+def test_equally_good_vote_rules_out_a_gain() -> None:
     """Better than one call, no better than the vote: the gain was the vote's, and it is said first."""
     report = benefit_report(both({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2}))
     assert [comparison.finding for comparison in report.comparisons] == ["helped", "none_worth_it"]
@@ -219,7 +219,7 @@ def test_as_good_a_vote_is_enough_to_rule_out_a_gain() -> None:
     )
 
 
-def test_where_one_comparison_is_open_the_other_is_told() -> None:
+def test_open_comparison_does_not_hide_the_other() -> None:
     """Better than one call, and it cannot be told whether better than the vote."""
     report = benefit_report(both({(1, 0, 0): 9, (1, 0, 1): 20, (1, 1, 1): 40, (0, 0, 1): 5, (0, 0, 0): 26}))
     assert [comparison.finding for comparison in report.comparisons] == ["helped", "too_few"]
@@ -230,7 +230,7 @@ def test_where_one_comparison_is_open_the_other_is_told() -> None:
     assert "It did better than one call." in report.summary
 
 
-def test_several_baselines_make_it_harder_to_have_helped() -> None:
+def test_several_baselines_raise_the_bar_for_a_gain() -> None:
     """What one comparison would show by itself is not shown by the best of two."""
     single_baseline = items(50, 12, 3, 35)
     assert benefit_report(single_baseline).finding == "helped"
@@ -250,7 +250,7 @@ def test_several_baselines_make_it_harder_to_have_helped() -> None:
 
 
 @pytest.mark.simulation
-def test_debates_that_do_not_help_are_rarely_found_to() -> None:
+def test_useless_debates_are_rarely_found_helpful() -> None:
     """Simulated: three baselines as good as the debate, 300 evaluations; against any of them "helped" in at most 5%."""
     random, wrong = Random(11), 0
     for _ in range(300):
@@ -269,7 +269,7 @@ def test_debates_that_do_not_help_are_rarely_found_to() -> None:
     drawn=st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 3), min_size=1, max_size=25),
     seed=st.integers(0, 9),
 )
-def test_the_report_adds_up_and_no_order_of_items_changes_it(drawn: list[tuple[float, ...]], seed: int) -> None:
+def test_report_adds_up_and_is_independent_of_item_order(drawn: list[tuple[float, ...]], seed: int) -> None:
     """Rights are sums of credits, intervals hold the accuracy, comparisons are those of the methods."""
     benefit_items = [item(debate, single=single, drafts=drafts) for debate, single, drafts in drawn]
     report = benefit_report(benefit_items)
@@ -304,14 +304,14 @@ def rounded(report: BenefitReport) -> str:
 @pytest.mark.parametrize(
     ("answer", "credit"), list(zip(([], ["a"], ["b"], ["a", "b"], ["b", "c"]), (1 / 3, 1, 0, 0.5, 0), strict=True))
 )
-def test_what_is_undecided_counts_as_a_lot(answer: Sequence[str], credit: float) -> None:
+def test_undecided_answers_count_as_drawing_lots(answer: Sequence[str], credit: float) -> None:
     """The same rule for the debate and for the baselines."""
     method_answer = MethodAnswer(answer=list(answer))
     assert method_answer.credit("a", sides=3) == credit
     assert method_answer.credit("a", sides=3, undecided="wrong") == (answer == ["a"])
 
 
-def test_both_scorings_are_shown_where_they_change_the_finding() -> None:
+def test_both_scorings_are_shown_if_the_finding_depends_on_them() -> None:
     """Debates without a winner look harmful if they count as wrong, and are a coin beside a coin if they are a lot."""
     single = [MethodAnswer(answer=["a"], calls=1), MethodAnswer(answer=["b"], calls=1)]
     items = [
@@ -327,7 +327,7 @@ def test_both_scorings_are_shown_where_they_change_the_finding() -> None:
     assert "counted as wrong:" not in benefit_report(decided).summary
 
 
-def test_lost_baselines_and_unknown_truths_are_left_out_and_counted() -> None:
+def test_failed_baselines_and_unknown_truths_are_excluded_and_counted() -> None:
     """A comparison is made on what both have answered; what was left out is said."""
     benefit_items = [*items(3, 1, 0, 0), item(1.0), item(0.0, drafts=1.0)]
     unknown = item(1.0, single=1.0).model_copy(update={"truth": None})
@@ -336,7 +336,7 @@ def test_lost_baselines_and_unknown_truths_are_left_out_and_counted() -> None:
     assert [(method.method, method.n) for method in report.methods] == [("debate", 6), ("single", 4), ("drafts", 1)]
 
 
-def test_costs_that_are_not_known_are_not_made_up() -> None:
+def test_unknown_costs_are_not_estimated() -> None:
     """Without tokens the calls are told; without calls, that nothing is known."""
     for update, words in (
         ({"tokens": None}, "it cost 5.0 times the calls."),
@@ -352,14 +352,14 @@ def test_costs_that_are_not_known_are_not_made_up() -> None:
 
 
 @pytest.mark.parametrize("benefit_items", [[], [item(1.0)], [item(1.0, single=1.0).model_copy(update={"truth": None})]])
-def test_nothing_to_compare_is_refused(benefit_items: list[BenefitItem]) -> None:
+def test_input_without_a_comparison_is_rejected(benefit_items: list[BenefitItem]) -> None:
     """No items, no baselines, no truth: there is no report, and the message says what there must be."""
     with pytest.raises(ConfigurationError, match="at least one with a truth and an answer of a baseline"):
         benefit_report(benefit_items)
 
 
 @pytest.mark.parametrize(("field", "value"), list(product(("confidence", "min_gain"), (0, 1, True, "0.5"))))
-def test_shares_must_be_shares(field: str, value: object) -> None:
+def test_shares_out_of_range_are_rejected(field: str, value: object) -> None:
     """The message names the option."""
     options: Any = {field: value}
     with pytest.raises(ConfigurationError, match=field):
@@ -381,7 +381,7 @@ def raw(winner: str | None) -> DebateRawOutput:
     return DebateRawOutput(rounds=1, question="Cap rents?", transcript=[], verdict=verdict)
 
 
-def test_what_a_debate_took_is_what_its_baselines_did_not() -> None:
+def test_debate_cost_excludes_its_baselines() -> None:
     """Calls and tokens of the run, less those of the baselines; a baseline without a vote is lost, not wrong."""
     answers = [answer("single", {"yes": 1, "no": 0}), answer("drafts", {"yes": 1, "no": 1}, tokens=200)]
     unanswered = answer("self_consistency", {"yes": 0, "no": 0})
@@ -418,9 +418,7 @@ CHANGES: list[tuple[dict[str, list[str]], str]] = [
 
 
 @pytest.mark.parametrize(("answers", "words"), CHANGES)
-def test_without_a_truth_it_says_whether_the_answer_changed_and_at_what_cost(
-    answers: dict[str, list[str]], words: str
-) -> None:
+def test_without_a_truth_the_summary_reports_changes_and_cost(answers: dict[str, list[str]], words: str) -> None:
     """All that one run can tell."""
     baselines: Any = {name: MethodAnswer(answer=texts, calls=1, tokens=100) for name, texts in answers.items()}
     benefit = BenefitItem(debate=MethodAnswer(answer=["yes"], calls=5, tokens=940), baselines=baselines)

@@ -65,7 +65,7 @@ def leaning(last: int, of: int = 3) -> list[JudgeBallot]:
 # Did the debate help?
 
 
-def test_a_gain_that_is_smaller_than_asked_for_is_not_told_as_none() -> None:
+def test_gain_below_the_minimum_is_not_reported_as_none() -> None:
     """36 better and 22 worse of 300: a gain of 10 points is ruled out, help is not; the interval is in the headline."""
     items = [compared(1, 0)] * 36 + [compared(0, 1)] * 22 + [compared(1, 1)] * 180 + [compared(0, 0)] * 62
     report = benefit_report(items, min_gain=0.1)
@@ -94,7 +94,7 @@ def test_a_true_gain_is_rarely_ruled_out_however_many_baselines_there_are(names:
     assert wrong / 200 <= 0.05
 
 
-def test_debates_that_fail_count_as_wrong_and_are_told() -> None:
+def test_failed_debates_count_as_wrong_and_are_reported() -> None:
     """The judge's provider fails on all questions that the debate would get wrong: it is right in half of them."""
 
     def answer(request: ModelRequest) -> Any:
@@ -133,7 +133,7 @@ def test_debates_that_fail_count_as_wrong_and_are_told() -> None:
     missing=st.integers(0, 10),
     data=st.data(),
 )
-def test_the_bounds_hold_whatever_failed_debates_would_have_found(
+def test_bounds_hold_for_every_possible_result_of_failed_debates(
     cells: list[tuple[bool, bool]], missing: int, data: st.DataObject
 ) -> None:
     """The law of `worst` and `best`."""
@@ -145,7 +145,7 @@ def test_the_bounds_hold_whatever_failed_debates_would_have_found(
     assert comparison.worst - 1e-9 <= comparison.difference <= comparison.best + 1e-9
 
 
-def test_asking_the_same_questions_again_is_no_further_evidence() -> None:
+def test_repeating_questions_adds_no_evidence() -> None:
     """40 questions asked five times each: neither the interval nor the p-value is that of 200."""
     random = Random(5)
     questions = [compared(random.random() < 0.75, random.random() < 0.55, f"q{number}") for number in range(40)]
@@ -156,7 +156,7 @@ def test_asking_the_same_questions_again_is_no_further_evidence() -> None:
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.3, 0.6])
-def test_intervals_of_questions_that_go_together_cover_what_they_say(shared: float) -> None:
+def test_intervals_of_correlated_questions_have_their_coverage(shared: float) -> None:
     """Simulated: 30 topics of 5 questions, which go together; 95% intervals hold the truth in 93% or more."""
     random, covered = Random(7), 0
     ends = [float(stats.norm.ppf(rate)) for rate in (0.7, 0.6)]
@@ -179,7 +179,7 @@ def test_intervals_of_questions_that_go_together_cover_what_they_say(shared: flo
     assert covered / 400 >= 0.93
 
 
-def test_an_evaluation_counts_repeats_and_topics_as_what_they_are() -> None:
+def test_repeats_and_topics_are_counted_as_clusters() -> None:
     """Repeated rows, rows with one question, and rows of one topic are each one cluster."""
 
     def answer(request: ModelRequest) -> Any:
@@ -228,7 +228,7 @@ def test_the_right_position_does_not_always_speak_first() -> None:
         evaluate_sync(made(rows[0], ["it is", "it is not"]), rows, **options)
 
 
-def test_the_vote_of_two_drafts_is_no_comparison_of_its_own() -> None:
+def test_vote_of_two_drafts_is_not_a_separate_comparison() -> None:
     """With two debaters it is right as often as one call: it is shown, and takes no place in the adjustment."""
     drafts = MethodAnswer(answer=["y", "n"], calls=2, votes=2)
     items = [
@@ -245,7 +245,7 @@ def test_the_vote_of_two_drafts_is_no_comparison_of_its_own() -> None:
     assert [comparison.baseline for comparison in benefit_report(items).comparisons] == ["drafts", "self_consistency"]
 
 
-def test_written_tokens_and_the_price_are_told_beside_tokens_and_calls() -> None:
+def test_completion_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
     """A debate reads, self-consistency writes: equal tokens are not equal cost."""
     cheap = MethodAnswer(answer=["y"], calls=5, tokens=1_000, completion_tokens=200, cost=1.6)
     dear = MethodAnswer(answer=["y"], calls=9, tokens=1_000, completion_tokens=400, cost=2.2)
@@ -260,7 +260,7 @@ def test_written_tokens_and_the_price_are_told_beside_tokens_and_calls() -> None
 
 
 @pytest.mark.parametrize(("gain", "differing"), [(0.1, 0.3), (0.2, 0.3), (0.1, 0.2)])
-def test_the_number_of_questions_has_the_power_of_the_test_that_is_used(gain: float, differing: float) -> None:
+def test_required_number_of_questions_gives_the_test_its_power(gain: float, differing: float) -> None:
     """By going through all outcomes of the exact test: 80% with this number, less with one fewer."""
 
     def power(n: int) -> float:
@@ -280,7 +280,7 @@ def test_the_number_of_questions_has_the_power_of_the_test_that_is_used(gain: fl
 # Audits of judges
 
 
-def test_the_interval_of_a_slot_agrees_with_its_test() -> None:
+def test_slot_interval_agrees_with_its_test() -> None:
     """Items that lean by three count three times as much as items that lean by one, in the test as in the interval."""
     strong = full_audit([leaning(3)] * 12 + [leaning(1)] * 28 + [leaning(2)] * 22)
     assert strong.slots[0].p is not None
@@ -304,7 +304,7 @@ def test_an_interval_never_excludes_what_its_test_does_not_reject(items: list[tu
 
 
 @given(st.lists(st.integers(-3, 3), max_size=9))
-def test_the_sign_flip_test_is_all_assignments_of_signs(leans: list[int]) -> None:
+def test_sign_flip_test_enumerates_all_assignments_of_signs(leans: list[int]) -> None:
     """Counted in full."""
     sums = [0]
     for lean in leans:
@@ -315,7 +315,7 @@ def test_the_sign_flip_test_is_all_assignments_of_signs(leans: list[int]) -> Non
 
 @pytest.mark.simulation
 @pytest.mark.parametrize("n", [10, 20, 30])
-def test_intervals_of_consistency_cover_what_they_say(n: int) -> None:
+def test_consistency_intervals_have_their_coverage(n: int) -> None:
     """Each item is consistent or not: the exact interval, which grows with the share and covers 95% at any rate."""
     consistent, inconsistent = [ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "a"), ballot("ba", "b")]
     intervals = []
@@ -352,7 +352,7 @@ def test_fair_panels_are_rarely_accused_however_many_tests_are_made() -> None:
     assert any("12 tests were made and p-values are adjusted for that" in finding for finding in report.findings)
 
 
-def test_what_only_one_of_many_tests_shows_is_not_told_as_found_or_as_absent() -> None:
+def test_result_of_one_among_many_tests_is_not_a_finding() -> None:
     """P = .04 among four tests: neither "favours" nor "no slot bias found"."""
     cast = [[ballot("ab", "a", model="m"), ballot("ba", "ab"[at % 2], model="n")] for at in range(37)]
     cast += [[ballot("ba", "a", model="m"), ballot("ab", "ab"[at % 2], model="n")] for at in range(23)]
@@ -362,7 +362,7 @@ def test_what_only_one_of_many_tests_shows_is_not_told_as_found_or_as_absent() -
     assert not any("favours" in finding for finding in findings)
 
 
-def test_what_a_panel_is_worth_has_an_interval_and_needs_50_items() -> None:
+def test_panel_worth_has_an_interval_and_needs_50_items() -> None:
     """Three judges on 60 items: the interval holds the estimate; on 49 items nothing is said."""
     random = Random(4)
     items = [
@@ -392,7 +392,7 @@ def rebuttals_win(request: ModelRequest) -> Any:
     }
 
 
-def test_a_judge_that_pays_whoever_speaks_last_is_found_where_the_speaking_order_is_known() -> None:
+def test_preference_for_the_last_speaker_is_found_if_the_speaking_order_is_known() -> None:
     """All views have one speaking order, so slots look clean; the order of turns shows it, and LIMITS names it."""
 
     def chat(request: ModelRequest) -> str:
@@ -439,7 +439,7 @@ def test_a_judge_that_pays_whoever_speaks_last_is_found_where_the_speaking_order
         (lambda: benefit_report([compared(1, 1)], missing="ignored"), "`missing` must be one of"),  # type: ignore[arg-type]
     ],
 )
-def test_statistics_of_nothing_are_refused(call: Any, message: str) -> None:
+def test_statistics_of_empty_input_are_rejected(call: Any, message: str) -> None:
     """With what would be allowed, and without a division by zero."""
     with pytest.raises(ConfigurationError, match=message):
         call()

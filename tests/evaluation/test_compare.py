@@ -45,7 +45,7 @@ def rows_of(number: int, *names: str, seed: int = 1) -> list[dict[str, str]]:
     ]
 
 
-async def test_each_text_is_read_first_once_by_each_judge_and_nobody_reads_names() -> None:
+async def test_each_judge_reads_each_text_first_once_and_no_names() -> None:
     """Three texts have six orders; shares are of all ballots; a judge whose winner changes has flipped."""
     prompts: list[str] = []
 
@@ -70,7 +70,7 @@ async def test_each_text_is_read_first_once_by_each_judge_and_nobody_reads_names
     assert all("  | the answer" in prompt for prompt in prompts)
 
 
-async def test_a_comparison_that_a_limit_cuts_short_says_that_it_has_no_verdict() -> None:
+async def test_comparison_stopped_by_a_limit_reports_no_verdict() -> None:
     """It names the run."""
     with pytest.raises(FlowDebateError, match=r"run \w+ ended without a verdict"):
         await compare("Which?", TEXTS, judges=[SimJudge(quality=good)], limits=Limits(calls=1), store=False)
@@ -98,7 +98,7 @@ async def test_a_rubric_is_scored_by_criterion_and_weighted() -> None:
         JudgeOptions(criteria={"correct": 1}, answer_form="letter")
 
 
-async def test_a_side_that_no_row_has_is_refused() -> None:
+async def test_side_missing_from_all_rows_is_rejected() -> None:
     """A misspelt name would leave a system out."""
     with pytest.raises(ConfigurationError, match=r"`sides` must be keys of texts.*\['theirz'\]"):
         await compare_all(
@@ -106,7 +106,7 @@ async def test_a_side_that_no_row_has_is_refused() -> None:
         )
 
 
-async def test_models_of_any_vendor_may_judge() -> None:
+async def test_models_of_any_vendor_can_judge() -> None:
     """Also one whose service gives no log-probabilities, by name or as an object, large or small."""
 
     def say(request: Asked) -> Any:
@@ -124,7 +124,7 @@ async def test_models_of_any_vendor_may_judge() -> None:
     assert (await compare("Q?", TEXTS, judges=[small], store=False)).winner == "a"
 
 
-async def test_a_small_answer_forms_by_letter() -> None:
+async def test_local_model_judges_by_letter() -> None:
     """A model with the profile "concise", whose reasons may contradict its winner."""
     judge = SimJudge(quality=good)
     judge.profile = "concise"  # type: ignore[attr-defined] # an attribute that models may have
@@ -154,7 +154,7 @@ async def test_a_small_answer_forms_by_letter() -> None:
         (TEXTS, {"reference": ""}, "reference"),
     ],
 )
-async def test_bad_input_is_refused_before_any_call(texts: Any, options: dict[str, Any], field: str) -> None:
+async def test_invalid_input_is_rejected_before_any_call(texts: Any, options: dict[str, Any], field: str) -> None:
     """The error names the field; in a row of many, the row as well."""
     judge = SimJudge()
     with pytest.raises(ConfigurationError, match=field):
@@ -242,7 +242,7 @@ async def test_a_table_says_how_often_judges_are_right() -> None:
 
 
 @pytest.mark.parametrize(("rows", "better"), [(4, False), (5, False), (6, True)])
-async def test_a_system_is_better_where_an_exact_test_says_so(rows: int, better: bool) -> None:  # noqa: FBT001 - of pytest
+async def test_system_is_better_if_an_exact_test_rejects_equality(rows: int, better: bool) -> None:  # noqa: FBT001 - of pytest
     """Two equal systems reach four wins of four in one table of eight."""
     texts = [{"question": f"Q{number}?", "ours": "a good answer", "theirs": "a bad one"} for number in range(rows)]
     table = await compare_all(texts, judges=[SimJudge(quality=good, noise=0.0)], store=False)
@@ -313,7 +313,7 @@ def test_intervals_hold_what_they_claim_in_thousands_of_studies() -> None:
     assert min(cover_share(20_000, judges, seed=9) for judges in (1, 2, 3, 5, 9)) >= 0.93
 
 
-def test_a_table_of_nothing_says_so() -> None:
+def test_empty_table_is_reported_as_empty() -> None:
     """Where all rows failed."""
     table = tabulate([], failed={0: "no"})
     assert (table.rows, table.systems, table.findings) == (0, [], ["left out, because their judging failed: 1 row"])

@@ -48,7 +48,7 @@ def drawn(seed: int, items: int, *, length: float = 0.6, shares: bool = False) -
 
 @pytest.mark.parametrize("shares", [False, True], ids=["winners", "shares"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_regression_is_that_of_statsmodels(seed: int, shares: bool) -> None:  # noqa: FBT001 - of pytest
+def test_regression_matches_statsmodels(seed: int, shares: bool) -> None:  # noqa: FBT001 - of pytest
     """A binomial model of the differences, to 1e-6, with the errors of Bell and McCaffrey."""
     choices = drawn(seed, 150, shares=shares)
     report = content_audit(choices)
@@ -95,7 +95,7 @@ def ballots_of(group: str) -> list[ContentChoice]:
 
 
 @pytest.mark.parametrize("group", ["tuning", "new"])
-def test_it_finds_the_length_in_this_projects_own_ballots(group: str) -> None:
+def test_length_effect_is_found_in_the_project_s_ballots(group: str) -> None:
     """The local judge goes by length and by what it reads first; at equal length the better side is still ahead."""
     report = content_audit(ballots_of(group))
     assert [*report.effects] == ["order", "length"]
@@ -104,7 +104,7 @@ def test_it_finds_the_length_in_this_projects_own_ballots(group: str) -> None:
     assert "length: twice as long favours it" in " ".join(report.findings)
 
 
-def test_equal_length_takes_away_what_length_gave() -> None:
+def test_controlling_for_length_removes_the_length_effect() -> None:
     """Two systems that differ in nothing but length, of which the longer one wins more, are even at equal length."""
     rng, choices = np.random.default_rng(7), []
     for number in range(1_500):
@@ -123,7 +123,7 @@ def test_equal_length_takes_away_what_length_gave() -> None:
     assert lay_out(audited) is not None
 
 
-def test_ballots_say_what_each_side_was_like() -> None:
+def test_ballots_give_the_features_of_each_side() -> None:
     """From texts: length, Markdown and kin; from a ballot by letter its own lengths; a spoiled one is left out."""
     texts = {"yes": "# So\n- **it** is\n", "no": "x" * 64}
     ballots = [
@@ -138,7 +138,7 @@ def test_ballots_say_what_each_side_was_like() -> None:
     assert choice.columns["style"] == [0, pytest.approx(np.log(5))]
 
 
-def test_a_judge_that_only_goes_by_the_place_leaves_no_regression() -> None:
+def test_purely_positional_judge_has_no_regression() -> None:
     """And the report says why."""
     slot = [ContentChoice(systems=["a", "b"], shares=[1, 0], columns={"order": [0.5, -0.5]}) for _ in range(9)]
     report = content_audit(slot)
@@ -158,7 +158,7 @@ def test_a_judge_that_only_goes_by_the_place_leaves_no_regression() -> None:
     ],
     ids=["none", "one side", "other columns"],
 )
-def test_choices_that_cannot_be_compared_are_refused(choices: Any) -> None:
+def test_incomparable_choices_are_rejected(choices: Any) -> None:
     """With the number of the first such one."""
     with pytest.raises(ConfigurationError, match="choices"):
         content_audit(choices)
@@ -175,7 +175,7 @@ def test_false_alarms_are_rare_with_ten_questions() -> None:
 
 @pytest.mark.simulation
 @pytest.mark.timeout(600)
-def test_length_is_found_where_it_counts_and_only_there() -> None:
+def test_length_effect_is_found_only_if_present() -> None:
     """False alarms in at most .07 of 400 audits (coverage .93), an effect of 1 in at least .7 of 100 with 60 items."""
     alarms, hits = 0, 0
     for seed in range(400):

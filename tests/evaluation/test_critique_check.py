@@ -70,7 +70,7 @@ def test_a_critic_that_finds_more_than_the_judge_is_recommended() -> None:
     assert 2 <= check.calls <= 3
 
 
-def test_a_critic_that_finds_less_than_the_judge_is_not() -> None:
+def test_critic_that_finds_less_than_the_judge_is_not_recommended() -> None:
     """And too few answers decide nothing, which says how many it takes."""
     worse = critique_check_sync(rows_of(100), model=model_of(critic=0.3, alone=0.9))
     assert worse.helps is False
@@ -91,7 +91,7 @@ def test_answers_without_a_decision_are_left_out_and_counted() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_stored_check_asks_nothing_twice() -> None:
+async def test_stored_check_repeats_no_call() -> None:
     """With the same `batch_id` it continues where it stopped."""
     store, requests = MemoryStore(), []
     inner = model_of(critic=1.0, alone=1.0)
@@ -133,7 +133,7 @@ def test_invalid_rows_are_rejected(change: dict[str, Any], field: str) -> None:
     assert error.value.field == field
 
 
-def test_models_of_critics_and_judge_are_those_of_the_pattern() -> None:
+def test_critics_and_judge_use_the_models_of_the_pattern() -> None:
     """The judge alone is the judge of the critique."""
     models: dict[str, set[str]] = {}
 

@@ -50,7 +50,7 @@ def planted(runs: int, *, lost: float, won: float, adopts: float, seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_planted_rates_come_back(seed: int) -> None:
+def test_planted_rates_are_recovered(seed: int) -> None:
     """Within .03 of what 800 runs were made with: right to wrong .25, wrong to right .10, adoption .4."""
     courses = planted(800, lost=0.25, won=0.10, adopts=0.4, seed=seed)
     alone = dynamics(
@@ -75,7 +75,7 @@ def test_planted_rates_come_back(seed: int) -> None:
 
 
 @pytest.mark.simulation
-def test_planted_rates_come_back_in_two_hundred_studies() -> None:
+def test_planted_rates_are_recovered_in_two_hundred_studies() -> None:
     """Whatever the seed: the mean error is nothing, and 95 % intervals hold the planted rate in 93 of 100."""
     covered, errors = 0, []
     for seed in range(200):
@@ -120,7 +120,7 @@ def test_a_perfect_choice_is_never_worse(courses: list[AnswerCourse]) -> None:
     assert round(gained) == moved["won"] - moved["lost"]
 
 
-def test_without_truth_there_is_only_change() -> None:
+def test_without_truth_only_changes_are_reported() -> None:
     """And a course is needed."""
     report = dynamics([AnswerCourse(voices={"a": ["rent caps", "Rent caps."], "b": ["no", "rent caps, in cities"]})])
     assert report.changed is not None
@@ -131,7 +131,7 @@ def test_without_truth_there_is_only_change() -> None:
         dynamics([])
 
 
-def test_the_agents_of_a_consensus_have_their_positions() -> None:
+def test_consensus_agents_have_positions() -> None:
     """Bob leaves the right one with his revision; the others stay."""
     raw = plan(max_rounds=1).run_sync(TASK, model=agents(stating)).output
     report = dynamics(courses_of(raw, truth="build homes"))
@@ -143,7 +143,7 @@ def test_the_agents_of_a_consensus_have_their_positions() -> None:
     assert note_on("consensus", raw) == ["Changed positions: 1 of 3, compared by their words"]
 
 
-def test_the_reviewers_of_a_finding_and_a_moderator_have_theirs() -> None:
+def test_reviewers_and_moderators_have_positions() -> None:
     """Who raised it confirms it, and withdraws it where it does not stand; who says neither has no answer."""
     statement = {"agentName": "ann", "title": "t", "claim": "c", "severity": "minor", "place": {}}
     refutes = {"finding": "F1", "agentName": "bob", "verdict": "refute", "reason": "no"}
@@ -200,7 +200,7 @@ print(report(document_of(json.loads(sys.argv[1]), location="here")))
 """
 
 
-def test_a_report_takes_no_scipy() -> None:
+def test_report_does_not_import_scipy() -> None:
     """A base installation has none: what changed is counted, without an interval."""
     raw = plan(max_rounds=1).run_sync(TASK, model=agents(stating)).output
     value = json.dumps({"pattern": "consensus", "status": "complete", "raw": raw.to_wire()})

@@ -42,7 +42,7 @@ def replayed(answers: list[tuple[str, str, str]], *, tokens: bool = True) -> tup
 ANSWERS = [("a", "a", "b"), ("b", "b", "a"), ("a", "b", "a"), ("a", "b", "b"), ("a", "a", "a"), ("b", "a", "a")]
 
 
-def test_accuracy_tokens_and_shares_are_those_counted_by_hand() -> None:
+def test_accuracy_tokens_and_shares_match_a_count_by_hand() -> None:
     """Three of six questions are decided by agreement, one of them wrongly."""
     escalation, panel, rows = replayed(ANSWERS)
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
@@ -61,7 +61,7 @@ def test_accuracy_tokens_and_shares_are_those_counted_by_hand() -> None:
     assert "one 0%, two 50%, panel 50%" in report.summary
 
 
-def test_without_known_tokens_the_cost_is_that_of_calls() -> None:
+def test_cost_is_counted_in_calls_if_tokens_are_unknown() -> None:
     """The ratio of tokens is None, and the summary says calls."""
     escalation, panel, rows = replayed(ANSWERS, tokens=False)
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
@@ -77,7 +77,7 @@ def test_a_failed_run_counts_as_wrong_and_is_counted() -> None:
 
 
 @given(st.lists(st.tuples(*[st.sampled_from("ab")] * 3), min_size=1, max_size=8))
-def test_an_escalation_differs_from_its_last_step_only_where_two_agree(answers: list[tuple[str, str, str]]) -> None:
+def test_escalation_differs_from_its_last_step_only_if_two_agree(answers: list[tuple[str, str, str]]) -> None:
     """Its cost is at most that of its steps, and its intervals hold their figures."""
     escalation, panel, rows = replayed(answers)
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
@@ -94,7 +94,7 @@ def test_an_escalation_differs_from_its_last_step_only_where_two_agree(answers: 
     assert sum(step.decided.value for step in report.steps) == pytest.approx(1)
 
 
-def test_no_rows_are_rejected() -> None:
+def test_empty_input_is_rejected() -> None:
     """There is nothing to compare."""
     escalation, panel, _ = replayed(ANSWERS)
     with pytest.raises(ConfigurationError, match="`rows` must be at least one"):

@@ -59,7 +59,7 @@ def knows(prompt: str) -> str:
     return "for" if int(number[1]) % 2 == 0 else "against"
 
 
-async def test_the_debate_stays_what_it_is_and_has_its_baselines_beside_it() -> None:
+async def test_baselines_leave_the_debate_unchanged() -> None:
     """The verdict, the output and the transcript are the debate's; the raw output has what it is compared with."""
     result = await rent().run(QUESTION, model=answering(lambda _: "for", lambda _: "against"), seed=1)
     assert result.output is result.raw
@@ -99,7 +99,7 @@ async def test_a_debate_without_a_verdict_pays_for_no_baseline() -> None:
     assert "rent-baselines" not in blocks
 
 
-async def test_no_limit_takes_the_verdict() -> None:
+async def test_limits_never_cost_the_verdict() -> None:
     """What ends the baselines leaves what the debate found."""
     model = answering(lambda _: "for", lambda _: "against")
     for calls in (3, 4, 5, 6):
@@ -108,7 +108,7 @@ async def test_no_limit_takes_the_verdict() -> None:
         assert sum(baseline.lost for baseline in result.raw.baselines) == 6 - calls
 
 
-async def test_an_evaluation_says_whether_it_helped() -> None:
+async def test_evaluation_reports_whether_the_debate_helped() -> None:
     """Judges that know against calls that do not, on rows with truths: all is counted row by row."""
     evaluation = await evaluate(rent(), ROWS, truth="truth", model=answering(knows, lambda _: "for"), batch_id="even")
     assert [result.right for result in evaluation.report.methods] == [6, 3, 3]
@@ -118,7 +118,7 @@ async def test_an_evaluation_says_whether_it_helped() -> None:
     assert evaluation.items[0].debate.calls == 3
 
 
-async def test_an_evaluation_goes_on_where_it_was_cut_short() -> None:
+async def test_interrupted_evaluation_is_resumed() -> None:
     """With a store and a name nothing is paid twice; what failed is tried again, and counted as wrong before."""
     store, blocks = MemoryStore(), list[str]()
 
@@ -136,7 +136,7 @@ async def test_an_evaluation_goes_on_where_it_was_cut_short() -> None:
     assert (second.report.n, second.report.failed, len(blocks) - paid) == (6, 0, 4)
 
 
-def test_positions_may_be_each_rows_own() -> None:
+def test_each_row_can_have_different_positions() -> None:
     """A function of the row makes its debate."""
     rows = [{"question": f"Is {number} even?", "sides": (f"{number} is", f"{number} is not")} for number in range(3)]
 
@@ -154,7 +154,7 @@ def test_positions_may_be_each_rows_own() -> None:
     assert [result.right for result in evaluation.report.methods] == [0, 0]
 
 
-async def test_what_cannot_be_evaluated_is_refused() -> None:
+async def test_invalid_evaluations_are_rejected() -> None:
     """No rows, a truth that is no position, a debate without baselines: each is told with what there must be."""
     model = answering(knows, knows)
     bare = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
@@ -168,7 +168,7 @@ async def test_what_cannot_be_evaluated_is_refused() -> None:
 
 
 @pytest.mark.parametrize("options", [{"missing": "ignored"}, {"confidence": 1.5}, {"min_gain": 0}], ids=repr)
-async def test_options_of_the_report_are_checked_before_anything_is_paid_for(options: dict[str, Any]) -> None:
+async def test_report_options_are_checked_before_any_call(options: dict[str, Any]) -> None:
     """The report is made last."""
     blocks: list[str] = []
     model = answering(knows, knows, blocks)

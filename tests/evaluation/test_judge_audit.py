@@ -60,7 +60,7 @@ def all_figures(report: JudgeAudit) -> list[JudgeFigures]:
     return [report, *report.models.values()]
 
 
-def test_a_judge_that_takes_what_comes_first_is_at_one_end_of_every_figure() -> None:
+def test_judge_that_always_picks_the_first_side_has_extreme_figures() -> None:
     """No item has the same verdict in both orders, all of them went to the first slot: PC 0, PF -1."""
     report = audit([[ballot("ab", "a"), ballot("ba", "b")]] * 3)
     assert report.position_consistency is not None
@@ -73,7 +73,7 @@ def test_a_judge_that_takes_what_comes_first_is_at_one_end_of_every_figure() -> 
     assert (slots.n, slots.items, slots.leaning, slots.first) == (6, 3, 3, 3)
 
 
-def test_a_judge_that_knows_what_it_wants_is_consistent_and_leans_nowhere() -> None:
+def test_decided_judge_is_consistent_and_unbiased() -> None:
     """A win for each slot, by design: nothing in it speaks for a preference."""
     report = audit([[ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "b"), ballot("ba", "b")]])
     assert report.position_consistency is not None
@@ -82,7 +82,7 @@ def test_a_judge_that_knows_what_it_wants_is_consistent_and_leans_nowhere() -> N
     assert (report.slots[0].places[0].rate, report.slots[0].leaning) == (0.5, 0)
 
 
-def test_preference_fairness_is_that_of_its_paper() -> None:
+def test_preference_fairness_matches_its_paper() -> None:
     """(recency² - primacy²) / inconsistent, by the most that it can be; a tie in one order only is inconsistent."""
     primacy = [[ballot("ab", "a"), ballot("ba", "b")], [ballot("ab", "a"), ballot("ba", None)]]
     recency = [[ballot("ab", "b"), ballot("ba", "a")], [ballot("ab", None), ballot("ba", "a")]] * 2
@@ -106,7 +106,7 @@ def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> Non
     assert report.position_consistency.value == 0.0  # most often a in one order, b in the other
 
 
-def test_scores_say_who_has_won() -> None:
+def test_scores_determine_the_winner() -> None:
     """The side with the largest share, none for a tie, as verdicts are made of ballots."""
     report = audit([[ballot("ab", None, scores={"a": 0.2, "b": 0.8}), ballot("ba", "a", scores={"a": 0.5, "b": 0.5})]])
     assert (report.slots[0].places[1].wins, report.undecided) == (1, 1)
@@ -122,7 +122,7 @@ def test_labels_are_counted_like_slots() -> None:
     assert labels.apart
 
 
-def test_what_makes_no_sense_is_counted_and_left_out() -> None:
+def test_unusable_ballots_are_counted_and_excluded() -> None:
     """Too few sides, one twice, a winner that is none of them; an answer without a use is another matter."""
     bad = [
         ballot("", None),
@@ -138,7 +138,7 @@ def test_what_makes_no_sense_is_counted_and_left_out() -> None:
     assert (report.slots[0].n, report.unparsed_share) == pytest.approx((1, 1 / 9))
 
 
-def test_several_models_have_figures_of_their_own_and_are_compared() -> None:
+def test_several_models_have_separate_figures_and_are_compared() -> None:
     """Each by its name; models that always agree are worth one."""
     cast = [
         [ballot("ab", winner, model=model) for model in ("one", "two", "three")]
@@ -157,7 +157,7 @@ def test_several_models_have_figures_of_their_own_and_are_compared() -> None:
     assert audit(always, truth=["a"] * 50).rho is None  # nobody is ever wrong, so that no errors go together
 
 
-def test_models_are_compared_by_their_errors_where_the_truth_is_known() -> None:
+def test_models_are_compared_by_errors_if_the_truth_is_known() -> None:
     """Two that are right and wrong at different times are worth more than two that agree."""
     right = "ab" * 30
     one_ballots = [ballot("ab", "a", model="one") for _ in right]
@@ -170,7 +170,7 @@ def test_models_are_compared_by_their_errors_where_the_truth_is_known() -> None:
         audit([[a] for a in one_ballots], truth=["a"])
 
 
-def test_nothing_is_an_audit_of_nothing() -> None:
+def test_empty_audit_has_no_figures() -> None:
     """No item, and items without ballots, have no figures; it is said."""
     nothing: list[list[list[JudgeBallot]]] = [[], [[]]]
     for empty in nothing:
@@ -188,7 +188,7 @@ def test_the_order_of_items_and_ballots_changes_nothing(cast: list[list[JudgeBal
 
 
 @given(items)
-def test_what_sides_are_called_changes_nothing(cast: list[list[JudgeBallot]]) -> None:
+def test_side_names_change_nothing(cast: list[list[JudgeBallot]]) -> None:
     """Another name for each side, in every item."""
     names = {"yes": "zeta", "no": "alpha", "both": "mu"}
     original, renamed = audit(cast), audit([[_renamed(vote, names) for vote in item] for item in cast])
@@ -198,7 +198,7 @@ def test_what_sides_are_called_changes_nothing(cast: list[list[JudgeBallot]]) ->
 
 
 @given(items)
-def test_a_mirror_turns_preference_fairness_round(cast: list[list[JudgeBallot]]) -> None:
+def test_mirroring_negates_preference_fairness(cast: list[list[JudgeBallot]]) -> None:
     """All orders the other way round: PF with the other sign, slots the other way round, all else the same."""
     mirrored = [[vote.model_copy(update={"order": vote.order[::-1]}) for vote in item] for item in cast]
     for figure, mirror in zip(all_figures(audit(cast)), all_figures(audit(mirrored)), strict=True):
@@ -229,7 +229,7 @@ def test_figures_stay_in_their_bounds(cast: list[list[JudgeBallot]]) -> None:
 
 
 @given(st.lists(st.lists(anything, max_size=4), max_size=4))
-def test_no_ballot_makes_it_fail(cast: Sequence[Sequence[JudgeBallot]]) -> None:
+def test_no_ballot_makes_the_audit_fail(cast: Sequence[Sequence[JudgeBallot]]) -> None:
     """Hostile ones are counted, and said in words; the last of these is always what cannot be seen."""
     report = audit(cast)
     assert report.ballots == sum(map(len, cast))
@@ -252,7 +252,7 @@ def _scored(order: str, share: float, **more: object) -> JudgeBallot:
 
 
 @pytest.mark.parametrize(("full", "times"), [(20, 1), (16, 1), (15, 0), (0, 0)])
-def test_scores_that_are_all_or_nothing_are_told(full: int, times: int) -> None:
+def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
     """From .8 of the ballots on; .99 is everything, .98 is not; what has no scores, or letters, does not count."""
     cast = [[_scored("ab", 0.99), _scored("ba", 0.01)] for _ in range(full // 2)]
     cast += [[_scored("ab", 0.99)] for _ in range(full % 2)]
@@ -274,7 +274,7 @@ def test_scores_that_are_all_or_nothing_are_told(full: int, times: int) -> None:
     slot=st.floats(-20, 20),
     sides=st.integers(2, 3),
 )
-def test_a_preference_for_a_slot_is_given_back_in_log_odds(worths: list[list[float]], slot: float, sides: int) -> None:
+def test_planted_slot_preference_is_recovered_in_log_odds(worths: list[list[float]], slot: float, sides: int) -> None:
     """Whatever the sides are worth, over balanced orders; in one order it could be the sides, so nothing is said."""
     cast = []
     for worth in worths:

@@ -27,7 +27,7 @@ NAMES = st.sampled_from("abc")
 
 
 @given(pairs=st.lists(st.tuples(NAMES, NAMES), min_size=2, max_size=40))
-def test_kappa_is_that_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
+def test_kappa_matches_scikit_learn(pairs: list[tuple[str, str]]) -> None:
     """To 1e-9; where the library has no number, we have none either."""
     from sklearn.metrics import cohen_kappa_score
 
@@ -41,7 +41,7 @@ def test_kappa_is_that_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
 
 
 @given(table=st.lists(st.tuples(NAMES, NAMES, NAMES), min_size=2, max_size=30))
-def test_fleiss_kappa_is_that_of_statsmodels(table: list[tuple[str, str, str]]) -> None:
+def test_fleiss_kappa_matches_statsmodels(table: list[tuple[str, str, str]]) -> None:
     """To 1e-9."""
     from statsmodels.stats.inter_rater import fleiss_kappa as reference
 
@@ -57,7 +57,7 @@ def test_fleiss_kappa_is_that_of_statsmodels(table: list[tuple[str, str, str]]) 
         lambda n: st.lists(st.lists(st.none() | st.integers(0, 3), min_size=n, max_size=n), min_size=2, max_size=5)
     )
 )
-def test_alpha_is_that_of_krippendorff_with_missing_ratings(table: list[list[int | None]]) -> None:
+def test_alpha_matches_krippendorff_with_missing_ratings(table: list[list[int | None]]) -> None:
     """To 1e-9, with any ratings missing."""
     import krippendorff
 
@@ -69,7 +69,7 @@ def test_alpha_is_that_of_krippendorff_with_missing_ratings(table: list[list[int
 
 
 @given(outcomes=st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=2, max_size=60))
-def test_brier_score_and_calibration_error_are_the_reference_s(outcomes: list[tuple[bool, float]]) -> None:
+def test_brier_score_and_calibration_error_match_the_reference(outcomes: list[tuple[bool, float]]) -> None:
     """Brier's is scikit-learn's; the calibration error is the usual one over ten equal parts."""
     from sklearn.metrics import brier_score_loss
 
@@ -100,7 +100,7 @@ def judged(n: int, slope: float, seed: int) -> list[JudgedItem]:
     return items
 
 
-def test_a_judge_that_is_too_sure_is_calibrated_and_one_that_is_right_is_left_alone() -> None:
+def test_overconfident_judges_are_calibrated_and_calibrated_ones_unchanged() -> None:
     """The slope undoes what was done, on items that it was not fitted on; a slope that does not help is refused."""
     bold = judge_quality(judged(400, 3.0, seed=1))
     assert bold.calibration.helps
@@ -116,7 +116,7 @@ def test_a_judge_that_is_too_sure_is_calibrated_and_one_that_is_right_is_left_al
 
 
 @pytest.mark.simulation
-def test_corrected_rates_hold_the_truth_as_often_as_they_say() -> None:
+def test_corrected_rates_have_their_coverage() -> None:
     """In 94 of 100 studies or more, with a judge that is wrong in one direction; its own rate never does."""
     random, covered, uncorrected = Random(3), 0, 0
     for _ in range(2_000):
@@ -130,7 +130,7 @@ def test_corrected_rates_hold_the_truth_as_often_as_they_say() -> None:
     assert uncorrected == 0
 
 
-def test_ballots_are_judged_as_the_audit_s_items_have_them() -> None:
+def test_ballots_of_audit_items_become_judged_items() -> None:
     """Both orders together; items without a truth, or without a usable ballot, are left out."""
 
     def ballot(order: list[str], yes: float) -> JudgeBallot:
@@ -151,14 +151,14 @@ def test_ballots_are_judged_as_the_audit_s_items_have_them() -> None:
     [([], "items"), ([JudgedItem(truth="maybe", shares={"yes": 0.5, "no": 0.5})], "items[0].truth")],
     ids=["none", "truth"],
 )
-def test_what_cannot_be_measured_is_refused(items: list[JudgedItem], field: str) -> None:
+def test_invalid_input_is_rejected(items: list[JudgedItem], field: str) -> None:
     """With the field."""
     with pytest.raises(ConfigurationError) as caught:
         judge_quality(items)
     assert caught.value.field == field
 
 
-def test_a_calibration_error_stands_beside_that_of_a_calibrated_judge() -> None:
+def test_calibration_error_is_shown_with_that_of_a_calibrated_judge() -> None:
     """Chance alone makes an error of .1 with 40 items, which is no finding; that of a judge that is too sure is one."""
     random, larger, values = Random(8), 0, []
     for _ in range(25):

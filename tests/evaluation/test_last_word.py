@@ -27,7 +27,7 @@ def dealt(count: int) -> list[list[str]]:
     return [["tea", "coffee"] if at % 2 else ["coffee", "tea"] for at in range(count)]
 
 
-def test_a_judge_that_always_finds_for_the_last_word_is_found_by_23_debates() -> None:
+def test_judge_that_always_favours_the_last_word_is_detected_in_23_debates() -> None:
     """E.g. one that pays rebuttals: slots are clean, since it reads both orders; and the last word is 100 percent."""
     spoken = dealt(23)
     report = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)
@@ -60,7 +60,7 @@ def test_a_judge_without_a_preference_is_not_accused() -> None:
 @pytest.mark.parametrize(
     ("liked", "words"), [(2, "favours the last word: it won 30 of 30"), (0, "is against the last")]
 )
-def test_with_more_sides_the_last_word_has_a_test_of_its_own(liked: int, words: str) -> None:
+def test_with_more_sides_the_last_word_is_tested_separately(liked: int, words: str) -> None:
     """Against one in three; the even rate is in the sentence."""
     orders = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]] * 10
     report = full_audit([ballots(order[liked], *order)[:1] for order in orders], spoken=orders)
@@ -72,7 +72,7 @@ def test_with_more_sides_the_last_word_has_a_test_of_its_own(liked: int, words: 
     assert report.tests == 3
 
 
-def test_where_the_order_is_not_known_or_all_spoke_at_once_there_is_no_last_word() -> None:
+def test_unknown_or_simultaneous_order_has_no_last_word() -> None:
     """A figure of nothing would mislead."""
     assert audit([ballots("tea", "tea", "coffee")]).last_word is None
     for order, expected in (("simultaneous", None), ("rotated", ["stance of bea", "stance of ann"])):
@@ -81,7 +81,7 @@ def test_where_the_order_is_not_known_or_all_spoke_at_once_there_is_no_last_word
     assert audit([ballots("tea", "tea", "coffee")], spoken=[["tea", "coffee"]]).last_word is not None
 
 
-def test_ballots_know_the_speaking_order_of_their_own_transcript() -> None:
+def test_ballots_have_the_speaking_order_of_their_transcript() -> None:
     """As in mirrored debates: a judge that finds for quality in both leans nowhere, one for the last word fully."""
 
     def mirrored(*winners: str) -> list[JudgeBallot]:
@@ -99,14 +99,14 @@ def test_ballots_know_the_speaking_order_of_their_own_transcript() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(any), min_size=1, max_size=12))
-def test_of_two_places_the_test_is_the_sign_flip_test(wins: list[tuple[int, int]]) -> None:
+def test_place_test_with_two_places_equals_the_sign_flip_test(wins: list[tuple[int, int]]) -> None:
     """To the last digit but rounding."""
     leans = [one - other for one, other in wins]
     assert place_test([(win, 1) for win in wins]) == pytest.approx(sign_flip_test(leans))
 
 
 @given(st.integers(2, 5), st.integers(1, 15), st.data())
-def test_of_single_wins_the_test_is_binomial(sides: int, items: int, data: st.DataObject) -> None:
+def test_place_test_of_single_wins_is_binomial(sides: int, items: int, data: st.DataObject) -> None:
     """By the distance from the mean, as the other tests."""
     from scipy import stats
 
@@ -120,7 +120,7 @@ def test_of_single_wins_the_test_is_binomial(sides: int, items: int, data: st.Da
     assert place_test(every) == pytest.approx(min(expected, 1.0))
 
 
-def test_the_command_and_the_json_document_have_the_figure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_last_word_is_in_the_command_output_and_the_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     """A line of the table, and a field."""
     import sys
 
@@ -136,7 +136,7 @@ def test_the_command_and_the_json_document_have_the_figure(capsys: pytest.Captur
     assert report.model_dump(mode="json", by_alias=True)["lastWord"]["rate"] == 1.0
 
 
-def test_mirrors_undo_a_last_word_that_is_worth_as_much_as_quality() -> None:
+def test_mirrored_ballots_cancel_a_last_word_worth_as_much_as_quality() -> None:
     """Simulated, in log-odds: quality N(0, 1), the last word 1, noise N(0, .5); one debate, two mirrored, two alike."""
     np = pytest.importorskip("numpy")
     draw = np.random.default_rng(20261122)

@@ -54,7 +54,7 @@ def test_a_judge_of_length_and_quality_is_fitted() -> None:
     assert 25 <= beyond <= 85
 
 
-def test_what_cannot_be_fitted_is_refused() -> None:
+def test_unfittable_ballots_are_rejected() -> None:
     """Too few of a kind, one length for all, a stranger as the better side, ballots without letters."""
     judgings = [(judged(0.1, (100 + number, 100)), "cap") for number in range(10)]
     equal = [(judged(0.0, (100, 100)), None)] * 20
@@ -75,7 +75,7 @@ def test_what_cannot_be_fitted_is_refused() -> None:
     lengths=st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)),
     slope=st.floats(-1, 1),
 )
-def test_what_length_explains_is_bounded_and_cancels(lead: float, lengths: tuple[int, int], slope: float) -> None:
+def test_length_effect_is_bounded_and_cancels(lead: float, lengths: tuple[int, int], slope: float) -> None:
     """It never is more than for four times the length, and what one side loses the other gains."""
     fit = LetterFit(per_log_length=slope, min_log_odds=0.1)
     for ballot in judged(lead, lengths, fit=fit).ballots:
@@ -107,7 +107,7 @@ def by_length(weights: str | None = None) -> FunctionModel:
     return FunctionModel(answer)
 
 
-def test_length_alone_wins_where_nothing_was_fitted_and_loses_where_it_was() -> None:
+def test_length_alone_wins_only_without_a_fit() -> None:
     """Both leads are told; the log-odds of the letters stay on the ballot."""
     assert verdict(by_length()).winner == "cap"
     result = verdict(by_length(), fit=LetterFit(per_log_length=0.2, min_log_odds=0.15))
@@ -126,7 +126,7 @@ def test_length_alone_wins_where_nothing_was_fitted_and_loses_where_it_was() -> 
     assert "Ahead by less than 0.22 log-odds" in short_of_it.reasoning
 
 
-def test_the_fit_of_the_local_model_is_for_its_weights_and_the_default_prompt() -> None:
+def test_local_model_fit_matches_its_weights_and_the_default_prompt() -> None:
     """Not for other weights under the same name, nor for other words."""
     [(slope, threshold)] = FITTED.values()
     fit = LetterFit(per_log_length=slope, min_log_odds=threshold)

@@ -103,7 +103,7 @@ async def test_a_model_that_can_do_everything_passes_with_nothing_to_set() -> No
     ],
     ids=["settings", "messages", "tools and formats"],
 )
-async def test_what_a_server_refuses_is_listed_in_its_words(
+async def test_server_rejections_are_listed_in_the_server_s_words(
     refuses: list[str], rows: list[str], advice: list[str]
 ) -> None:
     """Every role is played all the same, and only what a user can change is advised."""
@@ -129,7 +129,7 @@ async def test_a_refusal_is_recognized_whatever_its_status(status: int, tmp_path
     assert [row.outcome for row in second.rows()] == [row.outcome for row in report.rows()]
 
 
-async def test_the_name_of_the_limit_that_a_server_takes_is_named() -> None:
+async def test_accepted_name_of_the_token_limit_is_reported() -> None:
     """It is no refusal of the limit."""
     report = await check_stub(Stub(refuses=["older limit"]))
     assert row_of(report, "token limit") == CheckRow(
@@ -152,7 +152,7 @@ async def test_thinking_and_repairs_and_endings_are_counted() -> None:
     assert "fails" not in outcomes(report).values()
 
 
-async def test_a_role_that_a_model_cannot_play_is_named_with_what_to_do() -> None:
+async def test_unplayable_role_is_reported_with_a_remedy() -> None:
     """The others are tried all the same, and the requests are bounded."""
     stub = Stub(
         data=lambda body, data: "I would rather not." if "scores" in json.dumps(data) else data,
@@ -167,7 +167,7 @@ async def test_a_role_that_a_model_cannot_play_is_named_with_what_to_do() -> Non
     assert len(stub.requests) <= MOST_REQUESTS
 
 
-async def test_a_judge_that_follows_the_order_is_found_out() -> None:
+async def test_order_following_judge_is_detected() -> None:
     """It prefers the first side, whichever that is."""
 
     def prefer_the_first(body: Any, data: Any) -> Any:
@@ -183,7 +183,7 @@ async def test_a_judge_that_follows_the_order_is_found_out() -> None:
     assert report.advice() == ["Let it judge in both orders: --schedule swap."]
 
 
-async def test_a_wrong_name_of_a_person_is_told_from_a_misfit() -> None:
+async def test_wrong_person_name_is_distinguished_from_a_schema_mismatch() -> None:
     """It fits the schema, so nothing else would show it."""
 
     def blame(_: Any, data: Any) -> Any:
@@ -234,7 +234,7 @@ async def test_the_requests_of_a_check_are_bounded() -> None:
     assert report.status in ("complete", "limit")
 
 
-async def test_a_model_without_a_server_is_checked_as_well() -> None:
+async def test_model_without_a_server_can_be_checked() -> None:
     """It has no parts of requests, and one way to answer with data."""
 
     def reply(request: Any) -> Any:
@@ -258,7 +258,7 @@ def weird() -> Stub:
     )
 
 
-async def test_the_record_reads_back_as_a_server_with_the_same_faults(tmp_path: Path) -> None:
+async def test_replayed_recording_has_the_same_faults(tmp_path: Path) -> None:
     """A check of it has the same rows, although names and prompts of other runs are other ones."""
     record = tmp_path / "check.jsonl"
     report = await check_stub(weird(), record)
@@ -292,7 +292,7 @@ async def test_the_record_has_no_key_and_no_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "gemini", "ollama"])
-async def test_every_vendor_is_checked_and_read_back_in_its_own_interface(vendor: Any, tmp_path: Path) -> None:
+async def test_every_vendor_is_checked_and_replayed_through_its_interface(vendor: Any, tmp_path: Path) -> None:
     """Over aiohttp and over the SDK of Anthropic, whose requests have other parts."""
     record = tmp_path / "check.jsonl"
     with vendors() as clients:
@@ -309,7 +309,7 @@ async def test_every_vendor_is_checked_and_read_back_in_its_own_interface(vendor
     assert repeated == [(row.group, row.name, row.outcome) for row in report.rows()]
 
 
-async def test_a_recording_answers_other_requests_with_the_same_parts(tmp_path: Path) -> None:
+async def test_recording_answers_other_requests_with_the_same_parts(tmp_path: Path) -> None:
     """A refused part is refused, an answered one answered, and one that was never sent is named."""
     record = tmp_path / "check.jsonl"
     await check_stub(Stub(refuses=["temperature"], words="No temperature."), record)

@@ -50,7 +50,7 @@ def reference(games: Sequence[Game], *, order: bool, ties: bool) -> np.ndarray:
 @pytest.mark.parametrize("ties", [False, True], ids=["no ties", "ties"])
 @pytest.mark.parametrize("order", [False, True], ids=["no order", "order"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_ranking_is_that_of_a_reference_fit(seed: int, order: bool, ties: bool) -> None:  # noqa: FBT001 - of pytest
+def test_ranking_matches_a_reference_fit(seed: int, order: bool, ties: bool) -> None:  # noqa: FBT001 - of pytest
     """To 1e-6: strengths, what the first place is worth, and Davidson's parameter."""
     games = drawn(seed, ties=ties, games=200)
     expected = reference(games, order=order, ties=ties)
@@ -114,7 +114,7 @@ def test_a_prior_ranks_all_systems() -> None:
         rank_games(games, prior=0)
 
 
-def test_problems_name_what_is_infinite() -> None:
+def test_problems_name_infinite_strengths() -> None:
     """Games that were all tied, one system that always won, and a first place that always won."""
     assert rank_games([Game("a", "b", 0.5)] * 3).problem == "no ranking: all games are ties"
     assert "no two systems" in str(rank_games([Game("a", "b", 1), Game("b", "c", 1)], order=False).problem)
@@ -144,7 +144,7 @@ def test_clusters_that_show_no_variation_give_no_intervals(games: list[Game], re
     assert ranking.findings == [ranking.without_interval]
 
 
-def test_an_interval_is_as_wide_as_the_fewest_questions_ask_for() -> None:
+def test_interval_width_follows_the_smallest_number_of_questions() -> None:
     """A system that played on three of thirty questions has the interval of three."""
     random = Random(4)
     games = [
@@ -189,7 +189,7 @@ def test_no_random_table_has_an_infinite_strength() -> None:
 
 
 @pytest.mark.parametrize("games", [[], [Game("a", "a", 1)], [Game("a", "b", 2)]], ids=["none", "itself", "2 wins"])
-def test_games_that_are_none_are_refused(games: list[Game]) -> None:
+def test_invalid_games_are_rejected(games: list[Game]) -> None:
     """Before anything is fitted."""
     with pytest.raises(ConfigurationError, match="games"):
         rank_games(games)

@@ -66,7 +66,7 @@ class Judge:
         ({"schedule": "swap", "criteria": {"evidence": 2.0, "clarity": 1.0}}, True),
     ],
 )
-async def test_a_debate_is_judged_again_as_it_was_judged(options: dict[str, Any], mirror: bool) -> None:  # noqa: FBT001 - drawn
+async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], mirror: bool) -> None:  # noqa: FBT001 - drawn
     """In the same form, in as many orders, with the same labels and rule, unless something else is asked for."""
     how = JudgeOptions(**options, quotes=False)
     sides = [Debater("ann", "cats", block=lambda _: "A cat."), Debater("bea", "dogs", block=lambda _: "A dog.")]
@@ -100,7 +100,7 @@ async def test_a_debate_is_judged_again_as_it_was_judged(options: dict[str, Any]
     assert judge_again_as(None).form == "scores"
 
 
-async def test_each_side_stands_in_each_slot_and_nobody_argues() -> None:
+async def test_each_side_appears_in_each_slot_and_no_debater_is_called() -> None:
     """A Latin square by default: as many calls as there are sides, each about the whole transcript."""
     judge = Judge()
     raw = DebateRawOutput(rounds=1, question="Q?", transcript=said("a", "b", "c"), verdict=None)
@@ -113,7 +113,7 @@ async def test_each_side_stands_in_each_slot_and_nobody_argues() -> None:
     assert all("For a." in prompt and "For c." in prompt for prompt in judge.asked if "[a]" in prompt)
 
 
-async def test_repeated_views_are_the_same_views() -> None:
+async def test_repeated_views_have_the_same_order() -> None:
     """What is judged several times is what was judged, and another item has orders of its own."""
     judge = Judge()
     results = await rejudge([argued("a", "b", "c")] * 8, repeat=2, model=judge.model, seed=4, store=False)
@@ -122,7 +122,7 @@ async def test_repeated_views_are_the_same_views() -> None:
     assert len({order[0] for order in orders}) > 1
 
 
-async def test_a_judge_that_is_asked_once_names_a_winner() -> None:
+async def test_single_judge_call_names_a_winner() -> None:
     """The debate's own judge, with the schedule "single"."""
     results = await rejudge([argued("a", "b")], judge=JudgeOptions(), model=Judge().model, store=False)
     (ballot,) = results[0].unwrap().output.ballots
@@ -143,7 +143,7 @@ async def test_the_judge_has_the_instructions_of_its_options() -> None:
     assert ["Weigh the numbers." in system for system in systems] == [True]
 
 
-async def test_what_was_judged_is_not_asked_again(tmp_path: Path) -> None:
+async def test_stored_verdicts_are_not_requested_again(tmp_path: Path) -> None:
     """Under the same name in the same store."""
     judge = Judge()
     runs = [
@@ -164,13 +164,13 @@ async def test_what_was_judged_is_not_asked_again(tmp_path: Path) -> None:
     ],
     ids=["curtailed", "a person", "never", "no seed"],
 )
-async def test_a_judge_that_leaves_ballots_out_is_refused(options: dict[str, Any], message: str) -> None:
+async def test_judge_that_omits_ballots_is_rejected(options: dict[str, Any], message: str) -> None:
     """An audit is of all of them."""
     with pytest.raises(ConfigurationError, match=message):
         create_rejudge(stances=["a", "b"], **options)
 
 
-async def test_what_cannot_be_judged_is_refused_before_anything_is_paid() -> None:
+async def test_unjudgeable_debates_are_rejected_before_any_call() -> None:
     """No debate, and one of one side."""
     judge = Judge()
     with pytest.raises(ConfigurationError, match="`debates` must be at least one"):
@@ -180,7 +180,7 @@ async def test_what_cannot_be_judged_is_refused_before_anything_is_paid() -> Non
     assert judge.asked == []
 
 
-async def test_names_in_what_was_argued_are_hidden_again() -> None:
+async def test_names_in_arguments_are_hidden_again() -> None:
     """The judge of a stored debate sees aliases, as the first one did."""
     judge = Judge()
     texts = {"yes": "As anna, I say yes.", "no": "ben: no."}
@@ -193,7 +193,7 @@ async def test_names_in_what_was_argued_are_hidden_again() -> None:
     assert not any("anna" in prompt or "ben" in prompt for prompt in judge.asked)
 
 
-async def test_letters_are_judged_again(tmp_path: Path) -> None:
+async def test_letter_ballots_are_judged_again(tmp_path: Path) -> None:
     """All ballots by letter, without quotes; the audit reads the judge's bias from them, and nobody is asked twice."""
     judge, requests = SimJudge(slot=1.5, quality=lambda text: len(text) / 10), []
 

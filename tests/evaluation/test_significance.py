@@ -58,7 +58,7 @@ def alarms(audits: Sequence[JudgeAudit]) -> int:
 
 
 @pytest.mark.simulation
-def test_of_1000_audits_of_54_verdicts_four_in_five_find_a_judge_of_70_percent() -> None:
+def test_four_in_five_audits_of_54_verdicts_find_a_bias_of_70_percent() -> None:
     """The power that is promised, with false alarms on a fair judge in no more than one of twenty."""
     source = Random(1)
     detected = alarms([full_audit(singles(54, 0.7, source), resamples=0) for _ in range(AUDITS)])
@@ -71,7 +71,7 @@ def test_of_1000_audits_of_54_verdicts_four_in_five_find_a_judge_of_70_percent()
 @pytest.mark.parametrize(
     ("schedule", "sides"), [("swap", "ab"), ("cyclic", "abc"), ("swap", "abc"), ("single", "abcd")]
 )
-def test_verdicts_of_one_item_are_no_evidence_by_themselves(schedule: str, sides: str) -> None:
+def test_verdicts_on_one_item_are_not_independent_evidence(schedule: str, sides: str) -> None:
     """Whatever the schedule, a fair judge is not found to favour a slot more often than one time in twenty."""
     source = Random(2)
     resamples = 0 if sides == "ab" else 99
@@ -86,7 +86,7 @@ def test_a_preference_is_found_in_schedules_too() -> None:
     assert alarms(audits) >= 8
 
 
-def test_a_preference_for_what_is_said_is_seen_by_no_audit_of_orders() -> None:
+def test_order_audit_does_not_see_a_preference_for_content() -> None:
     """The negative control: a judge that always takes the longer side looks perfect, and is said not to be cleared."""
     longer = [[FIRST, MIRRORED[1]], [LAST, MIRRORED[0]]] * 30
     report = full_audit(longer)
@@ -98,7 +98,7 @@ def test_a_preference_for_what_is_said_is_seen_by_no_audit_of_orders() -> None:
     assert "a preference that is the same in every order: for length, for style" in findings[-1]
 
 
-def test_what_is_too_small_is_said_to_be() -> None:
+def test_audit_reports_that_a_sample_is_too_small() -> None:
     """Below the number that it takes, whatever was seen; from that number on not."""
     source = Random(4)
     for n in (1, 12, 53):
@@ -111,7 +111,7 @@ def test_what_is_too_small_is_said_to_be() -> None:
     )
 
 
-def test_a_preference_that_is_found_in_few_items_is_told_once() -> None:
+def test_preference_found_in_few_items_is_reported_once() -> None:
     """The size is said beside it, and not before as if nothing could be found."""
     findings = full_audit(singles(23, 1.0, Random(1)), resamples=0).findings
     mentions = [finding for finding in findings if "the first slot" in finding]
@@ -120,7 +120,7 @@ def test_a_preference_that_is_found_in_few_items_is_told_once() -> None:
     assert mentions[0].endswith("; too few for a weaker one: 23 verdicts, at least 54 are needed to find a rate of 70%")
 
 
-def test_a_preference_is_told_with_its_numbers() -> None:
+def test_preference_is_reported_with_its_numbers() -> None:
     """How often, of how many, between what, and how likely by chance."""
     cast = [[FIRST]] * 20 + [[MIRRORED[0]]] * 18 + [[LAST]] * 16
     assert full_audit(cast).findings[0] == ("favours the first slot: 38 of 54 (70%, 95% CI 56% to 82%, p = 0.0038)")
@@ -132,7 +132,7 @@ def test_a_preference_is_told_with_its_numbers() -> None:
     assert audit(fair).findings[0] == "the first slot won 28 of 54 (52%); not tested for chance"
 
 
-def test_what_never_moved_cannot_be_told_apart() -> None:
+def test_labels_that_never_move_cannot_be_separated_from_sides() -> None:
     """Sides that keep their slots, and labels that keep theirs."""
     labelled = [ballot(order, order[0], labels={order[0]: "A", order[1]: "B"}) for order in ("ab", "ba")]
     assert full_audit([[FIRST]] * 60).findings[0].startswith("cannot tell: all 60 items were shown in one order")
@@ -157,7 +157,7 @@ def test_intervals_have_a_width_where_nothing_varies() -> None:
 
 @settings(max_examples=example_count(8))
 @given(items, st.data())
-def test_chance_is_drawn_from_the_seed_alone(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
+def test_resampling_depends_only_on_the_seed(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
     """The same in whatever order items are; all that is not drawn is as without; intervals hold their figures."""
     report = full_audit(cast, seed=5, resamples=50)
     assert full_audit(data.draw(st.permutations(cast)), seed=5, resamples=50) == report
@@ -172,7 +172,7 @@ def test_chance_is_drawn_from_the_seed_alone(cast: list[list[JudgeBallot]], data
                 assert -1e-9 <= place.low <= place.high <= 1 + 1e-9
 
 
-def test_the_numbers_that_are_needed_are_those_of_the_test() -> None:
+def test_required_sample_sizes_match_the_test() -> None:
     """The smallest from which on the power stays; the table that needs no library is what is computed."""
     assert [smallest_n(rate) for rate in (0.6, 0.7, 0.8)] == [210, 54, 23]
     for rate in (0.6, 0.7, 0.8, 0.95):
@@ -198,7 +198,7 @@ def test_the_numbers_that_are_needed_are_those_of_the_test() -> None:
     ],
     ids=["even", "one side", "certain", "no item", "no items", "seed", "resamples"],
 )
-def test_what_cannot_be_asked_is_refused(call: object, message: str) -> None:
+def test_invalid_arguments_are_rejected(call: object, message: str) -> None:
     """With what would be allowed."""
     assert callable(call)
     with pytest.raises(ConfigurationError, match=message):
@@ -238,7 +238,7 @@ def test_bootstrap_intervals_are_those_of_scipy(size: int) -> None:
     assert Resampling(3, 2_000).interval(values, numbers, minimum=None) == pytest.approx(tuple(expected))
 
 
-def test_an_audit_of_a_run_needs_no_library() -> None:
+def test_run_audit_needs_no_optional_library() -> None:
     """The figures and their words import neither numpy nor scipy; what needs them says how to get them."""
     script = """
 import sys

@@ -94,7 +94,7 @@ def study(rows: Sequence[Mapping[str, Any]] = ROWS, **options: Any) -> Study:
     return Study(**{"name": "primes", "rows": rows, "designs": designs, "seed": 7, **options})
 
 
-async def test_every_question_is_asked_once_and_kept_without_texts(tmp_path: Path) -> None:
+async def test_every_question_is_asked_once_and_stored_without_texts(tmp_path: Path) -> None:
     """The file says what was answered, in which order and at which cost, and holds nothing that a model wrote."""
     path, voters = tmp_path / "answers.jsonl", Answering()
     answers = await ask_study(study(), path, model=voters.model)
@@ -110,7 +110,7 @@ async def test_every_question_is_asked_once_and_kept_without_texts(tmp_path: Pat
 
 
 @pytest.mark.parametrize("by", ["log_odds", "mean"])
-async def test_ballots_are_kept_without_positions(tmp_path: Path, by: DecidedBy) -> None:
+async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedBy) -> None:
     """What a letter or a rubric says of a side is kept under its number, and decides as it did; of noise as well."""
 
     def answer(request: ModelRequest) -> ModelResponse:
@@ -136,7 +136,7 @@ async def test_ballots_are_kept_without_positions(tmp_path: Path, by: DecidedBy)
         assert [{*(by_side or {})} for by_side in ballots] == [{"0", "1"}] * 2
 
 
-async def test_positions_are_dealt_alike_for_all_designs() -> None:
+async def test_all_designs_deal_positions_alike() -> None:
     """Designs differ in nothing else, and the right position speaks first in some questions and not in others."""
     experiment = study(designs={"together": primes("single"), "in_turn": primes(order="declared")})
     dealt = {(case.design, case.item): case.positions for case in experiment.cases}
@@ -146,7 +146,7 @@ async def test_positions_are_dealt_alike_for_all_designs() -> None:
 
 
 @pytest.mark.parametrize("kills", [1, 20])
-async def test_a_study_that_was_killed_finds_what_the_whole_one_does(tmp_path: Path, kills: int) -> None:
+async def test_killed_study_finds_the_same_as_an_uninterrupted_one(tmp_path: Path, kills: int) -> None:
     """Cut off in a line, or between two: what is there counts, and nothing is asked twice."""
     uninterrupted = await ask_study(study(), tmp_path / "whole.jsonl", model=Answering().model)
     lines = (tmp_path / "whole.jsonl").read_bytes()
@@ -164,7 +164,7 @@ async def test_a_study_that_was_killed_finds_what_the_whole_one_does(tmp_path: P
 
 
 @pytest.mark.parametrize("seed", slow_but_first([1, 2]))
-def test_a_study_whose_process_is_killed_twenty_times_has_the_same_table(tmp_path: Path, seed: int) -> None:
+def test_study_killed_twenty_times_has_the_same_table(tmp_path: Path, seed: int) -> None:
     """By SIGKILL in the middle of debates, baselines and noise: the whole report is that of the one that was not."""
     reports = []
     for kills in (0, 20):
@@ -179,7 +179,7 @@ def test_a_study_whose_process_is_killed_twenty_times_has_the_same_table(tmp_pat
     assert killed == uninterrupted
 
 
-async def test_an_interrupted_debate_goes_on_where_it_stopped(tmp_path: Path) -> None:
+async def test_interrupted_debate_is_resumed(tmp_path: Path) -> None:
     """With a store, recorded answers are not paid for again; a failed question is asked again by the next call."""
     down = True
     voters = Answering(lambda *_: ProviderFailed("away", status=503) if down else "It is not")
@@ -192,13 +192,13 @@ async def test_an_interrupted_debate_goes_on_where_it_stopped(tmp_path: Path) ->
     assert len([request for request in voters.asked if request.output is None]) == spoken == 2
 
 
-async def test_two_processes_do_not_write_into_one_file(tmp_path: Path) -> None:
+async def test_two_processes_cannot_write_to_one_file(tmp_path: Path) -> None:
     """The second one is refused."""
     with AnswersFile(tmp_path / "a.jsonl"), pytest.raises(BadFile, match="another process"):
         await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
 
 
-async def test_noise_is_the_judge_with_the_arguments_of_another_question(tmp_path: Path) -> None:
+async def test_noise_judges_the_arguments_of_another_question(tmp_path: Path) -> None:
     """Under the positions of this one; every question is read with those of a different one."""
     noisy = study(noise=True, designs={"together": primes("single")}, primary=("together", "noise"))
     voters = Answering()
@@ -280,9 +280,7 @@ async def test_a_control_that_is_interrupted_is_finished_before_any_debate(tmp_p
 
 @settings(max_examples=example_count(20))
 @given(slices=st.lists(st.integers(1, 5), max_size=5), at_once=st.integers(1, 4))
-async def test_whose_arguments_noise_reads_does_not_depend_on_when_a_study_was_asked(
-    slices: list[int], at_once: int
-) -> None:
+async def test_noise_partners_do_not_depend_on_the_time_of_the_calls(slices: list[int], at_once: int) -> None:
     """Those of the next question, as soon as it has been debated; the last one's are lost without a store."""
     noisy = study(noise=True, designs={"together": primes()}, primary=("together", "noise"))
     items = [case.item for case in noisy.cases]
@@ -297,7 +295,7 @@ async def test_whose_arguments_noise_reads_does_not_depend_on_when_a_study_was_a
             assert partners == {one: after for one, after in pairwise(items) if {one, after} <= debated}
 
 
-async def test_no_noise_is_asked_for_once_the_time_is_over(tmp_path: Path) -> None:
+async def test_no_noise_is_requested_after_the_deadline(tmp_path: Path) -> None:
     """Also where all debates were held before, and only noise is missing; a later call goes on with it."""
     noisy, voters = study(noise=True, designs={"together": primes()}, primary=("together", "noise")), Answering()
     options: Any = {"model": voters.model, "store": tmp_path / "runs.db"}
@@ -313,7 +311,7 @@ async def test_no_noise_is_asked_for_once_the_time_is_over(tmp_path: Path) -> No
     assert {record.item: record.partner for record in complete} == {record.item: record.partner for record in answers}
 
 
-async def test_noise_is_of_a_question_with_as_many_positions(tmp_path: Path) -> None:
+async def test_noise_partner_has_as_many_positions(tmp_path: Path) -> None:
     """One that has no like has no noise, is not waited for, and takes none from others."""
     three = {"question": "What is 2?", "choices": ["It is prime", "It is not", "It is no number"], "truth": 0}
     rows = [*ROWS[:2], three, *ROWS[2:4]]
@@ -335,7 +333,7 @@ async def test_noise_is_of_a_question_with_as_many_positions(tmp_path: Path) -> 
     assert study_report(experiment, answers).unfinished == 0
 
 
-async def test_a_debate_that_fails_is_wrong_and_helps_no_baseline(tmp_path: Path) -> None:
+async def test_failed_debate_counts_as_wrong_and_helps_no_baseline(tmp_path: Path) -> None:
     """Or is left out, if the study says so; the report says how many there were."""
 
     def finds(request: ModelRequest, prompt: str) -> Any:
@@ -377,7 +375,7 @@ def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -
     return experiment, answers
 
 
-def test_the_primary_comparison_is_tested_alone_and_says_what_was_found() -> None:
+def test_primary_comparison_is_tested_alone_and_states_its_finding() -> None:
     """Better, worse, no gain that is worth it, or too few; the e-value is that of the questions that differ."""
     for wins, finding in (
         ([(True, False)] * 12 + [(True, True)] * 8, "helped"),
@@ -392,7 +390,7 @@ def test_the_primary_comparison_is_tested_alone_and_says_what_was_found() -> Non
         assert primary.e_value == pytest.approx(e_value(primary.better, primary.worse))
 
 
-def test_a_report_says_in_words_how_much_was_left_undecided() -> None:
+def test_report_states_the_number_of_undecided_answers() -> None:
     """By either method of the primary comparison: who names no position is not right, which is no opposite finding."""
     experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     assert "Undecided" not in study_report(experiment, answers).summary
@@ -406,7 +404,7 @@ def test_a_report_says_in_words_how_much_was_left_undecided() -> None:
     )
 
 
-def test_an_unfinished_study_concludes_nothing_until_the_e_value_does() -> None:
+def test_unfinished_study_concludes_only_by_its_e_value() -> None:
     """However small its p-value is; it says what is missing. With all answers the same figures may conclude."""
     experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     early, complete = study_report(experiment, answers[:8]), study_report(experiment, answers)
@@ -425,7 +423,7 @@ def test_an_unfinished_study_concludes_nothing_until_the_e_value_does() -> None:
     assert "% 12 of 20 answers: the rest is still missing" in early.to_latex()
 
 
-def test_a_stage_of_a_study_that_is_whole_stands_alone() -> None:
+def test_finished_stage_of_a_study_is_reported_alone() -> None:
     """Once all questions have answers of both its methods, a comparison concludes, whatever other designs still lack.
 
     Others are adjusted for all that are to be tested, also those without answers.
@@ -448,7 +446,7 @@ def test_a_stage_of_a_study_that_is_whole_stands_alone() -> None:
     )
 
 
-def test_the_report_says_who_was_talked_out_of_the_truth() -> None:
+def test_report_shows_who_abandoned_the_truth() -> None:
     """From one call to the debate, and from the judge's first ballot to its last; undecided is not right."""
     experiment, answers = made_up([(n % 4 > 0, True) for n in range(8)])
     ballot = {"order": ["0", "1"], "scores": {"0": 0.8, "1": 0.2}, "winner": "0"}
@@ -473,7 +471,7 @@ def test_the_report_says_who_was_talked_out_of_the_truth() -> None:
     assert (ballots.first_right and ballots.first_right.value, ballots.last_right.value) == (1, 0.75)
 
 
-def test_the_report_says_how_often_a_judge_finds_for_what_it_reads_first() -> None:
+def test_report_shows_how_often_a_judge_favours_the_first_text() -> None:
     """A debate is one observation, whatever its ballots; those for nobody, and debates of three, say nothing."""
     experiment, answers = made_up([(True, True)] * 5)
     casts = ["01", "00", "1", "", "0"]  # the side that each ballot is for, read in turns first and last
@@ -502,7 +500,7 @@ def test_the_report_says_how_often_a_judge_finds_for_what_it_reads_first() -> No
     assert table.rows == (("together", "50.0%", "12.5% to 87.5%", "3"),)
 
 
-def test_the_frontier_has_what_no_cheaper_method_does_as_well() -> None:
+def test_frontier_omits_methods_with_a_cheaper_equal() -> None:
     """A vote that is as often right at half the tokens leaves the debate behind it."""
     for wins, frontier in (
         ([(True, True)] * 3, ["self_consistency"]),
@@ -511,7 +509,7 @@ def test_the_frontier_has_what_no_cheaper_method_does_as_well() -> None:
         assert [method.method for method in study_report(*made_up(wins)).frontier] == frontier
 
 
-def test_a_few_unknown_amounts_hide_no_mean() -> None:
+def test_few_unknown_amounts_do_not_hide_the_mean() -> None:
     """One call of twenty whose server did not say what it used; of half of them there is no mean."""
     experiment, answers = made_up([(True, True)] * 20)
     unknown = MethodAnswer(answer=["0"], calls=3, tokens=None)
@@ -525,7 +523,7 @@ def test_a_few_unknown_amounts_hide_no_mean() -> None:
         assert (report.primary is None or report.primary.tokens_ratio) == (expected and 2.0)
 
 
-async def test_the_report_is_a_page_that_does_nothing_and_hides_nothing(tmp_path: Path) -> None:
+async def test_report_page_is_inert_and_hides_nothing(tmp_path: Path) -> None:
     """No script, nothing to load, names as they are; how much is missing, and whether it was registered."""
     name = "<b>primes</b>\u202e"
     experiment = study(name=name)
@@ -552,7 +550,7 @@ def test_costs_do_not_depend_on_the_order_of_answers() -> None:
     assert study_report(experiment, answers) == study_report(experiment, answers[::-1])
 
 
-async def test_a_debate_that_fails_for_good_leaves_no_study_unfinished(tmp_path: Path) -> None:
+async def test_permanently_failed_debate_does_not_keep_a_study_unfinished(tmp_path: Path) -> None:
     """Noise needs its arguments, of which there are none; all else is answered, and may be concluded from."""
     voters = Answering(lambda request, prompt: ProviderFailed("no") if "Is 31 prime?" in prompt else "It is prime")
     experiment, so_far = study(noise=True), list[StudyProgress]()
@@ -577,13 +575,13 @@ def test_the_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[boo
 
 @settings(max_examples=example_count(200))
 @given(wins=st.integers(0, 60), losses=st.integers(0, 60))
-def test_the_bet_is_fair(wins: int, losses: int) -> None:
+def test_e_value_is_a_fair_bet(wins: int, losses: int) -> None:
     """If both are as good, the mean of the bet after the next question is the bet before it (a martingale)."""
     after = (e_value(wins + 1, losses) + e_value(wins, losses + 1)) / 2
     assert math.isclose(after, e_value(wins, losses), rel_tol=1e-9)
 
 
-async def test_a_registration_is_made_once_and_says_what_differs(tmp_path: Path) -> None:
+async def test_registration_is_written_once_and_shows_differences(tmp_path: Path) -> None:
     """Rows, designs, seed, comparisons: what changed since is in the report, and so are answers that are older."""
     path, answers = (
         tmp_path / "registration.json",
@@ -618,7 +616,7 @@ async def test_a_frame_has_a_row_for_each_answer_of_each_method(tmp_path: Path) 
     assert r"self\_consistency" in report.to_latex()
 
 
-async def test_a_frame_is_a_table_of_pandas_as_it_is(tmp_path: Path) -> None:
+async def test_frame_becomes_a_pandas_table_unchanged(tmp_path: Path) -> None:
     """Numbers are numbers: the accuracy of a method is a mean of a column."""
     pandas: Any = pytest.importorskip("pandas")
     answers = await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
@@ -669,14 +667,14 @@ class Columns:
     ],
     ids=lambda fields: ", ".join(fields) if isinstance(fields, dict) else fields,
 )
-def test_a_study_that_cannot_be_held_is_refused_before_a_call(options: dict[str, Any], field: str) -> None:
+def test_invalid_studies_are_rejected_before_any_call(options: dict[str, Any], field: str) -> None:
     """With the field, what was given, and what is allowed."""
     with pytest.raises(ConfigurationError) as caught:
         study(**options)
     assert caught.value.field == field
 
 
-async def test_a_row_that_is_no_debate_is_refused_before_others_are_asked(tmp_path: Path) -> None:
+async def test_invalid_row_is_rejected_before_any_call(tmp_path: Path) -> None:
     """Also the last one of the last design, and however few are to be asked."""
     voters, odd = Answering(), {**ROWS[0], "choices": ["It is prime", "it is PRIME"]}
     with pytest.raises(ConfigurationError, match="stance of row 10` must be"):
@@ -684,7 +682,7 @@ async def test_a_row_that_is_no_debate_is_refused_before_others_are_asked(tmp_pa
     assert not voters.asked
 
 
-async def test_a_budget_counts_what_failed_as_well(tmp_path: Path) -> None:
+async def test_budget_includes_failed_calls(tmp_path: Path) -> None:
     """Calls of debates that ended without an answer were paid for."""
     so_far: list[StudyProgress] = []
     voters = Answering(lambda *_: ProviderFailed("down"))
@@ -696,7 +694,7 @@ async def test_a_budget_counts_what_failed_as_well(tmp_path: Path) -> None:
     assert so_far[-1].failed == so_far[-1].done < len(ROWS)
 
 
-async def test_the_time_left_is_what_answers_of_each_design_have_taken(tmp_path: Path) -> None:
+async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
     """A debate with its baselines takes longer than noise, whatever was asked first; 0 at the end."""
     designs, so_far = {"together": primes("single"), "in_turn": primes(order="declared")}, list[StudyProgress]()
     experiment = study(designs=designs, noise=True)
@@ -717,7 +715,7 @@ async def test_the_time_left_is_what_answers_of_each_design_have_taken(tmp_path:
     assert so_far[0].remaining == pytest.approx((30 + 9 * 5) / 2)
 
 
-async def test_an_answer_counts_for_the_row_that_it_was_given_to(tmp_path: Path) -> None:
+async def test_answer_counts_for_its_row(tmp_path: Path) -> None:
     """If another position is right now, that is said; clusters are those that the rows have now."""
     path, rows = tmp_path / "a.jsonl", ROWS[:2]
     answers = await ask_study(study(rows), path, model=Answering().model)
@@ -729,14 +727,14 @@ async def test_an_answer_counts_for_the_row_that_it_was_given_to(tmp_path: Path)
     assert [comparison.clusters for comparison in report.comparisons] == [1, 1]
 
 
-async def test_rows_of_a_data_frame_are_rows(tmp_path: Path) -> None:
+async def test_rows_can_come_from_a_data_frame(tmp_path: Path) -> None:
     """Numbers and lists of numpy are numbers and lists."""
     numpy: Any = pytest.importorskip("numpy")
     rows = [{**row, "truth": numpy.int64(row["truth"]), "choices": numpy.array(row["choices"])} for row in ROWS]
     assert study(iter(rows)).cases == study().cases  # type: ignore[arg-type] # a generator
 
 
-def test_a_line_that_is_no_answer_is_named(tmp_path: Path) -> None:
+def test_invalid_line_is_named(tmp_path: Path) -> None:
     """With its number and its field."""
     path = tmp_path / "a.jsonl"
     path.write_text('{"design": "together"}\n', "utf-8")

@@ -66,7 +66,7 @@ def check(expected_figures: dict[str, Any], report: StudyReport) -> None:
 
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
-def test_the_shipped_answers_give_the_figures_of_the_page(arm: Arm) -> None:
+def test_shipped_answers_reproduce_the_figures_on_the_page(arm: Arm) -> None:
     """By two programs that have nothing in common."""
     answers = arm.read()
     figures = derive(arm.answers.read_text("utf-8").splitlines(), fixed(arm))
@@ -80,7 +80,7 @@ def test_the_shipped_answers_give_the_figures_of_the_page(arm: Arm) -> None:
 
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
-def test_an_arm_is_as_it_was_registered_and_its_page_would_say_otherwise(arm: Arm) -> None:
+def test_page_reports_deviations_from_the_registration(arm: Arm) -> None:
     """Options, where the version that was registered hashes them; comparisons; and answers from before."""
     answers, registered = arm.read(), Registration.read(arm.registration)
     assert differences(arm.study(answers), answers, registered) == []
@@ -105,7 +105,7 @@ def test_one_rule_for_indecision_decides_what_the_puzzles_say() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_so_do_answers_that_were_never_shipped(seed: int) -> None:
+def test_generated_answers_give_the_same_figures_as_the_report(seed: int) -> None:
     """A whole study with ties, failures, a question asked again, and unknown tokens."""
     random, lines = Random(seed), []
     methods = {"together": ["together", "single", "self_consistency", "revision"], "in_turn": ["in_turn"]}
@@ -145,7 +145,7 @@ def test_so_do_answers_that_were_never_shipped(seed: int) -> None:
     check(derive(first, fixed(FACTS)), study_report(FACTS.study(latest), latest))
 
 
-def test_the_page_is_what_its_script_writes() -> None:
+def test_page_matches_the_output_of_its_script() -> None:
     """From as many answers as it says: later ones may have come since.
 
     Before all is answered that a comparison is about, only its e-value concludes, which may be looked at at any time.

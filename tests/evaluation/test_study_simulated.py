@@ -134,7 +134,7 @@ def test_intervals_hold_the_planted_gain(seed: int, questions: int, clusters: in
 @pytest.mark.simulation
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1])
-def test_a_martingale_gains_nothing(seed: int) -> None:
+def test_martingale_has_no_expected_gain(seed: int) -> None:
     """Over 2,000 studies of 100 questions: 0 ± .02, and a difference is found in at most .05."""
     gain, conclusions = martingale(seed, 2_000, questions=100)
     assert abs(gain) <= 0.02
@@ -145,7 +145,7 @@ def test_a_martingale_gains_nothing(seed: int) -> None:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1])
 @pytest.mark.parametrize("differing", [0.1, 0.4, 1.0])
-def test_who_looks_after_every_question_is_rarely_wrong(seed: int, differing: float) -> None:
+def test_repeated_looks_rarely_give_a_wrong_conclusion(seed: int, differing: float) -> None:
     """The e-value of two equal methods reaches 20 in at most .05 of 2,000 studies of 260 questions."""
     assert false_alarms(seed, 2_000, questions=260, differing=differing) <= 0.05
 
@@ -153,6 +153,6 @@ def test_who_looks_after_every_question_is_rarely_wrong(seed: int, differing: fl
 @pytest.mark.simulation
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1])
-def test_an_unfinished_report_rarely_finds_what_is_not_there(seed: int) -> None:
+def test_unfinished_reports_rarely_find_false_effects(seed: int) -> None:
     """Asked again and again, it finds a difference in at most .05 of 200 studies."""
     assert found_early(seed, 200, questions=120) <= 0.05

@@ -74,7 +74,7 @@ async def test_each_pair_meets_from_both_seats_and_is_ranked(tmp_path: Path) -> 
     assert lay_out(result) is not None
 
 
-async def test_debates_that_failed_are_asked_again(tmp_path: Path) -> None:
+async def test_failed_debates_are_repeated(tmp_path: Path) -> None:
     """And only these: what was said is in the store."""
     judging = Judging(fails=["Question 3?"])
     options: Any = {"judge": judging.judge, "store": tmp_path / "t.db"}
@@ -87,7 +87,7 @@ async def test_debates_that_failed_are_asked_again(tmp_path: Path) -> None:
     assert judging.spoken.total() == spoken
 
 
-async def test_anything_may_play() -> None:
+async def test_custom_play_function_can_be_used() -> None:
     """A persona, a design: a function makes the debate. A judge that goes by the seat ranks nobody."""
 
     def play(_: object, seats: Sequence[Seat[str]]) -> Any:
@@ -132,7 +132,7 @@ async def test_without_a_verdict_there_is_no_ranking() -> None:
     ],
     ids=["one system", "no row", "one position", "a text", "no such column"],
 )
-async def test_a_tournament_that_cannot_be_held_is_refused(systems: Any, rows: Any, field: str) -> None:
+async def test_invalid_tournaments_are_rejected(systems: Any, rows: Any, field: str) -> None:
     """Before any call, with the field."""
     with pytest.raises(ConfigurationError) as caught:
         await tournament(systems, rows)
