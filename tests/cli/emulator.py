@@ -9,15 +9,15 @@ _PIECES = re.compile(
 )
 
 
-def screen_of(written: str) -> str:
+def screen_of(output: str) -> str:
     """The lines on the screen and above it; fails for any other escape code.
 
     The page writes only at the end of lines, and takes back only whole lines.
     """
     lines, row, at = [""], 0, 0
-    while at < len(written):
-        piece = _PIECES.match(written, at)
-        assert piece is not None, repr(written[at : at + 40])
+    while at < len(output):
+        piece = _PIECES.match(output, at)
+        assert piece is not None, repr(output[at : at + 40])
         at = piece.end()
         if piece["feed"]:
             row += 1

@@ -48,7 +48,7 @@ class Hub:
     """Answers to the next requests: a status, and headers."""
     reviews: list[dict[str, Any]] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
     page: int = PAGE
     address: str = ""
 
@@ -64,17 +64,17 @@ class Hub:
         self.commits[sha(name)] = ([sha(parent)] if parent else [], tree)
         return sha(name)
 
-    def merge(self, name: str, ours: str, theirs: str) -> str:
+    def merge(self, name: str, base: str, head: str) -> str:
         """Add a merge that keeps the tree of one side."""
-        self.commits[sha(name)] = ([sha(ours), sha(theirs)], self.commits[sha(ours)][1])
+        self.commits[sha(name)] = ([sha(base), sha(head)], self.commits[sha(base)][1])
         return sha(name)
 
     def history(self, commit: str) -> list[str]:
         """List a commit and those before it."""
-        found = [commit]
-        for entry in found:
-            found += [parent for parent in self.commits[entry][0] if parent not in found]
-        return found
+        commits = [commit]
+        for entry in commits:
+            commits += [parent for parent in self.commits[entry][0] if parent not in commits]
+        return commits
 
     def fork_point(self, one: str, other: str) -> str:
         """Return the merge base of two commits."""
@@ -83,12 +83,12 @@ class Hub:
     def files(self, old: str, new: str) -> list[dict[str, Any]]:
         """List the changed files between two commits as GitHub does."""
         before, after = self.commits[old][1], self.commits[new][1]
-        found = []
+        changes = []
         for name in sorted(before.keys() | after.keys()):
             if before.get(name) != after.get(name):
                 status = "added" if name not in before else "removed" if name not in after else "modified"
-                found.append({"filename": name, "status": status, **self.patch(name, before, after)})
-        return found
+                changes.append({"filename": name, "status": status, **self.patch(name, before, after)})
+        return changes
 
     def patch(self, name: str, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> dict[str, Any]:
         """Return the patch of a file, with its counts."""
@@ -118,10 +118,10 @@ class Hub:
                     number += 1
         return False
 
-    def comment(self, body: str, **about: Any) -> dict[str, Any]:
+    def comment(self, body: str, **fields: Any) -> dict[str, Any]:
         """Make a comment of the token's author."""
         number = 1 + len(self.reviews) + len(self.notes)
-        return {"id": number, "user": {"login": self.login}, "body": body, **about}
+        return {"id": number, "user": {"login": self.login}, "body": body, **fields}
 
 
 class Refused(Exception):
@@ -139,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
         hub, address = self.hub, urlsplit(self.path)
         body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"null")
         path, query = unquote(address.path), parse_qs(address.query)
-        hub.asked.append((self.command, path))
+        hub.requests.append((self.command, path))
         headers: dict[str, str] = {}
         try:
             self.check()
@@ -151,8 +151,8 @@ class _Handler(BaseHTTPRequestHandler):
                     headers["link"] = f'<{following}>; rel="next", <{following}>; rel="last"'
                 answer = answer[size * (page - 1) : size * page]
             status = 201 if self.command == "POST" and "graphql" not in path else 200
-        except Refused as refused:
-            status, headers, answer = refused.status, refused.headers, {"message": refused.message}
+        except Refused as refusal:
+            status, headers, answer = refusal.status, refusal.headers, {"message": refusal.message}
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
         for name, value in {**headers, "content-length": str(len(content))}.items():
@@ -245,13 +245,13 @@ class _Handler(BaseHTTPRequestHandler):
             hub.notes.append(hub.comment(body["body"], path=body["path"], line=body["line"]))
             return hub.notes[-1]
         comments = hub.reviews if "/reviews/" in path else hub.notes
-        found = next((comment for comment in comments if comment["id"] == int(path.rpartition("/")[2])), None)
-        if found is None:
+        match = next((comment for comment in comments if comment["id"] == int(path.rpartition("/")[2])), None)
+        if match is None:
             raise Refused(404, "Not Found")
-        if found["user"]["login"] != hub.login:
+        if match["user"]["login"] != hub.login:
             raise Refused(403, "You cannot edit this comment")
-        found["body"] = body["body"]
-        return found
+        match["body"] = body["body"]
+        return match
 
 
 @contextmanager

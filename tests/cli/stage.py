@@ -84,10 +84,10 @@ class Stage:
             case several:
                 return [(int(turn), int(piece)) for turn, piece in several]
 
-    def let_go(self, *held: tuple[int, int]) -> None:
+    def let_go(self, *gates: tuple[int, int]) -> None:
         """Go on where these turns are held, or all."""
-        for each in held or self._held:
-            self._loop.call_soon_threadsafe(self._gates[each].set)
+        for gate in gates or self._held:
+            self._loop.call_soon_threadsafe(self._gates[gate].set)
 
     def wait_for_turn(self, number: int) -> None:
         """Wait until that many turns have been asked for."""
@@ -162,9 +162,9 @@ class Stage:
         pieces = self.turns[number % len(self.turns)]
         end = "length" if number in self.cut_off else "stop"
         if not exchange.body.get("stream"):
-            for held in self._held:
-                if held[0] == number:
-                    await self._gates[held].wait()
+            for gate in self._held:
+                if gate[0] == number:
+                    await self._gates[gate].wait()
             await exchange.json(completion("".join(pieces), finish=end))
             return
         await exchange.begin_events()
@@ -179,7 +179,7 @@ class Stage:
 
     def options(self, *more: str, verb: str = "debate") -> list[str]:
         """The arguments of a `run`, or of another verb, on this stage; a judge is asked once unless they say more."""
-        about = {
+        judge_options = {
             "--schedule",
             "--human",
             "--audience",
@@ -189,8 +189,8 @@ class Stage:
             "--format",
             "--decided-by",
         }
-        once = ["--schedule", "single"] if verb == "debate" and about.isdisjoint(more) else []
-        return [verb, "Cap rents?", "--model", "staged", "--base-url", self.base_url, *once, *more]
+        single_schedule = ["--schedule", "single"] if verb == "debate" and judge_options.isdisjoint(more) else []
+        return [verb, "Cap rents?", "--model", "staged", "--base-url", self.base_url, *single_schedule, *more]
 
 
 def _schema_in(body: Mapping[str, Any]) -> str:
@@ -255,9 +255,9 @@ class OnTerminal:
         return self.process.wait(PATIENCE)
 
     def _read(self, deadline: float) -> bool:
-        left = deadline - time.monotonic()  # a spinner turns for ever, so that more always comes
-        assert left > 0, f"too late: {self.seen!r}"
-        ready, _, _ = select.select([self._master], [], [], left)
+        remaining = deadline - time.monotonic()  # a spinner turns for ever, so that more always comes
+        assert remaining > 0, f"too late: {self.seen!r}"
+        ready, _, _ = select.select([self._master], [], [], remaining)
         assert ready, f"nothing more came: {self.seen!r}"
         try:
             data = os.read(self._master, 65536)
@@ -292,5 +292,9 @@ def command(*arguments: str) -> list[str]:
 def environment() -> dict[str, str]:
     """This process's environment, without what would change how the command looks or which model it takes."""
     looks = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PYTHONUNBUFFERED"}
-    models = {"OPENAI_BASE_URL", "FLOWDEBATE_MODEL", *(each.key_env for each in PROVIDERS.values() if each.key_env)}
+    models = {
+        "OPENAI_BASE_URL",
+        "FLOWDEBATE_MODEL",
+        *(provider.key_env for provider in PROVIDERS.values() if provider.key_env),
+    }
     return {key: value for key, value in os.environ.items() if key not in looks | models}

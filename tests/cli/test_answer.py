@@ -25,7 +25,7 @@ def command(*arguments: str, typed: str = "") -> Result:
     return CliRunner().invoke(app, list(arguments), input=typed, prog_name="flowdebate")
 
 
-def test_a_run_waits_for_its_humans_and_goes_on() -> None:
+def test_run_waits_for_its_humans_and_continues() -> None:
     """Without a terminal a debater and the judge answer later; each answer is taken once, and no call repeated."""
     with Stage() as on:
         parked = command(*on.options(*SIDES, "--human", "con", "--human", "judge"))
@@ -33,27 +33,27 @@ def test_a_run_waits_for_its_humans_and_goes_on() -> None:
         assert hint is not None
         run = hint[1]
         listed = command("runs", "--status", "awaiting")
-        shown = command("show", run)
+        run_page = command("show", run)
         page = command("show", run, "--page")
-        answered = command("runs", "answer", run, typed="Build more.\n")
+        answer = command("runs", "answer", run, typed="Build more.\n")
         wrong = command("runs", "answer", run, "--json", '{"winner": "nobody"}')
         later = command("runs", "answer", run, "--later", "--json", VERDICT)
-        done = command("resume", run)
+        result = command("resume", run)
         twice = command("runs", "answer", run, "--json", VERDICT)
         assert len(on.bodies) == 1
-    assert (parked.exit_code, listed.exit_code, shown.exit_code, page.exit_code) == (3, 0, 0, 0)
+    assert (parked.exit_code, listed.exit_code, run_page.exit_code, page.exit_code) == (3, 0, 0, 0)
     assert run in listed.stdout
-    assert "You are con. You argue for this position: free rents" in answered.stderr
-    assert "Build more." in answered.stdout
-    assert answered.exit_code == 3
+    assert "You are con. You argue for this position: free rents" in answer.stderr
+    assert "Build more." in answer.stdout
+    assert answer.exit_code == 3
     assert wrong.exit_code == 1
     assert '`winner` must be "cap rents" or "free rents", or null (got nobody)' in wrong.stderr
     assert (later.exit_code, f"flowdebate resume {run}" in later.stderr) == (0, True)
-    assert (done.exit_code, "Winner: pro (cap rents)" in done.stdout) == (0, True)
+    assert (result.exit_code, "Winner: pro (cap rents)" in result.stdout) == (0, True)
     assert (twice.exit_code, "the first one stands" in twice.stderr) == (1, True)
 
 
-def test_roles_are_checked_before_anything_is_asked_for() -> None:
+def test_roles_are_checked_before_any_call() -> None:
     """Who is nobody is named; a run that is not kept cannot wait."""
     with Stage() as on:
         nobody = command(*on.options(*SIDES, "--human", "ann"))

@@ -57,17 +57,17 @@ def shown(on: Stage) -> str:
 
 def remembered() -> list[dict[str, Any]]:
     """The archive, as the command has it."""
-    found: list[dict[str, Any]] = json.loads(command("runs", "archive", "--json").stdout)
-    return found
+    debates: list[dict[str, Any]] = json.loads(command("runs", "archive", "--json").stdout)
+    return debates
 
 
-def test_a_second_debate_is_shown_the_dissent_and_weighs_votes_by_what_turned_out(store: Path) -> None:
+def test_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> None:
     """Recorded by the command in between; each of them is a process of its own for the store."""
     with voters() as on:
         first = held(on)
         assert "earlier debate" not in shown(on)
-        (kept,) = remembered()
-        recorded = command("runs", "archive", "outcome", kept["id"][:8], "--right", "Guardian")
+        (entry,) = remembered()
+        recorded = command("runs", "archive", "outcome", entry["id"][:8], "--right", "Guardian")
         second = held(on)
         prompts = shown(on)
     assert first["tally"]["weights"] == {"Planner": 2.0, "Maker": 0.0, "Guardian": 1.0}
@@ -77,11 +77,11 @@ def test_a_second_debate_is_shown_the_dissent_and_weighs_votes_by_what_turned_ou
         assert text in prompts
     assert second["tally"]["weights"]["Guardian"] > 1.0
     assert second["tally"]["weights"]["Planner"] < 2.0
-    assert [each["turnedOut"] for each in remembered() if "turnedOut" in each] == ["wrong"]
+    assert [entry["turnedOut"] for entry in remembered() if "turnedOut" in entry] == ["wrong"]
     assert store.exists()
 
 
-def test_it_is_listed_shown_corrected_and_deleted() -> None:
+def test_archive_entry_is_listed_shown_corrected_and_deleted() -> None:
     """The list has the ids that the others take; a run outlives what is remembered of it."""
     with voters() as on:
         held(on)
@@ -94,11 +94,11 @@ def test_it_is_listed_shown_corrected_and_deleted() -> None:
         held(on)
         assert "agreement on Cap them at 4%." in shown(on)
     assert "Deleted" in command("runs", "archive", "delete", run_id).stdout
-    assert [each["id"].startswith(run_id) for each in remembered()] == [False]
+    assert [entry["id"].startswith(run_id) for entry in remembered()] == [False]
     assert command("show", run_id).exit_code == 0
 
 
-def test_a_deleted_run_is_remembered_no_longer(store: Path) -> None:
+def test_deleted_run_is_removed_from_the_archive(store: Path) -> None:
     """What was deleted is shown to nobody."""
     with voters() as on:
         held(on)
@@ -111,7 +111,9 @@ def test_a_deleted_run_is_remembered_no_longer(store: Path) -> None:
 @pytest.mark.parametrize(
     "without", [("--no-archive",), ("--no-store",), ("--file", "plan.toml")], ids=["flag", "store", "plan"]
 )
-def test_a_debate_can_do_without(without: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debate_can_ignore_the_archive(
+    without: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By a flag, by the key of a plan file, or without a store; then it remembers nothing either."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.toml").write_text("archive = false\n")
@@ -123,7 +125,7 @@ def test_a_debate_can_do_without(without: tuple[str, ...], tmp_path: Path, monke
     assert len(remembered()) == 1
 
 
-def test_a_batch_has_an_archive_only_if_it_asks_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_uses_the_archive_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a row would depend on the rows before it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.txt").write_text("Cap rents?\nCap all rents?\n")
@@ -136,10 +138,10 @@ def test_a_batch_has_an_archive_only_if_it_asks_for_one(tmp_path: Path, monkeypa
         assert remembered() == []
         assert command(*batch, *options, "--file", "asked.toml").exit_code == 0
         assert "an earlier debate about: Cap rents?" in shown(on)
-        assert [each["task"] for each in remembered()] == ["Cap all rents?", "Cap rents?"]
+        assert [entry["task"] for entry in remembered()] == ["Cap all rents?", "Cap rents?"]
 
 
-def test_a_killed_run_is_resumed_with_what_it_was_shown(store: Path) -> None:
+def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
     """SIGKILL in a proposal; then what it had read is corrected, outdone by others, and deleted."""
     with voters() as on:
         held(on)
@@ -163,7 +165,7 @@ def test_a_killed_run_is_resumed_with_what_it_was_shown(store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("arguments", "sentence"),
     [
         (("outcome", "abcd"), "outcome takes --right AGENT or --wrong AGENT"),
         (("outcome", "abcd", "--right", "a", "--wrong", "b"), "outcome takes --right AGENT or --wrong AGENT"),
@@ -173,7 +175,7 @@ def test_a_killed_run_is_resumed_with_what_it_was_shown(store: Path) -> None:
         (("show",), "0 debates begin with None"),
     ],
 )
-def test_what_does_not_fit_is_refused(given: tuple[str, ...], sentence: str) -> None:
+def test_invalid_arguments_are_rejected(arguments: tuple[str, ...], sentence: str) -> None:
     """Before anything is changed."""
-    result = command("runs", "archive", *given)
+    result = command("runs", "archive", *arguments)
     assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr

@@ -38,8 +38,8 @@ def audit(*arguments: str) -> dict[str, Any]:
     """What `audit --json` prints."""
     result = command("eval", "audit", *arguments, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
 
 
 def line(*ballots: tuple[str, str | None], **more: object) -> str:
@@ -64,7 +64,7 @@ def held(on: Stage, *more: str) -> str:
     return str(json.loads(result.stdout)["runId"])
 
 
-def test_a_data_set_is_a_table_and_findings(data: Path) -> None:
+def test_data_set_gives_a_table_and_findings(data: Path) -> None:
     """Each figure with its interval and what it was counted over, then what it comes to in words."""
     result = command("eval", "audit", "--data", str(data))
     assert (result.exit_code, result.stderr) == (0, "")
@@ -82,14 +82,14 @@ def test_a_data_set_is_a_table_and_findings(data: Path) -> None:
     assert result.stdout.endswith(f"- {LIMITS}\n")
 
 
-def test_json_is_the_same_every_time(data: Path) -> None:
+def test_json_output_is_deterministic(data: Path) -> None:
     """One document, the same for the same seed, from stdin too."""
-    found = audit("--data", str(data), "--seed", "3")
-    assert found["audit"]["seed"] == 3
-    assert found["audit"]["positionConsistency"]["n"] == 60
-    assert found["findings"][-1] == LIMITS
-    again = command("eval", "audit", "--data", "-", "--seed", "3", "--json", stdin=data.read_text())
-    assert json.loads(again.stdout) == found
+    first = audit("--data", str(data), "--seed", "3")
+    assert first["audit"]["seed"] == 3
+    assert first["audit"]["positionConsistency"]["n"] == 60
+    assert first["findings"][-1] == LIMITS
+    second = command("eval", "audit", "--data", "-", "--seed", "3", "--json", stdin=data.read_text())
+    assert json.loads(second.stdout) == first
 
 
 def test_names_of_models_are_printed_safely(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_names_of_models_are_printed_safely(tmp_path: Path) -> None:
     ],
     ids=["empty", "no JSON", "a list", "NaN", "no order", "deep"],
 )
-def test_a_file_that_is_no_data_set_is_refused(tmp_path: Path, content: str, problem: str) -> None:
+def test_invalid_data_set_is_rejected(tmp_path: Path, content: str, problem: str) -> None:
     """With the line, and the field."""
     path = tmp_path / "bad.jsonl"
     path.write_text(content)
@@ -146,14 +146,14 @@ def test_a_file_that_is_no_data_set_is_refused(tmp_path: Path, content: str, pro
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_cannot_be_asked_is_refused(arguments: tuple[str, ...], problem: str) -> None:
+def test_invalid_option_combinations_are_rejected(arguments: tuple[str, ...], problem: str) -> None:
     """Before anything is read or paid."""
     result = command("eval", "audit", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
 
 
-def test_runs_that_are_kept_are_audited(store: Path) -> None:
+def test_stored_runs_are_audited(store: Path) -> None:
     """Those with ballots; how many have none is said, and why."""
     with Stage(turns=(("One.",), ("Two.",), ("Three.",), ("Four.",))) as on:
         first, second = held(on), held(on)
@@ -166,9 +166,9 @@ def test_runs_that_are_kept_are_audited(store: Path) -> None:
     add_like(store, "bad", like=last, outcome={**last.outcome, "raw": {**raw, "verdict": broken}})
     add_like(store, "other", like=last, outcome={**last.outcome, "raw": None})
     add_like(store, "open", like=last, outcome=None, status="running")
-    found = audit()
-    assert (found["audit"]["items"], found["audit"]["ballots"], found["audit"]["undecided"]) == (2, 2, 2)
-    assert found["leftOut"] == {
+    report = audit()
+    assert (report["audit"]["items"], report["audit"]["ballots"], report["audit"]["undecided"]) == (2, 2, 2)
+    assert report["leftOut"] == {
         "not over yet": 1,
         "judged by a person or a custom judge, without ballots": 1,
         "ballots that cannot be read": 1,
@@ -192,69 +192,69 @@ def test_readers_who_voted_are_compared_with_the_judge(store: Path) -> None:
     won = {**run.outcome["raw"], "verdict": {**run.outcome["raw"]["verdict"], "winner": "yes"}}
     add_like(store, "won", outcome={**run.outcome, "raw": won})
 
-    async def vote(there: SqliteStore) -> None:
+    async def vote(store: SqliteStore) -> None:
         for number, winner in enumerate(("yes", "yes", "no")):
-            await cast_vote(there, await there.run("won"), f"reader-{number}", winner)
-        await cast_vote(there, await there.run(run_id), "reader-0", None)
+            await cast_vote(store, await store.run("won"), f"reader-{number}", winner)
+        await cast_vote(store, await store.run(run_id), "reader-0", None)
 
     in_store(store, vote)
-    found = audit()["readers"]
-    assert (found["debates"], found["undecided"], found["votes"], found["same"]) == (2, 1, 4, 3)
-    assert (found["agreement"]["value"], found["agreement"]["n"]) == (1.0, 1)
-    shown = command("eval", "audit").stdout
-    assert "agreement with readers" in shown
-    assert "too few to tell: in 1 of 1 debate most readers voted as the judge" in " ".join(shown.split())
+    readers = audit()["readers"]
+    assert (readers["debates"], readers["undecided"], readers["votes"], readers["same"]) == (2, 1, 4, 3)
+    assert (readers["agreement"]["value"], readers["agreement"]["n"]) == (1.0, 1)
+    page = command("eval", "audit").stdout
+    assert "agreement with readers" in page
+    assert "too few to tell: in 1 of 1 debate most readers voted as the judge" in " ".join(page.split())
 
 
-def test_what_was_argued_is_judged_again_and_paid_once() -> None:
+def test_stored_debate_is_rejudged_and_paid_once() -> None:
     """Every view of the schedule, by each model; the same command again asks nobody, and all ballots are one item."""
     with Stage(answers={"scores": SCORES}) as on:
         run_id = held(on)
-        asked = len(on.bodies)
-        again = ("--rejudge", "--base-url", on.base_url, "--model", "staged", "--schedule", "swap", "--repeat", "2")
-        found = audit(run_id, *again)
-        assert len(on.bodies) == asked + 4
-        assert audit(run_id, *again) == found
-        assert len(on.bodies) == asked + 4
+        calls = len(on.bodies)
+        options = ("--rejudge", "--base-url", on.base_url, "--model", "staged", "--schedule", "swap", "--repeat", "2")
+        report = audit(run_id, *options)
+        assert len(on.bodies) == calls + 4
+        assert audit(run_id, *options) == report
+        assert len(on.bodies) == calls + 4
         on.answers = {"scores": {**SCORES, "scores": {"A": 80, "B": 20}}}
-        panel = audit(run_id, *again[:5], "--model", "other", "--labels", "--schedule", "single")
-        assert len(on.bodies) == asked + 6
-    assert (found["audit"]["items"], found["audit"]["ballots"]) == (1, 4)
-    assert found["audit"]["positionConsistency"]["value"] == 1
-    assert found["audit"]["repetitionStability"]["n"] == 2
+        panel = audit(run_id, *options[:5], "--model", "other", "--labels", "--schedule", "single")
+        assert len(on.bodies) == calls + 6
+    assert (report["audit"]["items"], report["audit"]["ballots"]) == (1, 4)
+    assert report["audit"]["positionConsistency"]["value"] == 1
+    assert report["audit"]["repetitionStability"]["n"] == 2
     assert set(panel["audit"]["models"]) == {"other", "staged"}
     assert [place["wins"] for place in panel["audit"]["labels"][0]["places"]] == [2, 0]
-    whole = audit()
-    assert (whole["audit"]["items"], whole["audit"]["ballots"]) == (1, 1 + 4 + 2)
+    complete = audit()
+    assert (complete["audit"]["items"], complete["audit"]["ballots"]) == (1, 1 + 4 + 2)
 
 
-def test_what_was_argued_is_judged_again_by_letter() -> None:
+def test_stored_debate_is_rejudged_by_letter() -> None:
     """In both orders, as a batch of its own; the table has the judge's preference for the first slot."""
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
         run_id = held(on)
-        again = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged", "--answer-form", "letter")
-        found = audit(*again)
-        asked = len(on.bodies)
-        page = command("eval", "audit", *again).stdout
-        assert len(on.bodies) == asked
-        assert audit(*again[:-2])["audit"]["slotLogOdds"] is None
-    assert found["audit"]["ballots"] == 2
-    assert found["audit"]["slotLogOdds"]["value"] == pytest.approx(1.5)
+        options = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged", "--answer-form", "letter")
+        report = audit(*options)
+        calls = len(on.bodies)
+        page = command("eval", "audit", *options).stdout
+        assert len(on.bodies) == calls
+        assert audit(*options[:-2])["audit"]["slotLogOdds"] is None
+    assert report["audit"]["ballots"] == 2
+    assert report["audit"]["slotLogOdds"]["value"] == pytest.approx(1.5)
     assert "first slot ahead, log-odds" in page
     assert "by letter, the first slot is ahead by 1.50" in page
 
 
-def test_a_debate_that_was_judged_by_letter_is_judged_again_by_letter() -> None:
+def test_rejudging_keeps_the_letter_form_of_the_run() -> None:
     """Without an option that says so; a schedule that is asked for changes the orders alone."""
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
         run_id = held(on, "--answer-form", "letter")
-        again = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")
-        found, once = audit(*again), audit(*again, "--schedule", "single")
-    assert found["audit"]["slotLogOdds"]["value"] == pytest.approx(1.5)
-    assert (found["audit"]["ballots"], once["audit"]["ballots"]) == (2, 1)
+        options = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")
+        repeated, single = audit(*options), audit(*options, "--schedule", "single")
+    assert repeated["audit"]["slotLogOdds"]["value"] == pytest.approx(1.5)
+    assert (repeated["audit"]["ballots"], single["audit"]["ballots"]) == (2, 1)
 
 
-def test_an_interrupted_audit_says_how_to_continue() -> None:
+def test_interrupted_audit_shows_how_to_continue() -> None:
     """With the exit code of the signal, and without an audit of a part."""
     before = signal.getsignal(signal.SIGINT)
     ended, first = threading.Event(), threading.Lock()
@@ -274,21 +274,21 @@ def test_an_interrupted_audit_says_how_to_continue() -> None:
     assert result.stderr == "Interrupted. To continue: the same command\n"
 
 
-def test_what_cannot_be_judged_again_is_told(store: Path) -> None:
+def test_unjudgeable_runs_are_reported(store: Path) -> None:
     """A run without a transcript is left out, one whose judge fails is told; the others are audited."""
     with Stage(answers={"scores": SCORES}) as on:
         run_id = held(on)
         outcome = newest(store).outcome
         add_like(store, "other", outcome={**(outcome or {}), "raw": None})
-        again = ("--rejudge", "--base-url", on.base_url, "--model", "staged", "--json")
-        left = json.loads(command("eval", "audit", *again).stdout)
+        options = ("--rejudge", "--base-url", on.base_url, "--model", "staged", "--json")
+        report = json.loads(command("eval", "audit", *options).stdout)
     keyless = {"OPENAI_API_KEY": None, "OPENAI_BASE_URL": None}
     failed = CliRunner().invoke(
         app, ["eval", "audit", run_id, "--rejudge", "--model", "openai/gpt-5-mini"], env=keyless
     )
-    assert left["leftOut"] == {"has no transcript of a debate of two sides": 1}
-    assert left["audit"]["ballots"] == 2
+    assert report["leftOut"] == {"has no transcript of a debate of two sides": 1}
+    assert report["audit"]["ballots"] == 2
     assert failed.exit_code == 1
     assert f"Run {run_id} could not be judged again: AuthenticationFailed: " in failed.stderr
     assert failed.stdout == "Audit of 0 ballots on 0 items\n"
-    assert command("eval", "audit", "other", *again).exit_code == 3
+    assert command("eval", "audit", "other", *options).exit_code == 3

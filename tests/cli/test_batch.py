@@ -82,19 +82,19 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("pattern", ["debate", "deliberation", "handoff", "consensus", "round-robin"])
-def test_each_pattern_holds_a_batch_and_pays_it_once(folder: Path, pattern: str) -> None:
+def test_each_pattern_runs_a_batch_and_pays_once(folder: Path, pattern: str) -> None:
     """The rows' own columns go with the results; again, nothing is asked and no row is written twice."""
     code = 3 if pattern == "deliberation" else 0  # its first rounds come to no decision
     with stage() as played:
         first = batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
-        asked, written = len(played.bodies), (folder / "r.csv").read_text()
-        again = batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
-        assert len(played.bodies) == asked > 0
-    assert (first.exit_code, again.exit_code, warnings_of(first)) == (code, code, "")
+        calls, content = len(played.bodies), (folder / "r.csv").read_text()
+        second = batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
+        assert len(played.bodies) == calls > 0
+    assert (first.exit_code, second.exit_code, warnings_of(first)) == (code, code, "")
     assert "Questions: 3\n" in first.stdout
-    assert "Questions: 3 (3 done before)\n" in again.stdout
-    assert (folder / "r.csv").read_text() == written
-    rows = sorted(csv.DictReader(io.StringIO(written)), key=lambda row: row["index"])
+    assert "Questions: 3 (3 done before)\n" in second.stdout
+    assert (folder / "r.csv").read_text() == content
+    rows = sorted(csv.DictReader(io.StringIO(content)), key=lambda row: row["index"])
     assert [(row["id"], row["question"]) for row in rows] == [
         ("1", "Cap rents?"),
         ("2", "Ban cars,\nall of them?"),
@@ -113,11 +113,11 @@ def test_lines_of_json_hold_the_whole_document(folder: Path) -> None:
     assert (first["row"], second["row"], second["question"]) == ({"tags": ["a"]}, {}, "Tea?")
     assert (first["runId"], first["status"], first["answer"]) == ("rents-0", "complete", "Both are right.")
     assert (first["decision"], first["error"]) == ("no winner", None)
-    shown = CliRunner().invoke(app, ["runs", "render", "-"], input=json.dumps(first["document"]))
-    assert shown.stdout.startswith("Question: Cap rents?\n")
-    kept = CliRunner().invoke(app, ["show", "rents-1", "--page", "--store", "runs.sqlite3"])
-    assert kept.stdout.startswith("Question: Tea?\n")
-    assert "  pro: yes\n" in kept.stdout
+    page = CliRunner().invoke(app, ["runs", "render", "-"], input=json.dumps(first["document"]))
+    assert page.stdout.startswith("Question: Cap rents?\n")
+    stored_page = CliRunner().invoke(app, ["show", "rents-1", "--page", "--store", "runs.sqlite3"])
+    assert stored_page.stdout.startswith("Question: Tea?\n")
+    assert "  pro: yes\n" in stored_page.stdout
 
 
 def test_questions_come_from_stdin_and_results_go_to_stdout(folder: Path) -> None:
@@ -131,15 +131,15 @@ def test_questions_come_from_stdin_and_results_go_to_stdout(folder: Path) -> Non
     assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["q.csv", "runs.sqlite3", "sides.toml"]
 
 
-def test_what_fails_does_not_end_the_others_and_is_tried_again(folder: Path) -> None:
+def test_failed_questions_do_not_stop_the_batch_and_are_retried(folder: Path) -> None:
     """Exit code 1, a line that says what; the same command asks only what is missing, and its line takes the place."""
     with Stage(broken=(0,)) as played:
         failed = batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--attempts", "1")
-        asked = len(played.bodies)
+        calls = len(played.bodies)
         statuses = [line["status"] for line in lines(folder / "r.jsonl")]
-        again = batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--attempts", "1")
-        assert (asked, len(played.bodies)) == (1 + 3 + 3, 1 + 3 + 3 + 3)
-    assert (failed.exit_code, again.exit_code) == (1, 0)
+        second = batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--attempts", "1")
+        assert (calls, len(played.bodies)) == (1 + 3 + 3, 1 + 3 + 3 + 3)
+    assert (failed.exit_code, second.exit_code) == (1, 0)
     assert statuses == ["failed", "complete", "complete"]
     assert "Question 1 failed (Cap rents?): ProviderFailed: " in failed.stderr
     assert failed.stderr.endswith("To retry what failed: the same command\n")
@@ -150,11 +150,11 @@ def test_what_fails_does_not_end_the_others_and_is_tried_again(folder: Path) -> 
 def test_limits_leave_questions_without_a_result(folder: Path) -> None:
     """Of each question, and of all: exit code 3; a higher total goes on."""
     with Stage() as played:
-        each = batch(played, "q.csv", "--max-calls", "1", "--batch-id", "each", "--out", "each.jsonl")
+        limited = batch(played, "q.csv", "--max-calls", "1", "--batch-id", "each", "--out", "each.jsonl")
         total = batch(played, "q.csv", "--max-total-calls", "3", "--max-concurrency", "1", "--batch-id", "all")
         more = batch(played, "q.csv", "--max-total-tokens", "60", "--max-concurrency", "1", "--batch-id", "all")
-    assert (each.exit_code, total.exit_code, more.exit_code) == (3, 3, 3)
-    assert "Limit reached: 3\n" in each.stdout
+    assert (limited.exit_code, total.exit_code, more.exit_code) == (3, 3, 3)
+    assert "Limit reached: 3\n" in limited.stdout
     assert "calls=1" in lines(folder / "each.jsonl")[0]["error"]
     assert "Questions: 3 (2 not done)\n" in total.stdout
     assert "with a higher --max-total-calls" in total.stderr
@@ -163,7 +163,7 @@ def test_limits_leave_questions_without_a_result(folder: Path) -> None:
     assert not Totals(tokens=1).reached(BatchSummary(total=None, usage=Usage.unknown()))
 
 
-def test_the_patterns_own_options_stand_in_a_file(folder: Path) -> None:
+def test_pattern_options_come_from_a_file(folder: Path) -> None:
     """Sides with models of their own, a schema beside the file; each is one object for all questions."""
     (folder / "answer.json").write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}}')
     (folder / "plan.toml").write_text(
@@ -200,7 +200,7 @@ def test_the_patterns_own_options_stand_in_a_file(folder: Path) -> None:
         ("[" * 100_000, "jsonl", "line 1: is nested too deeply"),
     ],
 )
-def test_a_bad_row_is_an_error_before_anything_is_paid(folder: Path, content: str, form: str, problem: str) -> None:
+def test_invalid_row_is_rejected_before_any_call(folder: Path, content: str, form: str, problem: str) -> None:
     """With the file, the line and the field; exit code 2."""
     (folder / "bad").write_text(content)
     with Stage() as played:
@@ -234,7 +234,7 @@ def test_a_bad_row_is_an_error_before_anything_is_paid(folder: Path, content: st
         (("--out", "broken.csv"), "broken.csv: has rows that are not results of a batch"),
     ],
 )
-def test_what_cannot_be_is_one_message(folder: Path, options: tuple[str, ...], problem: str) -> None:
+def test_invalid_options_give_one_message(folder: Path, options: tuple[str, ...], problem: str) -> None:
     """Before anything is paid; exit code 2, and no file is changed."""
     (folder / "recorded.toml").write_text('record = "x.json"\n')
     (folder / "replayed.toml").write_text('replay = "x.json"\n')
@@ -258,14 +258,14 @@ def test_what_cannot_be_is_one_message(folder: Path, options: tuple[str, ...], p
     )
 
 
-def test_another_question_in_a_batch_of_that_name_is_refused(folder: Path) -> None:
+def test_different_questions_under_one_batch_id_are_rejected(folder: Path) -> None:
     """Before anything is paid; more questions at the end are welcome."""
     with Stage() as played:
         batch(played, "q.csv", "--batch-id", "b", "--limit", "2")
-        asked = len(played.bodies)
+        calls = len(played.bodies)
         (folder / "q.csv").write_text(QUESTIONS.replace("Cap", "Free"))
         changed = batch(played, "q.csv", "--batch-id", "b")
-        assert len(played.bodies) == asked
+        assert len(played.bodies) == calls
         (folder / "q.csv").write_text(f"{QUESTIONS}4,Coffee?\n")
         longer = batch(played, "q.csv", "--batch-id", "b")
     assert (changed.exit_code, longer.exit_code) == (2, 0)
@@ -273,19 +273,19 @@ def test_another_question_in_a_batch_of_that_name_is_refused(folder: Path) -> No
     assert "Questions: 4 (2 done before)\n" in longer.stdout
 
 
-def test_columns_that_results_have_too_are_told_apart(folder: Path) -> None:
+def test_conflicting_column_names_are_distinguished(folder: Path) -> None:
     """Ours are called result_…; rows that are not alike fit no CSV; what looks like a formula is tamed."""
     (folder / "s.csv").write_text("question;status\nTea?;new\n")
     verdict = {"reasoning": "r", "winner": None, "verdict": "=1+1"}
     with Stage(verdict=verdict) as played:
         assert batch(played, "s.csv", "--out", "r.csv").exit_code == 0
         (folder / "s.csv").write_text("question,status,result_status\nTea?,new,x\n")
-        both = batch(played, "s.csv", "--out", "r2.csv")
+        results = batch(played, "s.csv", "--out", "r2.csv")
         (folder / "u.jsonl").write_text('{"question": "a", "n": 1}\n{"question": "b"}\n')
         uneven = batch(played, "u.jsonl", "--out", "r2.csv")
     (row,) = csv.DictReader(io.StringIO((folder / "r.csv").read_text()))
     assert (row["status"], row["result_status"], row["answer"]) == ("new", "complete", "'=1+1")
-    assert (both.exit_code, uneven.exit_code) == (2, 2)
+    assert (results.exit_code, uneven.exit_code) == (2, 2)
 
 
 SIGNS = st.text(st.sampled_from("'=+-@\t\r\n\uff1d 1.a\","), max_size=6) | st.text(max_size=6)
@@ -293,7 +293,7 @@ SIGNS = st.text(st.sampled_from("'=+-@\t\r\n\uff1d 1.a\","), max_size=6) | st.te
 
 
 @given(text=SIGNS)
-def test_no_cell_is_a_formula_and_each_is_read_back(text: str) -> None:
+def test_cells_are_never_formulas_and_round_trip(text: str) -> None:
     """The law, of any text: numbers aside, it begins with no sign of a formula."""
     cell = safe_cell(text)
     assert read_cell(cell) == text
@@ -301,7 +301,7 @@ def test_no_cell_is_a_formula_and_each_is_read_back(text: str) -> None:
 
 
 @given(texts=st.lists(SIGNS, min_size=1))
-def test_a_record_of_csv_is_read_back_as_one_record(texts: list[str]) -> None:
+def test_csv_record_round_trips_as_one_record(texts: list[str]) -> None:
     """The law, of any texts: also with a bare carriage return, which some readers take for the end of a record."""
     line = csv_line(texts)
     (record,) = csv.reader(io.StringIO(line, newline=""), strict=True)
@@ -316,39 +316,37 @@ def test_formulas_of_models_and_of_rows_are_text_and_the_file_continues(folder: 
     with Stage(verdict=verdict) as played:
         assert batch(played, "s.csv", "--out", "r.csv", "--limit", "1").exit_code == 0
         assert batch(played, "s.csv", "--out", "r.csv").exit_code == 0
-        asked, written = len(played.bodies), (folder / "r.csv").read_bytes()
+        calls, content = len(played.bodies), (folder / "r.csv").read_bytes()
         assert batch(played, "s.csv", "--out", "r.csv").exit_code == 0
-        assert (len(played.bodies), (folder / "r.csv").read_bytes()) == (asked, written)
-    header, *rows = csv.reader(io.StringIO(written.decode(), newline=""), strict=True)
+        assert (len(played.bodies), (folder / "r.csv").read_bytes()) == (calls, content)
+    header, *rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
     assert header[:3] == ["question", "'=note", "n"]
     assert [row[:3] for row in rows] == [['\'=HYPERLINK("x")', "'@sum", "-3"], ["'+1\r2", "'-tell", "'+x"]]
     assert {row[header.index("answer")] for row in rows} == {"'=1\rtwo"}
-    again = read_rows(str(folder / "r.csv"))
-    assert [row.question for row in again] == ['=HYPERLINK("x")', "+1\r2"]
-    assert [(row.columns["=note"], row.columns["n"], row.columns["answer"]) for row in again] == [
+    rows_again = read_rows(str(folder / "r.csv"))
+    assert [row.question for row in rows_again] == ['=HYPERLINK("x")', "+1\r2"]
+    assert [(row.columns["=note"], row.columns["n"], row.columns["answer"]) for row in rows_again] == [
         ("@sum", "-3", "=1\rtwo"),
         ("-tell", "+x", "=1\rtwo"),
     ]
 
 
 @given(data=st.data(), form=st.sampled_from(["csv", "jsonl"]))
-def test_a_file_that_was_torn_anywhere_is_made_whole(
-    tmp_path_factory: pytest.TempPathFactory, data: Any, form: str
-) -> None:
+def test_file_truncated_anywhere_is_completed(tmp_path_factory: pytest.TempPathFactory, data: Any, form: str) -> None:
     """The law: cut at any byte, then resumed with all lines, it holds each line once, as before."""
     path = tmp_path_factory.mktemp("torn") / f"r.{form}"
-    done = data.draw(st.lists(st.sampled_from(LINES), unique_by=lambda line: line.index))
+    finished = data.draw(st.lists(st.sampled_from(LINES), unique_by=lambda line: line.index))
     with open_out(str(path), "b", [line.row for line in LINES]) as out:
-        for line in done:
+        for line in finished:
             out.write(line)
             out.write(line)
-    whole = path.read_bytes()
+    content = path.read_bytes()
     with path.open("r+b") as file:
-        file.truncate(data.draw(st.integers(0, len(whole))))
+        file.truncate(data.draw(st.integers(0, len(content))))
     with open_out(str(path), "b", [line.row for line in LINES]) as out:
-        for line in done:
+        for line in finished:
             out.write(line)
-    assert sorted(path.read_bytes().split(b"\n")) == sorted(whole.split(b"\n"))
+    assert sorted(path.read_bytes().split(b"\n")) == sorted(content.split(b"\n"))
 
 
 def _lines() -> list[Any]:
@@ -375,7 +373,7 @@ def _lines() -> list[Any]:
 LINES = _lines()
 
 
-def test_a_file_that_somebody_writes_is_left_alone(tmp_path: Path) -> None:
+def test_file_open_for_writing_is_left_alone(tmp_path: Path) -> None:
     """Two batches do not write one file."""
     from flowdebate.errors import BadFile
 
@@ -395,10 +393,10 @@ def test_a_full_disk_ends_the_batch(folder: Path) -> None:
             if "another process" not in result.stderr:
                 break
             time.sleep(0.1)
-        asked = len(played.bodies)
-        again = batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--limit", "1")
-        assert len(played.bodies) == asked
-    assert (result.exit_code, again.exit_code) == (1, 0)
+        calls = len(played.bodies)
+        second = batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--limit", "1")
+        assert len(played.bodies) == calls
+    assert (result.exit_code, second.exit_code) == (1, 0)
     assert "No space left on device" in result.stderr
 
 
@@ -420,11 +418,11 @@ def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
     path = tmp_path / "q.parquet"
     columns = {"question": ["Tea?", "Rent\n2?"], "n": [1, None], "of": [["a", "b"], []], "day": [date(2026, 11, 9)] * 2}
     parquet.write_table(arrow.table(columns), path)
-    found = read_rows(str(path))
-    assert [row.question for row in found] == ["Tea?", "Rent\n2?"]
-    assert [row.columns["n"] for row in found] == [1, None]
-    assert found[0].columns["of"] == ["a", "b"]
-    assert found[0].columns["day"] == "2026-11-09"
+    rows = read_rows(str(path))
+    assert [row.question for row in rows] == ["Tea?", "Rent\n2?"]
+    assert [row.columns["n"] for row in rows] == [1, None]
+    assert rows[0].columns["of"] == ["a", "b"]
+    assert rows[0].columns["day"] == "2026-11-09"
     parquet.write_table(arrow.table({"topic": ["Tea?"]}), path)
     with pytest.raises(BadFile, match=r"line 1: `question` is missing"):
         read_rows(str(path))
@@ -445,7 +443,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatc
         read_rows(str(tmp_path / "q.parquet"))
 
 
-def test_without_a_terminal_there_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_progress_is_occasional_lines(capsys: pytest.CaptureFixture[str]) -> None:
     """Not more often than every five seconds."""
     now = 0.0
     view = ProgressLines(clock=lambda: now)
@@ -455,8 +453,8 @@ def test_without_a_terminal_there_is_a_line_now_and_then(capsys: pytest.CaptureF
     view.show(summary)
     view.show(summary)
     now = 10.0
-    known = Usage(calls=1, prompt_tokens=1_000, completion_tokens=1)
-    view.show(replace(summary, total=None, usage=known, seconds=500.0))
+    usage = Usage(calls=1, prompt_tokens=1_000, completion_tokens=1)
+    view.show(replace(summary, total=None, usage=usage, seconds=500.0))
     now = 15.0
     view.show(replace(summary, failures={}, done=9_900))
     now = 20.0
@@ -470,7 +468,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(capsys: pytest.CaptureF
 
 
 @given(st.integers(1, 9), st.integers(2, 50), st.integers(1, 40), st.floats(0.5, 1000))
-def test_the_time_left_is_known_from_the_first_call_on(usual: int, total: int, calls: int, seconds: float) -> None:
+def test_remaining_time_is_estimated_from_the_first_call(usual: int, total: int, calls: int, seconds: float) -> None:
     """By the usual calls of a question until one has ended, by its own calls then; what was complete before is free."""
     view = ProgressLines(calls=usual)
     summary = BatchSummary(total=total, running=1, seconds=seconds, usage=Usage(calls=calls))
@@ -478,12 +476,12 @@ def test_the_time_left_is_known_from_the_first_call_on(usual: int, total: int, c
     assert view.left(summary) == pytest.approx(seconds / calls * max(usual * total - calls, 0))
     ended = SimpleNamespace(error=None, replayed=False, run=SimpleNamespace(usage=Usage(calls=calls)))
     view.item(ended)  # type: ignore[arg-type]  # as much of an item as is looked at
-    done = replace(summary, done=1)
-    assert view.left(done) == pytest.approx(seconds * (total - 1))
+    one_done = replace(summary, done=1)
+    assert view.left(one_done) == pytest.approx(seconds * (total - 1))
     ended.replayed = True
     view.item(ended)  # type: ignore[arg-type]  # as above
-    both = replace(done, done=2, replayed=1, usage=Usage(calls=2 * calls))
-    assert view.left(both) == pytest.approx(seconds * (total - 2))
+    two_done = replace(one_done, done=2, replayed=1, usage=Usage(calls=2 * calls))
+    assert view.left(two_done) == pytest.approx(seconds * (total - 2))
 
 
 @pytest.fixture
@@ -496,7 +494,7 @@ def signals() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("signals")
-def test_an_interrupted_batch_keeps_what_was_answered(folder: Path) -> None:
+def test_interrupted_batch_keeps_its_answers(folder: Path) -> None:
     """The call in flight is given up; what was answered before it is not asked for again."""
     with Stage(hold=(1, 0)) as played:
 
@@ -509,9 +507,9 @@ def test_an_interrupted_batch_keeps_what_was_answered(folder: Path) -> None:
         result = batch(played, "q.csv", "--max-concurrency", "1", "--batch-id", "b", "--limit", "1")
         thread.join(PATIENCE)
         played.let_go()
-        again = batch(played, "q.csv", "--max-concurrency", "1", "--batch-id", "b", "--limit", "1")
+        second = batch(played, "q.csv", "--max-concurrency", "1", "--batch-id", "b", "--limit", "1")
         assert len(played.bodies) == 2 + 2
-    assert (result.exit_code, again.exit_code) == (130, 0)
+    assert (result.exit_code, second.exit_code) == (130, 0)
     assert result.stderr == "Interrupted. To continue: the same command, or any with --batch-id b\n"
     assert folder.joinpath("runs.sqlite3").exists()
 
@@ -523,17 +521,17 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_shows_a_bar_that_goes() -> None:
+def test_terminal_shows_a_progress_bar_that_disappears() -> None:
     """What fails stands above it, and nothing of it acts on the terminal."""
     stream = Terminal()
     with open_progress(stream) as view:
         view.show(BatchSummary(total=4, done=1, seconds=1.0, usage=Usage.unknown()))
         view.item(failed("Cap\n\x1b[2J?" + "x" * 100))
-    seen = OWN_ESCAPES.sub("", stream.getvalue())
-    assert "1/4 about 3 s left, 1 call, 1.0 a second" in seen
-    told = "".join(seen.split())
-    assert "Question3failed(Cap\\x1b[2J?x" in told
-    assert "x…):ValueError:no[bold]" in told
+    output = OWN_ESCAPES.sub("", stream.getvalue())
+    assert "1/4 about 3 s left, 1 call, 1.0 a second" in output
+    text = "".join(output.split())
+    assert "Question3failed(Cap\\x1b[2J?x" in text
+    assert "x…):ValueError:no[bold]" in text
 
 
 def failed(question: str) -> BatchItem[Any]:
@@ -542,7 +540,7 @@ def failed(question: str) -> BatchItem[Any]:
     return BatchItem(index=2, row=None, question=question, run_id="b-2", seed=1, status="failed", error=error)
 
 
-def test_what_all_questions_would_warn_of_is_said_once(folder: Path) -> None:
+def test_warnings_of_all_questions_are_shown_once(folder: Path) -> None:
     """Five rounds are suspicious; three questions are no three warnings."""
     with Stage() as played:
         result = CliRunner().invoke(app, [*on(played, "q.csv"), "--max-rounds", "5"], catch_exceptions=False)
@@ -551,7 +549,7 @@ def test_what_all_questions_would_warn_of_is_said_once(folder: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_a_target_that_cannot_be_opened_is_one_message(folder: Path) -> None:
+def test_unopenable_output_file_gives_one_message(folder: Path) -> None:
     """A socket has a name in a folder, and is no file."""
     with Stage() as played, socket.socket(socket.AF_UNIX) as server:
         server.bind("r.jsonl")
@@ -561,7 +559,7 @@ def test_a_target_that_cannot_be_opened_is_one_message(folder: Path) -> None:
     assert result.stderr.startswith("Error: r.jsonl: cannot be written: ")
 
 
-def test_a_killed_batch_goes_on_with_the_same_command(folder: Path) -> None:
+def test_killed_batch_is_resumed_by_the_same_command(folder: Path) -> None:
     """SIGKILL in the middle: the second life asks for what was not answered, and the server saw all else once."""
     (folder / "q.txt").write_text("".join(f"Question {number}?\n" for number in range(6)))
     options = ("q.txt", "--max-concurrency", "2", "--out", "r.jsonl")
@@ -574,16 +572,16 @@ def test_a_killed_batch_goes_on_with_the_same_command(folder: Path) -> None:
         killed = lines(folder / "r.jsonl")
         played.let_go()
         result = batch(played, *options)
-        asked = [json.dumps(body["messages"]) for body in played.bodies]
+        prompts = [json.dumps(body["messages"]) for body in played.bodies]
     assert 0 < len(killed) < 6
     assert result.exit_code == 0
     assert [line["index"] for line in lines(folder / "r.jsonl")] == list(range(6))
-    twice = [request for request in set(asked) if asked.count(request) > 1]
-    assert len(set(asked)) == 6 * 3
-    assert len(asked) - len(set(asked)) == len(twice) <= 2  # no more than were in flight
+    twice = [request for request in set(prompts) if prompts.count(request) > 1]
+    assert len(set(prompts)) == 6 * 3
+    assert len(prompts) - len(set(prompts)) == len(twice) <= 2  # no more than were in flight
 
 
-def test_ctrl_c_in_a_terminal_leaves_all_and_says_how_to_go_on(folder: Path) -> None:
+def test_ctrl_c_keeps_results_and_shows_how_to_continue(folder: Path) -> None:
     """A bar shows how far it is; exit code 130; the same command finishes it."""
     (folder / "q.txt").write_text("One?\nTwo?\nThree?\n")
     with Stage(hold=(3, 0)) as played:
@@ -593,19 +591,19 @@ def test_ctrl_c_in_a_terminal_leaves_all_and_says_how_to_go_on(folder: Path) -> 
             terminal.until("1/3")
             terminal.process.send_signal(signal.SIGINT)
             assert terminal.end() == 130
-        seen = OWN_ESCAPES.sub("", terminal.seen)
-        assert "3 calls, 39 tokens" in seen
-        assert "Questions: 3 (2 not done)" in seen
+        output = OWN_ESCAPES.sub("", terminal.seen)
+        assert "3 calls, 39 tokens" in output
+        assert "Questions: 3 (2 not done)" in output
         assert "Interrupted. To continue: the same command, or any with --batch-id b\n" in terminal.seen
         assert "Traceback" not in terminal.seen
         assert len(lines(folder / "r.jsonl")) == 1
         played.let_go()
-        again = batch(played, "q.txt", "--max-concurrency", "1", "--batch-id", "b", "--out", "r.jsonl")
-    assert again.exit_code == 0
+        second = batch(played, "q.txt", "--max-concurrency", "1", "--batch-id", "b", "--out", "r.jsonl")
+    assert second.exit_code == 0
     assert len(lines(folder / "r.jsonl")) == 3
 
 
-def test_a_batch_is_one_row_among_the_runs(folder: Path) -> None:
+def test_batch_is_one_row_in_the_run_list(folder: Path) -> None:
     """With how many of its runs came to what; --batch-id lists them one by one."""
     with Stage(broken={1}) as played:
         command = ("q.csv", "--max-concurrency", "1", "--batch-id", "rents", "--attempts", "1", "--max-rounds", "1")

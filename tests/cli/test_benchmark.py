@@ -76,7 +76,7 @@ def changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file with three changes, in the folder that the command is run in."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "changes.jsonl"
-    path.write_text("".join(json.dumps(each) + "\n" for each in CHANGES))
+    path.write_text("".join(json.dumps(row) + "\n" for row in CHANGES))
     return str(path)
 
 
@@ -88,14 +88,14 @@ def run(stage: Stage | None, *more: str) -> Result:
     return CliRunner().invoke(app, ["review", "--benchmark", *more, *options], catch_exceptions=False)
 
 
-def test_the_rates_of_reviewers_of_known_quality_are_those_computed_by_hand(changes: str) -> None:
+def test_rates_of_known_reviewers_match_a_calculation_by_hand(changes: str) -> None:
     """Both faults are raised and one is confirmed; one of three findings is false, and it is not confirmed."""
     with Reviewers() as stage:
         result = run(stage, changes, "--json")
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)["benchmark"]
-    assert (found["changes"], found["faults"], found["leftOut"]) == (3, 2, 0)
-    raised, confirmed = found["raised"], found["confirmed"]
+    report = json.loads(result.stdout)["benchmark"]
+    assert (report["changes"], report["faults"], report["leftOut"]) == (3, 2, 0)
+    raised, confirmed = report["raised"], report["confirmed"]
     # Wilson's interval of 2 of 2 begins at 2 / (2 + 1.96²); that of 1 of 2 is .5 ± .405
     assert raised["recall"] == {"value": 1, "n": 2, "low": pytest.approx(0.342, abs=0.001), "high": 1}
     assert confirmed["recall"]["value"] == 0.5
@@ -106,28 +106,28 @@ def test_the_rates_of_reviewers_of_known_quality_are_those_computed_by_hand(chan
     assert raised["falseOnClean"]["value"] == 1
     # none in three changes: ln(40) / 3
     assert confirmed["falseFindings"] == {"value": 0, "n": 3, "low": 0, "high": pytest.approx(1.2296, abs=0.001)}
-    assert found["recallByKind"] == {"injection": [1, 1, 0], "off-by-one": [1, 1, 1]}
+    assert report["recallByKind"] == {"injection": [1, 1, 0], "off-by-one": [1, 1, 1]}
 
 
-def test_the_same_command_continues_and_asks_nothing_twice(changes: str) -> None:
+def test_repeated_command_continues_without_repeating_calls(changes: str) -> None:
     """A review that failed is asked again; complete ones are read from the store, and so is a corrected key."""
     with Reviewers(refuse=lambda body: (503, {}) if "c.py" in json.dumps(body["messages"]) else None) as stage:
         first = run(stage, changes, "--on-failure", "fail", "--attempts", "1")
         assert first.exit_code == 1
         assert "2 changes, 2 planted faults; 1 change without a complete review" in first.output
         stage.refuse = lambda _: None
-        asked = len(stage.bodies)
+        calls = len(stage.bodies)
         second = run(stage, changes, "--on-failure", "fail")
         assert second.exit_code == 0
-        assert len(stage.bodies) > asked
-        assert all("c.py" in json.dumps(body["messages"]) for body in stage.bodies[asked:])
-        asked = len(stage.bodies)
+        assert len(stage.bodies) > calls
+        assert all("c.py" in json.dumps(body["messages"]) for body in stage.bodies[calls:])
+        calls = len(stage.bodies)
         keys = [{**change, "faults": [{**fault, "line": 1} for fault in change["faults"]]} for change in CHANGES]
         Path(changes).write_text("".join(json.dumps(key) + "\n" for key in keys))
-        again = run(stage, changes, "--on-failure", "fail")
-        assert len(stage.bodies) == asked
+        third = run(stage, changes, "--on-failure", "fail")
+        assert len(stage.bodies) == calls
     for text in ("Recall", "without cross-examination", "100% (34% to 100%)", "50% (9% to 91%)", "off-by-one"):
-        assert text.casefold() in again.output.casefold()
+        assert text.casefold() in third.output.casefold()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_the_same_command_continues_and_asks_nothing_twice(changes: str) -> None
     ],
 )
 @pytest.mark.usefixtures("changes")
-def test_options_of_one_review_are_rejected(arguments: list[str], message: str) -> None:
+def test_single_review_options_are_rejected(arguments: list[str], message: str) -> None:
     """Before a model is asked."""
     result = run(None, *arguments)
     assert result.exit_code in (1, 2)

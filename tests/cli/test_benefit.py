@@ -48,7 +48,10 @@ class School(Stage):
         schema = json.dumps(exchange.body.get("response_format", {}))
         if "winner" in schema:
             listed = re.findall(r"^- (.*)$", exchange.body["messages"][0]["content"], re.MULTILINE)
-            answer = {"reasoning": "So it is.", "winner": next((each for each in listed if each in RIGHT), listed[0])}
+            answer = {
+                "reasoning": "So it is.",
+                "winner": next((option for option in listed if option in RIGHT), listed[0]),
+            }
             if "verdict" in schema:
                 answer["verdict"] = "So it is."
             else:
@@ -69,32 +72,32 @@ def run(stage: Stage | None, *more: str) -> Result:
     """An evaluation in this process."""
     url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
     options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3", "--max-rounds", "1", "--seed", "1")
-    once = () if "--schedule" in more else ("--schedule", "single")
-    return CliRunner().invoke(app, ["eval", "benefit", *more, *options, *once], catch_exceptions=False)
+    single_schedule = () if "--schedule" in more else ("--schedule", "single")
+    return CliRunner().invoke(app, ["eval", "benefit", *more, *options, *single_schedule], catch_exceptions=False)
 
 
 def test_a_data_set_is_evaluated_and_paid_once(folder: Path) -> None:
     """Each row has positions of its own, though the questions are the same; again, it is all read from the store."""
     with School() as school:
         first = run(school, "facts.jsonl", "--out", "r.jsonl", "--json")
-        asked = len(school.bodies)
-        again = run(school, "facts.jsonl", "--json")
-        assert len(school.bodies) == asked
+        calls = len(school.bodies)
+        second = run(school, "facts.jsonl", "--json")
+        assert len(school.bodies) == calls
     assert first.exit_code == 0
-    found, replayed = json.loads(first.stdout), json.loads(again.stdout)
-    assert found == replayed
-    report = found["report"]
-    assert (report["n"], found["leftOut"], found["lostAnswers"]) == (4, {}, 0)
-    assert [each["method"] for each in report["methods"]] == ["debate", "single", "self_consistency"]
+    document, replayed = json.loads(first.stdout), json.loads(second.stdout)
+    assert document == replayed
+    report = document["report"]
+    assert (report["n"], document["leftOut"], document["lostAnswers"]) == (4, {}, 0)
+    assert [method["method"] for method in report["methods"]] == ["debate", "single", "self_consistency"]
     assert report["methods"][0]["right"] == 4
     assert report["methods"][0]["calls"] == 3
-    written = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
-    for line in written:
+    records = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
+    for line in records:
         stances = {side["stance"] for side in line["document"]["debaters"]}
         assert stances == set(FACTS[line["index"]]["choices"])
 
 
-def test_the_page_has_the_tables_and_the_plain_words(folder: Path) -> None:
+def test_page_has_tables_and_a_plain_summary(folder: Path) -> None:
     """Whoever reads it sees how each fared, how sure that is, and what it cost."""
     with School() as school:
         result = run(school, "facts.jsonl", "--baseline", "single", "--limit", "3")
@@ -105,23 +108,23 @@ def test_the_page_has_the_tables_and_the_plain_words(folder: Path) -> None:
     assert "self-consistency" not in result.stdout
 
 
-def test_self_consistency_may_have_as_much_of_something_else(folder: Path) -> None:
+def test_self_consistency_budget_can_be_in_another_unit(folder: Path) -> None:
     """As many calls as the debate, or what its calls cost by the prices; each is a batch of its own."""
     with School() as school:
         runs = [
             run(school, "facts.jsonl", "--limit", "2", "--json", *more)
             for more in ((), ("--equal", "calls"), ("--equal", "cost", "--price", "1/2"))
         ]
-    assert [each.exit_code for each in runs] == [0, 0, 0]
-    found = [json.loads(each.stdout) for each in runs]
-    assert len({each["batch"] for each in found}) == 3
-    assert found[1]["report"]["methods"][-1]["calls"] == found[1]["report"]["methods"][0]["calls"] == 3
-    refused = run(None, "facts.jsonl", "--equal", "cost", "--baseline", "single")
-    assert refused.exit_code == 2
-    assert "--equal requires --baseline revision or self_consistency" in refused.stderr
+    assert [outcome.exit_code for outcome in runs] == [0, 0, 0]
+    documents = [json.loads(outcome.stdout) for outcome in runs]
+    assert len({document["batch"] for document in documents}) == 3
+    assert documents[1]["report"]["methods"][-1]["calls"] == documents[1]["report"]["methods"][0]["calls"] == 3
+    result = run(None, "facts.jsonl", "--equal", "cost", "--baseline", "single")
+    assert result.exit_code == 2
+    assert "--equal requires --baseline revision or self_consistency" in result.stderr
 
 
-def test_yes_and_no_are_positions_where_a_row_has_none(folder: Path) -> None:
+def test_rows_without_positions_use_yes_and_no(folder: Path) -> None:
     """A CSV with questions of yes or no needs no column but the truth."""
     (folder / "q.csv").write_text("question,correct\nShould cars be banned?,yes\nShould tea be free?,FALSE\n")
     with School() as school:
@@ -131,7 +134,7 @@ def test_yes_and_no_are_positions_where_a_row_has_none(folder: Path) -> None:
     assert (debate["right"], debate["n"], single["n"]) == (2, 2, 2)
 
 
-def test_named_debaters_take_the_rows_positions_by_lot(folder: Path) -> None:
+def test_named_debaters_get_the_positions_at_random(folder: Path) -> None:
     """A file's debaters keep names and roles; who speaks for the truth is drawn for each question."""
     rows = [{"question": f"Q{number}?", "good": "it is", "bad": "it is not", "answer": "it is"} for number in range(12)]
     (folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -139,28 +142,30 @@ def test_named_debaters_take_the_rows_positions_by_lot(folder: Path) -> None:
         options = ("--choices", "good", "--choices", "bad", "--baseline", "single", "--out", "r.jsonl")
         result = run(school, "q.jsonl", "--debater", "ann=x", "--debater", "bob=y", *options)
     assert result.exit_code == 0
-    written = [json.loads(line)["document"]["debaters"] for line in (folder / "r.jsonl").read_text().splitlines()]
-    truthful = Counter(side["name"] for sides in written for side in sides if side["stance"] == "it is")
+    debaters = [json.loads(line)["document"]["debaters"] for line in (folder / "r.jsonl").read_text().splitlines()]
+    truthful = Counter(side["name"] for sides in debaters for side in sides if side["stance"] == "it is")
     assert set(truthful) == {"ann", "bob"}
     assert sum(truthful.values()) == 12
 
 
-def test_what_failed_counts_as_wrong_and_is_tried_again(folder: Path) -> None:
+def test_failed_debates_count_as_wrong_and_are_retried(folder: Path) -> None:
     """A debate whose provider fails has no right answer; the same command goes on with it."""
     with School(broken=range(3)) as school:
         first = run(school, "facts.jsonl", "--attempts", "1", "--max-concurrency", "1", "--json")
     with School() as school:
-        again = run(school, "facts.jsonl", "--attempts", "1", "--json", "--batch-id", json.loads(first.stdout)["batch"])
+        second = run(
+            school, "facts.jsonl", "--attempts", "1", "--json", "--batch-id", json.loads(first.stdout)["batch"]
+        )
     assert first.exit_code == 1
     report = json.loads(first.stdout)["report"]
     assert (report["n"], report["attempted"], report["failed"], report["methods"][0]["right"]) == (4, 4, 3, 1)
     assert json.loads(first.stdout)["withoutVerdict"] == {"failed": 3}
     assert "To retry what failed: the same command" in first.stderr
-    assert again.exit_code == 0
-    assert json.loads(again.stdout)["report"]["n"] == 4
+    assert second.exit_code == 0
+    assert json.loads(second.stdout)["report"]["n"] == 4
 
 
-def test_debates_that_were_not_started_or_failed_stand_below_the_report(folder: Path) -> None:
+def test_unstarted_and_failed_debates_are_listed_below_the_report(folder: Path) -> None:
     """A total that is used up leaves questions out, a provider an answer: the page has both, and how to go on."""
     with School(broken={3}) as school:
         options = ("--max-total-calls", "6", "--attempts", "1", "--max-concurrency", "1", "--baseline", "single")
@@ -172,7 +177,7 @@ def test_debates_that_were_not_started_or_failed_stand_below_the_report(folder: 
     assert "To continue: the same command, or any with --batch-id evaluation-" in result.stderr
 
 
-def test_nothing_to_compare_is_said(folder: Path) -> None:
+def test_missing_comparisons_are_reported(folder: Path) -> None:
     """Where no debate came to a verdict there is no report, and no crash."""
     with School() as school:
         result = run(school, "facts.jsonl", "--max-calls", "1", "--json")
@@ -211,7 +216,7 @@ MISUSE = {
 
 
 @pytest.mark.parametrize(("rows", "options", "message"), MISUSE.values(), ids=MISUSE.keys())
-def test_misuse_is_told_before_anything_is_paid(
+def test_misuse_is_rejected_before_any_call(
     folder: Path, rows: list[dict[str, Any]], options: tuple[str, ...], message: str
 ) -> None:
     """One message with the question and the column, or the option; exit code 2."""
@@ -222,7 +227,7 @@ def test_misuse_is_told_before_anything_is_paid(
 
 
 @given(stances=st.lists(st.text(st.characters(codec="ascii"), min_size=2), min_size=2, max_size=5, unique=True))
-def test_a_position_is_meant_by_its_own_text_before_all_else(stances: list[str]) -> None:
+def test_exact_text_of_a_position_has_priority(stances: list[str]) -> None:
     """The law: whatever letters and numbers positions are made of, the text of one means that one."""
     folded = [stance.strip().casefold() for stance in stances]
     names = ["a", "b", "c", "d", "e"][: len(stances)]
@@ -232,40 +237,40 @@ def test_a_position_is_meant_by_its_own_text_before_all_else(stances: list[str])
 
 
 @pytest.mark.parametrize(
-    ("others", "columns", "choices"),
+    ("cells", "columns", "choices"),
     [
         ({"choices": '["tea", "coffee"]'}, [], ["tea", "coffee"]),
         ({"one": " tea ", "two": "coffee", "three": ""}, ["one", "two", "three"], ["tea", "coffee"]),
         ({"answer": "tea"}, [], []),
     ],
 )
-def test_choices_are_a_list_in_a_cell_or_a_column_each(
-    others: dict[str, Any], columns: list[str], choices: list[str]
+def test_choices_come_from_a_list_cell_or_separate_columns(
+    cells: dict[str, Any], columns: list[str], choices: list[str]
 ) -> None:
     """CSV has lists as JSON; blank cells are no choice; without a column there are none."""
-    row = Row(question="?", columns=others)
+    row = Row(question="?", columns=cells)
     assert read_choices(row, columns, path="q.csv", number=1) == choices
 
 
-def test_text_that_is_no_list_is_refused() -> None:
+def test_cell_without_a_list_is_rejected() -> None:
     """What can only be one position is told with the column."""
     with pytest.raises(BadFile, match="`choices` must hold 2 to 26 different texts"):
         read_choices(Row(question="?", columns={"choices": "tea or coffee"}), [], path="q.csv", number=1)
 
 
-def test_one_of_its_debates_is_resumed_by_itself(folder: Path) -> None:
+def test_single_debate_of_an_evaluation_can_be_resumed(folder: Path) -> None:
     """A debate of an evaluation is a kept run like others: `resume` holds it, baselines included, and pays nothing."""
     with School() as school:
         first = run(school, "facts.jsonl", "--out", "r.jsonl", "--limit", "1")
-        asked = len(school.bodies)
+        calls = len(school.bodies)
         run_id = json.loads((folder / "r.jsonl").read_text().splitlines()[0])["runId"]
-        again = CliRunner().invoke(app, ["resume", run_id, "--store", "runs.sqlite3"], catch_exceptions=False)
-        assert len(school.bodies) == asked
-    assert (first.exit_code, again.exit_code) == (0, 0)
-    assert "one call" in again.stdout
+        resumed = CliRunner().invoke(app, ["resume", run_id, "--store", "runs.sqlite3"], catch_exceptions=False)
+        assert len(school.bodies) == calls
+    assert (first.exit_code, resumed.exit_code) == (0, 0)
+    assert "one call" in resumed.stdout
 
 
-def test_debates_are_judged_as_the_options_say(folder: Path) -> None:
+def test_judge_options_apply_to_every_debate(folder: Path) -> None:
     """Two views of each debate, with letters: what is evaluated need not be a judge that is asked once."""
     scores = {"reasoning": "So.", "scores": {"A": 90, "B": 10}, "verdict": "So it is."}
     with School(answers={"scores": scores}) as school:
@@ -278,19 +283,24 @@ def test_debates_are_judged_as_the_options_say(folder: Path) -> None:
     assert all(set(ballot["labels"].values()) == {"A", "B"} for ballot in judging["ballots"])
 
 
-def test_questions_of_a_column_are_one_cluster_and_failed_ones_may_be_left_out(folder: Path) -> None:
+def test_cluster_column_groups_questions_and_failures_can_be_excluded(folder: Path) -> None:
     """The column must be there; "left-out" counts only debates with a verdict."""
     rows = [{**fact, "topic": "physics"} for fact in FACTS]
     (folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with School() as school:
         report = json.loads(run(school, "t.jsonl", "--cluster", "topic", "--json").stdout)["report"]
-        gone = run(school, "facts.jsonl", "--cluster", "topic")
-    assert {each["clusters"] for each in report["comparisons"]} == {1}
-    assert gone.exit_code == 2
-    assert "a column of all rows" in gone.stderr
+        result = run(school, "facts.jsonl", "--cluster", "topic")
+    assert {comparison["clusters"] for comparison in report["comparisons"]} == {1}
+    assert result.exit_code == 2
+    assert "a column of all rows" in result.stderr
     with School(broken=range(3)) as school:
         options = ("--attempts", "1", "--max-concurrency", "1", "--missing", "left-out", "--batch-id", "lost")
-        found = json.loads(run(school, "facts.jsonl", *options, "--json").stdout)["report"]
+        limited_report = json.loads(run(school, "facts.jsonl", *options, "--json").stdout)["report"]
         page = run(school, "facts.jsonl", *options, "--missing", "gone")
-    assert (found["n"], found["attempted"], found["failed"], found["missing"]) == (1, 4, 3, "left out")
+    assert (limited_report["n"], limited_report["attempted"], limited_report["failed"], limited_report["missing"]) == (
+        1,
+        4,
+        3,
+        "left out",
+    )
     assert page.exit_code == 2

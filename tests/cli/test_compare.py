@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 class Judge(BaseHTTPRequestHandler):
     """Finds for a text that says "good"; where none or all do, for what it reads first."""
 
-    asked: list[str]
+    prompts: list[str]
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        said = body["messages"][-1]["content"]
-        self.asked.append(said)
-        texts = dict(re.findall(r"^\[([A-F])\] (.*)$", said, re.MULTILINE))
+        prompt = body["messages"][-1]["content"]
+        self.prompts.append(prompt)
+        texts = dict(re.findall(r"^\[([A-F])\] (.*)$", prompt, re.MULTILINE))
         best = [label for label, text in texts.items() if "good" in text]
         winner = best[0] if len(best) == 1 else next(iter(texts))
         scores = {label: 80 if label == winner else 20 for label in texts}
@@ -53,7 +53,7 @@ class Judge(BaseHTTPRequestHandler):
 def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What a judge on the loopback is asked; the folder has texts and rows."""
     monkeypatch.chdir(tmp_path)
-    Judge.asked = []
+    Judge.prompts = []
     for name, text in (("ours.txt", "A good answer."), ("theirs.txt", "An answer."), ("third.txt", "Another.")):
         (tmp_path / name).write_text(text)
     with (tmp_path / "rows.csv").open("w", newline="") as file:
@@ -65,7 +65,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
     thread.start()
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("FLOWDEBATE_TEST_URL", f"http://127.0.0.1:{server.server_address[1]}/v1")
-    yield Judge.asked
+    yield Judge.prompts
     server.shutdown()
     server.server_close()
     thread.join()
@@ -82,28 +82,28 @@ def run(*words: str, environment: dict[str, str] | None = None) -> Result:
 def test_files_are_compared_in_all_orders(judge: list[str]) -> None:
     """In text, Markdown and JSON; the second and third command pay for nothing."""
     words = ("ours.txt", "theirs.txt", "third.txt", "--question", "Which?")
-    shown = run(*words)
-    assert shown.exit_code == 0
-    assert "Better: ours" in shown.output
-    assert "6 of 6 ballots" in shown.output
-    assert not any("ours" in said for said in judge)
+    result = run(*words)
+    assert result.exit_code == 0
+    assert "Better: ours" in result.output
+    assert "6 of 6 ballots" in result.output
+    assert not any("ours" in prompt for prompt in judge)
     assert "| ours |" in run(*words, "--format", "markdown").output
     assert json.loads(run(*words, "--format", "json").output)["winner"] == "ours"
     assert len(judge) == 6
 
 
-def test_each_reason_stands_in_a_line_of_its_own(judge: list[str]) -> None:
+def test_each_reason_is_on_a_separate_line(judge: list[str]) -> None:
     """Where the judge found for another text in another order, there is one for each."""
-    shown = run("theirs.txt", "third.txt", "--question", "Which?").output
-    assert "\n- For theirs: R | *x*" in shown
-    assert "\n- For third: R | *x*" in shown
+    output = run("theirs.txt", "third.txt", "--question", "Which?").output
+    assert "\n- For theirs: R | *x*" in output
+    assert "\n- For third: R | *x*" in output
     assert len(judge) == 2
 
 
-def test_rows_are_summed_up_and_the_place_is_found(judge: list[str], tmp_path: Path) -> None:
+def test_rows_are_summarized_and_position_bias_is_found(judge: list[str], tmp_path: Path) -> None:
     """200 rows with a judge that favours the first place; some of them at several widths, paid for once."""
-    found = run("rows.csv", "--max-concurrency", "20", "--format", "json")
-    table = json.loads(found.stdout)
+    result = run("rows.csv", "--max-concurrency", "20", "--format", "json")
+    table = json.loads(result.stdout)
     assert (table["rows"], len(judge)) == (200, 400)
     (biased,) = table["judges"]
     assert biased["favours"] == "first"
@@ -111,9 +111,9 @@ def test_rows_are_summed_up_and_the_place_is_found(judge: list[str], tmp_path: P
     assert len(judge) == 400
     (tmp_path / "some.csv").write_text("".join((tmp_path / "rows.csv").read_text().splitlines(keepends=True)[:31]))
     for width in ("40", "80", "120"):
-        shown = run("some.csv", environment={"COLUMNS": width})
-        assert "favours the first place" in " ".join(shown.output.split())
-        assert shown.exit_code == 0
+        result = run("some.csv", environment={"COLUMNS": width})
+        assert "favours the first place" in " ".join(result.output.split())
+        assert result.exit_code == 0
     assert "\n- staged favours the first place: " in run("some.csv", "--format", "markdown").output  # its name as it is
     assert len(judge) == 460
 
@@ -126,7 +126,7 @@ def test_a_rubric_has_a_column_for_each_criterion(judge: list[str]) -> None:
     assert len(judge) == 2
 
 
-def test_a_column_says_which_text_is_right(judge: list[str]) -> None:
+def test_truth_column_names_the_right_text(judge: list[str]) -> None:
     """An empty cell is an unknown truth, and a name without a text is an error."""
     lines = ["question,ours,theirs,label", "Q1?,One.,Two.,ours", "Q2?,One.,Two.,theirs", "Q3?,One.,Two.,"]
     Path("known.csv").write_text("\n".join(lines))
@@ -134,13 +134,13 @@ def test_a_column_says_which_text_is_right(judge: list[str]) -> None:
     assert table["judges"][0]["truth"]["rows"] == 2
     assert "RIGHT IN ONE ORDER" in run("known.csv", "--truth", "label").output
     Path("known.csv").write_text("\n".join([*lines, "Q4?,One.,Two.,third"]))
-    refused = run("known.csv", "--truth", "label")
-    assert "row 4: `label` must be the right one of 'ours', 'theirs'" in " ".join(refused.output.split())
+    result = run("known.csv", "--truth", "label")
+    assert "row 4: `label` must be the right one of 'ours', 'theirs'" in " ".join(result.output.split())
     assert judge
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("ours.txt", "--question", "Q?"), "two or more"),
         (("ours.txt", "theirs.txt"), "--question"),
@@ -157,27 +157,27 @@ def test_a_column_says_which_text_is_right(judge: list[str]) -> None:
         (("ours.txt", "theirs.txt", "--question", "Q?", "--reference", "blank.txt"), "--reference must not be blank"),
     ],
 )
-def test_bad_input_is_refused_before_any_call(judge: list[str], words: tuple[str, ...], said: str) -> None:
+def test_invalid_input_is_rejected_before_any_call(judge: list[str], words: tuple[str, ...], message: str) -> None:
     """The message names the option, the file or the row."""
     Path("blank.txt").write_text(" \n")
     for number in range(21):
         Path(f"{number}.txt").write_text("An answer.")
-    refused = run(*words)
-    assert refused.exit_code not in (0, None)
-    assert said in " ".join(refused.output.split())
+    result = run(*words)
+    assert result.exit_code not in (0, None)
+    assert message in " ".join(result.output.split())
     assert judge == []
 
 
 def test_an_empty_cell_of_a_row_is_named(judge: list[str]) -> None:
     """With what to do about it; a row of three texts compares the others."""
     Path("rows.csv").write_text("question,ours,theirs\nQ1?,One.,Two.\nQ2?,One.,\n")
-    refused = run("rows.csv")
-    assert refused.exit_code == 2
-    assert "rows.csv: row 2: `theirs` is empty: fill in a text, or delete the row" in " ".join(refused.stderr.split())
+    result = run("rows.csv")
+    assert result.exit_code == 2
+    assert "rows.csv: row 2: `theirs` is empty: fill in a text, or delete the row" in " ".join(result.stderr.split())
     assert judge == []
 
 
-def test_a_cell_may_be_as_long_as_an_answer(judge: list[str]) -> None:
+def test_cell_can_be_as_long_as_an_answer(judge: list[str]) -> None:
     """The limit of the csv module is below the length of a book's chapter."""
     Path("rows.csv").write_text(f'question,ours,theirs\nQ1?,"{"word " * 40_000}",One.\n')
     assert run("rows.csv").exit_code == 0

@@ -22,12 +22,12 @@ def complete(shell: str, line: str) -> list[str]:
     """What a shell offers for the last word of `line`; with an empty last word after a space."""
     words = line.split()
     position = len(words) if line.endswith(" ") else len(words) - 1
-    asked = {
+    variables = {
         "bash": {"COMP_WORDS": line, "COMP_CWORD": str(position)},
         "zsh": {"_TYPER_COMPLETE_ARGS": line},
         "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[shell]
-    env = {**environment(), **asked, "_FLOWDEBATE_COMPLETE": f"complete_{shell}"}
+    env = {**environment(), **variables, "_FLOWDEBATE_COMPLETE": f"complete_{shell}"}
     return [line for line in run(env=env).splitlines() if line]
 
 
@@ -52,29 +52,29 @@ def run(*arguments: str, env: dict[str, str]) -> str:
 )
 def test_words_are_completed(shell: str, line: str, offered: list[str]) -> None:
     """Commands, options and values, in the form that each shell reads."""
-    said = "\n".join(complete(shell, line))
-    assert all(each in said for each in offered)
-    assert "council" not in said or "council" in offered
+    completions = "\n".join(complete(shell, line))
+    assert all(word in completions for word in offered)
+    assert "council" not in completions or "council" in offered
 
 
 def test_run_ids_are_completed_with_their_questions(store: Path) -> None:
     """The newest runs of the store; the question is shown beside the id where a shell can show it."""
     rent = debate(name="rent", debaters=[Debater("a", "cap"), Debater("b", "free")], max_rounds=1, synthesizer=False)
     model = ScriptedModel("one", "two", {"reasoning": "r", "winner": None, "verdict": "v"})
-    done = asyncio.run(rent.run("Cap rents?", model=model, store=str(store)))
-    assert complete("bash", "flowdebate show ") == [done.run_id[:8]]
-    assert complete("fish", "flowdebate resume ") == [f"{done.run_id[:8]}\tCap rents?"]
+    result = asyncio.run(rent.run("Cap rents?", model=model, store=str(store)))
+    assert complete("bash", "flowdebate show ") == [result.run_id[:8]]
+    assert complete("fish", "flowdebate resume ") == [f"{result.run_id[:8]}\tCap rents?"]
     assert complete("bash", "flowdebate show zzzz") == []
 
 
 @pytest.mark.parametrize("store", ["postgresql://nobody@127.0.0.1:9/none", "/proc/no/such.sqlite3"])
-def test_a_store_that_cannot_be_read_completes_nothing(store: str) -> None:
+def test_unreadable_store_gives_no_completions(store: str) -> None:
     """And says nothing: a shell would write it into the line that is being typed."""
     assert complete("bash", f"flowdebate show --store {store} ") == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_is_shown(shell: str) -> None:
+def test_completion_script_of_each_shell_is_printed(shell: str) -> None:
     """It names the command and calls it back."""
     env = {**environment(), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     assert f"_FLOWDEBATE_COMPLETE=complete_{shell}" in run("--show-completion", shell, env=env)

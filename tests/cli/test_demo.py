@@ -24,15 +24,15 @@ def _play(*options: str) -> str:
 
 def test_a_recorded_debate_is_played_to_its_verdict_without_a_model() -> None:
     """Both sides, quotes that were verified, and who spoke and how it was recorded."""
-    shown = _play("--speed", "1000")
-    assert "no model is asked" in shown
-    assert "Qwen2.5-Coder-1.5B-Instruct" in shown
-    assert "Round 1 of 1" in shown
-    assert "verified" in shown
-    assert "Verdict" in shown
+    output = _play("--speed", "1000")
+    assert "no model is asked" in output
+    assert "Qwen2.5-Coder-1.5B-Instruct" in output
+    assert "Round 1 of 1" in output
+    assert "verified" in output
+    assert "Verdict" in output
 
 
-def test_the_recording_is_what_the_library_asks_today_and_small() -> None:
+def test_recording_matches_current_prompts_and_is_small() -> None:
     """So it could be replayed as any cassette; it has no path of the machine that it comes from."""
     plan = recorded_plan(1_000)
     played = plan.pattern().run_sync(plan.subject, model=plan.models, seed=plan.seed, store=False)
@@ -49,18 +49,18 @@ def test_the_recording_is_what_the_library_asks_today_and_small() -> None:
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "1001", "nan"])
-def test_a_speed_that_is_none_is_refused(speed: str) -> None:
+def test_invalid_speed_is_rejected(speed: str) -> None:
     """It must be a number above 0."""
     assert "--speed" in _play("--speed", speed)
 
 
-def test_answers_are_streamed_word_by_word_whatever_is_asked() -> None:
+def test_every_answer_is_streamed_word_by_word() -> None:
     """In the order of the block's; once they are through, there is nothing more to play."""
     model = PlayedModel(RECORDING, words=100_000)
-    said = generator(name="debate-debater-remy", prompt="Say something else.", model=model)
+    block = generator(name="debate-debater-remy", prompt="Say something else.", model=model)
 
     async def heard() -> list[str]:
-        handle = said.start("Now.")
+        handle = block.start("Now.")
         return [event.text async for event in handle if isinstance(event, TextDelta)]
 
     pieces = asyncio.run(heard())
@@ -78,7 +78,7 @@ def test_answers_are_streamed_word_by_word_whatever_is_asked() -> None:
         (["review", "--demo", "--page"], "What is wrong with this change?"),
     ],
 )
-def test_the_page_is_that_of_the_run_and_needs_its_token(
+def test_page_shows_the_run_and_requires_its_token(
     monkeypatch: pytest.MonkeyPatch, command: list[str], question: str
 ) -> None:
     """A browser is sent to it; the server has nothing else, and nothing can be started there."""
@@ -97,8 +97,8 @@ def test_the_page_is_that_of_the_run_and_needs_its_token(
 
     monkeypatch.setattr("flowdebate.server.app.serve", serve)
     monkeypatch.setattr("webbrowser.open", opened.append)
-    shown = CliRunner().invoke(app, command, catch_exceptions=False).output
-    assert "Playing at http://127.0.0.1:9/runs/" in shown
+    output = CliRunner().invoke(app, command, catch_exceptions=False).output
+    assert "Playing at http://127.0.0.1:9/runs/" in output
 
 
 def test_a_recorded_review_is_shown_without_a_model() -> None:
@@ -116,17 +116,17 @@ def test_a_recorded_review_is_shown_without_a_model() -> None:
 def test_a_recorded_review_takes_less_than_a_second() -> None:
     """Beside the start of the process: nothing waits."""
     CliRunner().invoke(app, ["review", "--demo"])  # imports
-    began = time.process_time()
+    start = time.process_time()
     CliRunner().invoke(app, ["review", "--demo"])
-    assert time.process_time() - began < 1
+    assert time.process_time() - start < 1
 
 
 def test_a_demo_in_a_pipe_does_not_wait() -> None:
     """Nobody reads along, so nobody waits for the speed of reading: a minute of it."""
-    began = time.monotonic()
-    shown = _play()
-    assert "Verdict" in shown
-    assert time.monotonic() - began < 15
+    start = time.monotonic()
+    output = _play()
+    assert "Verdict" in output
+    assert time.monotonic() - start < 15
 
 
 @pytest.mark.parametrize(

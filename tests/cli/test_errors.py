@@ -77,38 +77,40 @@ TYPER = {
 
 
 @pytest.mark.parametrize("line", MISUSE)
-def test_misuse_is_one_sentence_about_what_to_type(
+def test_misuse_gives_one_sentence_with_a_remedy(
     line: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On stderr, with exit code 2; not forced into "must be …, got None"."""
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, line.split(), catch_exceptions=False)
-    said = result.stderr.replace(str(store), "STORE")
-    assert (result.exit_code, result.stdout, said.count("\n")) == (2, "", 1)
-    assert said.startswith("Error: ")
-    assert not [part for part in ("got None", "got True", "command line:", "Traceback") if part in said]
+    message = result.stderr.replace(str(store), "STORE")
+    assert (result.exit_code, result.stdout, message.count("\n")) == (2, "", 1)
+    assert message.startswith("Error: ")
+    assert not [part for part in ("got None", "got True", "command line:", "Traceback") if part in message]
     if MISUSE[line] is not None:
-        assert said == f"Error: {MISUSE[line]}\n"
+        assert message == f"Error: {MISUSE[line]}\n"
 
 
 @pytest.mark.parametrize("line", TYPER)
-def test_typing_errors_are_answered_with_what_was_meant(line: str) -> None:
+def test_typos_get_a_suggestion(line: str) -> None:
     """By the parser, with the usage and exit code 2."""
     result = CliRunner().invoke(app, line.split(), catch_exceptions=False)
     assert (result.exit_code, result.stdout) == (2, "")
     assert all(part in result.stderr for part in TYPER[line])
 
 
-@pytest.mark.parametrize("meant", ["openai:gpt-5-mini", "openai / gpt-5-mini", "OpenAI/gpt-5-mini", "opnai/gpt-5-mini"])
+@pytest.mark.parametrize(
+    "suggestion", ["openai:gpt-5-mini", "openai / gpt-5-mini", "OpenAI/gpt-5-mini", "opnai/gpt-5-mini"]
+)
 @pytest.mark.parametrize("option", ["--model", "--fallback", "--panel"])
-def test_a_model_s_mistyped_name_is_answered_with_the_right_one(option: str, meant: str) -> None:
+def test_mistyped_model_name_gets_a_suggestion(option: str, suggestion: str) -> None:
     """Before anything is asked."""
-    result = CliRunner().invoke(app, ["debate", "Should we ship?", option, meant], catch_exceptions=False)
+    result = CliRunner().invoke(app, ["debate", "Should we ship?", option, suggestion], catch_exceptions=False)
     assert result.exit_code == 2
     assert "Did you mean openai/gpt-5-mini?" in result.stderr
 
 
-def test_eval_benefit_says_how_to_install_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eval_benefit_shows_how_to_install_its_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command, the library, and the extra."""
     monkeypatch.setattr("flowdebate.cli.benefit.find_spec", lambda _: None)
     result = CliRunner().invoke(app, ["eval", "benefit", "x.csv"], catch_exceptions=False)

@@ -39,7 +39,7 @@ def forked(*arguments: str) -> dict[str, Any]:
     return document
 
 
-def test_with_another_judge_only_the_judge_is_paid_for(store: Path, tmp_path: Path) -> None:
+def test_changing_the_judge_repeats_only_judge_calls(store: Path, tmp_path: Path) -> None:
     """The first line says what is reused; page, report, JSON and `show` end with what was; the parent stays."""
     report = tmp_path / "fork.md"
     with Stage(turns=SAID) as on:
@@ -50,7 +50,7 @@ def test_with_another_judge_only_the_judge_is_paid_for(store: Path, tmp_path: Pa
             assert terminal.end() == 0
         assert [body["model"] for body in on.bodies] == ["staged", "staged", "staged", "other"]
         fork = newest(store)
-        shown, data = command("show", "--last"), json.loads(command("show", "--last", "--json").stdout)
+        page, data = command("show", "--last"), json.loads(command("show", "--last", "--json").stdout)
         document = json.loads(command("show", "--last", "--page", "--json").stdout)
         nothing = forked(fork.header.run_id)
         assert len(on.bodies) == 4
@@ -63,8 +63,8 @@ def test_with_another_judge_only_the_judge_is_paid_for(store: Path, tmp_path: Pa
     assert document["fork"] == account
     assert data["parent"] == parent.header.run_id
     assert f"- Fork of {parent.header.run_id}: 2 answers reused, 1 asked for\n" in report.read_text()
-    assert f"  Fork of: {parent.header.run_id}: 2 answers reused, 1 asked for\n" in shown.stdout
-    assert shown.stdout.count("(staged, taken from the parent run)") == 2
+    assert f"  Fork of: {parent.header.run_id}: 2 answers reused, 1 asked for\n" in page.stdout
+    assert page.stdout.count("(staged, taken from the parent run)") == 2
     assert nothing["fork"] == {**account, "parent": fork.header.run_id, "reused": 3, "asked": 0}
     assert nothing["usage"]["calls"] == 0
     assert (fork.header.seed, nothing["seed"]) == (7, 7)
@@ -74,7 +74,7 @@ def test_with_another_judge_only_the_judge_is_paid_for(store: Path, tmp_path: Pa
     )
 
 
-def test_an_answer_is_edited_by_its_place_or_its_ends(tmp_path: Path, store: Path) -> None:
+def test_answer_to_edit_is_selected_by_path_or_prefix(tmp_path: Path, store: Path) -> None:
     """From the command line, a file or stdin; what depends on it is asked for, and what does not is reused."""
     reply = tmp_path / "reply.txt"
     reply.write_text("No = never.\n")
@@ -90,9 +90,9 @@ def test_an_answer_is_edited_by_its_place_or_its_ends(tmp_path: Path, store: Pat
         )
         several = command("runs", "fork", parent, "--at", "con", "--say", "-", stdin=b"No.")
         verdict = {"reasoning": "I decide.", "winner": "cap rents", "verdict": "Cap."}
-        asked = len(on.bodies)
+        calls = len(on.bodies)
         judged = forked(parent, "--edit", f"judge={json.dumps(verdict)}", "--edit", f"{OF_ANN}=Homes first.")
-        assert len(on.bodies) == asked  # the words are the same
+        assert len(on.bodies) == calls  # the words are the same
     assert piped.exit_code == several.exit_code == 2
     for document in documents:
         texts = [entry["text"] for entry in document["raw"]["transcript"]]
@@ -103,57 +103,57 @@ def test_an_answer_is_edited_by_its_place_or_its_ends(tmp_path: Path, store: Pat
     assert judged["raw"]["verdict"]["winner"] == "cap rents"
 
 
-def test_a_fork_has_the_id_that_it_is_given(store: Path) -> None:
+def test_fork_id_can_be_chosen(store: Path) -> None:
     """So that a script need not look for it; a taken one is refused before anything is asked."""
     with Stage(turns=SAID) as on:
         command(*on.options(*SIDES, "--max-rounds", "1"))
         document = forked("--last", "--model", "synthesize=other", "--fork-id", "rents-2")
-        asked = len(on.bodies)
-        taken = command("runs", "fork", "rents-2", "--model", "synthesize=third", "--fork-id", "rents-2")
+        calls = len(on.bodies)
+        result = command("runs", "fork", "rents-2", "--model", "synthesize=third", "--fork-id", "rents-2")
         blank = command("runs", "fork", "rents-2", "--fork-id", " ")
-        assert len(on.bodies) == asked
+        assert len(on.bodies) == calls
     assert document["runId"] == newest(store).header.run_id == "rents-2"
-    assert (taken.exit_code, blank.exit_code) == (2, 2)
-    assert "There is a run rents-2 already. To continue it: add --resume.\n" in taken.stderr
+    assert (result.exit_code, blank.exit_code) == (2, 2)
+    assert "There is a run rents-2 already. To continue it: add --resume.\n" in result.stderr
     assert "--fork-id must not be blank" in blank.stderr
 
 
-def test_from_a_place_on_everything_is_asked_for_anew(store: Path) -> None:
+def test_calls_after_a_path_are_repeated(store: Path) -> None:
     """Although the requests are the same."""
     with Stage(turns=SAID) as on:
         command(*on.options(*SIDES, "--max-rounds", "2"))
-        asked = len(on.bodies)
+        calls = len(on.bodies)
         result = command("runs", "fork", "--last", "--at", "round[2]/pro", "--quiet")
-        assert len(on.bodies) == asked + 3
+        assert len(on.bodies) == calls + 3
     assert result.exit_code == 0
     assert result.stdout.endswith(": 2 answers reused, 3 asked for\n")
     assert "Round 1" not in result.stdout
 
 
 @pytest.mark.parametrize("verb", ALL)
-def test_a_fork_of_each_command_without_changes_asks_nothing(verb: str) -> None:
+def test_fork_without_changes_makes_no_call(verb: str) -> None:
     """It comes to the same document."""
     with stage() as on:
         command(*on.options(*ALL[verb][1], "--seed", "5", verb=verb))
-        own = json.loads(command("show", "--last", "--page", "--json").stdout)
-        asked = len(on.bodies)
-        again = forked("--last")
-        assert len(on.bodies) == asked
-    assert again["fork"]["asked"] == 0
-    assert again["fork"]["reused"] == own["usage"]["calls"]
-    different = {key for key in own if own[key] != again[key]}
+        original = json.loads(command("show", "--last", "--page", "--json").stdout)
+        calls = len(on.bodies)
+        copy = forked("--last")
+        assert len(on.bodies) == calls
+    assert copy["fork"]["asked"] == 0
+    assert copy["fork"]["reused"] == original["usage"]["calls"]
+    different = {key for key in original if original[key] != copy[key]}
     assert different <= {"runId", "seconds", "usage", "raw"}
     if verb != "consensus":  # which measures its time
-        assert own["raw"] == again["raw"]
+        assert original["raw"] == copy["raw"]
 
 
 def test_any_option_of_a_plan_can_be_changed() -> None:
     """As in a plan file; a stop condition is evaluated again, so that further rounds ask only for themselves."""
     with Stage(turns=SAID) as on:
         command(*on.options(*SIDES, "--max-rounds", "3", "--terminate-when", "rounds(1)"))
-        asked = len(on.bodies)
+        calls = len(on.bodies)
         longer = forked("--last", "--set", "terminate_when=rounds(2)")
-        assert len(on.bodies) == asked + 3
+        assert len(on.bodies) == calls + 3
         brief = forked("--last", "--max-rounds", "2", "--set", "terminate_when=", "--set", 'instructions = "Be brief."')
         limited = command("runs", "fork", "--last", "--max-rounds", "3", "--max-calls", "1")
         resumed = command("resume", "--last", "--max-calls", "99", "--json")
@@ -166,7 +166,7 @@ def test_any_option_of_a_plan_can_be_changed() -> None:
     assert json.loads(resumed.stdout)["fork"]["parent"]
 
 
-def test_a_fork_has_the_models_of_its_run_not_of_the_environment(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fork_uses_the_models_of_its_run(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run took the environment's; by now that is another one."""
     with Stage(turns=SAID) as on:
         monkeypatch.setenv("OPENAI_BASE_URL", on.base_url)
@@ -179,7 +179,7 @@ def test_a_fork_has_the_models_of_its_run_not_of_the_environment(store: Path, mo
         assert newest(store).header.model == {"chat": "openai/staged", "synthesize": "openai/other"}
 
 
-def test_what_cannot_be_forked_is_one_message(store: Path) -> None:
+def test_unforkable_runs_give_one_message(store: Path) -> None:
     """Before anything is stored or asked for; it names the option."""
     block = handler(_mine, name="mine")
     asyncio.run(block.run("Cap rents?", store=store, run_id="my-run"))
@@ -211,16 +211,16 @@ def test_what_cannot_be_forked_is_one_message(store: Path) -> None:
     assert len(in_store(store, lambda opened: opened.runs())) == 2
 
 
-def test_a_fork_of_an_imported_run_reaches_nobody_unasked(tmp_path: Path, store: Path) -> None:
+def test_fork_of_an_imported_run_contacts_no_server_without_consent(tmp_path: Path, store: Path) -> None:
     """And then reuses what the file has recorded."""
-    with Stage(turns=SAID) as theirs:
-        run_id, file = forged(theirs, tmp_path, asked=True)
+    with Stage(turns=SAID) as sender:
+        run_id, file = forged(sender, tmp_path, asked=True)
         command("import", str(file))
-        refused = command("runs", "fork", run_id)
-        assert (refused.exit_code, theirs.bodies) == (2, [])
-        assert f"flowdebate runs fork {run_id} --trust-plan" in refused.stderr
+        result = command("runs", "fork", run_id)
+        assert (result.exit_code, sender.bodies) == (2, [])
+        assert f"flowdebate runs fork {run_id} --trust-plan" in result.stderr
         document = forked(run_id, "--trust-plan", "--max-calls", "9")
-        assert len(theirs.bodies) == 2
+        assert len(sender.bodies) == 2
     assert document["fork"] == {"parent": run_id, "reused": 1, "edited": [], "asked": 2}
     assert newest(store).header.foreign
 

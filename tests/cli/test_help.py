@@ -28,21 +28,21 @@ LONGEST = 65
 """Characters of a first sentence that stand on one line of a terminal with 80 columns, beside the name."""
 
 
-def test_the_help_lists_at_most_twelve_commands_and_names_the_other_patterns() -> None:
+def test_help_lists_at_most_twelve_commands_and_the_other_patterns() -> None:
     """Each with one sentence on one line; every pattern is in the list or in the line below it."""
     listed = CliRunner().invoke(app, ["--help"], terminal_width=80).stdout
     commands = listed[listed.index("Commands:\n") + 10 : listed.index("\n\n", listed.index("Commands:"))].splitlines()
     assert len(commands) <= 12
     assert all(re.fullmatch(r"  [a-z]+ +[A-Z].*\.", line) for line in commands)
     names = {line.split()[0] for line in commands}
-    others = set(re.search(r"^Other patterns: (.+)$", listed, re.MULTILINE)[1].split(", "))  # type: ignore[index]
-    assert {info.verb for info in PATTERNS.values()} <= names | others
-    assert not names & others
-    assert names | others | {"batch", "demo", "show", "export", "import"} == set(get_command(app).commands)  # type: ignore[attr-defined]  # a group
+    patterns = set(re.search(r"^Other patterns: (.+)$", listed, re.MULTILINE)[1].split(", "))  # type: ignore[index]
+    assert {info.verb for info in PATTERNS.values()} <= names | patterns
+    assert not names & patterns
+    assert names | patterns | {"batch", "demo", "show", "export", "import"} == set(get_command(app).commands)  # type: ignore[attr-defined]  # a group
 
 
 @pytest.mark.parametrize("group", ["runs", "eval"])
-def test_the_help_of_a_group_lists_its_commands_with_a_sentence_for_each(group: str) -> None:
+def test_group_help_describes_each_command_in_a_sentence(group: str) -> None:
     """Also if they are loaded later."""
     listed = CliRunner().invoke(app, [group, "--help"], terminal_width=80).stdout
     for name in get_command(app).commands[group].commands:  # type: ignore[attr-defined]  # a group
@@ -57,20 +57,20 @@ def test_three_commands_of_runs_also_work_without_their_group(command: str) -> N
     assert short == full
 
 
-def test_a_moved_or_misspelt_command_is_answered_with_the_right_one() -> None:
+def test_moved_or_misspelt_command_gets_a_suggestion() -> None:
     """Also inside of a group; the exit code is that of misuse."""
-    for typed, meant in {
+    for typed, suggestion in {
         "fork": "flowdebate runs fork",
         "audit": "flowdebate eval audit",
         "debte": "debate",
         "runs shwo": "show",
     }.items():
         result = CliRunner().invoke(app, typed.split())
-        assert (result.exit_code, f"Did you mean {meant}?" in result.stderr) == (2, True)
+        assert (result.exit_code, f"Did you mean {suggestion}?" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_the_help_of_a_pattern_begins_with_a_sentence_for_one_line(name: str) -> None:
+def test_pattern_help_begins_with_a_one_line_summary(name: str) -> None:
     """The list of commands shows it."""
     sentence, dot, _ = PATTERNS[name].help.partition(". ")
     assert dot
@@ -125,7 +125,7 @@ def forms_of(page: str, heading: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("command", list(EXAMPLES))
-def test_every_help_page_begins_with_two_forms(command: str) -> None:
+def test_every_help_page_begins_with_two_usage_forms(command: str) -> None:
     """Further examples stand at its end; all are shown whole, in whatever width."""
     for columns in (60, 100):
         page = CliRunner().invoke(app, [*words_of(command), "--help"], terminal_width=columns).stdout
@@ -145,7 +145,7 @@ def test_every_help_page_ends_with_exit_codes_and_a_pointer(command: str) -> Non
     assert title[1] in TITLES
 
 
-def test_every_command_has_forms() -> None:
+def test_every_command_has_usage_forms() -> None:
     """None is listed without."""
     top: Any = get_command(app)
     names = {*top.commands, *(name for group in ("runs", "eval") for name in top.commands[group].commands)}
@@ -169,18 +169,18 @@ def test_width_and_colours_are_options_of_the_command(monkeypatch: pytest.Monkey
     """Before the name of the subcommand; they hold for this one call."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "77")
-    seen: dict[str, str | None] = {}
+    settings: dict[str, str | None] = {}
     monkeypatch.setattr(
         "flowdebate.cli.models._show",
-        lambda *_: seen.update({name: os.environ.get(name) for name in ("COLUMNS", "NO_COLOR")}),
+        lambda *_: settings.update({name: os.environ.get(name) for name in ("COLUMNS", "NO_COLOR")}),
     )
     CliRunner().invoke(app, ["--no-color", "--width", "44", "models"], catch_exceptions=False)
-    assert seen == {"COLUMNS": "44", "NO_COLOR": "1"}
+    assert settings == {"COLUMNS": "44", "NO_COLOR": "1"}
     assert (os.environ["COLUMNS"], os.environ.get("NO_COLOR")) == ("77", None)
     assert CliRunner().invoke(app, ["--width", "3", "runs"]).exit_code == 2
 
 
-def test_a_question_without_a_command_is_answered_with_the_command() -> None:
+def test_question_without_a_command_suggests_the_command() -> None:
     """The error names the command that debates it."""
     result = CliRunner().invoke(app, ["Should we cap rents?"])
     assert result.exit_code == 2
@@ -200,13 +200,13 @@ def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
         "heavy = ('flowdebate.patterns.debate.page', 'flowdebate.ui.plan', 'flowdebate.service.runs')\n"
         "print([name for name in sys.modules if name.startswith(heavy)])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own code
-    assert done.stdout == "[]\n"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own code
+    assert process.stdout == "[]\n"
 
 
-def test_the_help_of_a_pattern_s_command_is_whole() -> None:
+def test_help_of_a_pattern_command_is_complete() -> None:
     """Its text, its argument and its own options, although they are loaded late."""
-    shown = " ".join(CliRunner().invoke(app, ["consensus", "--help"]).stdout.split())
-    assert PATTERNS["consensus"].help in shown
-    assert "Arguments: TASK" in shown
-    assert "--[no-]tie-break" in shown
+    help_page = " ".join(CliRunner().invoke(app, ["consensus", "--help"]).stdout.split())
+    assert PATTERNS["consensus"].help in help_page
+    assert "Arguments: TASK" in help_page
+    assert "--[no-]tie-break" in help_page

@@ -29,7 +29,7 @@ KEY = "sk-of-the-user"
 
 
 @pytest.fixture
-def theirs() -> Iterator[Stage]:
+def sender() -> Iterator[Stage]:
     """The server of whoever wrote the file."""
     with Stage() as on:
         yield on
@@ -43,22 +43,22 @@ def secret(tmp_path: Path) -> Path:
     return path
 
 
-def forged(theirs: Stage, tmp_path: Path, *, asked: bool = False, **options: Any) -> tuple[str, Path]:
-    """An unfinished run on the server `theirs`, and its export, with other `options` in the plan.
+def forged(sender: Stage, tmp_path: Path, *, answered: bool = False, **options: Any) -> tuple[str, Path]:
+    """An unfinished run on the server `sender`, and its export, with other `options` in the plan.
 
-    Unless models were `asked`, it has no step yet: a recorded answer would not fit to other prompts.
+    Unless models have `answered`, it has no step yet: a recorded answer would not fit to other prompts.
     """
     store = ("--store", str(tmp_path / "theirs.db"))
-    run_id = ended_early(theirs, *store)
+    run_id = ended_early(sender, *store)
     head, *steps = command("export", run_id, *store).stdout.splitlines()
     line = json.loads(head)
     line["run"]["header"]["plan"]["options"].update(options)
-    if not asked:
+    if not answered:
         steps, line["rows"], line["run"]["steps"] = [], 0, 0
     file = tmp_path / "gift.jsonl"
     file.write_text("\n".join([json.dumps(line), *steps]) + "\n")
-    theirs.bodies.clear()
-    theirs.headers.clear()
+    sender.bodies.clear()
+    sender.headers.clear()
     return run_id, file
 
 
@@ -71,59 +71,61 @@ def change_plan(file: Path, change: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("how", [("--last",), ("RUN",)], ids=["last", "by id"])
-def test_an_imported_run_reaches_nobody_and_reads_nothing_unasked(
-    how: tuple[str, ...], theirs: Stage, secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_imported_run_contacts_no_server_and_reads_no_file_without_consent(
+    how: tuple[str, ...], sender: Stage, secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a terminal it is refused, with what it would use and what to type; then that is what it takes."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    run_id, file = forged(theirs, tmp_path, sources=[str(secret)])
+    run_id, file = forged(sender, tmp_path, sources=[str(secret)])
     assert command("import", str(file)).exit_code == 0
-    how = tuple(run_id if each == "RUN" else each for each in how)
-    refused = command("resume", *how, "--max-calls", "9", "--allow-changes")
-    assert refused.exit_code == 2
-    assert theirs.bodies == []
-    for said in (run_id, theirs.base_url, str(secret), f"flowdebate resume {run_id} --trust-plan"):
-        assert said in refused.stderr
-    assert refused.stdout == ""
+    how = tuple(run_id if word == "RUN" else word for word in how)
+    result = command("resume", *how, "--max-calls", "9", "--allow-changes")
+    assert result.exit_code == 2
+    assert sender.bodies == []
+    for name in (run_id, sender.base_url, str(secret), f"flowdebate resume {run_id} --trust-plan"):
+        assert name in result.stderr
+    assert result.stdout == ""
     trusted = command("resume", *how, "--max-calls", "9", "--allow-changes", "--trust-plan")
     assert trusted.exit_code == 0, trusted.stderr
-    assert {headers["authorization"] for headers in theirs.headers} == {f"Bearer {KEY}"}
-    assert SECRET in json.dumps(theirs.bodies)
+    assert {headers["authorization"] for headers in sender.headers} == {f"Bearer {KEY}"}
+    assert SECRET in json.dumps(sender.bodies)
 
 
-def test_what_is_given_again_is_used_and_what_is_not_is_asked_for(theirs: Stage, secret: Path, tmp_path: Path) -> None:
-    """The user's own server takes the place of theirs; a file that the plan names is still not read."""
-    run_id, file = forged(theirs, tmp_path, sources=[str(secret)])
+def test_repeated_options_are_used_and_missing_ones_require_consent(
+    sender: Stage, secret: Path, tmp_path: Path
+) -> None:
+    """The user's own server replaces the sender's; a file that the plan names is still not read."""
+    run_id, file = forged(sender, tmp_path, sources=[str(secret)])
     command("import", str(file))
-    with Stage() as mine:
-        own = ("--base-url", mine.base_url, "--max-calls", "9", "--allow-changes")
-        refused = command("resume", run_id, *own)
-        assert (refused.exit_code, mine.bodies) == (2, [])
-        assert str(secret) in refused.stderr
-        assert theirs.base_url not in refused.stderr
-        assert command("resume", run_id, *own, "--trust-plan").exit_code == 0
-        assert len(mine.bodies) > 0
-    assert theirs.bodies == []
+    with Stage() as receiver:
+        options = ("--base-url", receiver.base_url, "--max-calls", "9", "--allow-changes")
+        result = command("resume", run_id, *options)
+        assert (result.exit_code, receiver.bodies) == (2, [])
+        assert str(secret) in result.stderr
+        assert sender.base_url not in result.stderr
+        assert command("resume", run_id, *options, "--trust-plan").exit_code == 0
+        assert len(receiver.bodies) > 0
+    assert sender.bodies == []
 
 
-def test_a_server_given_again_is_enough_where_nothing_else_is_named(theirs: Stage, tmp_path: Path) -> None:
+def test_repeated_server_is_sufficient_without_other_references(sender: Stage, tmp_path: Path) -> None:
     """Texts of sources and schemas inside the file are its content: nothing else is used for them."""
     content: dict[str, Any] = {
         "sources": {"report": "Homes first."},
         "output_schema": {"type": "object"},
         "synthesizer": True,
     }
-    run_id, file = forged(theirs, tmp_path, **content)
+    run_id, file = forged(sender, tmp_path, **content)
     command("import", str(file))
-    with Stage() as mine:
-        result = command("resume", run_id, "--base-url", mine.base_url, "--max-calls", "9", "--allow-changes")
+    with Stage() as receiver:
+        result = command("resume", run_id, "--base-url", receiver.base_url, "--max-calls", "9", "--allow-changes")
     assert result.exit_code == 0, result.stderr
-    assert theirs.bodies == []
+    assert sender.bodies == []
 
 
 @pytest.mark.parametrize("verb", ["resume", "fork"])
-def test_an_imported_run_starts_no_program_unasked(
-    verb: str, theirs: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_imported_run_starts_no_program_without_consent(
+    verb: str, sender: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused with the program's name, and `--trust-plan` starts it."""
     program = tmp_path / "bin" / "opencode"
@@ -132,49 +134,51 @@ def test_an_imported_run_starts_no_program_unasked(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("OPENCODE_API_KEY", "of-nobody")
-    run_id, file = forged(theirs, tmp_path, base_url=None, model="cli/opencode")
+    run_id, file = forged(sender, tmp_path, base_url=None, model="cli/opencode")
     command("import", str(file))
     words = ["resume"] if verb == "resume" else ["runs", "fork"]
-    refused = command(*words, run_id, "--max-calls", "9")
-    assert (refused.exit_code, (tmp_path / "started").exists()) == (2, False)
-    assert "--model 'cli/opencode'" in refused.stderr
+    result = command(*words, run_id, "--max-calls", "9")
+    assert (result.exit_code, (tmp_path / "started").exists()) == (2, False)
+    assert "--model 'cli/opencode'" in result.stderr
     command(*words, run_id, "--max-calls", "9", "--trust-plan", *(["--allow-changes"] if verb == "resume" else []))
     assert (tmp_path / "started").exists()
 
 
-def test_a_terminal_shows_what_is_named_and_asks(theirs: Stage, tmp_path: Path) -> None:
+def test_terminal_shows_the_references_and_asks(sender: Stage, tmp_path: Path) -> None:
     """Only a yes goes on."""
-    run_id, file = forged(theirs, tmp_path)
+    run_id, file = forged(sender, tmp_path)
     command("import", str(file))
     for answer, code in (("n", 2), ("y", 0)):
         with OnTerminal("resume", run_id, "--max-calls", "9") as terminal:
             terminal.until("Use them? [y/N]:")
-            assert f"--base-url {theirs.base_url}" in terminal.seen
-            assert theirs.bodies == []
+            assert f"--base-url {sender.base_url}" in terminal.seen
+            assert sender.bodies == []
             terminal.write(f"{answer}\n")
             assert terminal.end() == code
-        assert bool(theirs.bodies) is (answer == "y")
+        assert bool(sender.bodies) is (answer == "y")
 
 
-def test_an_answer_to_an_imported_run_reaches_nobody_unasked(theirs: Stage, secret: Path, tmp_path: Path) -> None:
+def test_answer_to_an_imported_run_contacts_no_server_without_consent(
+    sender: Stage, secret: Path, tmp_path: Path
+) -> None:
     """The answer is recorded; resuming the run needs what `resume` needs."""
     store = ("--store", str(tmp_path / "theirs.db"))
-    held = command(*theirs.options("--human", "pro", *SIDES, "--max-rounds", "1", "--suspend", "--json", *store))
-    run_id = json.loads(held.stdout)["runId"]
+    result = command(*sender.options("--human", "pro", *SIDES, "--max-rounds", "1", "--suspend", "--json", *store))
+    run_id = json.loads(result.stdout)["runId"]
     file = tmp_path / "gift.jsonl"
     file.write_text(command("export", run_id, *store).stdout)
-    theirs.bodies.clear()
+    sender.bodies.clear()
     command("import", str(file))
-    refused = command("runs", "answer", run_id, "Homes first.")
-    assert (refused.exit_code, theirs.bodies) == (2, [])
-    assert f"flowdebate resume {run_id} --trust-plan" in refused.stderr
+    result = command("runs", "answer", run_id, "Homes first.")
+    assert (result.exit_code, sender.bodies) == (2, [])
+    assert f"flowdebate resume {run_id} --trust-plan" in result.stderr
     assert command("resume", run_id, "--trust-plan").exit_code == 0
-    assert len(theirs.bodies) > 0
+    assert len(sender.bodies) > 0
 
 
-def test_showing_an_imported_run_reads_none_of_its_files(theirs: Stage, secret: Path, tmp_path: Path) -> None:
+def test_showing_an_imported_run_reads_no_file_of_its_plan(sender: Stage, secret: Path, tmp_path: Path) -> None:
     """The page and the report have what was recorded; a path in the plan is not opened, whatever it names."""
-    run_id, file = forged(theirs, tmp_path, asked=True, sources=[str(secret), "missing"], output_schema="/dev/zero")
+    run_id, file = forged(sender, tmp_path, answered=True, sources=[str(secret), "missing"], output_schema="/dev/zero")
     command("import", str(file))
     report = tmp_path / "report.md"
     for arguments in (
@@ -183,32 +187,32 @@ def test_showing_an_imported_run_reads_none_of_its_files(theirs: Stage, secret: 
         ("runs", "report", run_id, "--markdown", str(report), "--html", str(tmp_path / "report.html")),
         ("show", run_id, "--json"),
     ):
-        done = command(*arguments)
-        assert done.exit_code == 0, done.stderr
+        result = command(*arguments)
+        assert result.exit_code == 0, result.stderr
     assert "Homes first." in report.read_text()
-    assert theirs.bodies == []
+    assert sender.bodies == []
 
 
-def test_a_run_of_one_s_own_store_is_resumed_unasked(theirs: Stage) -> None:
+def test_local_run_is_resumed_without_consent(sender: Stage) -> None:
     """Its plan is what the user typed."""
-    run_id = ended_early(theirs)
+    run_id = ended_early(sender)
     assert command("resume", run_id, "--max-calls", "9").exit_code == 0
 
 
-def test_a_plan_file_is_the_user_s_own(theirs: Stage, secret: Path, tmp_path: Path) -> None:
+def test_plan_file_is_trusted(sender: Stage, secret: Path, tmp_path: Path) -> None:
     """`run PLAN` uses the addresses and paths in it."""
     plan = tmp_path / "plan.toml"
     options = {
         "pattern": "debate",
         "question": "Should we ship?",
         "model": "staged",
-        "base_url": theirs.base_url,
+        "base_url": sender.base_url,
         "max_rounds": 1,
     }
     lines = [f"{key} = {json.dumps(value)}" for key, value in {**options, "sources": [secret.name]}.items()]
     plan.write_text("\n".join(lines))
     assert command("run", str(plan), "--no-store").exit_code == 0
-    assert SECRET in json.dumps(theirs.bodies)
+    assert SECRET in json.dumps(sender.bodies)
 
 
 @pytest.mark.parametrize(
@@ -216,45 +220,45 @@ def test_a_plan_file_is_the_user_s_own(theirs: Stage, secret: Path, tmp_path: Pa
     [{"options": []}, {"options": None}, {"withheld": 5}, {"pattern": 7}],
     ids=str,
 )
-def test_a_plan_that_no_version_wrote_is_an_error(change: dict[str, Any], theirs: Stage, tmp_path: Path) -> None:
+def test_malformed_plan_is_an_error(change: dict[str, Any], sender: Stage, tmp_path: Path) -> None:
     """One message and exit code 2, not a traceback."""
-    run_id, file = forged(theirs, tmp_path)
+    run_id, file = forged(sender, tmp_path)
     change_plan(file, change)
     assert command("import", str(file)).exit_code == 0
     result = command("resume", run_id)
-    assert (result.exit_code, theirs.bodies) == (2, [])
+    assert (result.exit_code, sender.bodies) == (2, [])
     assert result.stderr.startswith("Error: ")
 
 
-@pytest.mark.parametrize("written", ["2", None])
-def test_a_plan_of_another_version_is_not_imported(written: str | None, theirs: Stage, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["2", None])
+def test_a_plan_of_another_version_is_not_imported(version: str | None, sender: Stage, tmp_path: Path) -> None:
     """The error says which format the plan has, and nothing is stored."""
-    run_id, file = forged(theirs, tmp_path)
-    change_plan(file, {"format": written})
+    run_id, file = forged(sender, tmp_path)
+    change_plan(file, {"format": version})
     result = command("import", str(file))
-    assert (result.exit_code, theirs.bodies) == (2, [])
-    assert f"run {run_id} was exported by another version of flowdebate (plan format {written!r}" in result.stderr
+    assert (result.exit_code, sender.bodies) == (2, [])
+    assert f"run {run_id} was exported by another version of flowdebate (plan format {version!r}" in result.stderr
     assert command("show", run_id).exit_code == 2
 
 
 # Options
 
 
-def unsaid(kind: Any, about: tuple[Any, ...] = ()) -> Iterator[Any]:
+def unsaid(kind: Any, metadata: tuple[Any, ...] = ()) -> Iterator[Any]:
     """The types of text inside `kind` that do not say what they reach."""
     origin, parts = get_origin(kind), get_args(kind)
-    said = any(isinstance(each, Reach) for each in about)
+    has_reach = any(isinstance(item, Reach) for item in metadata)
     if origin is Annotated:
-        yield from unsaid(parts[0], (*about, *parts[1:]))
+        yield from unsaid(parts[0], (*metadata, *parts[1:]))
     elif origin in (Union, UnionType, list):
         for part in parts:
-            yield from unsaid(part, about)
+            yield from unsaid(part, metadata)
     elif origin is dict:
-        yield from unsaid(parts[1], about)
-    elif isinstance(kind, type) and issubclass(kind, BaseModel) and not said:
+        yield from unsaid(parts[1], metadata)
+    elif isinstance(kind, type) and issubclass(kind, BaseModel) and not has_reach:
         for field in kind.model_fields.values():
             yield from unsaid(field.annotation, tuple(field.metadata))
-    elif not said and kind not in (bool, int, float, NoneType) and origin is not Literal:
+    elif not has_reach and kind not in (bool, int, float, NoneType) and origin is not Literal:
         yield kind
 
 
@@ -265,12 +269,12 @@ def unsaid_fields(options: type[BaseModel]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_each_option_of_a_plan_says_what_its_text_reaches(name: str) -> None:
+def test_every_plan_option_declares_what_its_text_reaches(name: str) -> None:
     """A new option is text, a path or an address by its type."""
     assert unsaid_fields(PATTERNS[name].load_page().options) == []
 
 
-def test_an_option_that_does_not_say_it_is_found() -> None:
+def test_undeclared_option_is_detected() -> None:
     """The test above can fail: plain strings, also inside of lists, tables and entries."""
 
     class Entry(BaseModel):
@@ -278,7 +282,7 @@ def test_an_option_that_does_not_say_it_is_found() -> None:
         picture: str
 
     class Wrong(OutputOptions):
-        own: str | None = None
+        label: str | None = None
         many: list[str] | None = None
         table: dict[str, Any] | None = None
         entries: list[Entry] | None = None
@@ -287,7 +291,7 @@ def test_an_option_that_does_not_say_it_is_found() -> None:
     assert unsaid_fields(Wrong) == ["own", "many", "table", "entries"]
 
 
-def test_what_does_not_say_it_counts_as_both() -> None:
+def test_undeclared_option_counts_as_file_and_server() -> None:
     """An option that was forgotten is asked for, not used."""
 
     class Own(PlanOptions):
@@ -295,22 +299,22 @@ def test_what_does_not_say_it_counts_as_both() -> None:
         path: dict[str, FilePath] | None = None
         text: Text | None = None
 
-    said = {"plain": [{"a": "x"}], "path": {"b": "/y"}, "text": "t", "base_url": "http://h/v1", "record": "r"}
-    options = Own.read({}, file=said)
+    settings = {"plain": [{"a": "x"}], "path": {"b": "/y"}, "text": "t", "base_url": "http://h/v1", "record": "r"}
+    options = Own.read({}, file=settings)
     assert options.reached("server") == {"base_url": ["http://h/v1"], "plain": ["x"]}
     assert options.reached("file") == {"record": ["r"], "plain": ["x"], "path": ["/y"]}
-    assert Own.read({"base_url": "http://mine/v1"}, file=said).reached("server") == {"plain": ["x"]}
+    assert Own.read({"base_url": "http://mine/v1"}, file=settings).reached("server") == {"plain": ["x"]}
 
 
-def test_the_paths_and_addresses_of_all_patterns_are_these() -> None:
+def test_options_that_reach_files_or_servers_are_listed() -> None:
     """So that a reviewer sees a new one."""
-    found = set()
+    reachable = set()
     for info in PATTERNS.values():
         options = info.load_page().options
         for name, field in options.model_fields.items():
             kinds = list(_reaches(field.annotation, tuple(field.metadata)))
-            found |= {(name, kind) for kind in kinds if kind not in ("nothing", "model")}
-    assert found == {
+            reachable |= {(name, kind) for kind in kinds if kind not in ("nothing", "model")}
+    assert reachable == {
         ("base_url", "server"),
         ("diff", "file"),
         ("output_schema", "file"),
@@ -320,8 +324,8 @@ def test_the_paths_and_addresses_of_all_patterns_are_these() -> None:
     }
 
 
-def _reaches(kind: Any, about: tuple[Any, ...]) -> Iterator[str]:
-    yield from (each.of for each in about if isinstance(each, Reach))
+def _reaches(kind: Any, metadata: tuple[Any, ...]) -> Iterator[str]:
+    yield from (item.of for item in metadata if isinstance(item, Reach))
     if get_origin(kind) is Annotated:
         yield from _reaches(get_args(kind)[0], tuple(get_args(kind)[1:]))
     else:

@@ -30,7 +30,7 @@ def _run(stage: Stage, *more: str) -> Result:
     return CliRunner().invoke(app, stage.options(*SIDES, "--max-rounds", "1", *more), catch_exceptions=False)
 
 
-def test_a_judge_that_changes_its_mind_is_told(tmp_path: Path) -> None:
+def test_inconsistent_judge_is_reported(tmp_path: Path) -> None:
     """Two orders, two answers: the page and the report name the ballots and their shares, the document has them all."""
     answers = {"scores": [_scored(90, 10), _scored(40, 60)]}
     report = tmp_path / "report.md"
@@ -51,7 +51,7 @@ def test_a_judge_that_changes_its_mind_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("on_flip", "winner"), [("abstain", "none (the judge abstained)"), ("tie", "none (tie)")], ids=str
 )
-def test_a_verdict_without_a_winner_says_why(on_flip: str, winner: str) -> None:
+def test_verdict_without_a_winner_gives_the_reason(on_flip: str, winner: str) -> None:
     """An abstention is no synthesis of several positions."""
     with Stage(answers={"scores": [_scored(90, 10), _scored(40, 60)]}) as stage:
         result = _run(stage, "--schedule", "swap", "--on-flip", on_flip)
@@ -69,25 +69,28 @@ def test_a_panel_of_two_models_votes() -> None:
     assert {body["model"] for body in stage.bodies} == {"staged", "other"}
 
 
-def test_a_rubric_has_its_scores_in_page_report_and_document(tmp_path: Path) -> None:
+def test_rubric_scores_are_in_page_report_and_document(tmp_path: Path) -> None:
     """The mean of both orders by criterion, and the weighted mean decides; so it does from a plan file."""
     report, plan = tmp_path / "report.md", tmp_path / "plan.toml"
     plan.write_text('criteria = ["evidence=3", "clarity"]\nschedule = "swap"\n')
     by = {"cap rents": {"evidence": 80, "clarity": 40}, "free rents": {"evidence": 30, "clarity": 70}}
     orders = [{**_scored(0, 0), "scores": by}, {**_scored(0, 0), "scores": {**by, "free rents": by["cap rents"]}}]
-    for given in (("--criterion", "evidence=3", "--criterion", "clarity", "--schedule", "swap"), ("--file", str(plan))):
+    for options in (
+        ("--criterion", "evidence=3", "--criterion", "clarity", "--schedule", "swap"),
+        ("--file", str(plan)),
+    ):
         with Stage(answers={"scores": orders}) as stage:
-            result = _run(stage, *given, "--markdown", str(report))
-            again = CliRunner().invoke(app, ["show", "--last", "--page", "--json"])
+            result = _run(stage, *options, "--markdown", str(report))
+            shown_again = CliRunner().invoke(app, ["show", "--last", "--page", "--json"])
         assert result.exit_code == 0, result.stderr
         for page in (result.stdout, report.read_text().replace("*", "")):
             for line in ("Criterion “evidence”: pro 80, con 55\n", "Criterion “clarity”: pro 40, con 55\n"):
                 assert line in page
-        judging = DebateRawOutput.model_validate(json.loads(again.stdout)["raw"]).found.judging
+        judging = DebateRawOutput.model_validate(json.loads(shown_again.stdout)["raw"]).found.judging
         assert judging is not None
-        found = [ballot for ballot in judging.ballots if ballot.criteria == by]
-        assert [ballot.criteria for ballot in judging.ballots if ballot not in found] == [orders[1]["scores"]]
-        assert found[0].shares["cap rents"] == pytest.approx(70 / (70 + 40))
+        ballots = [ballot for ballot in judging.ballots if ballot.criteria == by]
+        assert [ballot.criteria for ballot in judging.ballots if ballot not in ballots] == [orders[1]["scores"]]
+        assert ballots[0].shares["cap rents"] == pytest.approx(70 / (70 + 40))
 
 
 def _likely(prompt: str) -> dict[str, float]:
@@ -97,28 +100,28 @@ def _likely(prompt: str) -> dict[str, float]:
     return {"A": -3.0, "B": -2.5} if "Side B" in prompt else {"A": -0.1}
 
 
-def test_a_judge_by_letter_shows_its_log_odds(tmp_path: Path) -> None:
+def test_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
     """Each order with its log-odds, little probability, and quotes once; the document and the stored run have them."""
     report = tmp_path / "report.md"
     with Stage(letters=_likely) as stage:
         plain = _run(stage, "--answer-form", "letter", "--seed", "1", "--markdown", str(report))
-        again = CliRunner().invoke(app, ["show", "--last", "--page", "--json"])
-        shown = CliRunner().invoke(app, ["show", "--last", "--page"])
+        document = CliRunner().invoke(app, ["show", "--last", "--page", "--json"])
+        stored_page = CliRunner().invoke(app, ["show", "--last", "--page"])
     assert plain.exit_code == 0, plain.stderr
     odds = "pro first: pro +0.80, con -0.80; con first: con -0.25, pro +0.25 (the letters had 13% of the probability)"
-    for page in (plain.stdout, shown.stdout, report.read_text().replace("\\", "")):
+    for page in (plain.stdout, stored_page.stdout, report.read_text().replace("\\", "")):
         words = " ".join(page.replace("**", "").split())
         assert "2 (cyclic, by letter): pro 0.74, con 0.26" in words
         assert odds in words
         assert words.count("“Homes first.”") == 1
-    raw = DebateRawOutput.model_validate(json.loads(again.stdout)["raw"])
+    raw = DebateRawOutput.model_validate(json.loads(document.stdout)["raw"])
     assert raw.found.winner == "cap rents"
     assert raw.found.judging is not None
     assert raw.found.judging.answer == "letter"
     assert len(raw.found.judging.ballots) == 2
 
 
-def test_letters_are_asked_for_in_each_way(tmp_path: Path) -> None:
+def test_letter_form_can_be_set_in_every_way(tmp_path: Path) -> None:
     """Crossed with slots; after reasons; by the rule alone; and by a plan file, whose options are stored."""
     plan = tmp_path / "plan.toml"
     plan.write_text('answer_form = "letter"\nschedule = "single"\n')
@@ -128,17 +131,17 @@ def test_letters_are_asked_for_in_each_way(tmp_path: Path) -> None:
         ("--decided-by", "log_odds"): ("letter", 2),
         ("--file", str(plan)): ("letter", 1),
     }
-    for given, (answer, ballots) in ways.items():
+    for options, (answer, ballots) in ways.items():
         with Stage(letters=_likely) as stage:
-            result = _run(stage, *given, "--json")
+            result = _run(stage, *options, "--json")
         assert result.exit_code == 0, result.stderr
         judging = DebateRawOutput.model_validate(json.loads(result.stdout)["raw"]).found.judging
         assert judging is not None
         assert (judging.answer, len(judging.ballots), judging.decided_by) == (answer, ballots, "log_odds")
 
 
-@pytest.mark.parametrize(("least", "winner"), [((), None), (("--min-log-odds", "0"), "cap rents")])
-def test_how_far_a_winner_has_to_be_ahead_can_be_told(least: tuple[str, ...], winner: str | None) -> None:
+@pytest.mark.parametrize(("threshold", "winner"), [((), None), (("--min-log-odds", "0"), "cap rents")])
+def test_winning_margin_can_be_set(threshold: tuple[str, ...], winner: str | None) -> None:
     """By letter a small lead is none, unless any lead is to decide."""
 
     def barely(prompt: str) -> dict[str, float]:
@@ -146,26 +149,29 @@ def test_how_far_a_winner_has_to_be_ahead_can_be_told(least: tuple[str, ...], wi
         return {"A": -0.7, "B": -0.65} if con_is_first else {"A": -0.65, "B": -0.7}
 
     with Stage(letters=barely) as stage:
-        result = _run(stage, "--answer-form", "letter", *least, "--json")
+        result = _run(stage, "--answer-form", "letter", *threshold, "--json")
     assert result.exit_code == 0, result.stderr
     assert DebateRawOutput.model_validate(json.loads(result.stdout)["raw"]).found.winner == winner
 
 
-def test_quotes_of_a_judge_by_letter_can_be_left_out() -> None:
+def test_letter_judge_quotes_can_be_omitted() -> None:
     """No call asks for a sentence then, and the verdict has no quote."""
     turns = (("Build more. It is cheap.",), ("Cap them. It is fair.",))
-    found = {}
+    documents = {}
     for quoted in ("--quotes", "--no-quotes"):
         with Stage(letters=_likely, turns=turns) as stage:
             result = _run(stage, "--answer-form", "letter", quoted, "--json")
         assert result.exit_code == 0, result.stderr
         judging = DebateRawOutput.model_validate(json.loads(result.stdout)["raw"]).found.judging
         assert judging is not None
-        found[quoted] = len(judging.quotes or ()), sum("Which sentence" in json.dumps(body) for body in stage.bodies)
-    assert found == {"--quotes": (2, 2), "--no-quotes": (0, 0)}
+        documents[quoted] = (
+            len(judging.quotes or ()),
+            sum("Which sentence" in json.dumps(body) for body in stage.bodies),
+        )
+    assert documents == {"--quotes": (2, 2), "--no-quotes": (0, 0)}
 
 
-def test_a_server_without_log_probabilities_is_told() -> None:
+def test_missing_log_probabilities_are_reported() -> None:
     """The judge scores, and the page has the reason; and shows no log-odds."""
     with Stage(answers={"scores": _scored(90, 10)}) as stage:
         result = _run(stage, "--answer-form", "letter")
@@ -175,7 +181,7 @@ def test_a_server_without_log_probabilities_is_told() -> None:
     assert "Log-odds" not in words
 
 
-def test_a_judge_by_letter_that_prefers_a_slot_finds_nobody() -> None:
+def test_biased_letter_judge_names_no_winner() -> None:
     """The page says so, and does not call it a synthesis or a tie."""
     with Stage(letters=lambda _: {"A": -0.1, "B": -2.5}) as stage:
         result = _run(stage, "--answer-form", "letter")
@@ -206,17 +212,17 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("given", WRONG, ids=" ".join)
-def test_what_a_judge_cannot_be_told_is_refused(given: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("options", WRONG, ids=" ".join)
+def test_invalid_judge_options_are_rejected(options: tuple[str, ...]) -> None:
     """The error names the option, and what is allowed; nothing is asked."""
     with Stage() as stage:
-        result = _run(stage, *given)
+        result = _run(stage, *options)
     assert result.exit_code == 2
-    assert WRONG[given] in " ".join(result.stderr.split())
+    assert WRONG[options] in " ".join(result.stderr.split())
     assert stage.bodies == []
 
 
-def test_quotes_and_baselines_are_told_at_the_end(tmp_path: Path) -> None:
+def test_quotes_and_baselines_are_reported_at_the_end(tmp_path: Path) -> None:
     """The sources are read from their files, quotes are counted, and it is said what takes no debate."""
     source = tmp_path / "report.txt"
     source.write_text("Homes were built first of all in the south.")
@@ -232,15 +238,15 @@ def test_quotes_and_baselines_are_told_at_the_end(tmp_path: Path) -> None:
     assert any("[report.txt] Homes were built" in json.dumps(body) for body in stage.bodies)
 
 
-def test_a_source_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_source_is_named(tmp_path: Path) -> None:
     """No file, one without text, and two of one name: exit code 2 and the path; nothing is asked."""
     empty, twice = tmp_path / "empty.txt", tmp_path / "more" / "empty.txt"
     empty.write_text(" ")
     twice.parent.mkdir()
     twice.write_text("Text.")
-    for given in ((tmp_path / "none.txt",), (empty,), (twice, twice)):
+    for paths in ((tmp_path / "none.txt",), (empty,), (twice, twice)):
         with Stage() as stage:
-            result = _run(stage, *(part for path in given for part in ("--source", str(path))))
+            result = _run(stage, *(part for path in paths for part in ("--source", str(path))))
         assert result.exit_code == 2
-        assert given[-1].name in result.stderr.replace("\n", "")
+        assert paths[-1].name in result.stderr.replace("\n", "")
         assert stage.bodies == []

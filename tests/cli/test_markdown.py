@@ -23,7 +23,7 @@ def styled(pieces: list[str]) -> list[tuple[str, str]]:
 
 
 @given(PIECES)
-def test_however_a_text_is_cut_it_looks_the_same(pieces: list[str]) -> None:
+def test_rendering_is_independent_of_chunk_boundaries(pieces: list[str]) -> None:
     """And it has all its words."""
     text = "".join(pieces)
     assert styled(pieces) == styled([text]) == styled(list(text))
@@ -34,18 +34,20 @@ def test_however_a_text_is_cut_it_looks_the_same(pieces: list[str]) -> None:
 def test_marks_become_styles() -> None:
     """Emphasis, code and headings; what only looks like a mark stays."""
     text = "## Head\nA **b c** *d* `e*f` 2 * 3 ** 4\n* item\n```\n**x**\n```\n**open\n\nafter"
-    found = styled([text])
-    assert "".join(char for char, _ in found) == "Head\nA b c d e*f 2 * 3 ** 4\n* item\n\n**x**\n\nopen\n\nafter"
-    shown = {style: "".join(char for char, each in found if each == style) for style in ("bold", "italic", "cyan")}
-    assert shown == {"bold": "Headb copen\n", "italic": "d", "cyan": "e*f\n**x**\n"}
+    styles = styled([text])
+    assert "".join(char for char, _ in styles) == "Head\nA b c d e*f 2 * 3 ** 4\n* item\n\n**x**\n\nopen\n\nafter"
+    text_by_style = {
+        style: "".join(char for char, mark in styles if mark == style) for style in ("bold", "italic", "cyan")
+    }
+    assert text_by_style == {"bold": "Headb copen\n", "italic": "d", "cyan": "e*f\n**x**\n"}
 
 
-def test_a_table_is_set_in_columns() -> None:
+def test_table_is_aligned_in_columns() -> None:
     """Numbers at the right, the head in bold; one that is too wide stays as it is."""
     text = "| Option | Cost |\n|---|---:|\n| **Postgres** | $5 |\n| `a\\|b` | $1,200 |\n\nSo: wait."
     rows = ["Option      Cost", "────────  ──────", "Postgres      $5", "a|b       $1,200", "", "So: wait."]
-    shown = styled([text])
-    assert "".join(char for char, _ in shown).split("\n") == rows
-    assert "".join(char for char, style in shown if style == "bold") == "OptionCostPostgres"
+    lines = styled([text])
+    assert "".join(char for char, _ in lines).split("\n") == rows
+    assert "".join(char for char, style in lines if style == "bold") == "OptionCostPostgres"
     narrow = "".join(part for part, _ in Marks(10).feed(text, last=True))
     assert narrow.split("\n")[:3] == ["| Option | Cost |", "|---|---:|", "| Postgres | $5 |"]

@@ -37,7 +37,7 @@ def shown(saved: dict[str, Any], folder: Path) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("verb", SHORT)
-def test_a_contribution_that_is_cut_off_is_marked_everywhere(verb: str, tmp_path: Path) -> None:
+def test_truncated_contribution_is_marked_everywhere(verb: str, tmp_path: Path) -> None:
     """Once, behind it, on the live page as on the saved one and in the report; nobody is said to have failed."""
     options, location = SHORT[verb]
     chair = {"answer": "Cap them.", "dissent": None}
@@ -45,13 +45,13 @@ def test_a_contribution_that_is_cut_off_is_marked_everywhere(verb: str, tmp_path
         live = command(*on.options(*options, verb=verb))
     with stage(cut_off={0}, output=chair) as on:
         document = json.loads(command(*on.options(*options, "--json", verb=verb)).stdout)
-    said = document["raw"][location]
-    assert [each.get("flag") for each in said].count("cut_off") == 1
+    contributions = document["raw"][location]
+    assert [entry.get("flag") for entry in contributions].count("cut_off") == 1
     page, report = shown(document, tmp_path)
     for text in (" ".join(live.stdout.split()), page, report):
         assert text.count(FLAGS["cut_off"]) == 1
         assert "failed" not in text
-    assert f"Ended with gaps, after {len(said) - 1} complete " in page
+    assert f"Ended with gaps, after {len(contributions) - 1} complete " in page
     assert document["status"] == "degraded"
 
 
@@ -73,7 +73,7 @@ def test_an_empty_contribution_is_marked(tmp_path: Path) -> None:
     assert "after 1 complete argument." in page
 
 
-def test_a_winner_that_is_no_position_is_shown_as_none(tmp_path: Path) -> None:
+def test_unknown_winner_is_shown_as_none(tmp_path: Path) -> None:
     """With what the judge named, and never as a winner."""
     document = debated()
     document["raw"]["verdict"] |= {"winner": None, "unknownWinner": "the mayor"}
@@ -88,12 +88,12 @@ def test_a_winner_that_is_no_position_is_shown_as_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["handoff", "deliberation", "round-robin", "council"])
-def test_a_run_in_which_nothing_was_said_has_no_result(verb: str) -> None:
+def test_run_without_contributions_has_no_result(verb: str) -> None:
     """Exit code 3, or 1 where the pattern fails; never 0."""
     options, location = SHORT[verb]
-    lost = ("--attempts", "1", "--on-failure", "skip", "--json")
+    flags = ("--attempts", "1", "--on-failure", "skip", "--json")
     with stage(broken=range(99)) as on:
-        result = command(*on.options(*options, *lost, verb=verb))
+        result = command(*on.options(*options, *flags, verb=verb))
     document = json.loads(result.stdout)
     assert document["raw"][location] == []
     assert (document["status"], result.exit_code) in [("no_verdict", 3), ("failed", 1)]

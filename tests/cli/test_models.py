@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 SECRET = "sk-geheim-0123456789"  # noqa: S105 - of nobody
-KEYS = [each.key_env for each in PROVIDERS.values() if each.key_env]
+KEYS = [provider.key_env for provider in PROVIDERS.values() if provider.key_env]
 CLEAN = dict.fromkeys(("FLOWDEBATE_MODEL", "OPENAI_BASE_URL", "FLOWDEBATE_LOCAL_MODEL", *KEYS), "")
 
 
@@ -50,29 +50,29 @@ def models(*arguments: str, **env: str) -> Result:
         ({"ANTHROPIC_API_KEY": SECRET}, "anthropic/claude-haiku-5-5", "ANTHROPIC_API_KEY is set"),
     ],
 )
-def test_the_model_is_shown_with_where_it_comes_from(env: dict[str, str], model: str, source: str) -> None:
+def test_model_is_shown_with_its_origin(env: dict[str, str], model: str, source: str) -> None:
     """As page and as JSON; whether keys are set, and none of them."""
     page, document = models(**env), json.loads(models("--json", **env).stdout)
     assert page.exit_code == 0
     assert f"Model: {model}\n" in page.stdout
     assert f"  From: {source}\n" in page.stdout
     assert document["default"] == {"model": model, "from": source}
-    key = next(each for each in document["providers"] if each["name"] == "openai")
+    key = next(provider for provider in document["providers"] if provider["name"] == "openai")
     assert key["keySet"] == ("OPENAI_API_KEY" in env)
     assert "geheim" not in page.output + json.dumps(document)
 
 
-def test_the_local_model_is_told_with_its_weights(tmp_path: Path) -> None:
+def test_local_model_is_shown_with_its_weights(tmp_path: Path) -> None:
     """Where they are and how large, whatever is installed."""
     weights = tmp_path / "own.gguf"
     weights.write_bytes(b"GGUF" + bytes(1_500_000_000 // 1000))
     local = json.loads(models("--json", FLOWDEBATE_LOCAL_MODEL=str(weights), OPENAI_API_KEY="x").stdout)["local"]
     assert (local["title"], local["path"], local["bytes"]) == ("own", str(weights), weights.stat().st_size)
-    gone = json.loads(models("--json", FLOWDEBATE_LOCAL_MODEL=str(tmp_path / "no.gguf"), OPENAI_API_KEY="x").stdout)
-    assert (gone["local"]["path"], gone["local"]["bytes"]) == (None, None)
+    document = json.loads(models("--json", FLOWDEBATE_LOCAL_MODEL=str(tmp_path / "no.gguf"), OPENAI_API_KEY="x").stdout)
+    assert (document["local"]["path"], document["local"]["bytes"]) == (None, None)
 
 
-def test_where_nothing_is_set_up_the_ways_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_model_the_setup_options_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With exit code 3."""
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", lambda: {"ollama": None})
@@ -92,7 +92,7 @@ def test_a_server_on_this_machine_is_shown_with_its_model(monkeypatch: pytest.Mo
     page, document = models(), json.loads(models("--json").stdout)
     assert "Model: ollama/gemma3\n" in page.stdout
     assert "  From: it answers at http://127.0.0.1:11434/v1, and no key is set\n" in page.stdout
-    (ollama,) = [each for each in document["providers"] if each["name"] == "ollama"]
+    (ollama,) = [provider for provider in document["providers"] if provider["name"] == "ollama"]
     assert (ollama["model"], ollama["answers"], ollama["keySet"]) == ("gemma3", True, None)
     sides = ("--debater", "ann=Trams", "--debater", "bob=Roads")
     options = ("--max-rounds", "1", "--attempts", "1", "--no-store")
@@ -100,11 +100,11 @@ def test_a_server_on_this_machine_is_shown_with_its_model(monkeypatch: pytest.Mo
     assert "Model: ollama/gemma3 (a server on this machine, at http://127.0.0.1:11434/v1)" in run.output
 
 
-def test_a_run_that_cannot_begin_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_run_that_cannot_start_leaves_no_files(tmp_path: Path) -> None:
     """The reason is all that is said: there is nothing to resume."""
     env = {**CLEAN, "FLOWDEBATE_STORE": str(tmp_path / "runs.sqlite3")}
-    asked = ["debate", "Trams or roads?", "--debater", "ann=Trams", "--debater", "bob=Roads"]
-    run = CliRunner(env=env).invoke(app, [*asked, "--model", "openai/gpt-5-mini"])
+    command_line = ["debate", "Trams or roads?", "--debater", "ann=Trams", "--debater", "bob=Roads"]
+    run = CliRunner(env=env).invoke(app, [*command_line, "--model", "openai/gpt-5-mini"])
     assert run.exit_code == 1
     assert "OPENAI_API_KEY" in run.output
     assert "resume" not in run.output
@@ -114,10 +114,10 @@ def test_a_run_that_cannot_begin_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell closes it")
 @pytest.mark.parametrize("pattern", ["debate", "council"])
-def test_a_closed_stdin_is_an_empty_one(pattern: str, tmp_path: Path) -> None:
+def test_closed_stdin_is_treated_as_empty(pattern: str, tmp_path: Path) -> None:
     """As cron and some containers leave it."""
-    asked = f"{pattern} 'Trams or roads?' --model openai/gpt-5-mini"
-    command = f"exec {shlex.quote(sys.executable)} -m flowdebate {asked} <&-"
+    command_line = f"{pattern} 'Trams or roads?' --model openai/gpt-5-mini"
+    command = f"exec {shlex.quote(sys.executable)} -m flowdebate {command_line} <&-"
     env = {**os.environ, "HOME": str(tmp_path), "OPENAI_API_KEY": ""}
     shell = ["sh", "-c", command]
     run = subprocess.run(shell, env=env, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - our own
@@ -125,37 +125,37 @@ def test_a_closed_stdin_is_an_empty_one(pattern: str, tmp_path: Path) -> None:
     assert "Error: " in run.stderr
 
 
-def test_a_visitor_with_an_anthropic_key_alone_is_served() -> None:
+def test_anthropic_key_alone_is_sufficient() -> None:
     """By Anthropic's own interface, with that key, and no word of OpenAI's."""
-    with vendors() as found:
+    with vendors() as clients:
         sides = ("--debater", "ann=Trams", "--debater", "bob=Roads")
-        asked = ["debate", "Trams or roads?", *sides, "--max-rounds", "1", "--no-synthesizer", "--no-store"]
-        key = str(found["anthropic"].key)
-        run = CliRunner(env={**CLEAN, "ANTHROPIC_API_KEY": key}).invoke(app, asked, catch_exceptions=False)
+        command_line = ["debate", "Trams or roads?", *sides, "--max-rounds", "1", "--no-synthesizer", "--no-store"]
+        key = str(clients["anthropic"].key)
+        run = CliRunner(env={**CLEAN, "ANTHROPIC_API_KEY": key}).invoke(app, command_line, catch_exceptions=False)
     assert run.exit_code == 0, run.output
     assert "Model: anthropic/claude-haiku-5-5" in run.output
     assert "openai" not in run.output.lower()
-    assert {name for name, vendor in found.items() if vendor.asked} == {"anthropic"}
-    assert {each.headers["authorization"] for each in found["anthropic"].asked} == {f"Bearer {key}"}
+    assert {name for name, vendor in clients.items() if vendor.asked} == {"anthropic"}
+    assert {request.headers["authorization"] for request in clients["anthropic"].asked} == {f"Bearer {key}"}
 
 
-def test_a_quick_check_asks_once_and_tells_how_long_it_took() -> None:
+def test_quick_check_makes_one_call_and_reports_its_duration() -> None:
     """Of each named model; one that does not answer is exit code 1, and the others are asked all the same."""
     with Stage(turns=[["ready"]]) as stage:
         env = {"OPENAI_BASE_URL": stage.base_url, "OPENAI_API_KEY": SECRET}
         fine = models("check", "--quick", **env)
         assert len(stage.bodies) == 1
-        both = models("check", "ollama/none", "openai/staged", "--quick", "--json", **env)
+        result = models("check", "ollama/none", "openai/staged", "--quick", "--json", **env)
     assert fine.exit_code == 0
     assert "Answers: openai/gpt-5.6-luna, in " in fine.stdout
-    assert both.exit_code == 1
-    failed, answered = json.loads(both.stdout)["checks"]
+    assert result.exit_code == 1
+    failed, working = json.loads(result.stdout)["checks"]
     assert failed["error"]
-    assert (answered["error"], answered["tokens"]) == (None, 13)
-    assert SECRET not in fine.output + both.output
+    assert (working["error"], working["tokens"]) == (None, 13)
+    assert SECRET not in fine.output + result.output
 
 
-def test_an_unknown_model_is_refused_with_the_one_that_is_meant() -> None:
+def test_unknown_model_is_rejected_with_a_suggestion() -> None:
     """Before anything is asked."""
     result = models("check", "openai:gpt-5", "--quick")
     assert result.exit_code == 2
@@ -190,7 +190,7 @@ class Played:
         self._loop.close()
 
 
-def test_a_check_shows_what_a_model_can_do_and_what_to_set(tmp_path: Path) -> None:
+def test_check_shows_abilities_and_recommended_settings(tmp_path: Path) -> None:
     """As page and as JSON, at an address of its own; the calls are announced before the first one."""
     record = tmp_path / "check.jsonl"
     with Played(Stub(refuses=["temperature", "schema"], words="Not with this model.")) as played:
@@ -210,11 +210,11 @@ def test_a_check_shows_what_a_model_can_do_and_what_to_set(tmp_path: Path) -> No
     assert SECRET not in page.output + document.output + record.read_text()
     with serve_recording(record) as base_url:
         learned_of.cache_clear()
-        again = models("check", "m", "--base-url", base_url, OPENAI_API_KEY=SECRET)
-    assert again.stdout.partition("REQUEST")[2] == page.stdout.partition("REQUEST")[2].partition("\n  Record:")[0]
+        second = models("check", "m", "--base-url", base_url, OPENAI_API_KEY=SECRET)
+    assert second.stdout.partition("REQUEST")[2] == page.stdout.partition("REQUEST")[2].partition("\n  Record:")[0]
 
 
-def test_a_record_is_not_written_over(tmp_path: Path) -> None:
+def test_recording_is_not_overwritten(tmp_path: Path) -> None:
     """It may be somebody's only one."""
     record = tmp_path / "check.jsonl"
     record.write_text("mine")
@@ -247,7 +247,7 @@ def test_a_record_is_not_written_over(tmp_path: Path) -> None:
         (["openai/gpt-5-mini"], 2, "ACTION must be"),
     ],
 )
-def test_what_cannot_be_checked_says_why(
+def test_failed_check_gives_the_reason(
     arguments: list[str], code: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything is paid."""
@@ -258,7 +258,7 @@ def test_what_cannot_be_checked_says_why(
     assert says in result.output
 
 
-def test_ctrl_c_shows_what_is_known_so_far() -> None:
+def test_ctrl_c_shows_partial_results() -> None:
     """With the exit code of the signal, and the advice that follows from it."""
 
     def stall(body: Any, data: Any) -> Any:
@@ -279,8 +279,8 @@ def test_ctrl_c_shows_what_is_known_so_far() -> None:
     assert "ROLES" not in out
 
 
-def test_python_runs_the_package_as_the_command() -> None:
+def test_python_m_runs_the_command() -> None:
     """`python -m flowdebate`, under the name of the command."""
     arguments = [sys.executable, "-m", "flowdebate", "--help"]
-    done = subprocess.run(arguments, env=environment(), capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own
-    assert done.stdout.startswith("Usage:\n  flowdebate debate ")
+    process = subprocess.run(arguments, env=environment(), capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own
+    assert process.stdout.startswith("Usage:\n  flowdebate debate ")

@@ -51,14 +51,14 @@ def turn(*events: object) -> str:
     """What is shown of a turn of anna's in which `events` are told."""
     stream = io.StringIO()
     live = View(stream)
-    about = {"block": "a", "round": 1, "agent_name": "anna", "stance": "cap rents"}
-    for event in (TurnStarted(**about), *events, TurnFinished(**about)):  # type: ignore[arg-type]  # as declared
+    fields = {"block": "a", "round": 1, "agent_name": "anna", "stance": "cap rents"}
+    for event in (TurnStarted(**fields), *events, TurnFinished(**fields)):  # type: ignore[arg-type]  # as declared
         live.show(event)
     return stream.getvalue()
 
 
 @given(HOSTILE)
-def test_no_foreign_text_acts_on_a_terminal(text: str) -> None:
+def test_foreign_text_cannot_control_the_terminal(text: str) -> None:
     """In frames, headings and labels too: but for the page's own colours, all that is written is printable."""
     value = {**DOCUMENT, "status": "failed", "error": text, "output": {text: text}}
     value["debaters"] = [{"name": text, "stance": text, "role": text}]
@@ -72,54 +72,54 @@ def test_no_foreign_text_acts_on_a_terminal(text: str) -> None:
     document = DebateDocument.model_validate(value)
     screen = Screen()
     render(document, Page(screen, document.speakers, environ=TERMINAL))
-    shown = ESCAPES.sub("", screen.getvalue())
-    assert printable(shown) == shown
-    assert "─ Round 1 of 2 ─" in shown
+    visible = ESCAPES.sub("", screen.getvalue())
+    assert printable(visible) == visible
+    assert "─ Round 1 of 2 ─" in visible
 
 
 @given(st.lists(HOSTILE, max_size=5), HOSTILE)
-def test_live_text_is_printable_however_it_is_cut(pieces: list[str], tool: str) -> None:
+def test_live_text_is_printable_for_any_chunks(pieces: list[str], tool: str) -> None:
     """Pieces, tools and their results: nothing of them acts, and no line of theirs begins at the left edge."""
-    told = [TextDelta(block="a", text=piece) for piece in pieces]
-    shown = turn(ToolCalled(block="a", tool=tool, arguments=tool, result=tool), *told)
-    assert printable(shown) == shown
-    first, second, *others = shown.split("\n")
+    events = [TextDelta(block="a", text=piece) for piece in pieces]
+    output = turn(ToolCalled(block="a", tool=tool, arguments=tool, result=tool), *events)
+    assert printable(output) == output
+    first, second, *remaining = output.split("\n")
     assert (first, second) == ("", "anna:")
-    assert all(line.startswith("  ") or not line for line in others)
+    assert all(line.startswith("  ") or not line for line in remaining)
 
 
 def test_text_is_shown_once_streamed_or_not() -> None:
     """Servers that do not stream, and those that do, leave the same page."""
-    whole = BlockAnswered(block="a", output="Homes first.")
+    answer = BlockAnswered(block="a", output="Homes first.")
     pieces = [TextDelta(block="a", text="Homes "), TextDelta(block="a", text="first.")]
-    assert turn(whole) == turn(*pieces, whole) == "\nanna:\n  Homes first.\n"
+    assert turn(answer) == turn(*pieces, answer) == "\nanna:\n  Homes first.\n"
 
 
-def test_text_that_was_cut_is_marked() -> None:
+def test_truncated_text_is_marked() -> None:
     """A reader sees why an argument ends in the middle."""
     cut = BlockAnswered(block="a", output="Homes first.", truncated=True)
     assert turn(cut).endswith("\n  (the answer was cut off; it counts up to its last full sentence)\n")
 
 
-def test_tools_are_shown_in_short() -> None:
+def test_tool_calls_are_shown_briefly() -> None:
     """What was asked, and the beginning of what came back."""
-    shown = turn(ToolCalled(block="a", tool="lookup", arguments='{"q": 1}', result="x" * 5000))
-    assert "".join(shown.split()) == f'anna:Tool:lookup({{"q":1}})={"x" * 200}…(5,000)'  # at any width
+    output = turn(ToolCalled(block="a", tool="lookup", arguments='{"q": 1}', result="x" * 5000))
+    assert "".join(output.split()) == f'anna:Tool:lookup({{"q":1}})={"x" * 200}…(5,000)'  # at any width
 
 
 @given(st.data())
-def test_those_who_speak_at_once_are_shown_one_after_the_other(data: st.DataObject) -> None:
+def test_simultaneous_speakers_are_shown_one_after_another(data: st.DataObject) -> None:
     """However their pieces mingle, the page is that of the same turns in order; a turn that was skipped blocks none."""
     turns = []
     for name in ("anna", "ben", "cy"):
-        about = {"block": f"debate-{name}", "round": 1, "agent_name": name, "stance": "s"}
+        fields = {"block": f"debate-{name}", "round": 1, "agent_name": name, "stance": "s"}
         pieces = data.draw(st.lists(st.sampled_from(["Homes ", "first. ", "\n"]), max_size=3))
-        ends = [BlockAnswered(block=about["block"], output="".join(pieces) or "Yes."), TurnFinished(**about)]  # type: ignore[arg-type]  # as declared
+        ends = [BlockAnswered(block=fields["block"], output="".join(pieces) or "Yes."), TurnFinished(**fields)]  # type: ignore[arg-type]  # as declared
         if data.draw(st.booleans()):
             failed = {"role": "debater", "name": name, "error": "E", "message": "no", "instead": "skipped"}
-            ends = [RoleFailed(block=about["block"], round=1, **failed)]  # type: ignore[arg-type]  # as declared
-        told = [TextDelta(block=str(about["block"]), text=piece) for piece in pieces]
-        turns.append([TurnStarted(**about), *told, *ends])  # type: ignore[arg-type]  # as declared
+            ends = [RoleFailed(block=fields["block"], round=1, **failed)]  # type: ignore[arg-type]  # as declared
+        deltas = [TextDelta(block=str(fields["block"]), text=piece) for piece in pieces]
+        turns.append([TurnStarted(**fields), *deltas, *ends])  # type: ignore[arg-type]  # as declared
     together = [turn.pop(0) for turn in turns]
     apart = [event for first, turn in zip(together, turns, strict=True) for event in (first, *turn)]
     while any(turns):
@@ -136,23 +136,23 @@ def shown_of(events: list[Any]) -> str:
     return stream.getvalue()
 
 
-def test_of_two_answers_the_page_says_which_counts() -> None:
+def test_page_marks_the_answer_that_counts() -> None:
     """What does not count is marked as soon as that is known; the one that counts is shown whole."""
     retried = CallRetried(block="a", model="m", attempt=2, error="Copied", message="it copies", wait=0.0)
-    said = [
+    events = [
         TextDelta(block="a", text="First.", path="a", at=0.0),
         retried,
         TextDelta(block="a", text="Second.", path="a", at=1.0),
     ]
     lines = [
-        line.strip() for line in ESCAPES.sub("", turn(*said, BlockAnswered(block="a", output="Second."))).split("\n")
+        line.strip() for line in ESCAPES.sub("", turn(*events, BlockAnswered(block="a", output="Second."))).split("\n")
     ]
-    told = ["First.", "(that answer does not count)", "(it copies; asking again)", "Second."]
-    assert [line for line in lines if line][-4:] == told
+    sentences = ["First.", "(that answer does not count)", "(it copies; asking again)", "Second."]
+    assert [line for line in lines if line][-4:] == sentences
     counts = BlockAnswered(block="a", output="First.", first_counts=True)
-    lines = [line.strip() for line in ESCAPES.sub("", turn(*said, counts)).split("\n")]
+    lines = [line.strip() for line in ESCAPES.sub("", turn(*events, counts)).split("\n")]
     assert [line for line in lines if line][-6:] == [
-        *told,
+        *sentences,
         "(that answer is no better than the first, which counts)",
         "First.",
     ]

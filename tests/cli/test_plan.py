@@ -126,7 +126,7 @@ def plan_of(path: Path, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
-def test_a_bad_file_is_one_error_that_names_file_and_key(case: Case, tmp_path: Path) -> None:
+def test_invalid_file_gives_one_error_with_file_and_key(case: Case, tmp_path: Path) -> None:
     """One line, with the file's name, whatever is wrong."""
     path = tmp_path / case.name
     path.write_text(case.text)
@@ -134,11 +134,11 @@ def test_a_bad_file_is_one_error_that_names_file_and_key(case: Case, tmp_path: P
         make_plan(DEBATE, {"question": None if "question" in case.text else "Why?"}, file=str(path))
     assert case.message in str(caught.value)
     assert "\n" not in str(caught.value)
-    named = "command line" if "--model" in case.message else str(tmp_path)
-    assert str(caught.value).startswith(named)
+    location = "command line" if "--model" in case.message else str(tmp_path)
+    assert str(caught.value).startswith(location)
 
 
-def test_a_file_says_all_that_the_options_say(tmp_path: Path) -> None:
+def test_plan_file_can_set_every_option(tmp_path: Path) -> None:
     """Question, sides with roles and models of their own, rounds, moderator, model, schema, instructions, seed."""
     path = tmp_path / "debate.toml"
     path.write_text(TOML)
@@ -156,7 +156,7 @@ def test_a_file_says_all_that_the_options_say(tmp_path: Path) -> None:
     assert plan.schema.validate({"x": 1}) == {"x": 1}
 
 
-def test_json_says_the_same_as_toml(tmp_path: Path) -> None:
+def test_json_and_toml_plans_are_equivalent(tmp_path: Path) -> None:
     """The suffix tells which of both it is."""
     toml, also = tmp_path / "debate.toml", tmp_path / "debate.JSON"
     toml.write_text(TOML)
@@ -164,7 +164,7 @@ def test_json_says_the_same_as_toml(tmp_path: Path) -> None:
     assert read_plan_file(str(also)) == read_plan_file(str(toml))
 
 
-def test_options_win_over_the_file(tmp_path: Path) -> None:
+def test_options_override_the_file(tmp_path: Path) -> None:
     """Each by itself; what is not given stays as the file has it."""
     path = tmp_path / "debate.toml"
     path.write_text(TOML)
@@ -189,7 +189,7 @@ def test_a_schema_s_path_is_relative_to_the_file_that_names_it(tmp_path: Path) -
     assert plan_of(path).schema.json_schema["required"] == ["x"]
 
 
-def test_at_a_base_url_models_are_called_what_the_server_calls_them() -> None:
+def test_model_names_are_passed_to_a_base_url_unchanged() -> None:
     """One object for each name; the embedded model has no address."""
     plan = make_plan(
         DEBATE, {"question": "Why?", "model": ["a/b", "synthesize=a/b"], "base_url": "http://127.0.0.1:1/v1"}
@@ -201,15 +201,15 @@ def test_at_a_base_url_models_are_called_what_the_server_calls_them() -> None:
 
 
 @given(st.text(), st.text())
-def test_a_side_is_read_back_or_refused(name: str, stance: str) -> None:
+def test_side_is_parsed_or_rejected(name: str, stance: str) -> None:
     """`name=stance`: the first "=" separates; nothing else than what was given comes back."""
     try:
         side = parse_entry(f"{name}={stance}", "--debater", key="stance", needed=True)
     except ConfigurationError as error:
         assert error.field == "--debater"  # noqa: PT017 - it may also not be raised
     else:
-        whole = f"{name}={stance}"
-        assert side == {"name": whole.split("=", maxsplit=1)[0].strip(), "stance": whole.split("=", 1)[1].strip()}
+        line = f"{name}={stance}"
+        assert side == {"name": line.split("=", maxsplit=1)[0].strip(), "stance": line.split("=", 1)[1].strip()}
         assert all(side.values())
 
 
@@ -242,7 +242,7 @@ def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "plan", "meant"),
+    ("arguments", "plan", "suggestion"),
     [
         (["--modell", "x"], "", "--model"),
         (["--model", "openai:gpt-5-mini"], "", "Did you mean openai/gpt-5-mini?"),
@@ -255,15 +255,13 @@ def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) 
     ],
     ids=str,
 )
-def test_what_is_mistyped_is_answered_with_what_is_meant(
-    arguments: list[str], plan: str, meant: str, tmp_path: Path
-) -> None:
+def test_typos_get_a_suggestion(arguments: list[str], plan: str, suggestion: str, tmp_path: Path) -> None:
     """Options, keys of plan files and of speakers in them, and names of models, wherever they stand."""
     path = tmp_path / "plan.toml"
     path.write_text(plan)
     result = CliRunner().invoke(app, ["debate", "Q?", "--file", str(path), "--no-store", *arguments])
     assert result.exit_code == 2
-    assert meant in result.stderr
+    assert suggestion in result.stderr
 
 
 @given(
@@ -278,12 +276,12 @@ def test_what_is_mistyped_is_answered_with_what_is_meant(
         ),
     )
 )
-def test_any_file_is_a_plan_or_an_error_of_the_library(said: dict[str, Any]) -> None:
+def test_any_file_is_a_plan_or_raises_a_library_error(settings: dict[str, Any]) -> None:
     """No content of a file is a programming error of the command."""
     import tempfile
 
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(said, file)
+        json.dump(settings, file)
         file.flush()
         try:
             plan = make_plan(DEBATE, {"question": "Should we ship?"}, file=file.name)

@@ -28,13 +28,13 @@ def test_profile_length_and_instructions_reach_the_prompts(tmp_path: Path) -> No
     full = prompts()
     assert "two to four paragraphs" in full[0]
     assert "two or three short sentences" in prompts("--profile", "concise", "--answer-form", "winner")[0]
-    asked = prompts("--length", "120", "--instructions", "Answer in German.")
-    assert "about 120 words" in asked[0]
-    assert len(asked) == len(full)
-    assert all(prompt.endswith(f"{INSTRUCTIONS}\nAnswer in German.") for prompt in asked)
+    texts = prompts("--length", "120", "--instructions", "Answer in German.")
+    assert "about 120 words" in texts[0]
+    assert len(texts) == len(full)
+    assert all(prompt.endswith(f"{INSTRUCTIONS}\nAnswer in German.") for prompt in texts)
     file = tmp_path / "debate.toml"
     file.write_text('profile = "full"\nlength = 120\ninstructions = "Answer in German."\nschedule = "single"\n')
-    assert prompts("--file", str(file)) == asked
+    assert prompts("--file", str(file)) == texts
     assert "five to eight paragraphs" in prompts("--file", str(file), "--length", "long")[0]
 
 
@@ -46,7 +46,7 @@ def test_profile_length_and_instructions_reach_the_prompts(tmp_path: Path) -> No
         (("--profile", "small"), "small"),
     ],
 )
-def test_a_wrong_choice_is_refused_by_the_name_of_its_option(options: tuple[str, ...], problem: Any) -> None:
+def test_invalid_choice_is_rejected_with_the_option_name(options: tuple[str, ...], problem: Any) -> None:
     """Before anything is asked."""
     with Stage() as stage:
         result = run(stage, *SIDES, *options)

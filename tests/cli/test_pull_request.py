@@ -53,9 +53,9 @@ class Models:
         self.flaws: list[dict[str, Any]] = [FLAW]
         self.verdict: str | None = None
 
-    def __call__(self, asked: Asked) -> Any:
+    def __call__(self, request: Asked) -> Any:
         """Answer a request."""
-        fields, prompt = (asked.schema or {})["properties"], asked.prompt
+        fields, prompt = (request.schema or {})["properties"], request.prompt
         self.prompts.append(prompt)
         if "findings" in fields:
             return {"findings": [flaw for flaw in self.flaws if flaw["quote"] in prompt]}
@@ -70,8 +70,8 @@ class Models:
 def models() -> Iterator[Models]:
     """Scripted models behind a vendor's address."""
     models = Models()
-    with vendors() as found:
-        found["openai"].say = models
+    with vendors() as clients:
+        clients["openai"].say = models
         yield models
 
 
@@ -115,21 +115,21 @@ def test_a_review_is_one_comment_with_notes_that_the_next_push_updates(hub: Hub,
     assert hub.reviews[0]["body"].startswith("### Nothing to read since")
 
 
-def test_what_nobody_mended_breaks_the_gate_without_a_question(hub: Hub, models: Models) -> None:
+def test_unresolved_findings_fail_the_gate_without_a_call(hub: Hub, models: Models) -> None:
     """A push of nothing but excluded files, and the same commit again; nobody is asked."""
     assert review(*GATE, "--exclude", "*.lock").exit_code == 4
     models.prompts.clear()
     assert review(*GATE, "--exclude", "*.lock").exit_code == 4
     hub.head = hub.commit("h2", "h1", uv__lock="x\n")
-    again = review(*GATE, "--exclude", "*.lock")
-    assert again.exit_code == 4, again.output
+    second = review(*GATE, "--exclude", "*.lock")
+    assert second.exit_code == 4, second.output
     body = hub.reviews[0]["body"]
     assert "not resolved: 1 finding" in body
     assert "Excluded: uv.lock" in body.replace("\\", "")
     assert models.prompts == []
 
 
-def test_a_bump_of_excluded_files_is_decided(hub: Hub, models: Models) -> None:
+def test_change_of_excluded_files_alone_passes(hub: Hub, models: Models) -> None:
     """The gate holds; a file that nobody allowed leaves it undecided."""
     hub.head = hub.commit("l1", "m1", uv__lock="x\n" * 9)
     assert review(*GATE, "--exclude", "*.lock").exit_code == 0
@@ -141,7 +141,7 @@ def test_a_bump_of_excluded_files_is_decided(hub: Hub, models: Models) -> None:
 
 
 @pytest.mark.parametrize("how", ["author", "edited", "state", "other"])
-def test_a_comment_that_is_not_ours_is_not_believed(hub: Hub, models: Models, how: str) -> None:
+def test_foreign_comment_is_ignored(hub: Hub, models: Models, how: str) -> None:
     """Whatever its state says: the whole change is read."""
     models.flaws = []
     assert review(*GATE).exit_code == 0
@@ -167,7 +167,7 @@ def test_a_comment_that_is_not_ours_is_not_believed(hub: Hub, models: Models, ho
     assert comment["user"]["login"] != "mallory" or comment["body"].startswith(body[:40])
 
 
-def test_a_rewritten_branch_is_read_in_full_and_its_findings_stay(hub: Hub, models: Models) -> None:
+def test_rewritten_branch_is_reviewed_in_full_and_keeps_its_findings(hub: Hub, models: Models) -> None:
     """Also under another name of the file."""
     assert review(*GATE).exit_code == 4
     hub.head = hub.commit("r1", "m1", app__py=None, main__py=BAD, docs__md="# Shop\n")
@@ -180,7 +180,7 @@ def test_a_rewritten_branch_is_read_in_full_and_its_findings_stay(hub: Hub, mode
     assert "1 confirmed (1 blocker)" in hub.reviews[0]["body"]
 
 
-def test_what_a_merge_hides_is_read(hub: Hub, models: Models) -> None:
+def test_changes_hidden_in_a_merge_are_reviewed(hub: Hub, models: Models) -> None:
     """A merge that drops what the base has changed shows no change of the branch since."""
     models.flaws = []
     assert review(*GATE).exit_code == 0
@@ -191,7 +191,7 @@ def test_what_a_merge_hides_is_read(hub: Hub, models: Models) -> None:
     assert any("a = 'mended'" in prompt for prompt in models.prompts)
 
 
-def test_hidden_patches_are_read_and_what_cannot_be_read_leaves_the_gate_undecided(hub: Hub, models: Models) -> None:
+def test_hidden_patches_are_reviewed_and_unreadable_ones_leave_the_gate_open(hub: Hub, models: Models) -> None:
     """A patch that GitHub leaves out is made from both versions; links, pictures and submodules are named."""
     models.flaws = []
     hub.hidden.add("app.py")
@@ -211,7 +211,7 @@ def test_hidden_patches_are_read_and_what_cannot_be_read_leaves_the_gate_undecid
     assert any("return x / 0" in prompt for prompt in models.prompts)  # nothing counts as read before
 
 
-def test_lists_have_pages_and_limits_are_waited_for(hub: Hub, models: Models) -> None:
+def test_pagination_and_rate_limits_are_handled(hub: Hub, models: Models) -> None:
     """A short limit is waited for, a long one is an error that says so."""
     hub.page = 2
     hub.head = hub.commit("h2", "h1", **{f"file{number}__py": f"n = {number}\n" for number in range(7)})
@@ -224,7 +224,7 @@ def test_lists_have_pages_and_limits_are_waited_for(hub: Hub, models: Models) ->
     assert "GitHub's rate limit is used up for another" in limited.stderr
 
 
-def test_a_token_that_cannot_write_leaves_the_review_in_the_summary(
+def test_read_only_token_puts_the_review_in_the_summary(
     hub: Hub, models: Models, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As from a fork; the exit code says that it is not posted."""
@@ -242,7 +242,7 @@ def test_a_token_that_cannot_write_leaves_the_review_in_the_summary(
     assert "GITHUB_TOKEN is not valid" in review(*GATE).stderr
 
 
-def test_a_failed_run_says_so_and_keeps_what_was_confirmed(hub: Hub, models: Models) -> None:
+def test_failed_run_is_reported_and_keeps_confirmed_findings(hub: Hub, models: Models) -> None:
     """A model that is not there, and a mistake in the options."""
     assert review(*GATE).exit_code == 4
     hub.head = hub.commit("h2", "h1", other__py="a = 2\n")
@@ -255,7 +255,7 @@ def test_a_failed_run_says_so_and_keeps_what_was_confirmed(hub: Hub, models: Mod
     assert review(*GATE).exit_code == 4  # it was read before, and stands
 
 
-def test_a_line_outside_of_the_diff_is_in_the_comment_alone(hub: Hub, models: Models) -> None:
+def test_finding_outside_the_diff_is_only_in_the_comment(hub: Hub, models: Models) -> None:
     """Also where GitHub rejects a line that it showed before."""
     hub.hidden.add("app.py")  # no line of it is in GitHub's diff
     assert review(*GATE).exit_code == 4
@@ -263,19 +263,19 @@ def test_a_line_outside_of_the_diff_is_in_the_comment_alone(hub: Hub, models: Mo
     assert hub.notes == []
 
 
-def test_a_commit_may_be_named_and_nothing_is_posted_unasked(hub: Hub, models: Models) -> None:
+def test_commit_can_be_named_and_nothing_is_posted_by_default(hub: Hub, models: Models) -> None:
     """`--since` reads what is new; without `--post` nothing is written."""
     before = hub.head
     hub.head = hub.commit("h2", "h1", other__py="a = 2\n")
     result = review("--since", before, "--format", "json")
     assert result.exit_code == 0, result.output
     assert [file["file"] for file in json.loads(result.stdout.splitlines()[-1])["coverage"]] == ["other.py"]
-    assert all(method == "GET" for method, _ in hub.asked)
+    assert all(method == "GET" for method, _ in hub.requests)
     for wrong in (["--diff"], ["--source", "x"]):
         assert "cannot be combined" in review(*wrong).stderr
 
 
-def test_a_plan_file_of_the_change_has_no_say_in_its_gate(hub: Hub, models: Models) -> None:
+def test_plan_file_in_the_change_does_not_affect_its_gate(hub: Hub, models: Models) -> None:
     """Its globs count for nothing, nor does its gate."""
     Path("review.toml").write_text('exclude = ["*.py"]\n')
     result = review(*GATE, "--file", "review.toml")
@@ -286,7 +286,7 @@ def test_a_plan_file_of_the_change_has_no_say_in_its_gate(hub: Hub, models: Mode
     assert models.prompts == []
 
 
-def test_a_fork_without_a_key_is_told_so(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fork_without_a_key_gets_an_explanation(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a comment, and by the exit code: a gate never holds over what was not read."""
     hub.owner = "mallory/shop"
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -302,16 +302,16 @@ def test_the_workflow_of_the_example_reviews_and_gives_forks_no_key(hub: Hub) ->
     """It checks out nothing of the change, and its actions are those of our own workflows, by commit."""
     root = Path(__file__).parents[2]
     text = (root / "examples/review/flowdebate-review.yml").read_text()
-    own = "".join(workflow.read_text() for workflow in (root / ".github" / "workflows").glob("*.yml"))
-    assert all(line in own for line in re.findall(r"uses: .*", text))
+    workflows = "".join(workflow.read_text() for workflow in (root / ".github" / "workflows").glob("*.yml"))
+    assert all(line in workflows for line in re.findall(r"uses: .*", text))
     workflow = yaml.safe_load(text)
     assert workflow[True] == "pull_request_target"  # YAML reads "on" as true
     assert "actions/checkout" not in text
     *_, step = workflow["jobs"]["review"]["steps"]
-    ours = "github.event.pull_request.head.repo.full_name == github.repository && secrets."
+    condition = "github.event.pull_request.head.repo.full_name == github.repository && secrets."
     keys = {name: value for name, value in step["env"].items() if name.endswith("_API_KEY")}
     assert len(keys) == 3
-    assert all(value == f"${{{{ {ours}{name} || '' }}}}" for name, value in keys.items())
+    assert all(value == f"${{{{ {condition}{name} || '' }}}}" for name, value in keys.items())
     hub.head = hub.commit("h2", "h1", uv__lock="x\n" * 9)
     program, *arguments = shlex.split(step["run"].replace("$NUMBER", "7"))
     result = CliRunner().invoke(app, [*arguments, "--gate", "no confirmed blocker", *SEATS], catch_exceptions=False)
@@ -320,7 +320,7 @@ def test_the_workflow_of_the_example_reviews_and_gives_forks_no_key(hub: Hub) ->
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_mistake_is_said_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misuse_is_reported_before_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Options that need --pr, a token or a repository."""
     runner = CliRunner()
     assert "--post requires --pr N" in runner.invoke(app, ["review", "--post", "--diff"]).stderr

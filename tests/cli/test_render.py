@@ -71,7 +71,7 @@ def shown(value: dict[str, Any]) -> str:
     return page.getvalue()
 
 
-def test_a_saved_debate_is_shown_as_it_was_held() -> None:
+def test_saved_debate_is_rendered_like_the_live_one() -> None:
     """All parts, as plain lines."""
     assert shown(DOCUMENT) == snapshot("""\
 Question: Cap rents?
@@ -113,7 +113,7 @@ Seed: 3
 
 
 @given(HOSTILE)
-def test_no_foreign_text_begins_a_line_or_is_markup(text: str) -> None:
+def test_foreign_text_never_starts_a_line_or_becomes_markup(text: str) -> None:
     """With text of others in every place, the lines at the left edge are the page's own, and nothing is lost."""
     value = json.loads(json.dumps(DOCUMENT).replace("Homes first.", "X"))
     raw = value["raw"]
@@ -122,8 +122,17 @@ def test_no_foreign_text_begins_a_line_or_is_markup(text: str) -> None:
     raw["question"] = value["debaters"][0]["stance"] = value["output"] = text
     raw["verdict"] = {"verdict": text, "winner": text, "reasoning": text}
     page = shown(value)
-    own = [line.partition(":")[0] for line in page.split("\n") if line and not line.startswith(" ")]
-    assert own == ["Question", "Round 1 of 2", "Moderator calls on", "anna", "Verdict", "Summary", "Tokens", "Seed"]
+    headings = [line.partition(":")[0] for line in page.split("\n") if line and not line.startswith(" ")]
+    assert headings == [
+        "Question",
+        "Round 1 of 2",
+        "Moderator calls on",
+        "anna",
+        "Verdict",
+        "Summary",
+        "Tokens",
+        "Seed",
+    ]
     assert printable(page) == page
     assert "".join(page.split()).count("".join(printable(text).split())) >= 9 or not text.split()
 
@@ -135,7 +144,7 @@ def test_no_foreign_text_begins_a_line_or_is_markup(text: str) -> None:
         max_leaves=4,
     )
 )
-def test_json_reads_back_and_holds_nothing_that_acts_on_a_terminal(value: object) -> None:
+def test_json_round_trips_without_terminal_control_characters(value: object) -> None:
     """Whatever a debate came to."""
     text = as_json(value)
     assert json.loads(text) == value
@@ -154,7 +163,7 @@ def test_a_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Pa
     assert "Seed: 3" in result.stdout
 
 
-def test_standard_input_is_a_file_too(tmp_path: Path) -> None:
+def test_stdin_can_be_rendered(tmp_path: Path) -> None:
     """`-` is stdin; the report is written as for a run."""
     report = tmp_path / "report.md"
     result = CliRunner().invoke(app, ["runs", "render", "-", "--markdown", str(report)], input=json.dumps(DOCUMENT))
@@ -179,7 +188,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("depth", [100, 400, 900, 5_000])
-def test_no_nesting_is_a_traceback(depth: int, tmp_path: Path) -> None:
+def test_deep_nesting_gives_no_traceback(depth: int, tmp_path: Path) -> None:
     """An output that is nested deeply is shown, or is an error."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps({**DOCUMENT, "output": "DEEP"}).replace('"DEEP"', "[" * depth + "]" * depth))
@@ -188,7 +197,7 @@ def test_no_nesting_is_a_traceback(depth: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), BAD, ids=[message for _, message in BAD])
-def test_a_bad_file_is_one_error_with_line_or_field(text: str, message: str, tmp_path: Path) -> None:
+def test_invalid_file_gives_one_error_with_line_or_field(text: str, message: str, tmp_path: Path) -> None:
     """And exit code 2; nothing is on stdout."""
     path = tmp_path / "saved.json"
     path.write_text(text)
@@ -200,7 +209,7 @@ def test_a_bad_file_is_one_error_with_line_or_field(text: str, message: str, tmp
     assert "\x1b" not in result.stderr
 
 
-def test_what_is_no_text_is_an_error_with_its_line(tmp_path: Path) -> None:
+def test_undecodable_bytes_are_an_error_with_a_line(tmp_path: Path) -> None:
     """Bytes that are not UTF-8, and a file that is not there."""
     path = tmp_path / "saved.json"
     path.write_bytes(b'{\n"\xff"}')

@@ -92,7 +92,7 @@ def headings(text: str) -> list[str]:
 
 @given(FOREIGN, FOREIGN)
 @example("a\n===\n<b>", "x")
-def test_no_foreign_text_becomes_structure(text: str, output: str) -> None:
+def test_foreign_text_never_becomes_markup(text: str, output: str) -> None:
     """Parsed as Markdown, the page has its own headings, and no HTML, link, image, table, rule or code of others."""
     page = report(document(text, output=output))
     assert headings(page) == ["Debate", "Positions", "Round 1 of 2", "Verdict", "Summary", "Usage"]
@@ -103,12 +103,12 @@ def test_no_foreign_text_becomes_structure(text: str, output: str) -> None:
 @given(FOREIGN)
 def test_a_quote_shows_the_text(text: str) -> None:
     """What a reader sees of a quote is the printable text, but for white space."""
-    shown = "".join(token.content for token in parsed(quoted(text)) if token.type in ("text", "text_special"))
-    assert "".join(shown.split()) == "".join(printable(text).split())
+    visible_text = "".join(token.content for token in parsed(quoted(text)) if token.type in ("text", "text_special"))
+    assert "".join(visible_text.split()) == "".join(printable(text).split())
 
 
 @given(FOREIGN)
-def test_what_stands_in_a_line_shows_the_text_and_stays_in_it(text: str) -> None:
+def test_inline_text_is_shown_unchanged_on_one_line(text: str) -> None:
     """Names and stances are one line of one item."""
     tokens = list(parsed(f"- **x**: {escaped(text)}"))
     assert [token.type for token in tokens if token.nesting == 1] == [
@@ -128,12 +128,12 @@ def test_structured_output_stays_in_its_fence(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["https://evil.example", "www.evil.example", "a@evil.example", "HTTP://EVIL.EXAMPLE"])
-def test_bare_addresses_are_no_links_on_github(text: str) -> None:
+def test_bare_urls_are_not_links_on_github(text: str) -> None:
     """What GitHub makes links of by itself is escaped where it looks for it."""
     assert "\\" in escaped(text)
 
 
-def test_a_report_reads_well() -> None:
+def test_report_matches_its_snapshot() -> None:
     """The whole page, as a reader of the file sees it."""
     assert report(document("Cap *them*.")) == snapshot("""\
 # Debate

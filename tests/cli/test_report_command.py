@@ -30,13 +30,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reports")
     store = ("--store", str(folder / "runs.sqlite3"))
     with Stage() as on:
-        held = command(*on.options(*SIDES, "--max-rounds", "1", *store))
-        assert held.exit_code == 0, held.output
-    written = command(
+        result = command(*on.options(*SIDES, "--max-rounds", "1", *store))
+        assert result.exit_code == 0, result.output
+    report = command(
         "runs", "report", "--last", "--html", str(folder / "r.html"), "--markdown", str(folder / "r.md"), *store
     )
-    told = f"Wrote {folder / 'r.html'}: open it in a browser.\nWrote {folder / 'r.md'}.\n"
-    assert (written.exit_code, written.stdout, written.stderr) == (0, "", told)
+    message = f"Wrote {folder / 'r.html'}: open it in a browser.\nWrote {folder / 'r.md'}.\n"
+    assert (report.exit_code, report.stdout, report.stderr) == (0, "", message)
     assert command("export", "--all", "-o", str(folder / "r.jsonl"), *store).exit_code == 0
     return folder
 
@@ -44,10 +44,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_report_is_verified_without_a_store_or_a_model(folder: Path) -> None:
     """And so is an export; both also from stdin."""
     for name in ("r.html", "r.jsonl"):
-        done = command("runs", "verify", str(folder / name))
-        assert done.exit_code == 0, done.output
-        assert "verified: what is shown follows from the journal" in done.output
-        assert "Not checked: votes of readers, dates and durations" in done.output
+        result = command("runs", "verify", str(folder / name))
+        assert result.exit_code == 0, result.output
+        assert "verified: what is shown follows from the journal" in result.output
+        assert "Not checked: votes of readers, dates and durations" in result.output
         [finding] = json.loads(command("runs", "verify", "-", "--json", text=(folder / name).read_text()).stdout)
         assert (finding["outcome"], finding["problems"], finding["answers"]) == ("verified", [], 4)
         assert "votes of readers" in finding["unchecked"]
@@ -55,7 +55,7 @@ def test_a_report_is_verified_without_a_store_or_a_model(folder: Path) -> None:
     assert (folder / "r.html").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_exit_code_says_what_was_found(folder: Path) -> None:
+def test_exit_code_reflects_the_verification(folder: Path) -> None:
     """1 for what does not follow, 2 for what cannot be read, 3 for what cannot be checked here."""
     html = (folder / "r.html").read_text()
     changed = command("runs", "verify", "-", text=html.replace("cap rents", "cut rents", 1))
@@ -71,7 +71,7 @@ def test_the_exit_code_says_what_was_found(folder: Path) -> None:
     assert command("runs", "verify", str(folder / "missing.html")).exit_code == 2
 
 
-def test_a_report_needs_a_place_and_a_run(folder: Path) -> None:
+def test_report_requires_a_target_and_a_run(folder: Path) -> None:
     """Nothing is written where something is missing."""
     store = ("--store", str(folder / "runs.sqlite3"))
     assert "--html FILE" in command("runs", "report", "--last", *store).output

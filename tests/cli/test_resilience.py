@@ -24,7 +24,7 @@ def texts(result: Result) -> list[str]:
     return [entry["text"] for entry in json.loads(result.stdout)["raw"]["transcript"]]
 
 
-def test_a_server_that_fails_once_is_asked_again_and_the_reader_is_told() -> None:
+def test_failed_call_is_retried_and_reported() -> None:
     """The debate is whole, and nothing is lost."""
     with Stage(broken={0}) as stage:
         plain = run(stage, *SIDES, "--max-rounds", "1")
@@ -35,7 +35,7 @@ def test_a_server_that_fails_once_is_asked_again_and_the_reader_is_told() -> Non
     assert "Calls: 4" in plain.stdout
 
 
-def test_one_attempt_is_one_request() -> None:
+def test_single_attempt_makes_one_request() -> None:
     """`--attempts 1` fails at once."""
     with Stage(broken={0}) as stage:
         result = run(stage, *SIDES, "--max-rounds", "1", "--attempts", "1", "--json")
@@ -45,7 +45,7 @@ def test_one_attempt_is_one_request() -> None:
     assert json.loads(result.stdout)["status"] == "failed"
 
 
-def test_a_debate_may_go_on_without_a_turn(tmp_path: Path) -> None:
+def test_debate_can_continue_without_a_turn(tmp_path: Path) -> None:
     """Screen, document, report and `render` say what is missing."""
     report = tmp_path / "report.md"
     options = (*SIDES, "--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
@@ -63,15 +63,15 @@ def test_a_debate_may_go_on_without_a_turn(tmp_path: Path) -> None:
     (loss,) = document["raw"]["losses"]
     assert (document["status"], loss["role"], loss["name"], loss["round"]) == ("degraded", "debater", "con", 2)
     assert len(texts(result)) == 5
-    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
-    for page in (plain.stdout, again.stdout):
+    second = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
+    for page in (plain.stdout, second.stdout):
         assert "Debater con failed: " in page
         assert "the turn is skipped" in page.replace("\n    ", " ")
         assert "Ended with gaps, after 5 complete arguments." in page
     assert "*Debater con failed*" in report.read_text()
 
 
-def test_a_lost_judge_leaves_a_debate_without_a_verdict() -> None:
+def test_failed_judge_leaves_a_debate_without_a_verdict() -> None:
     """Exit code 3: scripts see that there is nothing to route on."""
     with Stage(broken={2}) as stage:
         result = run(stage, *SIDES, "--max-rounds", "1", "--attempts", "1", "--on-failure", "skip", "--json")
@@ -81,7 +81,7 @@ def test_a_lost_judge_leaves_a_debate_without_a_verdict() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "told"),
+    ("limit", "message"),
     [
         (("--max-calls", "1"), "calls=1"),
         (("--max-tokens", "10"), "tokens=10"),
@@ -89,7 +89,7 @@ def test_a_lost_judge_leaves_a_debate_without_a_verdict() -> None:
     ],
     ids=lambda value: str(value[0]),
 )
-def test_a_limit_ends_the_debate_with_what_there_is(limit: tuple[str, str], told: str) -> None:
+def test_limit_ends_the_debate_with_a_partial_result(limit: tuple[str, str], message: str) -> None:
     """Exit code 3; the screen and the document say which limit it was."""
     with Stage(hold=(1, 0)) as stage:
         result = run(stage, *SIDES, "--max-rounds", "1", *limit, "--json")
@@ -99,21 +99,21 @@ def test_a_limit_ends_the_debate_with_what_there_is(limit: tuple[str, str], told
     assert result.stderr.startswith("To resume: flowdebate resume ")
     document = json.loads(result.stdout)
     assert (document["status"], document["raw"]["status"]) == ("limit", "limit")
-    assert told in document["error"]
+    assert message in document["error"]
     assert "Ended by a limit after " in plain.stdout
-    assert told in plain.stdout
+    assert message in plain.stdout
 
 
-def test_another_model_is_asked_where_the_first_one_failed() -> None:
+def test_fallback_model_is_used_after_a_failure() -> None:
     """`--fallback`, with the server's own names, for that call; the reader is told."""
     options = (*SIDES, "--max-rounds", "1", "--attempts", "1", "--fallback", "spare")
     with Stage(broken={0}) as stage:
         result = run(stage, *options, "--json")
-        asked = [body["model"] for body in stage.bodies]
+        models = [body["model"] for body in stage.bodies]
     with Stage(broken={0}) as stage:
         plain = run(stage, *options)
     assert (result.exit_code, plain.exit_code) == (0, 0)
-    assert asked == ["staged", "spare", "staged", "staged"]
+    assert models == ["staged", "spare", "staged", "staged"]
     assert texts(result) == ["fine", "Homes first."]
     assert "(staged failed: the endpoint answered 503: overloaded; asking spare)" in plain.stdout
 
@@ -130,7 +130,7 @@ def test_another_model_is_asked_where_the_first_one_failed() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
-def test_options_that_mean_nothing_are_one_message(options: tuple[str, ...], field: str) -> None:
+def test_meaningless_options_give_one_message(options: tuple[str, ...], field: str) -> None:
     """With the option, before anything is asked; exit code 2."""
     with Stage() as stage:
         result = run(stage, *SIDES, *options)
@@ -140,11 +140,17 @@ def test_options_that_mean_nothing_are_one_message(options: tuple[str, ...], fie
     assert "`" not in result.stderr
 
 
-def test_a_file_says_the_same(tmp_path: Path) -> None:
+def test_plan_file_sets_the_same_options(tmp_path: Path) -> None:
     """With keys for the options; a wrong one is named with the file."""
     file = tmp_path / "debate.toml"
-    said: dict[str, Any] = {"max_calls": 1, "attempts": 1, "on_failure": '"skip"', "fallback": '["x"]', "max_tokens": 9}
-    file.write_text("\n".join(f"{key} = {value}" for key, value in said.items()))
+    settings: dict[str, Any] = {
+        "max_calls": 1,
+        "attempts": 1,
+        "on_failure": '"skip"',
+        "fallback": '["x"]',
+        "max_tokens": 9,
+    }
+    file.write_text("\n".join(f"{key} = {value}" for key, value in settings.items()))
     with Stage() as stage:
         result = run(stage, *SIDES, "--file", str(file), "--json")
     assert result.exit_code == 3
@@ -155,7 +161,7 @@ def test_a_file_says_the_same(tmp_path: Path) -> None:
     assert f"{file}: `max_seconds` must be a number of seconds, more than 0 (got true)" in wrong.stderr
 
 
-def test_a_condition_ends_a_debate_in_order(tmp_path: Path) -> None:
+def test_stop_condition_ends_a_debate_normally(tmp_path: Path) -> None:
     """As an option or in a file; the page and the document say which one held, and there is a verdict."""
     condition = "tokens(1000000) | rounds(2) & ~seconds(1000)"
     file = tmp_path / "debate.toml"
@@ -184,7 +190,7 @@ def test_a_condition_ends_a_debate_in_order(tmp_path: Path) -> None:
         ),  # nobody could set it
     ],
 )
-def test_a_wrong_condition_is_refused_before_anything_is_asked(tmp_path: Path, condition: str, message: str) -> None:
+def test_invalid_stop_condition_is_rejected_before_any_call(tmp_path: Path, condition: str, message: str) -> None:
     """The error points at the place, and names the option, or the file and its key."""
     file = tmp_path / "debate.toml"
     file.write_text(f"terminate_when = '{condition}'")
@@ -198,28 +204,28 @@ def test_a_wrong_condition_is_refused_before_anything_is_asked(tmp_path: Path, c
         assert f"{place} must be {message}" in result.stderr
 
 
-def test_a_recorded_debate_is_held_again_without_a_server(tmp_path: Path) -> None:
+def test_recorded_debate_is_replayed_without_a_server(tmp_path: Path) -> None:
     """With the same options and seed it is the same debate, and nobody is asked."""
     cassette = tmp_path / "debate.cassette"
     options = (*SIDES, "--seed", "3", "--moderator", "--json", "--schedule", "single")
     with Stage() as stage:
         first = run(stage, *options, "--record", str(cassette))
         posts = len(stage.bodies)
-    again = CliRunner().invoke(app, ["debate", "Cap rents?", *options, "--replay", str(cassette)])
-    assert (first.exit_code, again.exit_code, posts) == (0, 0, 4)
-    one, other = json.loads(first.stdout), json.loads(again.stdout)
+    replayed = CliRunner().invoke(app, ["debate", "Cap rents?", *options, "--replay", str(cassette)])
+    assert (first.exit_code, replayed.exit_code, posts) == (0, 0, 4)
+    one, other = json.loads(first.stdout), json.loads(replayed.stdout)
     assert one["raw"] == other["raw"]
     assert one["usage"] == other["usage"]
 
 
-def test_a_replay_that_asks_for_something_else_fails_loudly(tmp_path: Path) -> None:
+def test_replay_with_a_different_request_fails(tmp_path: Path) -> None:
     """The difference is shown; a recording never takes the place of a file."""
     cassette = tmp_path / "debate.cassette"
     with Stage() as stage:
         assert run(stage, *SIDES, "--max-rounds", "1", "--record", str(cassette)).exit_code == 0
-        refused = run(stage, *SIDES, "--max-rounds", "1", "--record", str(cassette))
-    assert refused.exit_code == 2
-    assert "already exists" in refused.stderr
+        result = run(stage, *SIDES, "--max-rounds", "1", "--record", str(cassette))
+    assert result.exit_code == 2
+    assert "already exists" in result.stderr
     drifted = CliRunner().invoke(app, ["debate", "Free rents?", *SIDES, "--max-rounds", "1", "--replay", str(cassette)])
     assert drifted.exit_code == 1
     assert "Free rents?" in drifted.stderr
@@ -227,10 +233,10 @@ def test_a_replay_that_asks_for_something_else_fails_loudly(tmp_path: Path) -> N
     assert missing.exit_code == 2
 
 
-def test_a_recording_holds_the_answers_of_every_role_s_own_model(tmp_path: Path) -> None:
+def test_recording_includes_the_models_of_all_roles(tmp_path: Path) -> None:
     """One file for all of them."""
     cassette = tmp_path / "debate.cassette"
     with Stage() as stage:
-        held = run(stage, *SIDES, "--max-rounds", "1", "--model", "synthesize=staged", "--record", str(cassette))
-    assert held.exit_code == 0
+        result = run(stage, *SIDES, "--max-rounds", "1", "--model", "synthesize=staged", "--record", str(cassette))
+    assert result.exit_code == 0
     assert len(cassette.read_text().splitlines()) == 1 + 3

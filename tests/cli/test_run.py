@@ -55,13 +55,13 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
     assert [entry.text for entry in raw.transcript] == ["Homes first.", "Build more."]
     assert (document["status"], document["seed"], document["output"]) == ("complete", 5, {"answer": 42})
     assert document["usage"] == {"calls": 5, "promptTokens": 50, "cachedTokens": 20, "completionTokens": 15}
-    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
-    assert _timeless(again.stdout) == _timeless(plain.stdout)
+    rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
+    assert _timeless(rendered.stdout) == _timeless(plain.stdout)
     assert (plain.exit_code, plain.stderr) == (0, "")
     assert "\x1b" not in plain.stdout
 
 
-def test_without_sides_yes_argues_with_no() -> None:
+def test_yes_and_no_are_the_default_sides() -> None:
     """Two rounds, no moderator, a synthesizer; the stances are in the prompts."""
     with Stage() as stage:
         options = ["debate", "Should we cap rents?", *stage.options("--json")[2:]]
@@ -84,7 +84,7 @@ def test_a_synthesizer_writes_text_without_a_schema() -> None:
     assert "\nSummary\n  Do both.\n" in result.stdout
 
 
-def test_a_failure_keeps_what_was_argued(tmp_path: Path) -> None:
+def test_failure_keeps_the_arguments(tmp_path: Path) -> None:
     """One message on stderr, exit code 1; the document and the report say how far it came."""
     report = tmp_path / "report.md"
     wrong = {"reasoning": "r", "winner": "nobody \x1b[2J", "verdict": "v"}
@@ -104,7 +104,7 @@ def test_a_failure_keeps_what_was_argued(tmp_path: Path) -> None:
     assert "Failed after 2 complete arguments." in plain.stdout
 
 
-def test_a_server_that_is_not_there_is_one_message() -> None:
+def test_unreachable_server_gives_one_message() -> None:
     """No traceback, exit code 1; and how to try again."""
     options = ["debate", "Should we cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
     result = CliRunner().invoke(app, options)
@@ -115,7 +115,7 @@ def test_a_server_that_is_not_there_is_one_message() -> None:
     assert "Failed after 0 complete arguments." in result.stdout
 
 
-def test_what_the_library_warns_of_is_a_line_on_stderr() -> None:
+def test_library_warnings_are_lines_on_stderr() -> None:
     """Five rounds are allowed, and suspicious."""
     with Stage() as stage:
         result = run(stage, *SIDES, "--max-rounds", "5", "--json")
@@ -125,7 +125,7 @@ def test_what_the_library_warns_of_is_a_line_on_stderr() -> None:
     assert json.loads(result.stdout)["raw"]["rounds"] == 5
 
 
-def test_a_report_takes_the_place_of_an_older_one_as_a_whole(tmp_path: Path) -> None:
+def test_report_replaces_an_older_one_atomically(tmp_path: Path) -> None:
     """No other file is left; links and permissions stay what they were."""
     report, link = tmp_path / "report.md", tmp_path / "link.md"
     report.write_text("old")

@@ -24,34 +24,34 @@ NAMED = ("--run-id", "rents", "--resume")
 
 
 @pytest.mark.parametrize("verb", ALL)
-def test_the_same_line_begins_resumes_and_shows_a_run(verb: str, store: Path) -> None:
+def test_same_command_starts_resumes_and_shows_a_run(verb: str, store: Path) -> None:
     """Of every pattern: cut short, gone on with, and over, in which case no model is asked."""
     options = (*ALL[verb][1], "--seed", "5", *NAMED, "--json")
     with stage() as on:
-        once = command(*on.options(*ALL[verb][1], "--seed", "5", "--no-store", verb=verb))
+        result = command(*on.options(*ALL[verb][1], "--seed", "5", "--no-store", verb=verb))
         calls = len(on.bodies)
     with stage() as on:
         line = on.options(*options, verb=verb)
         early = command(*line, "--max-calls", "1")
-        later, again = command(*line, "--max-calls", "99"), command(*line)
+        later, last = command(*line, "--max-calls", "99"), command(*line)
         assert len(on.bodies) == calls
     assert early.exit_code == 3
-    assert later.exit_code == again.exit_code == once.exit_code
-    documents = [json.loads(each.stdout) for each in (later, again)]
+    assert later.exit_code == last.exit_code == result.exit_code
+    documents = [json.loads(result.stdout) for result in (later, last)]
     assert documents[0]["runId"] == newest(store).header.run_id == "rents"
     assert documents[0]["raw"] == documents[1]["raw"]
 
 
-def test_a_plan_file_takes_them_too(tmp_path: Path) -> None:
+def test_plan_file_can_set_run_id_and_labels(tmp_path: Path) -> None:
     """`run PLAN --run-id ID --resume` is the line of a job."""
     with Stage(turns=SAID) as on:
         plan = tmp_path / "plan.toml"
         asks = f'question = "Should we ship?"\nmodel = "staged"\nbase_url = "{on.base_url}"'
         plan.write_text(f'pattern = "debate"\nmax_rounds = 1\n{asks}\n')
-        first, again = (command("run", str(plan), *NAMED, "--json") for _ in range(2))
+        first, second = (command("run", str(plan), *NAMED, "--json") for _ in range(2))
         assert len(on.bodies) == json.loads(first.stdout)["usage"]["calls"]
-    assert (first.exit_code, again.exit_code) == (0, 0)
-    assert json.loads(again.stdout)["runId"] == "rents"
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert json.loads(second.stdout)["runId"] == "rents"
 
 
 def test_a_run_is_found_by_its_labels() -> None:
@@ -59,33 +59,33 @@ def test_a_run_is_found_by_its_labels() -> None:
     with Stage(turns=SAID) as on:
         line = on.options(*SIDES, "--max-rounds", "1")
         assert command(*line, "--label", "team=red", "--label", "topic=rents=1").exit_code == 0
-        asked = len(on.bodies)
+        calls = len(on.bodies)
         wrong, nowhere = command(*line, "--label", "red"), command(*line, "--label", "team=red", "--no-store")
-        assert len(on.bodies) == asked
-    found = [json.loads(command("runs", "--label", each, "--json").stdout) for each in ("team=red", "team=blue")]
-    assert [len(each["runs"] if isinstance(each, dict) else each) for each in found] == [1, 0]
+        assert len(on.bodies) == calls
+    listings = [json.loads(command("runs", "--label", label, "--json").stdout) for label in ("team=red", "team=blue")]
+    assert [len(listing["runs"] if isinstance(listing, dict) else listing) for listing in listings] == [1, 0]
     assert (wrong.exit_code, "NAME=VALUE, such as" in wrong.stderr) == (2, True)
     assert "--label cannot be combined with --no-store" in nowhere.stderr
 
 
-def test_a_run_is_not_started_or_resumed_by_accident() -> None:
+def test_run_id_conflicts_are_rejected() -> None:
     """A taken id, another question, and options that do not go together are refused before anything is asked."""
     with Stage(turns=SAID) as on:
         line = on.options(*SIDES, "--max-rounds", "1")
         assert command(*line, "--run-id", "rents").exit_code == 0
-        asked = len(on.bodies)
-        taken = command(*line, "--run-id", "rents")
+        calls = len(on.bodies)
+        result = command(*line, "--run-id", "rents")
         other = command(*[line[0], "Free rents?", *line[2:]], *NAMED)
         alone = command(*line, "--resume")
         nowhere = command(*line, *NAMED, "--no-store")
-        assert len(on.bodies) == asked
-    assert (taken.exit_code, other.exit_code, alone.exit_code, nowhere.exit_code) == (2, 2, 2, 2)
-    assert "There is a run rents already. To continue it: add --resume.\n" in taken.stderr
+        assert len(on.bodies) == calls
+    assert (result.exit_code, other.exit_code, alone.exit_code, nowhere.exit_code) == (2, 2, 2, 2)
+    assert "There is a run rents already. To continue it: add --resume.\n" in result.stderr
     assert "run rents was started with other options" in other.stderr
     assert "--resume requires --run-id ID: the run to continue.\n" in alone.stderr
 
 
-def test_sides_that_a_model_proposes_are_paid_for_once() -> None:
+def test_proposed_sides_are_paid_for_once() -> None:
     """The proposal is stored beside the run, so that a line that is repeated has the same sides."""
     with Stage(answers={"sides": PROPOSED}) as on:
         line = ["debate", ASKED, *on.options("--max-rounds", "1", "--no-synthesizer", *NAMED, "--json")[2:]]
@@ -96,7 +96,7 @@ def test_sides_that_a_model_proposes_are_paid_for_once() -> None:
 
 
 @pytest.mark.parametrize("ends", ["by itself", "killed"])
-def test_a_run_of_another_process_is_waited_for(ends: str, store: Path) -> None:
+def test_run_in_another_process_is_awaited(ends: str, store: Path) -> None:
     """To its end, which is shown; if that process is killed, this one goes on from its journal."""
     with Stage(turns=SAID, hold=(1, 0)) as on:
         line = on.options(*SIDES, "--max-rounds", "1", *NAMED)
@@ -116,17 +116,17 @@ def test_a_run_of_another_process_is_waited_for(ends: str, store: Path) -> None:
     assert (newest(store).header.run_id, newest(store).status) == ("rents", "complete")
 
 
-def test_a_fork_is_gone_on_with_by_its_id() -> None:
+def test_fork_is_continued_by_its_id() -> None:
     """The same line forks, resumes and shows; a run of that id that is another fork is not taken for it."""
     with Stage(turns=SAID) as on:
         command(*on.options(*SIDES, "--max-rounds", "1", "--run-id", "rents"))
-        asked = len(on.bodies)
+        calls = len(on.bodies)
         line = ("runs", "fork", "rents", "--at", "round[1]/pro", "--fork-id", "rents-2", "--resume", "--json")
         early = command(*line, "--max-calls", "1")
-        first, again = command(*line, "--max-calls", "99"), command(*line)
-        assert len(on.bodies) - asked == 3
+        first, second = command(*line, "--max-calls", "99"), command(*line)
+        assert len(on.bodies) - calls == 3
         other = command(*line[:4], "round[1]/con", *line[5:])
-        assert len(on.bodies) - asked == 3
-    assert [each.exit_code for each in (early, first, again, other)] == [3, 0, 0, 1]
-    assert json.loads(first.stdout)["raw"] == json.loads(again.stdout)["raw"]
+        assert len(on.bodies) - calls == 3
+    assert [result.exit_code for result in (early, first, second, other)] == [3, 0, 0, 1]
+    assert json.loads(first.stdout)["raw"] == json.loads(second.stdout)["raw"]
     assert "there is a run rents-2 already" in other.stderr

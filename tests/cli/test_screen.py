@@ -69,7 +69,7 @@ def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, p
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_words_of_a_page_are_whole(columns: int) -> None:
+def test_words_of_a_page_are_never_split(columns: int) -> None:
     """Remarks, warnings and findings too, and names with brackets."""
     page = Page(screen := Terminal(), [], environ=environ(columns, NO_COLOR="1"))
     text = "the extra flowdebate[audit] is needed for the intervals of styles and the findings on each of them"
@@ -88,7 +88,7 @@ WORK = Working(
 
 
 @pytest.mark.parametrize(
-    ("columns", "shown"),
+    ("columns", "live_line"),
     [
         (120, "The judge is weighing the arguments · 1 min 3 s · turn 3 of 4 · 1,200 tokens in, 80 out · cost 0.0021"),
         (80, "The judge is weighing the arguments · 1 min 3 s · turn 3 of 4"),
@@ -96,7 +96,7 @@ WORK = Working(
         (40, "The judge is weighing th… · 1 min 3 s"),
     ],
 )
-def test_the_live_line_says_who_is_at_work_and_for_how_long(columns: int, shown: str) -> None:
+def test_live_line_shows_who_is_working_and_for_how_long(columns: int, live_line: str) -> None:
     """In one line, with as much else as fits; when the run is over it is gone, and the text stays."""
     now = 5.0
     screen = Screen(stream := Terminal(), environ=environ(columns), clock=lambda: now)
@@ -106,7 +106,7 @@ def test_the_live_line_says_who_is_at_work_and_for_how_long(columns: int, shown:
         now = 68.9
         screen.tick()
         first, rest, blank, line = screen_of(stream.getvalue()).split("\n")
-        assert (first, rest, blank, line[1:].strip()) == ("alpha", "be", "", shown)
+        assert (first, rest, blank, line[1:].strip()) == ("alpha", "be", "", live_line)
         screen.write("ta\n")
     assert screen_of(stream.getvalue()).rstrip("\n") == "alpha\nbeta"
 
@@ -122,7 +122,7 @@ def test_without_colours_there_is_no_live_line_and_no_escape_code(env: dict[str,
     assert stream.getvalue() == "alpha"
 
 
-def test_a_human_is_asked_without_a_live_line() -> None:
+def test_live_line_is_hidden_while_a_human_answers() -> None:
     """It is gone while somebody types, and comes back; text that was not finished stays."""
     screen = Screen(stream := Terminal(), environ=environ(80), clock=lambda: 6.0)
 
@@ -144,13 +144,13 @@ def test_a_human_is_asked_without_a_live_line() -> None:
 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
-def test_each_call_of_each_pattern_has_somebody_at_work(pattern: str) -> None:
+def test_every_call_of_every_pattern_shows_a_worker(pattern: str) -> None:
     """By a name or a role, never by the name of a block, with the time since the call began."""
     info = PATTERNS[pattern]
     plan = make_plan(
         info, {info.subject: "Should we cap rents?", "model": "staged", "base_url": "http://127.0.0.1:9/v1"}
     )
-    seen: list[tuple[str, Working]] = []
+    states: list[tuple[str, Working]] = []
 
     async def follow() -> None:
         live = info.load_page().live(plan)
@@ -160,13 +160,13 @@ def test_each_call_of_each_pattern_has_somebody_at_work(pattern: str) -> None:
             sections = list(live.follow(event))
             if isinstance(event, CallStarted):
                 assert isinstance(sections[-1], Working)
-                seen.append((event.block, sections[-1]))
+                states.append((event.block, sections[-1]))
         with contextlib.suppress(FlowDebateError):
             await handle
 
     asyncio.run(follow())
-    assert seen
-    for block, work in seen:
+    assert states
+    for block, work in states:
         assert block not in work.who
         assert " is " in work.who or " are " in work.who
         assert work.since == 7.0
@@ -189,7 +189,7 @@ def test_quiet_shows_only_the_result() -> None:
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_a_run_on_a_terminal_of_any_width_has_whole_lines(columns: int) -> None:
+def test_lines_are_whole_at_any_terminal_width(columns: int) -> None:
     """The first line names the model; tokens, and the cost with what it is in, are in the last ones."""
     with Stage() as stage, OnTerminal(*stage.options(*SIDES, "--price", "1/2"), columns=columns) as terminal:
         assert terminal.end() == 0
@@ -199,18 +199,18 @@ def test_a_run_on_a_terminal_of_any_width_has_whole_lines(columns: int) -> None:
     assert "Cost: 0.00008 by given prices" in " ".join(terminal.screen.split())
 
 
-def test_models_are_named_by_what_they_are_asked_for() -> None:
+def test_models_are_listed_with_their_roles() -> None:
     """Sides, panel and judge with models of their own; a recording asks none."""
     sides = [{"name": "anna", "stance": "a", "model": "openai/gpt-5"}, {"name": "ben", "stance": "b"}]
-    given = {"question": "Q?", "model": ["ollama/gemma3", "judge=openai/gpt-5"]}
-    plan = make_plan(PATTERNS["debate"], given, file={"debaters": sides})
-    here = "ollama/gemma3 (a server on this machine, at http://127.0.0.1:11434/v1)"
-    assert models_line(plan) == f"Models: openai/gpt-5 (anna, judge); {here} (ben, synthesizer)"
+    options = {"question": "Q?", "model": ["ollama/gemma3", "judge=openai/gpt-5"]}
+    plan = make_plan(PATTERNS["debate"], options, file={"debaters": sides})
+    description = "ollama/gemma3 (a server on this machine, at http://127.0.0.1:11434/v1)"
+    assert models_line(plan) == f"Models: openai/gpt-5 (anna, judge); {description} (ben, synthesizer)"
     replay = make_plan(PATTERNS["debate"], {"question": "Q?", "replay": "answers.jsonl"})
     assert models_line(replay) == "Model: none; answers come from the recording answers.jsonl"
 
 
-def test_a_price_holds_for_all_models_or_for_one() -> None:
+def test_price_applies_to_all_models_or_to_one() -> None:
     """The local model is free; without a price for all, a model that has none is an error of the limits."""
     usage = Usage(calls=1, prompt_tokens=1_000_000, completion_tokens=1_000_000)
     price: Any = prices_of(["1/2", "big=10/20"])
@@ -220,7 +220,7 @@ def test_a_price_holds_for_all_models_or_for_one() -> None:
     assert prices_of([]) is None
 
 
-def test_a_page_that_is_no_terminal_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_without_a_terminal_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is transient, and no line is broken, unless COLUMNS says where."""
     plan = make_plan(
         PATTERNS["debate"], {"question": "word " * 60, "model": "staged", "base_url": "http://127.0.0.1:9/v1"}

@@ -22,11 +22,11 @@ def share(folder: Path, *arguments: str) -> tuple[int | None, str]:
     with Warm(*command, stdout=PIPE, stderr=PIPE, cwd=folder, env=environment(folder)) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        said = process.stdout.read().decode() + process.stderr.read().decode()
-        return process.wait(60), said
+        output = process.stdout.read().decode() + process.stderr.read().decode()
+        return process.wait(60), output
 
 
-def test_a_run_is_shared_and_revoked_on_the_command_line(tmp_path: Path) -> None:
+def test_run_is_shared_and_unshared_from_the_command_line(tmp_path: Path) -> None:
     """The server shows it at once, and no longer once it is revoked."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0"))
     with serving(tmp_path, "--app", "application:service") as (_, url, token), client(url, token) as http:

@@ -63,13 +63,13 @@ def shown(page: str) -> str:
 
 @each_pattern
 @given(text=HOSTILE)
-def test_no_foreign_text_acts_on_a_terminal(pattern: str, folder: Path, text: str) -> None:
+def test_foreign_text_cannot_control_the_terminal(pattern: str, folder: Path, text: str) -> None:
     """In frames, labels, remarks and headings: but for the page's own colours, all that is written is printable."""
-    held = document(pattern, text, folder)
+    run_document = document(pattern, text, folder)
     screen = Screen()
-    render(held, Page(screen, held.speakers, environ=TERMINAL))
-    seen = ESCAPES.sub("", screen.getvalue())
-    assert printable(seen) == seen
+    render(run_document, Page(screen, run_document.speakers, environ=TERMINAL))
+    visible_text = ESCAPES.sub("", screen.getvalue())
+    assert printable(visible_text) == visible_text
 
 
 HEADS = {
@@ -83,18 +83,18 @@ HEADS = {
 
 @each_pattern
 @given(text=HOSTILE)
-def test_lines_at_the_left_edge_are_the_page_s_own(pattern: str, folder: Path, text: str) -> None:
+def test_foreign_text_never_starts_at_the_left_edge(pattern: str, folder: Path, text: str) -> None:
     """Nothing that others wrote passes for a heading, another speaker or a result; names stand before a colon."""
-    held = document(pattern, text, folder)
+    run_document = document(pattern, text, folder)
     page = io.StringIO()
-    render(held, Page(page, held.speakers, environ={}))
-    own = [line for line in page.getvalue().split("\n") if line and not line.startswith("  ")]
+    render(run_document, Page(page, run_document.speakers, environ={}))
+    lines = [line for line in page.getvalue().split("\n") if line and not line.startswith("  ")]
     changed = ["Changed positions: 0 of 1"] if pattern == "consensus" else []
     ends = ["Ended with gaps", *changed, "Tokens", "Seed"]
     name = printable(text).replace("\n", "\\n").replace("\t", " ")
     heads = [head.replace("X", name.strip(" ")) for head in HEADS[pattern]]
-    assert len(own) == len(heads) + len(ends)
-    assert all(line.startswith(head) for line, head in zip(own, [*heads, *ends], strict=True))
+    assert len(lines) == len(heads) + len(ends)
+    assert all(line.startswith(head) for line, head in zip(lines, [*heads, *ends], strict=True))
 
 
 TITLES = {
@@ -107,7 +107,7 @@ TITLES = {
 
 @each_pattern
 @given(text=FOREIGN)
-def test_no_foreign_text_becomes_structure_of_a_report(pattern: str, folder: Path, text: str) -> None:
+def test_foreign_text_never_becomes_report_markup(pattern: str, folder: Path, text: str) -> None:
     """Parsed as Markdown it has its own headings, and no HTML, link, image, table, rule or code of others."""
     page = report(document(pattern, text, folder))
     assert headings(page) == TITLES[pattern]
@@ -115,7 +115,7 @@ def test_no_foreign_text_becomes_structure_of_a_report(pattern: str, folder: Pat
     assert kinds <= OWN | {"text", "softbreak", "text_special", "strong_open", "em_open"}
 
 
-def test_who_speaks_at_the_same_time_is_shown_whole_and_one_after_the_other() -> None:
+def test_simultaneous_speakers_are_shown_whole_and_in_turn() -> None:
     """Pieces of several answers do not mingle: an answer stands there once it is finished, while others are awaited."""
     turns = (("alpha ", "beta."), ("gamma ", "delta."))
     with Stage(turns=turns, answers=ANSWERS, hold=((0, 0), (0, 1), (1, 0))) as on:
@@ -132,13 +132,13 @@ def test_who_speaks_at_the_same_time_is_shown_whole_and_one_after_the_other() ->
             terminal.end()
 
 
-def test_a_deliberation_reads_well() -> None:
+def test_deliberation_page_matches_its_snapshot() -> None:
     """Rounds, what each said, what the moderator found, the decision."""
     with stage() as on:
         result = hold(on, "deliberation", "--debater", "Bull=optimistic investor", "--debater", "Bear=risk analyst")
     assert result.exit_code == 0
-    said = re.sub(r"(Bear|Bull):\n  Homes first\.", "X", shown(result.stdout))  # in the order of arrival
-    assert said == snapshot("""\
+    text = re.sub(r"(Bear|Bull):\n  Homes first\.", "X", shown(result.stdout))  # in the order of arrival
+    assert text == snapshot("""\
 Topic: Cap rents?
   Bull: optimistic investor
   Bear: risk analyst
@@ -179,7 +179,7 @@ def test_a_deliberation_without_a_decision_has_no_result() -> None:
     assert "Decision\n  Settled: no\n  Decision: Cap them at 3%.\n" in decided.stdout
 
 
-def test_a_moderator_s_model_may_be_asked_for_text() -> None:
+def test_moderator_model_can_return_text() -> None:
     """For models without structured answers."""
     with Stage(turns=(("SUMMARY: One mind.\n", "STATUS: SETTLED\nDECISION: Cap."),)) as on:
         result = hold(on, "deliberation", "--report", "text")
@@ -188,7 +188,7 @@ def test_a_moderator_s_model_may_be_asked_for_text() -> None:
     assert "Moderator: the matter is settled\n  Summary: One mind.\n  Decision: Cap.\n" in result.stdout
 
 
-def test_a_deliberation_may_go_on_without_a_turn() -> None:
+def test_deliberation_can_continue_without_a_turn() -> None:
     """What is missing is said, on the page and in the saved one."""
     three = [word for name in "abc" for word in ("--debater", name)]
     with stage(broken={0}) as on:
@@ -196,13 +196,13 @@ def test_a_deliberation_may_go_on_without_a_turn() -> None:
     with stage(broken={0}) as on:
         plain = hold(on, "deliberation", *three, "--attempts", "1", "--on-failure", "skip")
     assert (result.exit_code, plain.exit_code) == (0, 0)
-    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
-    for page in (plain.stdout, again.stdout):
+    rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
+    for page in (plain.stdout, rendered.stdout):
         assert re.search(r"Debater [abc] failed: ", page)
         assert "Ended with gaps, after 5 complete arguments." in page
 
 
-def test_a_handoff_reads_well() -> None:
+def test_handoff_page_matches_its_snapshot() -> None:
     """Who has which turn, who hands over to whom, and where the lot chose since nobody was named who could be next."""
     with stage() as on:
         result = hold(on, "handoff")
@@ -226,18 +226,18 @@ The lot names: Neutral ('Opponent' handed over to itself)
 
 
 @pytest.mark.parametrize("transition", ["text", "tool", "structured"])
-def test_each_way_of_handing_over_can_be_asked_for(transition: str) -> None:
+def test_each_handoff_form_can_be_selected(transition: str) -> None:
     """As the model's last line, as a call of a function, as JSON; the first turn can be anybody's."""
     answers = {"next_agent_name": {"response": "So I say.", "next_agent_name": "Neutral"}}
     with Stage(turns=(("So I say.\n", "Transition to neutral"),), answers=answers) as on:
         result = hold(on, "handoff", "--transition", transition, "--max-turns", "1", "--first", "Opponent", "--json")
-        (asked,) = on.bodies
-    assert ("tools" in asked, "response_format" in asked) == (transition == "tool", transition == "structured")
+        (request,) = on.bodies
+    assert ("tools" in request, "response_format" in request) == (transition == "tool", transition == "structured")
     (turn,) = json.loads(result.stdout)["raw"]["transcript"]
     assert (turn["agentName"], turn["text"], turn["nextAgentName"]) == ("Opponent", "So I say.", "Neutral")
 
 
-def test_a_handoff_may_fail_where_nobody_is_named() -> None:
+def test_handoff_to_nobody_can_fail() -> None:
     """`--on-invalid error`: exit code 1; what was said stands there."""
     with Stage(turns=(("I say ", "nothing of it."),)) as on:
         result = hold(on, "handoff", "--transition", "text", "--on-invalid", "error")
@@ -246,7 +246,7 @@ def test_a_handoff_may_fail_where_nobody_is_named() -> None:
     assert "Failed after 1 complete turn." in result.stdout
 
 
-def test_a_panel_reads_well(tmp_path: Path) -> None:
+def test_panel_page_matches_its_snapshot(tmp_path: Path) -> None:
     """What each said, what the referee found, and the output that a schema describes."""
     schema = tmp_path / "answer.json"
     schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
@@ -280,25 +280,25 @@ Summary
 """)
 
 
-def test_a_panel_is_held_for_what_is_made_of_it() -> None:
+def test_panel_can_have_a_synthesized_result() -> None:
     """A synthesizer writes text, unless it is left out; a lost one leaves no result: exit code 3."""
     with stage() as on:
         plain, bare = hold(on, "round-robin"), hold(on, "round-robin", "--no-synthesizer")
     with stage(broken={4}) as on:
-        lost = hold(on, "round-robin", "--attempts", "1", "--on-failure", "skip")
-    assert (plain.exit_code, bare.exit_code, lost.exit_code) == (0, 0, 3)
+        result = hold(on, "round-robin", "--attempts", "1", "--on-failure", "skip")
+    assert (plain.exit_code, bare.exit_code, result.exit_code) == (0, 0, 3)
     assert "\nSummary\n  Homes first.\n" in plain.stdout
-    assert "Summary" not in bare.stdout + lost.stdout
-    assert "Synthesizer round_robin-synthesizer failed" in lost.stdout
+    assert "Summary" not in bare.stdout + result.stdout
+    assert "Synthesizer round_robin-synthesizer failed" in result.stdout
 
 
-def test_a_consensus_reads_well() -> None:
+def test_consensus_page_matches_its_snapshot() -> None:
     """Proposals, critiques in short, revisions, votes, and what they come to, in declared order where it was saved."""
     with stage() as on:
         result = hold(on, "consensus", "--agent", "Planner=plans", "--agent", "Guardian", "--json")
     assert result.exit_code == 0
-    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
-    assert shown(again.stdout) == snapshot("""\
+    rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
+    assert shown(rendered.stdout) == snapshot("""\
 Task: Cap rents?
   Planner: plans
   Guardian
@@ -351,7 +351,7 @@ def test_without_a_consensus_there_is_no_result() -> None:
     assert re.search(r"Winner: [ab]\n", broken.stdout)
 
 
-def test_agents_without_an_answer_are_told_and_the_others_go_on() -> None:
+def test_agents_without_an_answer_are_reported_and_skipped() -> None:
     """A failure is shown where it happened, and never as a proposal."""
     with stage(broken={0}) as on:
         result = hold(on, "consensus", "--attempts", "1", "--json")
@@ -360,13 +360,13 @@ def test_agents_without_an_answer_are_told_and_the_others_go_on() -> None:
     document = json.loads(result.stdout)
     failure = document["raw"]["losses"][0]
     assert (document["status"], failure["phase"], len(document["raw"]["proposals"])) == ("degraded", "proposal", 2)
-    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
-    for page in (plain.stdout, again.stdout):
+    rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
+    for page in (plain.stdout, rendered.stdout):
         assert re.search(r"\n  \w+ gave no proposal: ", page)
         assert "Ended with gaps, after " in page
 
 
-def test_a_consensus_fails_with_its_first_agent_where_it_is_to() -> None:
+def test_consensus_can_fail_with_its_first_agent() -> None:
     """`--on-failure fail`, which is not the default: the run ends with the provider's error."""
     with stage(broken={0}) as on:
         result = hold(on, "consensus", "--attempts", "1", "--on-failure", "fail", "--json")
@@ -374,7 +374,7 @@ def test_a_consensus_fails_with_its_first_agent_where_it_is_to() -> None:
     assert (result.exit_code, document["status"], document["raw"]["outcome"]) == (1, "failed", None)
 
 
-def test_an_answer_that_is_late_has_failed() -> None:
+def test_late_answer_counts_as_failed() -> None:
     """`--turn-timeout`; the debate goes on without it."""
     turns = 0
 
@@ -382,8 +382,8 @@ def test_an_answer_that_is_late_has_failed() -> None:
         nonlocal turns
         if request.output_schema is not None:
             schema = json.dumps(request.output_schema)
-            found = next(answer for word, answer in ANSWERS.items() if word in schema)
-            return found[0] if isinstance(found, list) else found
+            reply = next(answer for word, answer in ANSWERS.items() if word in schema)
+            return reply[0] if isinstance(reply, list) else reply
         turns += 1
         await asyncio.sleep(0.6 if turns == 3 else 0.4)
         return "Homes first."
@@ -416,12 +416,12 @@ def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:
         polled = hold(on, "consensus", "--max-rounds", "2", "--convergence", "off", "--confidence", "0", "--json")
     assert json.loads(early.stdout)["raw"]["earlyEnd"]["source"] == "convergence"
     assert [len(one.get("poll", ())) for one in json.loads(polled.stdout)["raw"]["rounds"]] == [3]
-    again = CliRunner().invoke(app, ["runs", "render", "-"], input=polled.stdout)
-    assert again.stdout.count(" would vote for: ") == 3
+    rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=polled.stdout)
+    assert rendered.stdout.count(" would vote for: ") == 3
     assert len(json.loads(all_rounds.stdout)["raw"]["rounds"]) == 3
 
 
-def test_a_speaker_who_is_asked_again_is_told_of() -> None:
+def test_repeated_request_to_a_speaker_is_shown() -> None:
     """What was said first stands; who is next is the second answer's."""
     answers = {
         "next_agent_name": [
@@ -433,13 +433,13 @@ def test_a_speaker_who_is_asked_again_is_told_of() -> None:
         result = hold(on, "handoff", "--max-turns", "1", "--json")
     with Stage(answers=answers) as on:
         plain = hold(on, "handoff", "--max-turns", "1")
-    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
-    for page in (plain.stdout, again.stdout):
+    rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
+    for page in (plain.stdout, rendered.stdout):
         assert "\n  So I say.\nHands over, when asked again, to: Neutral (" in page
         assert "Well." not in page
 
 
-def test_a_round_without_a_report_is_told() -> None:
+def test_round_without_a_report_is_shown() -> None:
     """The moderator failed, and the deliberation goes on."""
     options = ("--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
     with stage(broken={2}) as on:
@@ -447,37 +447,37 @@ def test_a_round_without_a_report_is_told() -> None:
     with stage(broken={2}) as on:
         plain = hold(on, "deliberation", *options)
     assert json.loads(result.stdout)["raw"]["reports"][0] is None
-    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
-    for page in (plain.stdout, again.stdout):
+    rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
+    for page in (plain.stdout, rendered.stdout):
         assert "Moderator deliberation-moderator failed: " in page
         assert "the round has no report" in page
 
 
-def test_an_answer_that_was_cut_off_is_marked_where_several_speak() -> None:
+def test_truncated_answer_is_marked_among_simultaneous_speakers() -> None:
     """Behind that answer, not behind another one's."""
     page = io.StringIO()
     deliberation = find_pattern("deliberation")
     assert deliberation is not None
     plan = make_plan(deliberation, {"topic": "Q?", "debaters": ["ann", "ben"]})
-    live, shown = DeliberationLive(plan), Page(page, [], environ={})
-    about = [{"block": name, "round": 1, "agent_name": name} for name in ("ann", "ben")]
-    told: list[object] = [TurnStarted(**each) for each in about]  # type: ignore[arg-type]  # as declared
-    told += [BlockAnswered(block="ann", output="One", truncated=True), BlockAnswered(block="ben", output="Two")]
-    told += [TextDelta(block="ann", text="piece"), *(TurnFinished(**each) for each in about)]  # type: ignore[arg-type]
-    for event in told:
+    live, screen = DeliberationLive(plan), Page(page, [], environ={})
+    turns = [{"block": name, "round": 1, "agent_name": name} for name in ("ann", "ben")]
+    events: list[object] = [TurnStarted(**turn) for turn in turns]  # type: ignore[arg-type]  # as declared
+    events += [BlockAnswered(block="ann", output="One", truncated=True), BlockAnswered(block="ben", output="Two")]
+    events += [TextDelta(block="ann", text="piece"), *(TurnFinished(**turn) for turn in turns)]  # type: ignore[arg-type]
+    for event in events:
         for section in live.sections(event):
-            shown.show(section)
+            screen.show(section)
     remark = "  (the answer was cut off; it counts up to its last full sentence)\n"
     assert page.getvalue() == f"\nann:\n  One\n{remark}\nben:\n  Two\n"
 
 
 @each_pattern
-def test_a_raw_output_alone_names_those_who_spoke(pattern: str, tmp_path: Path) -> None:
+def test_raw_output_alone_names_its_speakers(pattern: str, tmp_path: Path) -> None:
     """Without the document around it, the page and the report show what there is."""
-    path, made = tmp_path / "raw.json", tmp_path / "report.md"
+    path, report_path = tmp_path / "raw.json", tmp_path / "report.md"
     path.write_text(json.dumps(saved("Homes first.")[pattern]["raw"]))
-    held = read_document(str(path))
-    assert [speaker.name for speaker in held.speakers] == ["Homes first."]
-    result = CliRunner().invoke(app, ["runs", "render", str(path), "--markdown", str(made)])
+    run_document = read_document(str(path))
+    assert [speaker.name for speaker in run_document.speakers] == ["Homes first."]
+    result = CliRunner().invoke(app, ["runs", "render", str(path), "--markdown", str(report_path)])
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "- **Homes first.**" in made.read_text()
+    assert "- **Homes first.**" in report_path.read_text()

@@ -63,9 +63,9 @@ def lines(page: str) -> list[str]:
 
 
 @each_verb
-def test_json_is_one_document_that_render_shows_as_the_run_did(verb: str, tmp_path: Path) -> None:
+def test_render_shows_the_json_document_like_the_run(verb: str, tmp_path: Path) -> None:
     """The pattern's raw output as it goes over the wire, and nothing else on stdout; a report of the same."""
-    report, again = tmp_path / "report.md", tmp_path / "again.md"
+    report, markdown = tmp_path / "report.md", tmp_path / "again.md"
     with stage() as on:
         result = hold(on, verb, "--json", "--markdown", str(report))
     with stage() as on:
@@ -74,15 +74,15 @@ def test_json_is_one_document_that_render_shows_as_the_run_did(verb: str, tmp_pa
     document = json.loads(result.stdout)
     assert (document["pattern"], document["status"]) == (VERBS[verb][0], "complete")
     assert document["usage"]["calls"] == len(on.bodies)
-    shown = CliRunner().invoke(app, ["runs", "render", "-", "--markdown", str(again)], input=result.stdout)
-    assert lines(shown.stdout) == lines(plain.stdout)
+    page = CliRunner().invoke(app, ["runs", "render", "-", "--markdown", str(markdown)], input=result.stdout)
+    assert lines(page.stdout) == lines(plain.stdout)
     assert "\x1b" not in plain.stdout
-    assert again.read_text() == report.read_text()
+    assert markdown.read_text() == report.read_text()
     assert "Homes first" in report.read_text() or verb == "handoff"
 
 
 @each_verb
-def test_a_bare_raw_output_is_told_from_those_of_other_patterns(verb: str, tmp_path: Path) -> None:
+def test_bare_raw_output_is_assigned_to_its_pattern(verb: str, tmp_path: Path) -> None:
     """In either key style, without the document around it."""
     path = tmp_path / "raw.json"
     value = saved("Homes first.")[VERBS[verb][0]]["raw"]
@@ -99,13 +99,13 @@ def test_a_bare_raw_output_is_told_from_those_of_other_patterns(verb: str, tmp_p
 def _snake(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            re.sub(r"(?<=[a-z])[A-Z]", lambda m: f"_{m[0].lower()}", key): _snake(each) for key, each in value.items()
+            re.sub(r"(?<=[a-z])[A-Z]", lambda m: f"_{m[0].lower()}", key): _snake(entry) for key, entry in value.items()
         }
-    return [_snake(each) for each in value] if isinstance(value, list) else value
+    return [_snake(entry) for entry in value] if isinstance(value, list) else value
 
 
 @each_verb
-def test_a_file_says_all_that_the_options_say(verb: str, tmp_path: Path) -> None:
+def test_plan_file_can_set_every_option(verb: str, tmp_path: Path) -> None:
     """Who speaks, with roles, system prompts and models of their own; options win over it."""
     (key,) = {"debaters", "agents"} & set(_parameters(verb))
     subject = next(iter(_parameters(verb)))
@@ -120,12 +120,12 @@ def test_a_file_says_all_that_the_options_say(verb: str, tmp_path: Path) -> None
         on.answers = {**on.answers, **names}
         run = ["--base-url", on.base_url, "--file", str(file), *VERBS[verb][1], "--json"]
         result = CliRunner().invoke(app, [verb, *run], catch_exceptions=False)
-        asked = {body["model"] for body in on.bodies}
+        models = {body["model"] for body in on.bodies}
         prompts = json.dumps(on.bodies)
     document = json.loads(result.stdout)
-    assert {"ann-model", "bob-model"} <= asked <= {"ann-model", "bob-model", "other"}
+    assert {"ann-model", "bob-model"} <= models <= {"ann-model", "bob-model", "other"}
     assert all(word in prompts for word in ("ann-word", "bob-word", "Free rents?"))
-    assert [each["name"] for each in document[key]] == ["ann", "bob"]
+    assert [agent["name"] for agent in document[key]] == ["ann", "bob"]
     assert document[key][0]["role"] == "of ann"
     with stage() as on:
         more = (
@@ -146,7 +146,7 @@ def _parameters(verb: str) -> list[str]:
 
 
 @each_verb
-def test_a_limit_ends_it_with_what_there_is(verb: str) -> None:
+def test_limit_ends_the_run_with_a_partial_result(verb: str) -> None:
     """Exit code 3; the document and the page say which limit it was."""
     with stage() as on:
         result = hold(on, verb, "--max-calls", "1", "--json")
@@ -161,7 +161,7 @@ def test_a_limit_ends_it_with_what_there_is(verb: str) -> None:
 
 
 @each_verb
-def test_a_failure_is_one_message_and_keeps_what_was_said(verb: str) -> None:
+def test_failure_gives_one_message_and_keeps_the_transcript(verb: str) -> None:
     """Exit code 1, without a traceback."""
     with stage(broken=range(100)) as on:
         result = hold(on, verb, "--attempts", "1", "--json")
@@ -175,7 +175,7 @@ def test_a_failure_is_one_message_and_keeps_what_was_said(verb: str) -> None:
 
 
 @each_verb
-def test_a_call_that_is_repeated_is_told(verb: str) -> None:
+def test_repeated_call_is_reported(verb: str) -> None:
     """The reader sees why nothing comes; and from whom, where several speak at the same time."""
     with stage(broken={0}) as on:
         plain = hold(on, verb)
@@ -185,16 +185,16 @@ def test_a_call_that_is_repeated_is_told(verb: str) -> None:
 
 
 @each_verb
-def test_what_was_recorded_is_held_again_without_a_server(verb: str, tmp_path: Path) -> None:
+def test_recording_is_replayed_without_a_server(verb: str, tmp_path: Path) -> None:
     """With the same options and seed it comes to the same."""
     cassette = tmp_path / "cassette"
     options = ("--seed", "3", "--json")
     with stage() as on:
         first = hold(on, verb, *options, "--record", str(cassette))
         posts = len(on.bodies)
-    again = CliRunner().invoke(app, [verb, "Cap rents?", *VERBS[verb][1], *options, "--replay", str(cassette)])
-    assert (first.exit_code, again.exit_code) == (0, 0)
-    raws = [json.loads(result.stdout)["raw"] for result in (first, again)]
+    replayed = CliRunner().invoke(app, [verb, "Cap rents?", *VERBS[verb][1], *options, "--replay", str(cassette)])
+    assert (first.exit_code, replayed.exit_code) == (0, 0)
+    raws = [json.loads(result.stdout)["raw"] for result in (first, replayed)]
     for raw in raws:
         raw.get("analytics", {}).pop("seconds", None)
     assert raws[0] == raws[1]
@@ -202,7 +202,7 @@ def test_what_was_recorded_is_held_again_without_a_server(verb: str, tmp_path: P
 
 
 @each_verb
-def test_ctrl_c_keeps_what_was_said(verb: str, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_transcript(verb: str, tmp_path: Path) -> None:
     """On a terminal, while a model writes: exit code 130; what was said before stands there, and in the report."""
     report = tmp_path / "report.md"
     options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--markdown", str(report))
@@ -228,9 +228,9 @@ def test_a_terminated_run_leaves_its_document(verb: str) -> None:
     document = json.loads(stdout)
     assert (process.returncode, document["status"]) == (143, "interrupted")
     assert stderr.decode() == f"To resume: flowdebate resume {document['runId'][:8]}\n"
-    again = CliRunner().invoke(app, ["runs", "render", "-"], input=stdout)
-    assert (again.exit_code, again.stderr) == (0, "")
-    assert "Interrupted after " in again.stdout
+    rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=stdout)
+    assert (rendered.exit_code, rendered.stderr) == (0, "")
+    assert "Interrupted after " in rendered.stdout
 
 
 MISUSE = [
@@ -289,7 +289,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("verb", "text", "message"), BAD, ids=[f"{verb}: {text}" for verb, text, _ in BAD])
-def test_a_bad_file_is_one_line_with_file_and_key(verb: str, text: str, message: str, tmp_path: Path) -> None:
+def test_invalid_file_gives_one_line_with_file_and_key(verb: str, text: str, message: str, tmp_path: Path) -> None:
     """Also where it is the pattern that refuses what the file says."""
     path = tmp_path / "plan.toml"
     path.write_text(text)
@@ -299,23 +299,23 @@ def test_a_bad_file_is_one_line_with_file_and_key(verb: str, text: str, message:
     assert result.stderr.count("\n") == 1
 
 
-def test_what_a_pattern_refuses_is_placed_where_it_was_given(tmp_path: Path) -> None:
+def test_pattern_errors_name_the_source_of_the_option(tmp_path: Path) -> None:
     """The key stands for the pattern's field, with what is inside of it; other errors pass as they are."""
     path = tmp_path / "plan.toml"
     path.write_text("max_turns = 3")
-    given = HandoffPlanOptions.read({"first": "Ann"}, file=str(path))
+    options = HandoffPlanOptions.read({"first": "Ann"}, file=str(path))
     fields = {"first": "first", "max_turns": "max_turns"}
     with (
         pytest.raises(ConfigurationError, match=r"^command line: `--first` must be x \(got 1\)$"),
-        given.placing(fields),
+        options.placing(fields),
     ):
         raise ConfigurationError("handoff", "first", 1, "x")
     with (
         pytest.raises(ConfigurationError, match=rf"^{re.escape(str(path))}: `max_turns\[0\]` must be x"),
-        given.placing(fields),
+        options.placing(fields),
     ):
         raise ConfigurationError("handoff", "max_turns[0]", 1, "x")
-    with pytest.raises(ConfigurationError, match=r"^handoff: `name` must be x"), given.placing(fields):
+    with pytest.raises(ConfigurationError, match=r"^handoff: `name` must be x"), options.placing(fields):
         raise ConfigurationError("handoff", "name", 1, "x")
 
 
@@ -338,7 +338,7 @@ def test_a_document_of_an_unknown_pattern_is_one_error(pattern: object, problem:
     assert "\x1b" not in result.stderr
 
 
-def test_the_files_that_the_page_shows_are_plans(tmp_path: Path) -> None:
+def test_plan_files_in_the_docs_are_valid(tmp_path: Path) -> None:
     """Each TOML of the page of the command line is accepted by the command that it is for."""
     fences = re.findall(r"```toml\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
     (tmp_path / "answer.json").write_text('{"type": "object"}')
@@ -351,18 +351,18 @@ def test_the_files_that_the_page_shows_are_plans(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_every_option_is_documented_with_its_verb(verb: str) -> None:
+def test_every_option_is_documented_under_its_command(verb: str) -> None:
     """The page of the command line names each in the verb's section, or among those that all have."""
     page = DOCS.read_text("utf-8")
     shared = page.split("## Options of all patterns")[1].split("\n## ")[0]
     if verb in OWN_PAGES:
         name, heading = OWN_PAGES[verb].split("#")
         section = (DOCS.parent / name).read_text("utf-8").split(f"# {heading}\n")[1]
-        own = re.split(r"\n##+ ", section)[0]
+        section_text = re.split(r"\n##+ ", section)[0]
     else:
-        own = page.split(f"\n## `flowdebate {SECTIONS.get(verb, verb)}`")[1].split("\n## ")[0]
+        section_text = page.split(f"\n## `flowdebate {SECTIONS.get(verb, verb)}`")[1].split("\n## ")[0]
     for parameter in COMMANDS[verb].params:
         for option in parameter.opts if parameter.param_type_name == "option" else []:
-            assert f"`{option}" in own + shared, option
-    named = set(re.findall(r"^\| `(--[a-z-]+)", own, re.MULTILINE))
-    assert named <= {option for parameter in COMMANDS[verb].params for option in parameter.opts}
+            assert f"`{option}" in section_text + shared, option
+    flags = set(re.findall(r"^\| `(--[a-z-]+)", section_text, re.MULTILINE))
+    assert flags <= {option for parameter in COMMANDS[verb].params for option in parameter.opts}

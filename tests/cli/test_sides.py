@@ -70,13 +70,13 @@ def test_proposals_are_recorded_and_replayed(tmp_path: Path) -> None:
     with stage() as on:
         options = ("--seed", "3", "--json")
         first = run(on, *options, "--record", str(tmp_path / "cassette"))
-        asked = len(on.bodies)
-        again = run(on, *options, "--replay", str(tmp_path / "cassette"))
-        assert len(on.bodies) == asked
-    assert json.loads(first.stdout)["raw"] == json.loads(again.stdout)["raw"]
+        calls = len(on.bodies)
+        second = run(on, *options, "--replay", str(tmp_path / "cassette"))
+        assert len(on.bodies) == calls
+    assert json.loads(first.stdout)["raw"] == json.loads(second.stdout)["raw"]
 
 
-def test_invalid_options_are_found_before_sides_are_paid_for(tmp_path: Path) -> None:
+def test_invalid_options_are_rejected_before_sides_are_proposed(tmp_path: Path) -> None:
     """And so is a store that cannot be used, and a report that cannot be written."""
     (tmp_path / "file").write_text("no database")
     wrong = [
@@ -90,7 +90,7 @@ def test_invalid_options_are_found_before_sides_are_paid_for(tmp_path: Path) -> 
     assert (codes, on.bodies) == ([2, 1, 2, 2], [])
 
 
-def test_sides_that_are_no_sides_end_the_command(tmp_path: Path) -> None:
+def test_invalid_proposed_sides_end_the_command(tmp_path: Path) -> None:
     """After the attempts; with one message, and no run."""
     with Stage(answers={"sides": {"sides": [{"name": "a", "position": "\x1b[2J"}]}}) as on:
         result = run(on, "--store", str(tmp_path / "own.sqlite3"))
@@ -131,7 +131,7 @@ def test_a_terminal_asks_before_the_debate(
         assert all(stance in json.dumps(on.bodies[1]) for stance in stances)
 
 
-def test_yes_is_not_asked() -> None:
+def test_yes_option_skips_the_question() -> None:
     """The sides are shown and debated."""
     with stage() as on, OnTerminal(*arguments(on, "--yes")) as terminal:
         assert terminal.end() == 0
@@ -150,10 +150,10 @@ def test_a_batch_proposes_sides_where_a_question_needs_them(tmp_path: Path) -> N
         ]
         options += ["--out", str(tmp_path / "r.jsonl")]
         first = CliRunner().invoke(app, options, catch_exceptions=False)
-        asked = len(on.bodies)
-        again = CliRunner().invoke(app, options, catch_exceptions=False)
-        assert len(on.bodies) == asked
-    assert (first.exit_code, again.exit_code) == (0, 0)
+        calls = len(on.bodies)
+        second = CliRunner().invoke(app, options, catch_exceptions=False)
+        assert len(on.bodies) == calls
+    assert (first.exit_code, second.exit_code) == (0, 0)
     rows = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
     names = {row["question"]: [side["name"] for side in row["document"]["debaters"]] for row in rows}
     assert names == {"Should we cap rents?": ["pro", "con"], ASKED: ["Postgres", "MySQL"]}

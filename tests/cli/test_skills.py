@@ -30,13 +30,13 @@ _FIELD = re.compile(r"`(raw\.\w+|output|usage)`")
 FACTS = {"plan.md": "The audit log grows by 2 GB a day.", "change.diff": "+limit = 5_000_000"}
 
 
-def answer(asked: str) -> Any:
+def answer(request: str) -> Any:
     """What fits a schema; a ranking has all answers."""
-    schema = json.loads(asked)["json_schema"]["schema"]
-    known = schema.get("$defs", {})
+    schema = json.loads(request)["json_schema"]["schema"]
+    definitions = schema.get("$defs", {})
     if "ranking" in schema["properties"]:
-        return {"ranking": [{"answer": each} for each in re.findall(r'"([A-Z])"', json.dumps(schema))]}
-    return filled(schema, known, Random(1))
+        return {"ranking": [{"answer": label} for label in re.findall(r'"([A-Z])"', json.dumps(schema))]}
+    return filled(schema, definitions, Random(1))
 
 
 def lines_of(text: str) -> Iterator[list[str]]:
@@ -64,7 +64,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("skill", SKILLS)
-def test_the_commands_of_a_skill_run(skill: str, played: Path) -> None:
+def test_skill_commands_run(skill: str, played: Path) -> None:
     """In their order, as they stand there; and what they write has the fields that the skill tells an agent to read."""
     text = SKILLS[skill]
     ran = 0
@@ -82,21 +82,21 @@ def test_the_commands_of_a_skill_run(skill: str, played: Path) -> None:
     assert ran > 1
     document: Any = json.loads((played / f"{skill.removeprefix('flowdebate-')}.json").read_text())
     for field in _FIELD.findall(text):
-        found = document
+        value = document
         for part in field.split("."):
-            found = found[part]
+            value = value[part]
 
 
 @pytest.mark.parametrize("skill", SKILLS)
-def test_a_skill_has_the_form_that_agents_install(skill: str) -> None:
+def test_skill_has_the_installable_format(skill: str) -> None:
     """Its name is that of its folder, its description fits what agents read, and nothing else is in its head."""
     _, head, body = SKILLS[skill].split("---\n", 2)
-    about = yaml.safe_load(head)
-    assert set(about) == {"name", "description", "license", "compatibility"}
-    assert about["name"] == skill
+    metadata = yaml.safe_load(head)
+    assert set(metadata) == {"name", "description", "license", "compatibility"}
+    assert metadata["name"] == skill
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", skill)
-    assert len(about["description"]) <= 1024
-    assert len(about["compatibility"]) <= 500
+    assert len(metadata["description"]) <= 1024
+    assert len(metadata["compatibility"]) <= 500
     assert len(body.splitlines()) < 500
 
 
@@ -107,19 +107,19 @@ def test_plugin_and_registry_say_one_version_and_start_the_server() -> None:
     server = json.loads((ROOT / "server.json").read_text())
     (package,) = server["packages"]
     assert plugin["version"] == server["version"] == package["version"] == flowdebate.__version__
-    assert [each["name"] for each in market["plugins"]] == [plugin["name"]]
+    assert [entry["name"] for entry in market["plugins"]] == [plugin["name"]]
     assert len(server["description"]) <= 100
     assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", server["name"])
     started = plugin["mcpServers"]["flowdebate"]["args"]
     words = started[started.index("mcp") :]
-    named = [each.get("name", each.get("value")) for each in package["packageArguments"]]
-    shown = CliRunner().invoke(app, ["mcp", "--help"]).stdout
-    for word in {*words, *named}:
-        assert not word.startswith("--") or word in shown
-    assert named[0] == words[0] == "mcp"
+    arguments = [argument.get("name", argument.get("value")) for argument in package["packageArguments"]]
+    help_text = CliRunner().invoke(app, ["mcp", "--help"]).stdout
+    for word in {*words, *arguments}:
+        assert not word.startswith("--") or word in help_text
+    assert arguments[0] == words[0] == "mcp"
 
 
-def test_the_release_check_wants_a_heading_in_the_changelog(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_check_requires_a_changelog_heading(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the version of the tag in every file."""
     import runpy
     import sys

@@ -69,8 +69,8 @@ def newest(path: Path) -> StoredRun:
 def timeless(value: Any) -> Any:
     """A document without times and ids."""
     if isinstance(value, dict):
-        return {key: timeless(each) for key, each in value.items() if key not in ("seconds", "runId")}
-    return [timeless(each) for each in value] if isinstance(value, list) else value
+        return {key: timeless(entry) for key, entry in value.items() if key not in ("seconds", "runId")}
+    return [timeless(entry) for entry in value] if isinstance(value, list) else value
 
 
 def add_like(
@@ -99,12 +99,12 @@ def newest_of(on: Stage, path: Path) -> StoredRun:
     return newest(path)
 
 
-def test_a_run_that_is_killed_is_resumed_to_the_same_end(store: Path) -> None:
+def test_killed_run_is_resumed_to_the_same_result(store: Path) -> None:
     """SIGKILL in the middle of a call: what was answered is not asked for again, and the document is the same."""
     options = (*SIDES, "--max-rounds", "2", "--seed", "7")
     with Stage(turns=ONE_TURN) as on:
-        whole = command(*on.options(*options, "--json", "--no-store"))
-        asked = len(on.bodies)
+        uninterrupted = command(*on.options(*options, "--json", "--no-store"))
+        calls = len(on.bodies)
     with Stage(turns=ONE_TURN, hold=(2, 0)) as on:
         with on_pipes(*on.options(*options)) as process:
             on.wait_for_turn(3)
@@ -115,26 +115,26 @@ def test_a_run_that_is_killed_is_resumed_to_the_same_end(store: Path) -> None:
         raising = command("resume", "--last", "--on-uncertain", "raise")
         assert len(on.bodies) == 3
         result = command("resume", "--last", "--base-url", on.base_url, "--json")
-        assert len(on.bodies) == asked + 1
+        assert len(on.bodies) == calls + 1
     assert re.search(r"just now +debate +left behind +2 +Cap rents\?", table.stdout)
     assert "Interrupted after 2 complete arguments." in page.stdout
     assert raising.exit_code == 1
     assert "--on-uncertain retry would make the call again" in raising.stderr
     assert (result.exit_code, result.stderr) == (0, "")
-    assert timeless(json.loads(result.stdout)) == timeless(json.loads(whole.stdout))
+    assert timeless(json.loads(result.stdout)) == timeless(json.loads(uninterrupted.stdout))
     assert json.loads(result.stdout)["runId"] == newest(store).header.run_id
 
 
 @pytest.mark.parametrize("verb", ALL)
-def test_each_command_is_resumed_from_what_is_kept_of_it(verb: str, tmp_path: Path) -> None:
+def test_each_command_is_resumed_from_its_stored_plan(verb: str, tmp_path: Path) -> None:
     """Ended by a limit in the middle, with a higher one it comes to the whole document, page, report and exit code."""
     options = (*ALL[verb][1], "--seed", "5")
     if verb == "consensus":  # which without a store has no archive
         options = (*options, "--no-archive")
     reports = tmp_path / "whole.md", tmp_path / "carried-on.md"
     with stage() as on:
-        whole = command(*on.options(*options, "--json", "--no-store", "--markdown", str(reports[0]), verb=verb))
-        asked = len(on.bodies)
+        uninterrupted = command(*on.options(*options, "--json", "--no-store", "--markdown", str(reports[0]), verb=verb))
+        calls = len(on.bodies)
     with stage() as on:
         early = command(*on.options(*options, "--max-calls", str(TOGETHER.get(verb, 2)), verb=verb))
         assert len(on.bodies) == TOGETHER.get(verb, 2)
@@ -143,17 +143,17 @@ def test_each_command_is_resumed_from_what_is_kept_of_it(verb: str, tmp_path: Pa
         assert f"\nRun: {hint[1]}" in early.stdout
         more = ("--max-calls", "99", "--json", "--markdown", str(reports[1]))
         result = command("resume", hint[1], *more)
-        again = command("resume", hint[1], "--max-calls", "99")
-        assert len(on.bodies) == asked
-    assert (early.exit_code, result.exit_code, result.stderr) == (3, whole.exit_code, "")
-    first, second = (timeless(json.loads(each.stdout)) for each in (whole, result))
+        second_time = command("resume", hint[1], "--max-calls", "99")
+        assert len(on.bodies) == calls
+    assert (early.exit_code, result.exit_code, result.stderr) == (3, uninterrupted.exit_code, "")
+    first, second = (timeless(json.loads(document.stdout)) for document in (uninterrupted, result))
     assert first == second
     texts = [re.sub(r"- (Time|Run): .*\n", "", report.read_text()) for report in reports]
     assert texts[0] == texts[1]
-    shown = command("runs", "render", "-", stdin=result.stdout_bytes).stdout
-    assert sorted(_lines(again.stdout)) == sorted(_lines(shown))
+    rendered = command("runs", "render", "-", stdin=result.stdout_bytes).stdout
+    assert sorted(_lines(second_time.stdout)) == sorted(_lines(rendered))
     page = command("show", hint[1], "--page")
-    assert sorted(_lines(page.stdout)) == sorted(_lines(shown))
+    assert sorted(_lines(page.stdout)) == sorted(_lines(rendered))
 
 
 def _lines(page: str) -> list[str]:
@@ -162,7 +162,7 @@ def _lines(page: str) -> list[str]:
     return [line for line in page.splitlines() if line]
 
 
-def test_a_plan_is_kept_with_what_its_files_said(tmp_path: Path, store: Path) -> None:
+def test_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: Path) -> None:
     """Schema and plan file may change or go afterwards; a recording ends where the run was left."""
     schema = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
     (tmp_path / "answer.json").write_text(json.dumps(schema))
@@ -182,23 +182,23 @@ def test_a_plan_is_kept_with_what_its_files_said(tmp_path: Path, store: Path) ->
     assert newest(store).status == "complete"
 
 
-def test_no_secret_is_kept(store: Path) -> None:
+def test_no_secret_is_stored(store: Path) -> None:
     """No key, and of a base URL neither password nor query; where it held one it has to be given again."""
     with Stage() as on:
         secret = on.base_url.replace("http://", "http://me:geheim@")
         early = command("debate", "Should we ship?", "--model", "staged", "--base-url", secret, "--max-calls", "1")
-        kept = [path.read_bytes() for path in store.parent.iterdir() if path.is_file()]
+        contents = [path.read_bytes() for path in store.parent.iterdir() if path.is_file()]
         without = command("resume", "--last")
         result = command("resume", "--last", "--base-url", on.base_url, "--max-calls", "9")
     assert early.exit_code == 3
-    assert not any(b"geheim" in data for data in kept)
+    assert not any(b"geheim" in data for data in contents)
     assert newest(store).header.plan is not None
     assert (without.exit_code, result.exit_code) == (2, 0)
     assert "--base-url must be given again: that of http://127.0.0.1:" in without.stderr
     assert "geheim" not in without.stderr
 
 
-def test_ctrl_c_says_what_carries_it_on() -> None:
+def test_ctrl_c_shows_how_to_resume() -> None:
     """On a terminal, after what was said."""
     with Stage(turns=ONE_TURN, hold=(1, 1)) as on, OnTerminal(*on.options(*SIDES)) as terminal:
         terminal.until("Homes first.")
@@ -210,12 +210,12 @@ def test_ctrl_c_says_what_carries_it_on() -> None:
     assert f"To resume: flowdebate resume {run_id[1][:8]}\n" in terminal.screen
 
 
-def test_where_a_run_is_kept_is_what_the_user_says(store: Path, tmp_path: Path) -> None:
+def test_store_location_follows_option_and_environment(store: Path, tmp_path: Path) -> None:
     """`--store`, else FLOWDEBATE_STORE, else the user's data directory; with `--no-store` nowhere."""
-    own = tmp_path / "own runs.db"
+    path = tmp_path / "own runs.db"
     with Stage() as on:
-        run_id = ended_early(on, "--store", str(own))
-        named = command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--store", str(own)))
+        run_id = ended_early(on, "--store", str(path))
+        result = command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--store", str(path)))
         assert not store.exists()
         unkept = command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--no-store", "--json"))
         assert not store.exists()
@@ -223,13 +223,13 @@ def test_where_a_run_is_kept_is_what_the_user_says(store: Path, tmp_path: Path) 
         assert store.exists()
         del os.environ["FLOWDEBATE_STORE"]
         ended_early(on)
-    assert f" --max-calls N --store '{own}'\n" in named.stderr
+    assert f" --max-calls N --store '{path}'\n" in result.stderr
     assert (unkept.stderr, json.loads(unkept.stdout)["runId"]) == ("", None)
     assert newest(store.parent / "flowdebate" / "runs.sqlite3").status == "limit"
-    assert run_id in command("runs", "--store", str(own), "--json").stdout
+    assert run_id in command("runs", "--store", str(path), "--json").stdout
 
 
-def test_a_store_that_cannot_be_used_costs_nothing(tmp_path: Path) -> None:
+def test_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
     """One that was named is an error before anything is asked for; without any the run is held all the same."""
     blocked = tmp_path / "file"
     blocked.write_text("no database")
@@ -239,19 +239,19 @@ def test_a_store_that_cannot_be_used_costs_nothing(tmp_path: Path) -> None:
             assert (result.exit_code, result.stdout, len(on.bodies)) == (1, "", 0)
             assert result.stderr.endswith("; --no-store does not store the run\n")
             assert "geheim" not in result.stderr
-        both = command(*on.options("--store", "x", "--no-store"))
-        assert (both.exit_code, len(on.bodies)) == (2, 0)
+        conflict = command(*on.options("--store", "x", "--no-store"))
+        assert (conflict.exit_code, len(on.bodies)) == (2, 0)
         del os.environ["FLOWDEBATE_STORE"]
         os.environ["XDG_DATA_HOME"] = str(blocked)
-        held = command(*on.options(*SIDES, "--max-rounds", "1", "--json"))
-    assert held.exit_code == 0
-    assert held.stderr.startswith("Warning: the run is not stored: store ")
-    assert json.loads(held.stdout)["runId"] is None
+        document = command(*on.options(*SIDES, "--max-rounds", "1", "--json"))
+    assert document.exit_code == 0
+    assert document.stderr.startswith("Warning: the run is not stored: store ")
+    assert json.loads(document.stdout)["runId"] is None
     assert blocked.read_text() == "no database"
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "arguments",
     [
         ("runs",),
         (
@@ -275,12 +275,12 @@ def test_a_store_that_cannot_be_used_costs_nothing(tmp_path: Path) -> None:
         ("runs", "report", "--last", "--html", "-"),
         ("runs", "answer", "a1b2"),
     ],
-    ids=lambda asked: asked[0],
+    ids=lambda arguments: arguments[0],
 )
-def test_no_store_is_made_of_a_mistyped_name(tmp_path: Path, asked: tuple[str, ...]) -> None:
+def test_mistyped_store_path_creates_no_store(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Commands that read runs say that it is not there, where "No runs." would be taken for an answer."""
     location = tmp_path / "typo.db"
-    result = command(*asked, "--store", str(location))
+    result = command(*arguments, "--store", str(location))
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == f"Error: --store must be a store that exists (got {location}).\n"
     assert not location.exists()
@@ -288,8 +288,8 @@ def test_no_store_is_made_of_a_mistyped_name(tmp_path: Path, asked: tuple[str, .
 
 async def _mine(value: str, ctx: Context, /) -> str:
     """What a program of its own does in the middle of a run."""
-    made: str = await ctx.step(_made)
-    return made + value
+    text: str = await ctx.step(_made)
+    return text + value
 
 
 async def _made() -> str:
@@ -300,11 +300,11 @@ def test_runs_of_other_programs_are_shown_and_resumed_there(store: Path) -> None
     """The error says how; nothing that they have written acts on a terminal."""
     block = handler(_mine, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
-    table, shown = command("runs"), command("show", "my-run")
+    table, run_page = command("runs"), command("show", "my-run")
     resumed, page = command("resume", "my-run"), command("show", "my-run", "--page")
     assert re.search(r"my-run +just now +mine +complete +1 +Cap \\x1b\[2J rents\?", table.stdout)
-    assert "\n  \\x1b[2Jmade " in shown.stdout
-    assert "\x1b" not in table.stdout + shown.stdout + command("runs", "--json").stdout
+    assert "\n  \\x1b[2Jmade " in run_page.stdout
+    assert "\x1b" not in table.stdout + run_page.stdout + command("runs", "--json").stdout
     assert resumed.exit_code == page.exit_code == 2
     assert "await block.resume('my-run') in Python" in resumed.stderr
     assert newest(store).status == "complete"
@@ -345,7 +345,7 @@ def test_a_run_that_cannot_be_resumed_is_one_paragraph(store: Path) -> None:
     assert [result.exit_code for result in results] == [0, 0]
 
 
-def test_what_somebody_carries_out_stays(store: Path) -> None:
+def test_runs_in_progress_are_not_deleted(store: Path) -> None:
     """It is neither resumed nor deleted, and listed as running; once its owner is gone it is left behind."""
     with Stage() as on:
         run_id = ended_early(on)
@@ -359,13 +359,13 @@ def test_what_somebody_carries_out_stays(store: Path) -> None:
                 ("runs", "delete", run_id, "--yes"),
                 ("runs", "delete", "--older-than", "0", "--yes"),
             ]
-            results = [await asyncio.to_thread(command, *each) for each in tried]
+            results = [await asyncio.to_thread(command, *arguments) for arguments in tried]
             return results, await asyncio.to_thread(command, "runs", "--status", "running")
         finally:
             await owner.close()
 
-    (resumed, deleted, others), table = asyncio.run(act())
-    assert (resumed.exit_code, deleted.exit_code, others.stdout) == (1, 1, "Deleted 0 runs.\n")
+    (resumed, deleted, older), table = asyncio.run(act())
+    assert (resumed.exit_code, deleted.exit_code, older.stdout) == (1, 1, "Deleted 0 runs.\n")
     assert resumed.stderr == deleted.stderr
     assert "is being run by another process" in resumed.stderr
     assert re.search(r"debate +running +1 +Cap", table.stdout)
@@ -373,7 +373,7 @@ def test_what_somebody_carries_out_stays(store: Path) -> None:
     assert "left behind" in command("runs").stdout
 
 
-def test_runs_are_listed_by_what_is_asked_for(store: Path) -> None:
+def test_run_list_applies_filters(store: Path) -> None:
     """By status, block, text and number; as a table and as JSON."""
     with Stage() as on:
         run_id = ended_early(on)
@@ -409,7 +409,7 @@ def rows_of_all_pages(*options: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6, 7])
-def test_a_list_says_the_command_of_its_next_page(store: Path, tmp_path: Path, size: int) -> None:
+def test_list_shows_the_command_for_the_next_page(store: Path, tmp_path: Path, size: int) -> None:
     """With its filters and its store; the pages have the rows of the whole list, where a batch is one row."""
     with Stage() as on:
         like = newest_of(on, store)
@@ -421,11 +421,11 @@ def test_a_list_says_the_command_of_its_next_page(store: Path, tmp_path: Path, s
         header = replace(like.header, run_id=f"r{number}", created_at=1e9 + number)
         in_store(elsewhere, partial(SqliteStore.add, run=replace(like, header=header), steps=[]))
     for options in ((), ("--text", "cap RENTS?"), ("--batch-id", "the b"), ("--store", str(elsewhere))):
-        whole = command("runs", *options).stdout.splitlines()[1:]
+        lines = command("runs", *options).stdout.splitlines()[1:]
         pages = rows_of_all_pages("--limit", str(size), *options)
         rows = [row for page in pages for row in page]
         assert [" ".join(row.split()) for row in rows] == [
-            " ".join(row.split()) for row in whole if not row.startswith("To list the runs of a batch")
+            " ".join(row.split()) for row in lines if not row.startswith("To list the runs of a batch")
         ]
         assert all(len(page) == size for page in pages[:-1])
     assert len(rows_of_all_pages("--limit", str(size))) == -(-7 // size)
@@ -433,7 +433,7 @@ def test_a_list_says_the_command_of_its_next_page(store: Path, tmp_path: Path, s
     assert data[1] == data[0][5:]
 
 
-def test_a_page_begins_behind_a_run_of_the_store(store: Path) -> None:
+def test_page_starts_after_a_stored_run(store: Path) -> None:
     """By the beginning of its id; there is no page behind an unknown one, and the last page is empty."""
     with Stage() as on:
         like = newest_of(on, store)
@@ -450,15 +450,15 @@ def test_a_run_is_shown_step_by_step(store: Path) -> None:
     with Stage() as on:
         result = command(*on.options(*SIDES, "--max-rounds", "1", "--json"))
         run_id = json.loads(result.stdout)["runId"]
-        asked = len(on.bodies)
-        shown = command("show", run_id[:6])
+        calls = len(on.bodies)
+        page = command("show", run_id[:6])
         data = json.loads(command("show", run_id, "--json").stdout)
         document = json.loads(command("show", run_id, "--page", "--json").stdout)
-        assert len(on.bodies) == asked
+        assert len(on.bodies) == calls
     order = [f"Run: {run_id}", "About: Cap rents?", "Command: flowdebate debate", "chat: staged", "Status: complete"]
     order += ["debate/round[1]/debate-turn-pro/", "(staged, tokens: 10 in, 3 out, ", " s)", "  Homes first."]
     order += ["debate-turn-con/", "Build more.", "debate/debate-judge", "Outcome", "Verdict: ", "Both are right."]
-    rest = shown.stdout
+    rest = page.stdout
     for part in order:
         assert part in rest, part
         rest = rest.partition(part)[2]
@@ -468,18 +468,18 @@ def test_a_run_is_shown_step_by_step(store: Path) -> None:
     assert document == json.loads(result.stdout)
 
 
-def test_a_note_is_written_and_shown(store: Path) -> None:
+def test_note_is_saved_and_shown(store: Path) -> None:
     """The next one takes its place, a blank one deletes it, and one that is too long is refused."""
     with Stage() as on:
         run_id = ended_early(on)
     assert "Note: Without **figures**." in command("show", run_id, "--note", "Without **figures**.").stdout
     assert json.loads(command("show", run_id, "--json").stdout)["note"] == "Without **figures**."
-    refused = command("show", run_id, "--note", "x" * 2001)
-    assert (refused.exit_code, "at most 2,000 characters" in refused.stderr) == (2, True)
+    result = command("show", run_id, "--note", "x" * 2001)
+    assert (result.exit_code, "at most 2,000 characters" in result.stderr) == (2, True)
     assert "Note:" not in command("show", run_id, "--note", "").stdout
 
 
-def test_an_export_that_is_terminated_leaves_nothing_behind(store: Path, tmp_path: Path) -> None:
+def test_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None:
     """Neither a file nor a hidden part of it."""
     with Stage() as on:
         ended_early(on)
@@ -517,7 +517,7 @@ with clean_up_at_termination():
     assert [path.name for path in tmp_path.iterdir() if path != target] == []
 
 
-def test_what_is_deleted_is_gone(store: Path) -> None:
+def test_deleted_runs_are_gone(store: Path) -> None:
     """By id, by age, by status; without a terminal only with --yes."""
     with Stage() as on:
         run_id = ended_early(on)
@@ -543,7 +543,7 @@ def test_runs_of_a_label_are_listed_and_deleted(store: Path) -> None:
         add_like(store, f"of-{owner}-{number}", like=like, header={"labels": {"owner": owner, "team": "a=b"}})
     assert command("runs", "delete", "--label", "owner", "--yes").exit_code == 2
     listed = json.loads(command("runs", "--json", "--label", "owner=ann", "--label", "team=a=b").stdout)
-    assert {each["runId"] for each in listed} == {"of-ann-0", "of-ann-1"}
+    assert {run["runId"] for run in listed} == {"of-ann-0", "of-ann-1"}
     assert "--label owner=ann --limit 1" in command("runs", "--label", "owner=ann", "--limit", "1").stdout
     assert command("runs", "delete", "--label", "owner=ann", "--older-than", "1", "--yes").stdout == "Deleted 0 runs.\n"
     assert command("runs", "delete", "--label", "owner=ann", "--yes").stdout == "Deleted 2 runs.\n"
@@ -554,22 +554,22 @@ def test_a_terminal_asks_before_it_deletes(store: Path) -> None:
     """It shows what would go; whatever is no yes leaves it."""
     with Stage() as on:
         run_id = ended_early(on)
-    for answer, code, left in (("n", 1, True), ("y", 0, False)):
+    for answer, code, remains in (("n", 1, True), ("y", 0, False)):
         with OnTerminal("runs", "delete", run_id) as terminal:
             terminal.until("Delete 1 run? [y/N]:")
             terminal.write(f"{answer}\n")
             assert terminal.end() == code
         assert run_id[:8] in terminal.screen
-        assert (run_id[:8] in command("runs").stdout) is left
+        assert (run_id[:8] in command("runs").stdout) is remains
 
 
-def test_files_of_the_command_are_their_owner_s_alone(tmp_path: Path) -> None:
+def test_written_files_are_private(tmp_path: Path) -> None:
     """Reports, recordings, exports and results of batches, whatever the umask; an existing file has the mode it had."""
-    named = {name: tmp_path / name for name in ("r.md", "r.rec", "r.jsonl", "b.jsonl", "b.csv", "q.csv", "old.md")}
-    report, record, exported, lines, table, questions, old = map(str, named.values())
-    named["q.csv"].write_text("question\nTea?\n")
-    named["old.md"].touch()
-    named["old.md"].chmod(0o644)
+    files = {name: tmp_path / name for name in ("r.md", "r.rec", "r.jsonl", "b.jsonl", "b.csv", "q.csv", "old.md")}
+    report, record, exported, lines, table, questions, old = map(str, files.values())
+    files["q.csv"].write_text("question\nTea?\n")
+    files["old.md"].touch()
+    files["old.md"].chmod(0o644)
     before = os.umask(0)
     try:
         with Stage() as on:
@@ -581,8 +581,8 @@ def test_files_of_the_command_are_their_owner_s_alone(tmp_path: Path) -> None:
                 command("batch", questions, "--out", out, *shared)
     finally:
         os.umask(before)
-    modes = {name: f"{path.stat().st_mode & 0o777:o}" for name, path in named.items()}
-    assert modes == dict.fromkeys(named, "600") | {"q.csv": modes["q.csv"], "old.md": "644"}
+    modes = {name: f"{path.stat().st_mode & 0o777:o}" for name, path in files.items()}
+    assert modes == dict.fromkeys(files, "600") | {"q.csv": modes["q.csv"], "old.md": "644"}
 
 
 def test_runs_move_from_one_store_to_another(store: Path, tmp_path: Path) -> None:
@@ -594,15 +594,15 @@ def test_runs_move_from_one_store_to_another(store: Path, tmp_path: Path) -> Non
         assert command("export", "--all", "-o", file).stdout == ""
         assert not re.search("[\x80-\x9f\u202e]", piped.stdout)
         assert command("import", "-", "--store", other, stdin=piped.stdout_bytes).stdout == "Imported 1 run.\n"
-        again = command("import", file, "--store", other)
-        assert again.stdout == "Imported 0 runs; 1 was there already.\n"
-        there = ("--store", other, "--base-url", on.base_url)
-        result = command("resume", run_id, *there, "--max-calls", "9", "--json")
+        second = command("import", file, "--store", other)
+        assert second.stdout == "Imported 0 runs; 1 was there already.\n"
+        options = ("--store", other, "--base-url", on.base_url)
+        result = command("resume", run_id, *options, "--max-calls", "9", "--json")
         assert len(on.bodies) == 3
     texts = [entry["text"] for entry in json.loads(result.stdout)["raw"]["transcript"]]
     assert texts[0] == "Homes \x9b31m\u202efirst."
-    taken, bad = command("export", run_id, "-o", file), command("import", str(store))
-    assert (taken.exit_code, bad.exit_code) == (2, 2)
-    assert "already exists" in taken.stderr
+    duplicate, bad = command("export", run_id, "-o", file), command("import", str(store))
+    assert (duplicate.exit_code, bad.exit_code) == (2, 2)
+    assert "already exists" in duplicate.stderr
     for arguments in (("export",), ("export", run_id, "--all"), ("export", "nobody")):
         assert command(*arguments).exit_code == 2

@@ -66,36 +66,38 @@ def test_a_study_is_registered_asked_and_reported(folder: Path) -> None:
     """Each step is one command, and the last ones pay for nothing."""
     with School() as school:
         assert run(school, "register", "facts.toml").exit_code == 0
-        again = run(school, "register", "facts.toml")
-        assert again.exit_code == 2
-        assert "it is made once" in again.stderr
+        second = run(school, "register", "facts.toml")
+        assert second.exit_code == 2
+        assert "it is made once" in second.stderr
         assert not school.bodies
         first = run(school, "facts.toml", "--limit", "3")
         assert first.exit_code == 3
         assert "nothing is concluded yet" in first.stdout
-        whole = run(school, "facts.toml")
-        assert whole.exit_code == 0
-        asked = len(school.bodies)
-        written = ("--latex", "t.tex", "--html", "t.html", "--frame", "rows.csv")
-        report = run(school, "report", "facts.toml", "--json", *written)
-        assert len(school.bodies) == asked
-    found = json.loads(report.stdout)
-    assert (found["asked"], found["planned"], found["failed"], found["differences"]) == (12, 12, 0, [])
-    assert found["registered"] == json.loads((folder / "facts.registration.json").read_text())["hash"]
-    assert [(each["one"], each["other"], each["primary"]) for each in found["comparisons"]] == [
+        complete = run(school, "facts.toml")
+        assert complete.exit_code == 0
+        calls = len(school.bodies)
+        outputs = ("--latex", "t.tex", "--html", "t.html", "--frame", "rows.csv")
+        report = run(school, "report", "facts.toml", "--json", *outputs)
+        assert len(school.bodies) == calls
+    document = json.loads(report.stdout)
+    assert (document["asked"], document["planned"], document["failed"], document["differences"]) == (12, 12, 0, [])
+    assert document["registered"] == json.loads((folder / "facts.registration.json").read_text())["hash"]
+    assert [
+        (comparison["one"], comparison["other"], comparison["primary"]) for comparison in document["comparisons"]
+    ] == [
         ("together", "single", True),
         ("together", "in_turn", False),
         ("together", "noise", False),
         ("in_turn", "single", False),
     ]
-    assert "together against single (primary)" in whole.stdout
+    assert "together against single (primary)" in complete.stdout
     assert r"\toprule" in (folder / "t.tex").read_text()
     assert "Everything matches the registration." in (folder / "t.html").read_text()
     with (folder / "rows.csv").open() as file:
         assert {row["method"] for row in csv.DictReader(file)} == {"together", "single", "in_turn", "noise"}
 
 
-def test_a_control_that_fails_stops_the_study_and_is_said(folder: Path) -> None:
+def test_failed_control_stops_the_study_and_is_reported(folder: Path) -> None:
     """The column is named in the file, and an unknown one is an error; the school pays no heed to notes."""
     rows = [json.loads(line) for line in (folder / "facts.jsonl").read_text().splitlines()]
     noted = [{**row, "notes": f"It is {row['answer']}."} for row in rows]
@@ -113,7 +115,7 @@ def test_a_control_that_fails_stops_the_study_and_is_said(folder: Path) -> None:
     assert "there is no column `note`" in unknown.stderr
 
 
-def test_what_was_changed_since_the_registration_is_said(folder: Path) -> None:
+def test_changes_since_the_registration_are_reported(folder: Path) -> None:
     """In the findings, by what it was and what it is."""
     with School() as school:
         run(school, "register", "facts.toml")
@@ -131,31 +133,31 @@ def test_debaters_read_the_sources_of_a_row_and_the_judge_does_not(folder: Path)
     with School() as school:
         run(school, "register", "facts.toml")
         assert run(school, "facts.toml", "--limit", "2").exit_code == 3
-        told = [str(body["messages"]) for body in school.bodies]
+        prompts = [str(body["messages"]) for body in school.bodies]
         rows[1]["sources"]["notes.txt"] = "It did not."
         (folder / "facts.jsonl").write_text("\n".join(map(json.dumps, rows)))
         changed = run(school, "report", "facts.toml")
-    reading = [prompt for prompt in told if "stood at zero" in prompt]
+    reading = [prompt for prompt in prompts if "stood at zero" in prompt]
     assert len(reading) == 2 * 2  # two debaters, two questions
     assert all("You are one of the debaters" in prompt for prompt in reading)
-    assert len(told) > len(reading)
+    assert len(prompts) > len(reading)
     assert "Differences from the registration: sources: registered" in " ".join(changed.stdout.split())
 
 
-def test_a_change_of_what_models_are_told_is_said(folder: Path) -> None:
+def test_prompt_change_is_reported(folder: Path) -> None:
     """Also where it changes no step of a debate: instructions of one design."""
     with School() as school:
         run(school, "register", "facts.toml")
         changed = STUDY.replace("baselines = []", 'baselines = []\ninstructions = "Be terse."')
         (folder / "facts.toml").write_text(changed)
         result = run(school, "facts.toml", "--limit", "1", "--json")
-    (said,) = json.loads(result.stdout)["differences"]
-    then, now = said.removeprefix("fixed: registered ").split(", now ")
+    (difference,) = json.loads(result.stdout)["differences"]
+    then, now = difference.removeprefix("fixed: registered ").split(", now ")
     assert then.partition("options of in_turn")[0] == now.partition("options of in_turn")[0]
     assert then != now
 
 
-def test_an_interrupted_study_says_how_to_continue(folder: Path) -> None:
+def test_interrupted_study_shows_how_to_continue(folder: Path) -> None:
     """Also before its first answer, with the exit code of the signal."""
     before = signal.getsignal(signal.SIGINT)
     with School(hold=(1, 0)) as school:
@@ -185,7 +187,7 @@ def test_a_debate_that_was_started_with_other_options_is_named(folder: Path) -> 
     assert "was started with another outline: restore it, or ask anew with another `name` or `seed`" in result.stderr
 
 
-def test_a_budget_holds_for_all_questions(folder: Path) -> None:
+def test_budget_applies_to_all_questions(folder: Path) -> None:
     """No further one is started once it is used up, and what is there is reported."""
     with School() as school:
         result = run(school, "facts.toml", "--max-total-calls", "5", "--max-concurrency", "1", "--json")
@@ -195,7 +197,7 @@ def test_a_budget_holds_for_all_questions(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (("seed = 3", "sead = 3"), "unknown key `sead`. Did you mean `seed`?"),
         (('"single"]\nnoise', '"revision"]\nnoise'), "primary"),
@@ -220,16 +222,16 @@ def test_a_budget_holds_for_all_questions(folder: Path) -> None:
     ],
     ids=str,
 )
-def test_a_file_that_is_no_study_is_refused_before_a_call(folder: Path, change: tuple[str, str], said: str) -> None:
+def test_invalid_study_file_is_rejected_before_any_call(folder: Path, change: tuple[str, str], message: str) -> None:
     """With the file, the key, what was given and what is allowed."""
     (folder / "facts.toml").write_text(STUDY.replace(*change, 1))
     result = run(None, "facts.toml")
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
 
 
-def test_a_row_that_is_no_debate_is_named_before_others_are_paid_for(folder: Path) -> None:
+def test_invalid_row_is_named_before_any_call(folder: Path) -> None:
     """The last of them as well, with its place in the file of the questions."""
     with (folder / "facts.jsonl").open("a") as file:
         file.write(f"\n{json.dumps({'question': 'Tea?', 'choices': ['Yes', 'yes'], 'answer': 0, 'same': 'y'})}")
@@ -240,7 +242,7 @@ def test_a_row_that_is_no_debate_is_named_before_others_are_paid_for(folder: Pat
     assert f"facts.jsonl: question {len(FACTS) + 1}: `debaters[1].stance` must be" in result.stderr
 
 
-def test_a_report_has_only_what_its_study_asks_for(folder: Path) -> None:
+def test_report_has_only_the_requested_sections(folder: Path) -> None:
     """Answers of a design that the file has no more do not make it look finished."""
     with School() as school:
         run(school, "facts.toml")
@@ -248,12 +250,12 @@ def test_a_report_has_only_what_its_study_asks_for(folder: Path) -> None:
             STUDY.replace("in_turn", "in_order").replace("noise = true", "noise = false")
         )
         report = run(school, "report", "facts.toml", "--json")
-    found = json.loads(report.stdout)
-    assert (found["asked"], found["planned"], report.exit_code) == (4, 8, 3)
-    assert "4 of 8 answered" in found["summary"]
+    document = json.loads(report.stdout)
+    assert (document["asked"], document["planned"], report.exit_code) == (4, 8, 3)
+    assert "4 of 8 answered" in document["summary"]
 
 
-def test_a_report_that_cannot_be_written_costs_nothing(folder: Path) -> None:
+def test_unwritable_report_fails_before_any_call(folder: Path) -> None:
     """It is refused before a model is asked."""
     with School() as school:
         result = run(school, "facts.toml", "--html", "nowhere/t.html")
@@ -262,7 +264,7 @@ def test_a_report_that_cannot_be_written_costs_nothing(folder: Path) -> None:
     assert "there is no folder" in result.stderr
 
 
-def test_one_file_is_named(folder: Path) -> None:
+def test_single_study_file_is_named(folder: Path) -> None:
     """Not two, and not none after what is to be done."""
     for words in (("register",), ("facts.toml", "facts.toml")):
         result = run(None, *words)

@@ -21,7 +21,7 @@ HOSTILE = ("\x1b[2J\x1b]0;owned\x07", "[for] x [/x] ", "\x9b31m\u202e", "\r\nRou
 SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--no-synthesizer")
 
 
-def test_a_terminal_shows_the_debate_as_it_goes_on() -> None:
+def test_terminal_shows_the_debate_live() -> None:
     """Tokens come before the turn is over; colours and layout are the page's own, and nothing of a model's acts."""
     turns = (("alpha beta ", "gamma."), HOSTILE)
     verdict = {"reasoning": "\x1b[5mr [/b]", "winner": "cap rents", "verdict": "v [bold]x[/bold]"}
@@ -64,9 +64,9 @@ def test_no_colour_means_no_escape_codes(tmp_path: Path) -> None:
     path.write_text(json.dumps(DOCUMENT))
     with OnTerminal("runs", "render", str(path), NO_COLOR="1") as plain:
         assert plain.end() == 0
-    with OnTerminal("--no-color", "runs", "render", str(path)) as asked:
-        assert asked.end() == 0
-    assert asked.seen == plain.seen
+    with OnTerminal("--no-color", "runs", "render", str(path)) as terminal:
+        assert terminal.end() == 0
+    assert terminal.seen == plain.seen
     with OnTerminal("runs", "render", str(path)) as coloured:
         assert coloured.end() == 0
     assert "\x1b" not in plain.seen
@@ -74,7 +74,7 @@ def test_no_colour_means_no_escape_codes(tmp_path: Path) -> None:
     assert max(map(len, plain.seen.split("\n"))) == 100
 
 
-def test_ctrl_c_keeps_what_was_argued() -> None:
+def test_ctrl_c_keeps_the_arguments() -> None:
     """In the middle of a turn: exit code 130, what was said stands there, no traceback."""
     turns = (("Homes ", "first."), ("Build ", "more."))
     with Stage(turns=turns, hold=(1, 1)) as stage, OnTerminal(*stage.options(*SIDES), cold=True) as terminal:
@@ -123,7 +123,7 @@ def test_a_reader_who_leaves_ends_the_run_quietly() -> None:
         assert len(stage.bodies) == 1
 
 
-def test_output_that_cannot_be_written_is_one_message_or_none(tmp_path: Path) -> None:
+def test_unwritable_output_gives_at_most_one_message(tmp_path: Path) -> None:
     """A full disk is an error without a traceback; a reader who has left before the first line is none."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps(DOCUMENT))

@@ -29,45 +29,45 @@ def cut(text: str, places: list[int]) -> list[str]:
 
 def flowed(pieces: list[str], *, width: int | None, first: str = "  ") -> str:
     """What a flow writes of `pieces`."""
-    written: list[str] = []
+    words: list[str] = []
     columns = None if width is None else lambda: width
-    flow = TextFlow(lambda text, _: written.append(text), indent="  ", width=columns, first=first)
+    flow = TextFlow(lambda text, _: words.append(text), indent="  ", width=columns, first=first)
     for piece in pieces:
         flow.feed(piece)
     flow.end()
-    return "".join(written)
+    return "".join(words)
 
 
-def test_a_long_text_is_written_in_one_piece() -> None:
+def test_long_text_is_written_at_once() -> None:
     """Not word by word: each write goes through the layers of the terminal."""
-    written: list[str] = []
-    flow = TextFlow(lambda text, _: written.append(text), indent="  ", width=None)
+    pieces: list[str] = []
+    flow = TextFlow(lambda text, _: pieces.append(text), indent="  ", width=None)
     flow.feed("one two three\n" * 1_000)
     flow.end()
-    assert len(written) <= 2
-    assert "".join(written) == "  one two three\n" * 1_000
+    assert len(pieces) <= 2
+    assert "".join(pieces) == "  one two three\n" * 1_000
 
 
 @given(FOREIGN)
 @example("\x1b[31m\x9b2J\x07\u202e\u2066\U000e0041\u2028\ud800\x7f\x00\r\ufeff\xad")
-def test_nothing_in_printable_text_acts_or_hides(text: str) -> None:
+def test_printable_text_has_no_control_or_hidden_characters(text: str) -> None:
     """No controls but line feed and tab, no formats but joiners, no surrogates, no line separators."""
-    left = {char for char in printable(text) if category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
-    assert left <= {"\n", "\t", *JOINERS}
+    remaining = {char for char in printable(text) if category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
+    assert remaining <= {"\n", "\t", *JOINERS}
 
 
-def test_of_all_characters_only_those_that_act_or_hide_are_escaped() -> None:
+def test_only_control_and_hidden_characters_are_escaped() -> None:
     """Every code point by itself (of the planes with letters, emoji and tags): it stays, or becomes its escape."""
     chars = [chr(code) for code in (*range(0x20000), *range(0xE0000, 0xE1000)) if code != 0x0A]
-    for char, shown in zip(chars, printable("\n".join(chars)).split("\n"), strict=True):
+    for char, escaped in zip(chars, printable("\n".join(chars)).split("\n"), strict=True):
         if category(char) in {"Cf", "Cs", "Zl", "Zp"} or (category(char) == "Cc" and char != "\t"):
-            assert shown == char.encode("unicode_escape").decode()
+            assert escaped == char.encode("unicode_escape").decode()
         else:
-            assert shown == char or (category(char) == "Cn" and shown.startswith("\\"))
+            assert escaped == char or (category(char) == "Cn" and escaped.startswith("\\"))
 
 
 @given(FOREIGN)
-def test_printable_text_stays_as_it_is(text: str) -> None:
+def test_printable_text_is_unchanged(text: str) -> None:
     """Once is enough, and twice does no harm."""
     assert printable(printable(text)) == printable(text)
 
@@ -75,7 +75,7 @@ def test_printable_text_stays_as_it_is(text: str) -> None:
 @given(FOREIGN, st.lists(st.integers(0, 1000)))
 @example("👩\u200d👩", [1])
 @example("क\u200d", [1])
-def test_a_stream_shows_what_the_whole_would_be(text: str, places: list[int]) -> None:
+def test_streamed_text_equals_the_whole_text(text: str, places: list[int]) -> None:
     """However text is cut, its pieces together are shown as the whole is."""
     stream = PrintableStream()
     assert "".join(map(stream.feed, cut(text, places))) + stream.end() == printable(text)
@@ -84,13 +84,13 @@ def test_a_stream_shows_what_the_whole_would_be(text: str, places: list[int]) ->
 @pytest.mark.parametrize(
     "text", ["👩\u200d👩\u200d👧", "🏳️\u200d🌈", "می\u200cشود", "क्\u200dष", "naïve „ok“\u00a0!", "日本語"]
 )
-def test_what_scripts_and_emoji_need_stays(text: str) -> None:
+def test_characters_needed_by_scripts_and_emoji_are_kept(text: str) -> None:
     """Joiners between what they join are not escaped, nor is anything that can be seen."""
     assert printable(text) == text
 
 
 @pytest.mark.parametrize("text", ["a\u200db", "\u200d", "👩\u200d", "👩\u200d\u200d👩", "\u200c👩", "pay\u200cpal"])
-def test_joiners_that_join_nothing_are_shown(text: str) -> None:
+def test_isolated_joiners_are_escaped(text: str) -> None:
     """Where a joiner could only hide, it is an escape."""
     assert not set(printable(text)) & set(JOINERS)
 
@@ -105,13 +105,13 @@ def test_a_part_of_a_line_has_no_line_breaks(text: str) -> None:
 @example("x" * 200 + "日本語" * 40 + " y", 20, "")
 def test_every_line_of_a_flow_is_indented(text: str, width: int | None, first: str) -> None:
     """No line of a model begins where the page's own lines begin, the first one excepted where a label is before it."""
-    begin, *others = flowed([text], width=width, first=first).split("\n")
+    begin, *lines = flowed([text], width=width, first=first).split("\n")
     assert not begin.strip() or begin.startswith(first)
-    assert all(line.startswith("  ") or not line for line in others)
+    assert all(line.startswith("  ") or not line for line in lines)
 
 
 @given(st.lists(st.text("abcäßж", min_size=1, max_size=18), min_size=1), WIDTHS)
-def test_words_are_whole_where_they_fit(words: list[str], width: int) -> None:
+def test_words_that_fit_are_not_split(words: list[str], width: int) -> None:
     """Lines are broken between words, and filled as far as the next word fits."""
     lines = flowed([" ".join(words)], width=width).removesuffix("\n").split("\n")
     assert [word for line in lines for word in line.split()] == words
@@ -119,17 +119,17 @@ def test_words_are_whole_where_they_fit(words: list[str], width: int) -> None:
 
 
 @given(st.lists(st.tuples(FOREIGN, st.sampled_from(["", "bold"])), max_size=5), WIDTHS)
-def test_styles_leave_the_layout_as_it_is(parts: list[tuple[str, str]], width: int) -> None:
+def test_styles_do_not_change_the_layout(parts: list[tuple[str, str]], width: int) -> None:
     """Each part is written in its style, and a change of style is no place to break a line."""
-    written: list[tuple[str, str]] = []
-    flow = TextFlow(lambda *piece: written.append(piece), indent="  ", width=lambda: width)
+    pieces: list[tuple[str, str]] = []
+    flow = TextFlow(lambda *piece: pieces.append(piece), indent="  ", width=lambda: width)
     for text, style in parts:
         flow.feed(f" {text} ", style)
     flow.end()
-    assert "".join(text for text, _ in written) == flowed([f" {text} " for text, _ in parts], width=width)
+    assert "".join(text for text, _ in pieces) == flowed([f" {text} " for text, _ in parts], width=width)
     for style in ("", "bold"):
-        shown = "".join("".join(text.split()) for text, its in written if its == style)
-        assert shown == "".join("".join(printable(text).split()) for text, its in parts if its == style)
+        visible = "".join("".join(text.split()) for text, its in pieces if its == style)
+        assert visible == "".join("".join(printable(text).split()) for text, its in parts if its == style)
 
 
 @given(FOREIGN, WIDTHS)
@@ -142,26 +142,26 @@ def test_no_line_of_a_flow_is_wider_than_the_terminal(text: str, width: int) -> 
 
 
 @given(FOREIGN, st.none() | WIDTHS, st.lists(st.integers(0, 1000)))
-def test_a_flow_does_not_depend_on_how_the_text_was_cut(text: str, width: int | None, places: list[int]) -> None:
+def test_flow_is_independent_of_chunk_boundaries(text: str, width: int | None, places: list[int]) -> None:
     """A model's tokens leave no trace in the layout."""
     assert flowed(cut(text, places), width=width) == flowed([text], width=width)
 
 
 @given(FOREIGN, st.none() | WIDTHS)
-def test_a_flow_loses_nothing(text: str, width: int | None) -> None:
+def test_flow_loses_no_text(text: str, width: int | None) -> None:
     """But for white space, what is written is the printable text."""
     assert "".join(flowed([text], width=width).split()) == "".join(printable(text).split())
 
 
-def test_words_are_written_as_they_are_complete() -> None:
+def test_words_are_written_when_complete() -> None:
     """A reader sees all but the last word of what has come."""
-    written: list[str] = []
-    flow = TextFlow(lambda text, _: written.append(text), indent="  ", width=lambda: 40)
+    pieces: list[str] = []
+    flow = TextFlow(lambda text, _: pieces.append(text), indent="  ", width=lambda: 40)
     flow.feed("alpha beta gam")
-    assert "".join(written) == "  alpha beta"
+    assert "".join(pieces) == "  alpha beta"
     flow.feed("ma")
     flow.end()
-    assert "".join(written) == "  alpha beta gamma\n"
+    assert "".join(pieces) == "  alpha beta gamma\n"
 
 
 def test_many_blank_lines_become_one() -> None:
@@ -169,6 +169,6 @@ def test_many_blank_lines_become_one() -> None:
     assert flowed(["\n\n\na\n\n\n\n\n\nb\n\n"], width=None) == "  a\n\n  b\n"
 
 
-def test_lines_keep_their_own_indent_up_to_a_bound() -> None:
+def test_lines_keep_their_indent_up_to_a_limit() -> None:
     """Lists and JSON stay legible, and a model cannot push its text out of sight."""
     assert flowed(["a\n  b\n" + " " * 999 + "c"], width=None) == f"  a\n    b\n{' ' * 26}c\n"

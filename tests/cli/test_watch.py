@@ -31,7 +31,7 @@ def lines_of(page: str) -> list[str]:
     return [line for line in page.splitlines() if line.strip()]
 
 
-def test_a_run_of_another_process_is_watched_to_its_end(store: Path) -> None:
+def test_run_in_another_process_is_watched_to_its_end(store: Path) -> None:
     """With who is at work; then the page is the whole one, and the run does not know of it."""
     with Stage(turns=SAID, hold=(2, 1)) as on, on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(3)
@@ -43,34 +43,34 @@ def test_a_run_of_another_process_is_watched_to_its_end(store: Path) -> None:
             assert terminal.end() == 0
         assert process.wait(PATIENCE) == 0
         assert process.stdout is not None
-        own = process.stdout.read().decode()
+        output = process.stdout.read().decode()
     assert re.match(r"Run \w{8}: running, started just now\nModel: staged at ", terminal.screen)
     watched = command("runs", "watch", "--last")
-    assert lines_of(watched.stdout) == lines_of(own)
+    assert lines_of(watched.stdout) == lines_of(output)
     assert (watched.exit_code, watched.stderr) == (0, "")
     for part in ("Homes first.", "Both are right.", newest(store).header.run_id):
         assert part in terminal.screen
-        assert part in own
+        assert part in output
 
 
 @pytest.mark.parametrize("verb", ALL)
-def test_a_run_that_is_over_is_shown_from_its_beginning(verb: str, tmp_path: Path) -> None:
+def test_finished_run_is_shown_from_its_beginning(verb: str, tmp_path: Path) -> None:
     """As its own page, report and exit code were; also where a limit has ended it."""
     options = (*ALL[verb][1], "--seed", "5")
     reports = tmp_path / "own.md", tmp_path / "watched.md"
     for limit in ((), ("--max-calls", str(TOGETHER.get(verb, 2)))):
         with stage() as on:
-            own = command(*on.options(*options, *limit, "--markdown", str(reports[0]), verb=verb))
-            asked = len(on.bodies)
+            result = command(*on.options(*options, *limit, "--markdown", str(reports[0]), verb=verb))
+            calls = len(on.bodies)
             watched = command("runs", "watch", "--last", "--markdown", str(reports[1]))
             quiet = command("runs", "watch", "--last", "--quiet")
-            assert len(on.bodies) == asked
-        assert sorted(lines_of(watched.stdout)) == sorted(lines_of(own.stdout))
-        assert watched.exit_code == quiet.exit_code == own.exit_code
-        assert watched.stderr == own.stderr.replace(" --max-calls N", "")
+            assert len(on.bodies) == calls
+        assert sorted(lines_of(watched.stdout)) == sorted(lines_of(result.stdout))
+        assert watched.exit_code == quiet.exit_code == result.exit_code
+        assert watched.stderr == result.stderr.replace(" --max-calls N", "")
         texts = [report.read_text() for report in reports]
         assert texts[0] == texts[1]
-        assert set(lines_of(quiet.stdout)) <= set(lines_of(own.stdout))
+        assert set(lines_of(quiet.stdout)) <= set(lines_of(result.stdout))
 
 
 def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
@@ -90,7 +90,7 @@ def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
     assert newest(store).status == "complete"
 
 
-def test_a_run_whose_process_is_gone_says_so(store: Path) -> None:
+def test_run_with_a_dead_process_is_reported(store: Path) -> None:
     """With what was said, and the command that resumes it; as well as one that was given up, or waits for a human."""
     with Stage(turns=SAID, hold=(1, 0)) as on, on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(2)
@@ -104,13 +104,13 @@ def test_a_run_whose_process_is_gone_says_so(store: Path) -> None:
     assert result.stderr == f"The process of the run is gone. To resume: flowdebate resume {run[:8]}\n"
 
 
-def test_a_run_that_waits_for_a_human_ends_the_view() -> None:
+def test_run_waiting_for_a_human_ends_the_view() -> None:
     """The hint is the command that answers, with the store."""
     with Stage(turns=SAID) as on:
-        own = command(*on.options(*SIDES, "--human", "con"))
+        result = command(*on.options(*SIDES, "--human", "con"))
         watched = command("runs", "watch", "--last")
-    assert own.exit_code == watched.exit_code == 3
-    assert watched.stderr == own.stderr
+    assert result.exit_code == watched.exit_code == 3
+    assert watched.stderr == result.stderr
     assert re.fullmatch(r"To resume: flowdebate runs answer \w{8}\n", watched.stderr)
 
 
@@ -128,7 +128,7 @@ def test_a_run_that_failed_fails_its_viewer() -> None:
     assert unreached.stderr.startswith("Error: ")
 
 
-def test_as_json_each_event_is_a_line() -> None:
+def test_json_output_has_one_event_per_line() -> None:
     """In order, from the first to the last, while it goes on and when it is over; nothing else is on stdout."""
     with Stage(turns=(("Homes \x9b31m\u202e", "first."), ("Build ", "more.")), hold=(2, 0)) as on:
         with on_pipes(*on.options(*SIDES)) as process:
@@ -139,11 +139,11 @@ def test_as_json_each_event_is_a_line() -> None:
                 on.let_go()
                 live = [json.loads(line) for line in (first, *watching.stdout)]
             process.wait(PATIENCE)
-        again = command("runs", "watch", "--last", "--json")
-    events = [json.loads(line) for line in again.stdout.splitlines()]
+        second = command("runs", "watch", "--last", "--json")
+    events = [json.loads(line) for line in second.stdout.splitlines()]
     assert [events[0]["kind"], events[-1]["kind"]] == ["run_started", "run_finished"]
     assert events[-1]["status"] == "complete"
-    assert not re.search("[\x80-\x9f\u202e]", again.stdout)
+    assert not re.search("[\x80-\x9f\u202e]", second.stdout)
     assert "Homes \x9b31m\u202efirst." in [event.get("output") for event in events]
     assert [event for event in live if event["kind"] != "call_started"] == events
     assert "call_started" in [event["kind"] for event in live]
@@ -151,42 +151,42 @@ def test_as_json_each_event_is_a_line() -> None:
 
 async def _mine(value: str, ctx: Context, /) -> str:
     """A program's block with a side effect."""
-    made: str = await ctx.step(_made)
+    text: str = await ctx.step(_made)
     if value.startswith("fail"):
         raise ValueError(value)
-    return made + value
+    return text + value
 
 
 async def _made() -> str:
     return "\x1b[2Jmade "
 
 
-def test_runs_of_programs_are_shown_by_their_steps(store: Path) -> None:
+def test_program_runs_are_shown_step_by_step(store: Path) -> None:
     """With the reason; nothing that they have written acts on a terminal."""
     block = handler(_mine, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
     with pytest.raises(ValueError, match="fail"):
         asyncio.run(block.run("fail now", store=store, run_id="failing"))
-    shown, failing, quiet = (
+    page, failing, quiet = (
         command("runs", "watch", "my-run"),
         command("runs", "watch", "failing"),
         command("runs", "watch", "my-run", "-q"),
     )
-    assert (shown.exit_code, failing.exit_code, quiet.exit_code) == (0, 1, 0)
+    assert (page.exit_code, failing.exit_code, quiet.exit_code) == (0, 1, 0)
     reason = "Run my-run was started by a program, whose patterns this command does not know"
-    assert shown.stderr == f"{reason}; watch shows its steps and its status\n"
+    assert page.stderr == f"{reason}; watch shows its steps and its status\n"
     for part in ("mine#step", "\n  \\x1b[2Jmade ", "Outcome\n  complete"):
-        assert part in shown.stdout, shown.stdout
+        assert part in page.stdout, page.stdout
     assert "mine#step" not in quiet.stdout
     assert "await block.resume('failing') in Python, where its block is built" in failing.stderr
     lines = [json.loads(line) for line in command("runs", "watch", "my-run", "--json").stdout.splitlines()]
     assert [line["kind"] for line in lines] == ["step", "status"]
     assert (lines[0]["step"]["text"], lines[1]["status"]) == ("\x1b[2Jmade ", "complete")
-    assert "\x1b" not in shown.stdout + shown.stderr + failing.stdout + failing.stderr
+    assert "\x1b" not in page.stdout + page.stderr + failing.stdout + failing.stderr
     assert command("runs", "watch", "my-run", "--markdown", str(store.parent / "x.md")).exit_code == 2
 
 
-def test_misuse_is_one_message(store: Path) -> None:
+def test_misuse_gives_one_message(store: Path) -> None:
     """Before anything is shown."""
     with Stage() as on:
         run_id = ended_early(on)
