@@ -51,13 +51,17 @@ class AgUiClient:
     def history(self) -> list[Any]:
         """The conversation as the next run's input has it."""
         return [
-            ag_ui.AssistantMessage(id=each["id"], role="assistant", content=each["content"], name=each["name"])
-            for each in self.messages.values()
+            ag_ui.AssistantMessage(id=message["id"], role="assistant", content=message["content"], name=message["name"])
+            for message in self.messages.values()
         ]
 
     def said(self) -> list[tuple[str, str]]:
         """Speakers and texts, of what counts."""
-        return [(each["name"], each["content"]) for each in self.messages.values() if "void" not in each["about"]]
+        return [
+            (message["name"], message["content"])
+            for message in self.messages.values()
+            if "void" not in message["about"]
+        ]
 
     # One method for each event
 
@@ -71,7 +75,7 @@ class AgUiClient:
         assert (event.thread_id, event.run_id) == self.ids
         assert not self._open, f"still open: {self._open}"
         if event.outcome.type == "interrupt":
-            ids = [each.id for each in event.outcome.interrupts]
+            ids = [interrupt.id for interrupt in event.outcome.interrupts]
             assert len(set(ids)) == len(ids)
         if event.outcome.type == "cancelled":
             assert event.result is None
@@ -90,8 +94,8 @@ class AgUiClient:
     def _text_message_start(self, event: Any) -> None:
         self._opened(event.message_id, "message")
         assert event.message_id not in self.messages, "a message that was told before would be told twice"
-        about = (event.metadata or {}).get("flowdebate", {})
-        self.messages[event.message_id] = {"id": event.message_id, "name": event.name, "content": "", "about": about}
+        fields = (event.metadata or {}).get("flowdebate", {})
+        self.messages[event.message_id] = {"id": event.message_id, "name": event.name, "content": "", "about": fields}
 
     def _text_message_content(self, event: Any) -> None:
         assert self._open.get(event.message_id) == "message"
@@ -133,8 +137,8 @@ class AgUiClient:
 
     def _messages_snapshot(self, event: Any) -> None:
         assert not self._open, "what is open would be lost"
-        kept = {each.id for each in event.messages}
-        self.messages = {key: each for key, each in self.messages.items() if key in kept}
+        ids = {message.id for message in event.messages}
+        self.messages = {key: message for key, message in self.messages.items() if key in ids}
 
     def _activity_snapshot(self, event: Any) -> None:
         assert event.activity_type.startswith("flowdebate.")
@@ -163,5 +167,5 @@ def _has_only_known_fields(value: object) -> None:
         for name in type(value).model_fields:
             _has_only_known_fields(getattr(value, name))
     elif isinstance(value, list):
-        for each in value:
-            _has_only_known_fields(each)
+        for item in value:
+            _has_only_known_fields(item)

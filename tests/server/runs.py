@@ -81,12 +81,12 @@ def followed(play: Play) -> list[Followed]:
     async def run() -> list[Followed]:
         async with Service({"it": play.block}, store="memory:", model=play.model) as service:
             started = await service.begin("it", play.question, seed=play.seed, limits=play.limits)
-            found = [await follow(service, started.run_id, cancel_after=play.cancel_after)]
+            documents = [await follow(service, started.run_id, cancel_after=play.cancel_after)]
             for answer in play.answers:
-                if found[-1].details.pending:
-                    await service.answer(started.run_id, answer, place=found[-1].details.pending[0].place)
-                    found.append(await follow(service, started.run_id))
-            return found
+                if documents[-1].details.pending:
+                    await service.answer(started.run_id, answer, place=documents[-1].details.pending[0].place)
+                    documents.append(await follow(service, started.run_id))
+            return documents
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
@@ -149,10 +149,10 @@ def any_play(draw: DrawFn) -> Play:
 def debate_plays(*, hostile: bool) -> SearchStrategy[Play]:
     """Any debate of `debates()`; hostile ones have models and blocks that misbehave."""
     return st.tuples(debates(hostile=hostile), _PIECES).map(
-        lambda drawn: Play(
-            block=drawn[0].debate(),
-            model=streaming(drawn[0].model(), drawn[1]),
-            question=drawn[0].question,
-            seed=drawn[0].seed,
+        lambda parts: Play(
+            block=parts[0].debate(),
+            model=streaming(parts[0].model(), parts[1]),
+            question=parts[0].question,
+            seed=parts[0].seed,
         )
     )

@@ -51,7 +51,7 @@ def proposer(request: ModelRequest) -> str | dict[str, Any]:
     """Answers of a debate whose question does not say what its sides are."""
     if request.block == "sides":
         positions = ("Postgres is enough", "MySQL is simpler", "SQLite will do")
-        return {"sides": [{"name": each.split()[0], "position": each} for each in positions]}
+        return {"sides": [{"name": position.split()[0], "position": position} for position in positions]}
     return debater(request)
 
 
@@ -137,8 +137,8 @@ class Stage:
         return list(self.follow(path, **headers))
 
     def follow(self, path: str, **headers: str) -> Iterator[Frame]:
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        with self.http.stream("GET", f"/api/v1{path}", headers=given) as response:
+        request_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        with self.http.stream("GET", f"/api/v1{path}", headers=request_headers) as response:
             assert response.status_code == 200, response.read()
             assert response.headers["content-type"].startswith("text/event-stream")
             yield from read_frames(response.iter_lines())
@@ -146,31 +146,31 @@ class Stage:
 
 def read_frames(lines: Iterator[str]) -> Iterator[Frame]:
     """The events in the lines of a stream."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in lines:
-        if not line and "event" in found:
-            yield Frame(found["event"], json.loads(found["data"]), found.get("id"))
-            found = {}
+        if not line and "event" in fields:
+            yield Frame(fields["event"], json.loads(fields["data"]), fields.get("id"))
+            fields = {}
         elif line and not line.startswith(":"):
             name, _, value = line.partition(": ")
-            found[name] = value
+            fields[name] = value
 
 
 @contextmanager
 def staged(service: Callable[[], Service], *, token: str | None = TOKEN, **options: Any) -> Iterator[Stage]:
     """Serve what `service` makes, on a loop of its own, until the end of the block."""
     ready = threading.Event()
-    made: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     failures: list[BaseException] = []
 
     async def main() -> None:
         def started(address: str, server: Server) -> None:
-            made.update(url=address.rstrip("/"), server=server)
+            details.update(url=address.rstrip("/"), server=server)
             ready.set()
 
-        given = {"patience": 0.1, **({} if "authenticate" in options else {"token": token}), **options}
-        made["app"] = create_app(service(), **given)
-        await serve(made["app"], port=0, started=started)
+        settings = {"patience": 0.1, **({} if "authenticate" in options else {"token": token}), **options}
+        details["app"] = create_app(service(), **settings)
+        await serve(details["app"], port=0, started=started)
 
     def run() -> None:
         try:
@@ -185,19 +185,19 @@ def staged(service: Callable[[], Service], *, token: str | None = TOKEN, **optio
     assert ready.wait(HTTP_TIMEOUT)
 
     def stop() -> None:
-        if "server" in made:
-            made["server"].should_exit = True
+        if "server" in details:
+            details["server"].should_exit = True
         thread.join(HTTP_TIMEOUT)
         assert not thread.is_alive(), "the server does not stop"
 
     if failures:
         raise failures[0]
     headers = {} if not token or "authenticate" in options else {"authorization": f"Bearer {token}"}
-    http = httpx2.Client(base_url=made["url"], headers=headers, timeout=HTTP_TIMEOUT, trust_env=False, verify=False)
+    http = httpx2.Client(base_url=details["url"], headers=headers, timeout=HTTP_TIMEOUT, trust_env=False, verify=False)
     routers = options.get("openai"), options.get("ag_ui")
     if routers not in _specs:
-        _specs[routers] = made["app"].openapi()
-    stage = Stage(made["url"], made["app"], http, stop, _specs[routers])
+        _specs[routers] = details["app"].openapi()
+    stage = Stage(details["url"], details["app"], http, stop, _specs[routers])
     http.event_hooks["response"] = [lambda response: check_response(stage.spec, response)]
     try:
         with http:
@@ -234,6 +234,6 @@ def operation_of(spec: Mapping[str, Any], method: str, path: str) -> dict[str, A
     """The operation of the document that a request is for."""
     for template, operations in spec["paths"].items():
         if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template.replace("{place}", ".+")), path):
-            found: dict[str, Any] | None = operations.get(method.lower())
-            return found
+            operation: dict[str, Any] | None = operations.get(method.lower())
+            return operation
     return None

@@ -42,12 +42,12 @@ def stage() -> Iterator[Stage]:
 
 def body_of(client: AgUiClient, question: str | None = "Should rents be capped?", **more: Any) -> dict[str, Any]:
     """The input of the next run of a conversation."""
-    messages = [each.model_dump(by_alias=True, mode="json") for each in client.history()]
+    messages = [message.model_dump(by_alias=True, mode="json") for message in client.history()]
     if question is not None:
         messages.append({"id": f"user-{len(messages)}", "role": "user", "content": question})
     thread_id, run_id = client.ids
-    given = {"threadId": thread_id, "runId": run_id, "protocolVersion": "1.0", "messages": messages}
-    return {**given, "state": client.state, "tools": [], "context": [], "forwardedProps": {}, **more}
+    body = {"threadId": thread_id, "runId": run_id, "protocolVersion": "1.0", "messages": messages}
+    return {**body, "state": client.state, "tools": [], "context": [], "forwardedProps": {}, **more}
 
 
 def events_of(stage: Stage, pattern: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -69,8 +69,8 @@ def hold(stage: Stage, pattern: str, client: AgUiClient, **more: Any) -> AgUiCli
 
 def runs_of(stage: Stage, thread_id: str) -> list[dict[str, Any]]:
     """The runs of a thread."""
-    found: list[dict[str, Any]] = stage.get("/runs", params={"label": f"ag_ui_thread={thread_id}"}).json()["runs"]
-    return found
+    runs: list[dict[str, Any]] = stage.get("/runs", params={"label": f"ag_ui_thread={thread_id}"}).json()["runs"]
+    return runs
 
 
 def outcome_of(client: AgUiClient) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def test_a_debate_is_held_in_a_thread(stage: Stage) -> None:
     assert (run["status"], run["question"]) == ("complete", "Should rents be capped?")
 
 
-def test_the_next_run_of_a_thread_knows_what_was_said(stage: Stage) -> None:
+def test_next_run_of_a_thread_sees_the_conversation(stage: Stage) -> None:
     """A thread goes on with another debate, whose debaters can read the one before."""
     first = hold(stage, "rent", AgUiClient("chat", "1"))
     second = hold(stage, "rent", AgUiClient("chat", "2", before=first), question="And in Berlin?")
@@ -107,14 +107,14 @@ def test_the_next_run_of_a_thread_knows_what_was_said(stage: Stage) -> None:
     assert "[pro] rent-debater-pro is sure." in question
 
 
-def test_the_same_input_again_is_the_same_run(stage: Stage) -> None:
+def test_repeated_input_returns_the_same_run(stage: Stage) -> None:
     """A client that repeats its request pays for nothing twice."""
     clients = [hold(stage, "rent", AgUiClient("twice", "1")) for _ in range(2)]
     assert clients[0].said() == clients[1].said()
     assert len(runs_of(stage, "twice")) == 1
 
 
-def test_text_comes_while_it_is_said() -> None:
+def test_text_is_streamed_live() -> None:
     """Nobody waits for the end of a debate to read its beginning."""
     gate = Gate(debater)
     with staged(lambda: service(gate), ag_ui=True) as stage:
@@ -129,14 +129,14 @@ def test_text_comes_while_it_is_said() -> None:
         assert [event["type"] for event in events][-1] == "RUN_FINISHED"
 
 
-def test_options_of_built_in_patterns(stage: Stage) -> None:
+def test_options_of_built_in_patterns_are_applied(stage: Stage) -> None:
     """In `forwardedProps.flowdebate`, as in a plan file; none that reads a file here."""
-    given = {"flowdebate": {"options": {"max_rounds": 1, "synthesizer": False}, "seed": 7}}
-    client = hold(stage, "debate", AgUiClient("options", "1"), forwardedProps=given)
+    properties = {"flowdebate": {"options": {"max_rounds": 1, "synthesizer": False}, "seed": 7}}
+    client = hold(stage, "debate", AgUiClient("options", "1"), forwardedProps=properties)
     assert client.steps == ["round 1"]
     assert runs_of(stage, "options")[0]["seed"] == 7
-    refused = {"flowdebate": {"options": {"sources": ["secrets.txt"]}}}
-    response = stage.http.post("/ag-ui/debate", json=body_of(AgUiClient("options", "2"), forwardedProps=refused))
+    forbidden = {"flowdebate": {"options": {"sources": ["secrets.txt"]}}}
+    response = stage.http.post("/ag-ui/debate", json=body_of(AgUiClient("options", "2"), forwardedProps=forbidden))
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"] == "sources"
 
@@ -166,29 +166,29 @@ def test_an_interrupt_is_answered_by_the_next_run(stage: Stage) -> None:
     assert len(runs_of(stage, "ann")) == 1
 
 
-def test_an_invalid_answer_is_asked_for_again(stage: Stage) -> None:
+def test_invalid_answer_is_requested_again(stage: Stage) -> None:
     """With what is wrong with it; the debate waits on."""
     first = hold(stage, "judged", AgUiClient("judy", "1"))
     (interrupt,) = outcome_of(first)["interrupts"]
     resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"winner": 7}}]
     second = hold(stage, "judged", AgUiClient("judy", "2", before=first), question=None, resume=resume)
-    (again,) = outcome_of(second)["interrupts"]
-    assert again["id"] == interrupt["id"]
-    assert "winner" in again["message"].partition("\n\n")[0]
+    (new_interrupt,) = outcome_of(second)["interrupts"]
+    assert new_interrupt["id"] == interrupt["id"]
+    assert "winner" in new_interrupt["message"].partition("\n\n")[0]
     verdict = {"winner": "cap rents", "reasoning": "It was answered.", "verdict": "Cap them."}
-    resume = [{"interruptId": again["id"], "status": "resolved", "payload": verdict}]
+    resume = [{"interruptId": new_interrupt["id"], "status": "resolved", "payload": verdict}]
     third = hold(stage, "judged", AgUiClient("judy", "3", before=second), question=None, resume=resume)
     assert outcome_of(third) == {"type": "success"}
 
 
-def test_a_thread_that_waits_says_so_again(stage: Stage) -> None:
+def test_waiting_thread_repeats_its_interrupt(stage: Stage) -> None:
     """A client that has lost the interrupt, or answers another one, gets it back: nothing is taken as abandoned."""
     first = hold(stage, "waits", AgUiClient("lost", "1"))
     for number, more in enumerate([{}, {"resume": [{"interruptId": "other", "status": "resolved"}]}], start=2):
-        again = hold(stage, "waits", AgUiClient("lost", str(number)), **more)
-        assert outcome_of(again) == outcome_of(first)
-        assert again.said() == first.said()
-    assert ("flowdebate.ignored", {"interruptId": "other"}) in again.custom
+        repeated = hold(stage, "waits", AgUiClient("lost", str(number)), **more)
+        assert outcome_of(repeated) == outcome_of(first)
+        assert repeated.said() == first.said()
+    assert ("flowdebate.ignored", {"interruptId": "other"}) in repeated.custom
     assert len(runs_of(stage, "lost")) == 1
 
 
@@ -223,7 +223,7 @@ def test_an_abandoned_interrupt_cancels_the_run(stage: Stage) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_what_cannot_be_run_is_refused_before_it_begins(
+def test_invalid_input_is_rejected_before_a_run_starts(
     stage: Stage, pattern: str, change: dict[str, Any], status: int
 ) -> None:
     """An HTTP error, and no stream."""
@@ -264,15 +264,15 @@ def test_leaving_a_stream_cancels_the_run() -> None:
             assert status == ends
 
 
-def test_a_server_that_stops_ends_its_streams_and_keeps_the_runs() -> None:
+def test_stopping_server_ends_its_streams_and_keeps_the_runs() -> None:
     """The run is there for the next process."""
     gate = Gate(debater)
     store: list[Any] = []
 
     def made() -> Service:
-        found = service(gate)
-        store.append(found.store)
-        return found
+        created_service = service(gate)
+        store.append(created_service.store)
+        return created_service
 
     with staged(made, ag_ui=True) as stage:
         events = events_of(stage, "rent", body_of(AgUiClient()))

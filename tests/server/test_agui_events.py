@@ -88,7 +88,7 @@ def test_a_debate_is_a_conversation_of_its_debaters() -> None:
         "stance": "cap rents",
     }
     assert client.steps == ["round 1"]
-    kinds = [each["activityType"] for each in client.activities.values()]
+    kinds = [activity["activityType"] for activity in client.activities.values()]
     assert kinds == ["flowdebate.rounds_ended", "flowdebate.judge_view_made", "flowdebate.verdict_reached"]
     assert client.finished is not None
     assert client.finished["outcome"] == {"type": "success"}
@@ -131,28 +131,28 @@ def test_messages_are_the_transcript(play: Play) -> None:
     document = runs[0].details.document
     assert document is not None
     spoken = sorted(
-        (each["name"], each["content"].strip())
-        for each in client.messages.values()
-        if "round" in each["about"] and "void" not in each["about"]
+        (message["name"], message["content"].strip())
+        for message in client.messages.values()
+        if "round" in message["about"] and "void" not in message["about"]
     )
-    recorded = [(each.agent_name, each.text.strip()) for each in document.raw.transcript if each.text]
+    recorded = [(entry.agent_name, entry.text.strip()) for entry in document.raw.transcript if entry.text]
     assert spoken == sorted(recorded)
 
 
-def test_a_turn_that_a_speaker_writes_for_the_other_side_does_not_stay_in_its_message() -> None:
+def test_text_written_for_the_other_side_is_removed_from_a_message() -> None:
     """The streamed text is void, and the speaker's own words are said again, as the transcript has them."""
     sides = [Debater("ann", "for"), Debater("ben", "against")]
     block = debate(name="it", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "Both are short.", "winner": None, "verdict": "Undecided."}
     model = streaming(ScriptedModel("It was counted.\n\n[against] I was wrong.", "It was not.", verdict), 4)
     (client,) = told(followed(Play(block=block, model=model)))
-    spoken = [each["content"].strip() for each in client.messages.values() if "void" not in each["about"]]
+    spoken = [message["content"].strip() for message in client.messages.values() if "void" not in message["about"]]
     assert "It was counted." in spoken
     assert not [text for text in spoken if "I was wrong." in text]
 
 
 @given(any_play())
-def test_a_reset_tells_the_run_again(play: Play) -> None:
+def test_reset_replays_the_run(play: Play) -> None:
     """Nothing that was told before a reset is left after it, except what the client came with."""
     run = followed(play)[0]
     client = AgUiClient()
@@ -183,7 +183,7 @@ def test_text_of_a_failed_attempt_is_void() -> None:
     ]
     run = followed(Play(block=generator(name="poet"), model=ScriptedModel("Rivers run.")))[0]
     (client,) = told([Followed(updates=events, details=run.details)])
-    assert [(each["content"], each["about"].get("void")) for each in client.messages.values()] == [
+    assert [(message["content"], message["about"].get("void")) for message in client.messages.values()] == [
         ("They", "it broke"),
         ("Rivers run.", None),
     ]
@@ -228,7 +228,7 @@ def test_a_human_judge_is_asked_with_a_schema() -> None:
     assert set(interrupt["responseSchema"]["properties"]) >= {"winner", "reasoning"}
 
 
-def test_tool_calls_belong_to_who_calls() -> None:
+def test_tool_calls_belong_to_their_caller() -> None:
     """Name, arguments and result of a tool, under the message that was being written."""
 
     def look_up(year: int) -> str:
@@ -248,15 +248,20 @@ def test_tool_calls_belong_to_who_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "kept"),
+    ("state", "remaining"),
     [({"mine": 1, "flowdebate": 2}, {"mine": 1}), ([1], {}), (None, {})],
     ids=["an object", "another value", "none"],
 )
-def test_the_applications_state_keeps_its_keys(state: object, kept: dict[str, Any]) -> None:
+def test_application_state_keeps_its_keys(state: object, remaining: dict[str, Any]) -> None:
     """Ours are under `flowdebate`."""
     run = followed(Play(block=generator(name="poet"), model=ScriptedModel("Rivers run.")))[0]
     ui = AgUi(thread_id="thread", run_id="run", state=state)
     client = AgUiClient().read([*ui.start(run.details), *ui.finish(run.details)])
-    own = client.state.pop("flowdebate")
-    assert client.state == kept
-    assert own == {"runId": run.details.run_id, "pattern": "it", "question": "Should rents be capped?", "tasks": {}}
+    namespace = client.state.pop("flowdebate")
+    assert client.state == remaining
+    assert namespace == {
+        "runId": run.details.run_id,
+        "pattern": "it",
+        "question": "Should rents be capped?",
+        "tasks": {},
+    }

@@ -30,12 +30,12 @@ VERDICT = {
 }
 
 
-def request(shown: str, schema: dict[str, Any] | None = None) -> PendingInput:
+def request(text: str, schema: dict[str, Any] | None = None) -> PendingInput:
     """What a run asks."""
-    return PendingInput(block="rent-judge", place="p", shown=shown, expects="Answer.", answer_schema=schema)
+    return PendingInput(block="rent-judge", place="p", shown=text, expects="Answer.", answer_schema=schema)
 
 
-def test_a_judge_reads_without_names(stage: Stage) -> None:
+def test_judge_page_hides_names(stage: Stage) -> None:
     """Sides have letters and no colours; the winner is chosen among their stances."""
     run_id = waiting(stage, **WITH_JUDGE)
     page = stage.http.get(f"/runs/{run_id}/answer").text
@@ -49,7 +49,7 @@ def test_a_judge_reads_without_names(stage: Stage) -> None:
     assert 'data-name="verdict" data-kind="long" data-required' in article
 
 
-def test_a_debater_writes_text(stage: Stage) -> None:
+def test_debater_page_has_a_text_field(stage: Stage) -> None:
     """Who they are, what they argue for, and one field without a name."""
     run_id = waiting(stage)
     page = stage.http.get(f"/runs/{run_id}").text
@@ -63,7 +63,7 @@ def test_a_debater_writes_text(stage: Stage) -> None:
     assert f'data-place="&#34;{place}&#34;"' in page
 
 
-def test_everybody_can_be_sent_a_link_at_once(stage: Stage) -> None:
+def test_every_participant_gets_a_link(stage: Stage) -> None:
     """Also those who are asked later; nobody once the run is over."""
     run_id = waiting(stage, options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     page = stage.http.get(f"/runs/{run_id}").text
@@ -71,7 +71,7 @@ def test_everybody_can_be_sent_a_link_at_once(stage: Stage) -> None:
     assert "data-link" not in stage.http.get(f"/runs/{stage.finished()}").text
 
 
-def test_there_is_a_page_only_while_the_run_waits(stage: Stage) -> None:
+def test_page_exists_only_while_the_run_waits(stage: Stage) -> None:
     """Of this request."""
     run_id = waiting(stage)
     assert stage.http.get(f"/runs/{run_id}/answer?place=elsewhere").status_code == 404
@@ -79,17 +79,17 @@ def test_there_is_a_page_only_while_the_run_waits(stage: Stage) -> None:
     assert stage.http.get("/runs/nothing/answer").status_code == 404
 
 
-def test_who_is_no_judge_reads_names() -> None:
+def test_participants_other_than_judges_see_names() -> None:
     """A moderator has to name the next speaker; and stances that nobody can choose are shown as they are."""
-    said = render_said([DebateContributionEntry(round=1, agent_name="Ann", stance="Ship", text="Yes.")])
-    shown = render_request(who=None, prompt=None, question="?", context=None, transcript=said, task=None)
+    transcript = render_said([DebateContributionEntry(round=1, agent_name="Ann", stance="Ship", text="Yes.")])
+    view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)
     moderator = {"properties": {"nextSpeakers": {"type": "array", "items": {"enum": ["Ann"]}}}}
     for schema in (None, moderator, {"properties": {"winner": {"enum": ["Buy", "Sell"]}}}):
-        assert not Asked.of(request(shown, schema)).blind
-    assert Asked.of(request(shown, VERDICT)).blind == {"Ship": "Side A", "Wait": "Side B"}
+        assert not Asked.of(request(view, schema)).blind
+    assert Asked.of(request(view, VERDICT)).blind == {"Ship": "Side A", "Wait": "Side B"}
 
 
-def test_a_schema_is_a_form() -> None:
+def test_schema_becomes_a_form() -> None:
     """Each kind of value has its own field; what has none is typed as JSON."""
     schema = {
         "$defs": {"Why": {"type": "object", "properties": {"text": {"type": "string"}, "sure": {"type": "boolean"}}}},
@@ -106,8 +106,8 @@ def test_a_schema_is_a_form() -> None:
             "anything": {},
         },
     }
-    fields = {each.name: each for each in answer_fields(schema)}
-    assert {name: each.kind for name, each in fields.items()} == {
+    fields = {field.name: field for field in answer_fields(schema)}
+    assert {name: field.kind for name, field in fields.items()} == {
         "winner": "choice",
         "score": "number",
         "done": "flag",
@@ -119,11 +119,11 @@ def test_a_schema_is_a_form() -> None:
         "anything": "json",
     }
     assert fields["rows"].help == "It is a list, each {of: text}."
-    assert [name for name, each in fields.items() if each.required] == ["score", "why"]
-    assert [each.kind for each in fields["why"].parts] == ["text", "flag"]
+    assert [name for name, field in fields.items() if field.required] == ["score", "why"]
+    assert [part.kind for part in fields["why"].parts] == ["text", "flag"]
     assert fields["winner"].nullable
-    (whole,) = answer_fields({"type": "array", "items": {"type": "string"}})
-    assert (whole.name, whole.kind, whole.required) == ("", "lines", True)
+    (field,) = answer_fields({"type": "array", "items": {"type": "string"}})
+    assert (field.name, field.kind, field.required) == ("", "lines", True)
 
 
 schemas = st.recursive(
@@ -150,21 +150,23 @@ def test_any_schema_has_a_form(schema: dict[str, Any]) -> None:
     assert answer_fields(schema)
 
 
-def test_hostile_text_is_text_in_a_form(stage: Stage) -> None:
+def test_hostile_text_in_a_form_is_escaped(stage: Stage) -> None:
     """In a question, in a name, in a stance and in the values of a choice."""
     plain: Parts | None = None
-    for said in ["A plain text.", *HOSTILE[:6]]:
-        text = said.encode(errors="replace").decode()
+    for content in ["A plain text.", *HOSTILE[:6]]:
+        text = content.encode(errors="replace").decode()
         sides = [{"name": f"{text} 1", "stance": f"{text} 1"}, {"name": "B", "stance": "y"}]
         run_id = waiting(stage, question=text, options={"max_rounds": 1, "debaters": sides, "humans": ["judge"]})
         page = stage.http.get(f"/runs/{run_id}/answer").text + stage.http.get(f"/new?question={quote(text)}").text
         parts = Parts(page.replace(run_id, ""))
         plain = plain or parts
         assert parts.found <= plain.found | {("h1", "class")}, text
-        assert parts.addresses <= plain.addresses | {each for each in parts.addresses if each.startswith("?pattern=")}
+        assert parts.addresses <= plain.addresses | {
+            address for address in parts.addresses if address.startswith("?pattern=")
+        }
 
 
-def test_a_judge_by_link_is_as_blind_as_a_model() -> None:
+def test_judge_with_a_link_sees_no_more_than_a_model() -> None:
     """No name is on the page or in the JSON of the link, also not inside arguments; afterwards the run says so."""
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
@@ -174,12 +176,12 @@ def test_a_judge_by_link_is_as_blind_as_a_model() -> None:
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         run_id = waiting(stage, **WITH_JUDGE)
-        made = stage.post(f"/runs/{run_id}/links", {"role": "debate-judge"}).json()
+        link = stage.post(f"/runs/{run_id}/links", {"role": "debate-judge"}).json()
         with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
-            shown = person.get(made["path"]).json()["shown"]
-            page = person.get(made["page"]).text.partition("<main")[2]
-        assert "[Ship] I am Speaker" in shown
-        for text in (shown, page, stage.get(f"/runs/{run_id}/requests").text):
+            view = person.get(link["path"]).json()["shown"]
+            page = person.get(link["page"]).text.partition("<main")[2]
+        assert "[Ship] I am Speaker" in view
+        for text in (view, page, stage.get(f"/runs/{run_id}/requests").text):
             assert not re.search(r"\bAnn\b|\bBen\b", text), text
         assert page.count("<h3>Side A</h3>") == 1
         verdict = {"reasoning": "-", "winner": "Ship", "verdict": "Ship."}
@@ -190,10 +192,10 @@ def test_a_judge_by_link_is_as_blind_as_a_model() -> None:
         assert "4 (Ann, Ben)" in after
 
 
-def test_a_stance_with_a_comma_is_read_back() -> None:
+def test_stance_with_a_comma_round_trips() -> None:
     """It is the whole tag of an entry without a name."""
-    said = "Round 1:\n[Ship, now] Yes.\n[Wait] No."
-    shown = render_request(who=None, prompt=None, question="?", context=None, transcript=said, task=None)
-    asked = Asked.of(request(shown, {"properties": {"winner": {"enum": ["Ship, now", "Wait"]}}}))
-    assert asked.parts.sections[0].parts == (Said("", "Ship, now", "Yes."), Said("", "Wait", "No."))
-    assert asked.blind == {"Ship, now": "Side A", "Wait": "Side B"}
+    transcript = "Round 1:\n[Ship, now] Yes.\n[Wait] No."
+    view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)
+    question = Asked.of(request(view, {"properties": {"winner": {"enum": ["Ship, now", "Wait"]}}}))
+    assert question.parts.sections[0].parts == (Said("", "Ship, now", "Yes."), Said("", "Wait", "No."))
+    assert question.blind == {"Ship, now": "Side A", "Wait": "Side B"}

@@ -51,7 +51,7 @@ KNOWN: dict[str, st.SearchStrategy[Any]] = {
     "allowChanges": st.booleans(),
     "seconds": st.floats(-1, 10**7),
 }
-bodies = values | st.fixed_dictionaries({}, optional={name: known | values for name, known in KNOWN.items()})
+bodies = values | st.fixed_dictionaries({}, optional={name: valid | values for name, valid in KNOWN.items()})
 POSTS = [
     "",
     "/waiting/answers",

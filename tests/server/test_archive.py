@@ -52,35 +52,35 @@ def held(http: Any, run_id: str, task: str = TASK, **options: Any) -> dict[str, 
     }
     answer = http.post("/api/v1/runs", json=body)
     assert answer.status_code == 201, answer.text
-    done = http.get(f"/api/v1/runs/{run_id}?wait=30").json()
-    assert done["status"] == "complete"
-    raw: dict[str, Any] = done["document"]["raw"]
+    document = http.get(f"/api/v1/runs/{run_id}?wait=30").json()
+    assert document["status"] == "complete"
+    raw: dict[str, Any] = document["document"]["raw"]
     return raw
 
 
-def test_what_turned_out_weighs_in_the_next_vote(server: Stage) -> None:
+def test_recorded_outcomes_weight_the_next_vote(server: Stage) -> None:
     """The next debate is shown the dissent of the first, and how it turned out; both are in the archive then."""
-    (kept,) = server.get("/archive").json()
-    assert (kept["task"], kept["winner"], kept["agents"]) == (TASK, "ann", ["ann", "bob", "cy"])
-    assert [each["reasoning"] for each in kept["dissent"]] == ["cy says so."]
-    changed = server.http.patch(f"/api/v1/archive/{kept['id']}", json={"right": "cy", "answer": "Build more rents."})
+    (entry,) = server.get("/archive").json()
+    assert (entry["task"], entry["winner"], entry["agents"]) == (TASK, "ann", ["ann", "bob", "cy"])
+    assert [opinion["reasoning"] for opinion in entry["dissent"]] == ["cy says so."]
+    changed = server.http.patch(f"/api/v1/archive/{entry['id']}", json={"right": "cy", "answer": "Build more rents."})
     assert changed.status_code == 204, changed.text
     SEEN.clear()
     second = held(server.http, "second", voting="weighted")
     assert second["tally"]["weights"]["cy"] > 1.0
     for text in ("a dissenting vote in it: cy says so.", "agreement on Build more rents.", "turned out to be wrong"):
         assert all(text in call.prompt for call in SEEN), text
-    assert [each["id"] for each in server.get("/archive").json()] == ["second:consensus", "first:consensus"]
+    assert [entry["id"] for entry in server.get("/archive").json()] == ["second:consensus", "first:consensus"]
 
 
-def test_a_request_can_do_without(server: Stage) -> None:
+def test_request_can_skip_the_archive(server: Stage) -> None:
     """It is shown nothing, and not remembered."""
     SEEN.clear()
     assert held(server.http, "second", archive=False)["context"]["pastDebates"] == []
     assert len(server.get("/archive").json()) == 1
 
 
-def test_a_debate_is_forgotten(server: Stage) -> None:
+def test_archived_debate_can_be_deleted(server: Stage) -> None:
     """Its run stays."""
     assert server.http.delete("/api/v1/archive/first:consensus").status_code == 204
     assert server.get("/archive").json() == []
@@ -96,7 +96,7 @@ def test_a_debate_is_forgotten(server: Stage) -> None:
         ({"answer": ""}, "answer"),
     ],
 )
-def test_a_correction_that_does_not_fit_is_refused(server: Stage, body: dict[str, str], field: str) -> None:
+def test_invalid_correction_is_rejected(server: Stage, body: dict[str, str], field: str) -> None:
     """With the field, and nothing is changed."""
     before = server.get("/archive").json()
     answer = server.http.patch("/api/v1/archive/first:consensus", json=body)
@@ -105,7 +105,7 @@ def test_a_correction_that_does_not_fit_is_refused(server: Stage, body: dict[str
     assert server.get("/archive").json() == before
 
 
-def test_users_see_and_change_their_own_archive_only() -> None:
+def test_users_see_and_change_only_their_archive() -> None:
     """Whatever is asked for."""
     with staged(lambda: Service(store="memory:", model=model(voting)), authenticate=by_key) as stage:
         ann, ben = (
@@ -115,16 +115,16 @@ def test_users_see_and_change_their_own_archive_only() -> None:
         with ann, ben:
             held(ann, "of-ann")
             assert held(ben, "of-ben", "Which rents are affordable?")["context"]["pastDebates"] == []
-            assert [each["id"] for each in ben.get("/api/v1/archive").json()] == ["of-ben:consensus"]
+            assert [entry["id"] for entry in ben.get("/api/v1/archive").json()] == ["of-ben:consensus"]
             assert ben.patch("/api/v1/archive/of-ann:consensus", json={"right": "cy"}).status_code == 422
             assert ben.delete("/api/v1/archive/of-ann:consensus").status_code == 204
             assert TASK not in ben.get("/archive").text
-            (kept,) = ann.get("/api/v1/archive").json()
-            assert (kept["task"], kept["recorded"]) == (TASK, None)
+            (entry,) = ann.get("/api/v1/archive").json()
+            assert (entry["task"], entry["recorded"]) == (TASK, None)
             assert TASK in ann.get("/archive").text
 
 
-def test_a_server_that_only_shows_changes_nothing(server: Stage) -> None:
+def test_read_only_server_changes_nothing(server: Stage) -> None:
     """Its page has no forms either."""
     assert "<form" in page_of(server, "/archive")
     with staged(lambda: Service(store="memory:", model=model(voting)), read_only=True) as stage:
@@ -133,30 +133,30 @@ def test_a_server_that_only_shows_changes_nothing(server: Stage) -> None:
         assert "The archive has no consensus debates yet." in page_of(stage, "/archive")
 
 
-def test_texts_of_models_are_text_in_the_page() -> None:
+def test_model_text_is_escaped_on_the_page() -> None:
     """Tasks, answers, dissents and names: no element, attribute or address comes from them."""
-    said = ["plain"]
+    texts = ["plain"]
 
     def hostile(call: Call) -> Any:
         match call.phase:
             case "proposal":
-                return said[0]
+                return texts[0]
             case "revision":
-                return {"proposal": said[0], "position": "p", "enough": True}
+                return {"proposal": texts[0], "position": "p", "enough": True}
             case "vote":
-                asked = call.agent.startswith("odd")
-                return {"reasoning": said[0], "choice": "ann" if asked else call.agent or "ann", "confidence": 0.9}
+                is_odd = call.agent.startswith("odd")
+                return {"reasoning": texts[0], "choice": "ann" if is_odd else call.agent or "ann", "confidence": 0.9}
         return None
 
     with staged(lambda: Service(store="memory:", model=model(hostile))) as stage:
         plain: Parts | None = None
-        for said[0] in ["A\n\nplain text.", " ".join(HOSTILE), *HOSTILE[:6]]:
-            task = said[0].encode(errors="replace").decode()[:1_000]
+        for texts[0] in ["A\n\nplain text.", " ".join(HOSTILE), *HOSTILE[:6]]:
+            task = texts[0].encode(errors="replace").decode()[:1_000]
             agents = [{"name": "ann"}, {"name": f"odd {task[:50]}"}, {"name": "cy"}]
             held(stage.http, "one", task, agents=agents)
             stage.http.patch("/api/v1/archive/one:consensus", json={"wrong": "cy"})
             parts = Parts(page_of(stage, "/archive"))
             plain = plain or parts
-            assert parts.found - SUBSET == plain.found - SUBSET, said
-            assert parts.addresses == plain.addresses, said
+            assert parts.found - SUBSET == plain.found - SUBSET, texts
+            assert parts.addresses == plain.addresses, texts
             assert stage.http.delete("/api/v1/runs/one").status_code == 204

@@ -46,13 +46,13 @@ def counts(page: str) -> dict[str, str]:
     return dict(re.findall(r'<tr><th scope="row">([^<]+)</th><td class="num">([^<]+)</td></tr>', page))
 
 
-def test_an_empty_server_says_so() -> None:
+def test_empty_server_has_an_empty_audit() -> None:
     """Without figures, and without claims."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(first_wins))) as stage:
         assert "These runs have no ballots of a judge yet." in page_of(stage, "/audit")
 
 
-def test_figures_have_their_numbers(stage: Stage) -> None:
+def test_figures_are_shown_with_their_sample_sizes(stage: Stage) -> None:
     """How often the order changed the verdict, which place won, and how few that is."""
     page = page_of(stage, "/audit")
     assert counts(page)["Debates"] == str(RUNS)
@@ -63,7 +63,7 @@ def test_figures_have_their_numbers(stage: Stage) -> None:
     assert "Nobody has voted on these debates yet" in page
 
 
-def test_filters_choose_the_runs(stage: Stage) -> None:
+def test_filters_select_the_runs(stage: Stage) -> None:
     """Those of the list of runs."""
     assert counts(page_of(stage, "/audit?label=half%3D1"))["Debates"] == str(RUNS // 2)
     assert counts(page_of(stage, "/audit?text=release+11&pattern=debate"))["Debates"] == "1"
@@ -71,7 +71,7 @@ def test_filters_choose_the_runs(stage: Stage) -> None:
     assert stage.http.get("/audit?nothing=1").status_code == 422
 
 
-def test_the_list_leads_to_the_audit(stage: Stage) -> None:
+def test_run_list_links_to_the_audit(stage: Stage) -> None:
     """In the menu of every page."""
     assert '<a href="/audit">Audit</a>' in page_of(stage, "/")
     assert '<a href="/audit" aria-current="page">Audit</a>' in page_of(stage, "/audit")
@@ -81,8 +81,8 @@ def test_readers_are_compared_with_the_judge() -> None:
     """The agreement has its interval; with few debates nothing is made of it."""
 
     def sure(request: Any) -> Any:
-        said = {"reasoning": "r", "winner": "We should ship release 1", "verdict": "v"}
-        return said if request.output_schema else "Because."
+        verdict = {"reasoning": "r", "winner": "We should ship release 1", "verdict": "v"}
+        return verdict if request.output_schema else "Because."
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(sure))) as stage:
         stage.finished(runId="r1", question=QUESTION.format(1))
@@ -96,7 +96,7 @@ def test_readers_are_compared_with_the_judge() -> None:
         assert counts(page)["Votes of readers"] == "3"
 
 
-def test_what_a_fork_has_from_its_parent_counts_once() -> None:
+def test_ballots_shared_with_a_fork_count_once() -> None:
     """Its ballots are those of the debate that it was forked from."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(first_wins))) as stage:
         stage.finished(runId="parent", question=QUESTION.format(1), options=OPTIONS)
@@ -106,7 +106,7 @@ def test_what_a_fork_has_from_its_parent_counts_once() -> None:
         assert counts(page_of(stage, "/audit")) == before
 
 
-def test_users_see_the_audit_of_their_own_runs() -> None:
+def test_users_see_only_the_audit_of_their_runs() -> None:
     """And not those of others."""
     people = {"key-of-ann": "ann", "key-of-ben": "ben"}
     service = Service(store="memory:", model=FunctionModel(first_wins))
@@ -118,9 +118,9 @@ def test_users_see_the_audit_of_their_own_runs() -> None:
         assert "These runs have no ballots of a judge yet" in page_of(stage, "/audit")
 
 
-def test_hostile_text_is_text(stage: Stage) -> None:
+def test_hostile_text_is_escaped(stage: Stage) -> None:
     """Whatever is searched for, and whatever labels are asked for."""
     for text in HOSTILE[:4]:
-        asked = text.encode(errors="replace").decode()
-        page = stage.http.get("/audit", params={"text": asked, "label": f"a={asked}", "pattern": asked}).text
+        question = text.encode(errors="replace").decode()
+        page = stage.http.get("/audit", params={"text": question, "label": f"a={question}", "pattern": question}).text
         assert Parts(page).found <= Parts(page_of(stage, "/audit?text=no&label=a%3Db&pattern=x")).found

@@ -36,11 +36,11 @@ def service():
 
 def spent(stage: Stage) -> list[dict[str, Any]]:
     """What the server says of its budget."""
-    found: list[dict[str, Any]] = stage.get("/budgets").json()
-    return found
+    budgets: list[dict[str, Any]] = stage.get("/budgets").json()
+    return budgets
 
 
-def test_nothing_begins_once_the_budget_is_used_up() -> None:
+def test_exhausted_budget_rejects_new_work() -> None:
     """Neither a run, nor a fork, a resumption or a chat; what has started may be asked for again, and people answer."""
     with staged(
         lambda: Service(store="memory:", model=FunctionModel(debater), budget=Limits(calls=6)), openai=True
@@ -53,21 +53,21 @@ def test_nothing_begins_once_the_budget_is_used_up() -> None:
         assert stage.get("/runs/two?wait=30").json()["error"].endswith(REACHED["detail"])
         assert spent(stage)[0]["used"] == 6
         for path, body in (("/runs", BRIEF), ("/runs/two/resume", {}), ("/runs/one/fork", {"seed": 5})):
-            refused = stage.post(path, body)
-            assert refused.json() == REACHED
-            assert "retry-after" not in refused.headers
+            response = stage.post(path, body)
+            assert response.json() == REACHED
+            assert "retry-after" not in response.headers
         assert stage.post("/runs", {**BRIEF, "runId": "one"}).status_code == 200
-        answered = stage.post(f"/runs/{waits}/answers", {"answer": "No."})
-        assert (answered.status_code, answered.json()["status"]) == (200, "interrupted")
+        answer = stage.post(f"/runs/{waits}/answers", {"answer": "No."})
+        assert (answer.status_code, answer.json()["status"]) == (200, "interrupted")
         assert stage.post(f"/runs/{waits}/resume", {}).json() == REACHED
         chat = openai.OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN)
-        said: Any = [{"role": "user", "content": BRIEF["question"]}]
+        messages: Any = [{"role": "user", "content": BRIEF["question"]}]
         with pytest.raises(openai.RateLimitError, match="6 of 6 calls used") as error:
-            chat.chat.completions.create(model=chat.models.list().data[0].id, messages=said)
+            chat.chat.completions.create(model=chat.models.list().data[0].id, messages=messages)
         assert error.value.response.headers["x-should-retry"] == "false"
 
 
-def test_two_servers_and_a_restart_have_the_same_figures(tmp_path: Path) -> None:
+def test_budget_is_shared_between_servers_and_survives_a_restart(tmp_path: Path) -> None:
     """As processes of their own on one store, one of them killed."""
     (tmp_path / "application.py").write_text(APPLICATION)
     (tmp_path / "token").write_text(TOKEN)
@@ -89,7 +89,7 @@ def test_two_servers_and_a_restart_have_the_same_figures(tmp_path: Path) -> None
         assert http.post("/api/v1/runs/two/resume").json() == REACHED
 
 
-def test_a_server_without_a_budget_says_so(stage: Stage) -> None:
+def test_server_without_a_budget_reports_none(stage: Stage) -> None:
     """By an empty list."""
     stage.finished()
     assert spent(stage) == []

@@ -71,7 +71,7 @@ def test_a_debate_reads_as_a_page() -> None:
 
 
 @given(any_play())
-def test_text_does_not_depend_on_how_it_came(play: Play) -> None:
+def test_live_and_stored_text_are_equal(play: Play) -> None:
     """Piece by piece while it is written, or whole from the journal: the same, but for the order of what is at once."""
 
     async def both() -> list[Followed]:
@@ -88,7 +88,7 @@ def test_text_does_not_depend_on_how_it_came(play: Play) -> None:
 
 
 @given(debate_plays(hostile=False))
-def test_nobody_speaks_for_anybody_else(play: Play) -> None:
+def test_text_cannot_impersonate_another_speaker(play: Play) -> None:
     """Whatever is argued stays in its quote: headings and speakers are those of the debate."""
     run = run_of(play.block, play.model, question=play.question, seed=play.seed)
     text, _, _ = text_of(run).partition("## Summary\n")
@@ -102,7 +102,7 @@ def test_nobody_speaks_for_anybody_else(play: Play) -> None:
     assert not any(token.type in ("html_block", "fence", "code_block") for token in tokens if token.level == 0)
 
 
-def test_who_speaks_at_once_is_shown_one_after_the_other() -> None:
+def test_simultaneous_speakers_are_shown_one_after_another() -> None:
     """The first as it writes; the others whole, in the order in which they began."""
     second_spoke = asyncio.Event()
 
@@ -134,7 +134,7 @@ def test_who_speaks_at_once_is_shown_one_after_the_other() -> None:
     assert "**pro**: cap rents\n\n> Homes first.\n\n**con**: free rents\n\n> Supply first.\n\n" in text
 
 
-def test_a_text_that_does_not_count_says_so() -> None:
+def test_void_text_is_marked() -> None:
     """It cannot be taken back, once it is shown."""
     run = run_of(
         round_robin(name="panel", debaters=[Persona("Ann"), Persona("Ben")], max_rounds=1, synthesizer=False),
@@ -150,7 +150,7 @@ def test_a_text_that_does_not_count_says_so() -> None:
     assert "**Ann**\n\n> They\n\n(that does not count: it \\*broke\\*)\n\n**Ann**\n\n> Yes.\n\n" in text_of(spoiled)
 
 
-def test_terminals_cannot_be_commanded() -> None:
+def test_text_cannot_control_the_terminal() -> None:
     """Control characters are shown, not sent, also where a text comes in pieces."""
     run = run_of(generator(name="poet"), ScriptedModel("x"))
     assert "\x1b" not in text_of(run)
@@ -159,7 +159,7 @@ def test_terminals_cannot_be_commanded() -> None:
     assert "> Homes \\x1b[2Jfirst.\\rGone\n" in text
 
 
-def test_a_run_that_waits_or_was_cut_says_why() -> None:
+def test_waiting_or_incomplete_run_gives_the_reason() -> None:
     """A chat has no other place for it."""
     waits = debate(
         name="rent", debaters=[SIDES[0], Debater("con", "free rents", block=human(name="ann"))], synthesizer=False
@@ -180,6 +180,6 @@ def test_a_run_that_waits_or_was_cut_says_why() -> None:
     ],
     ids=["the output", "the verdict"],
 )
-def test_the_answer_is_what_a_run_comes_to(block: Any, replies: list[Any], answer: str) -> None:
+def test_answer_is_the_result_of_the_run(block: Any, replies: list[Any], answer: str) -> None:
     """The output of a synthesizer; without one, the pattern's own answer."""
     assert answer_of(run_of(block, ScriptedModel(*replies)).details) == answer

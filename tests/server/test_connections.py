@@ -25,11 +25,11 @@ HALF_A_BODY = (
 )
 
 
-def connect(stage: Stage, *sent: bytes) -> socket.socket:
+def connect(stage: Stage, *pieces: bytes) -> socket.socket:
     """A connection on which this was sent."""
     address = urlsplit(stage.url)
     connection = socket.create_connection((address.hostname, address.port), timeout=20)
-    for data in sent:
+    for data in pieces:
         connection.sendall(data)
     return connection
 
@@ -55,7 +55,7 @@ def is_gone(connection: socket.socket) -> bool:
         return False
 
 
-def test_no_part_of_an_answer_waits_for_the_client() -> None:
+def test_server_never_waits_for_the_client_within_a_response() -> None:
     """Head and body are two packets: by default the second is held back until the first is confirmed, 40 ms later."""
     with bind_socket("test", 0) as bound, socket.create_connection(bound.getsockname()):
         accepted, _ = bound.accept()
@@ -63,15 +63,15 @@ def test_no_part_of_an_answer_waits_for_the_client() -> None:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-@pytest.mark.parametrize("sent", [b"", b"G", HALF_A_HEAD, HALF_A_BODY, WHOLE_HEAD], ids=repr)
-def test_a_crowd_of_connections_without_a_request_keeps_nobody_out(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, sent: bytes
+@pytest.mark.parametrize("data", [b"", b"G", HALF_A_HEAD, HALF_A_BODY, WHOLE_HEAD], ids=repr)
+def test_idle_connections_do_not_block_other_clients(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
     """More of them than requests are answered at once, and the server still answers at once."""
     monkeypatch.setattr(serving, "_MOST_REQUESTS", 20)
     monkeypatch.setattr(serving, "_MOST_WAITING", 40)
     with ExitStack() as crowd:
-        connections = [crowd.enter_context(closing(connect(stage, sent))) for _ in range(80)]
+        connections = [crowd.enter_context(closing(connect(stage, data))) for _ in range(80)]
         time.sleep(0.5)
         assert stage.get("/health").status_code == 200
         assert stage.finished()
@@ -81,31 +81,31 @@ def test_a_crowd_of_connections_without_a_request_keeps_nobody_out(
             assert time.monotonic() < until
             time.sleep(0.05)
         # who has sent a whole request waits from its answer on, and not from when it came
-        assert sent == WHOLE_HEAD or is_gone(connections[0])
+        assert data == WHOLE_HEAD or is_gone(connections[0])
 
 
-def test_a_request_that_does_not_come_to_its_end_is_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_request_is_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is sent of it meanwhile, a letter at a time; what started before it on the connection is answered."""
     import h11
 
     monkeypatch.setattr(serving, "_PATIENCE", {h11.IDLE: 1.0, h11.SEND_BODY: 2.0})
-    for sent, least, most in ((b"", 0.8, 6), (HALF_A_HEAD, 0.8, 6), (HALF_A_BODY, 1.8, 8)):
-        with closing(connect(stage, sent)) as connection:
-            began = time.monotonic()
+    for data, minimum, maximum in ((b"", 0.8, 6), (HALF_A_HEAD, 0.8, 6), (HALF_A_BODY, 1.8, 8)):
+        with closing(connect(stage, data)) as connection:
+            start = time.monotonic()
             assert is_ended(connection)
-            assert least < time.monotonic() - began < most, sent
+            assert minimum < time.monotonic() - start < maximum, data
     with closing(connect(stage, WHOLE_HEAD)) as connection:
         assert b"200 OK" in connection.recv(65_536)
         connection.settimeout(0.3)
-        began = time.monotonic()
+        start = time.monotonic()
         with suppress(BrokenPipeError, ConnectionResetError):
             for letter in HALF_A_HEAD * 100:
                 connection.sendall(bytes([letter]))
                 time.sleep(0.1)
-        assert 0.8 < time.monotonic() - began < 3
+        assert 0.8 < time.monotonic() - start < 3
 
 
-def test_requests_that_take_long_are_not_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_requests_are_not_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a stream, nor a request after a pause, nor a body that comes in time."""
     import h11
 
@@ -125,7 +125,7 @@ def test_requests_that_take_long_are_not_ended(stage: Stage, monkeypatch: pytest
         assert b"404" in connection.recv(65_536).splitlines()[0]
 
 
-def test_too_many_requests_at_once_are_refused(gated: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_simultaneous_requests_are_rejected(gated: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are being answered do count."""
     monkeypatch.setattr(serving, "_MOST_REQUESTS", 5)
     run_id = gated.begin()

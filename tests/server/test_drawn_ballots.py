@@ -28,7 +28,7 @@ def first_reader(request: ModelRequest) -> str | dict[str, Any]:
     return {**verdict, "winner": first}
 
 
-def test_one_ballot_is_drawn_as_one_ballot() -> None:
+def test_single_ballot_is_drawn_once() -> None:
     """Not as a share of everything; the page offers to read it in the other order, and says what that takes."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(first_reader))) as stage:
         run_id = stage.finished()
@@ -44,34 +44,34 @@ def test_one_ballot_is_drawn_as_one_ballot() -> None:
             assert "0 : 100" not in other
 
 
-def test_a_verdict_says_that_the_order_decided() -> None:
+def test_verdict_reports_that_the_order_decided() -> None:
     """In words, on the page and in the report; what the page offers makes as many calls as it says."""
-    asked: list[str] = []
+    blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
-        asked.append(request.block)
+        blocks.append(request.block)
         return first_reader(request)
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         run_id = stage.finished()
-        asked.clear()
+        blocks.clear()
         fork = stage.post(f"/runs/{run_id}/fork", {"options": {"schedule": "swap"}}).json()["runId"]
         assert stage.get(f"/runs/{fork}?wait=30").json()["status"] == "complete"
-        assert asked == ["debate-judge", "debate-synthesizer"]  # the ballot of the run counts in the fork
-        said = "The order mattered: each side won when it was read first."
+        assert blocks == ["debate-judge", "debate-synthesizer"]  # the ballot of the run counts in the fork
+        sentence = "The order mattered: each side won when it was read first."
         for path in (f"/runs/{fork}", f"/api/v1/runs/{fork}/report.md"):
-            assert said in stage.http.get(path).text
+            assert sentence in stage.http.get(path).text
         assert "It is a tie." in stage.http.get(f"/api/v1/runs/{fork}/report.md").text
         assert "Read it in the other order" not in stage.http.get(f"/runs/{fork}").text
 
 
 @pytest.mark.parametrize("without", ["synthesizer", "both"])
-def test_the_fork_for_the_other_order_takes_the_calls_that_the_page_names(without: str) -> None:
+def test_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
     """One call, or two where a summary is written; a judge that scores keeps its ballot as well."""
-    asked: list[str] = []
+    blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
-        asked.append(request.block)
+        blocks.append(request.block)
         return first_reader(request)
 
     options: dict[str, Any] = {"max_rounds": 1, "schedule": "single", "synthesizer": False}
@@ -80,13 +80,13 @@ def test_the_fork_for_the_other_order_takes_the_calls_that_the_page_names(withou
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         run_id = stage.finished(options=options)
         assert "Judge it in the other order (1 call)" in stage.http.get(f"/runs/{run_id}").text
-        asked.clear()
+        blocks.clear()
         fork = stage.post(f"/runs/{run_id}/fork", {"options": {"schedule": "swap"}}).json()["runId"]
         judging = stage.get(f"/runs/{fork}?wait=30").json()["document"]["raw"]["verdict"]["judging"]
-        assert (asked, len(judging["ballots"]), judging["flipped"]) == (["debate-judge"], 2, True)
+        assert (blocks, len(judging["ballots"]), judging["flipped"]) == (["debate-judge"], 2, True)
 
 
-def test_front_ends_ask_in_both_orders_by_default() -> None:
+def test_front_ends_judge_in_both_orders_by_default() -> None:
     """Where there are two sides; the stored plan, and the plan file and the program of the form, say so."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(first_reader))) as stage:
         request = {"pattern": "debate", "question": "Should we ship?", "options": {"max_rounds": 1}}
@@ -94,10 +94,10 @@ def test_front_ends_ask_in_both_orders_by_default() -> None:
         judging = run["document"]["raw"]["verdict"]["judging"]
         assert (judging["schedule"], len(judging["ballots"])) == ("swap", 2)
         assert run["document"]["raw"]["verdict"]["winner"] is None
-        written = stage.post("/plans", request).json()
-        assert 'schedule = "swap"' in written["toml"]
-        assert '"schedule": "swap"' in written["python"]
-        assert '"schedule": "swap"' in written["curl"]
+        forms = stage.post("/plans", request).json()
+        assert 'schedule = "swap"' in forms["toml"]
+        assert '"schedule": "swap"' in forms["python"]
+        assert '"schedule": "swap"' in forms["curl"]
         three = {"debaters": [{"name": name, "stance": name} for name in ("Ann", "Ben", "Cleo")]}
         for options in (three, {"schedule": "single"}, {"humans": ["judge"]}, {"audience": ["a nurse"]}):
             toml = stage.post("/plans", {**request, "options": options}).json()["toml"]

@@ -46,7 +46,7 @@ class Odd(BaseEvent):
     share: float
 
 
-def test_events_of_the_application_are_custom_ones() -> None:
+def test_application_events_have_the_custom_type() -> None:
     """Whatever a block emits is one frame of the kind "custom", also if its class has a kind of its own."""
 
     def work(value: Any, ctx: Context) -> str:
@@ -62,7 +62,7 @@ def test_events_of_the_application_are_custom_ones() -> None:
     assert (frames[0].data["value"], frames[1].data["value"]) == ({"share": 0.5}, {"kind": "run_finished"})
 
 
-def test_text_comes_while_it_is_written(gated: Stage, gate: Gate) -> None:
+def test_text_is_streamed_live(gated: Stage, gate: Gate) -> None:
     """Pieces of a call's text say where they begin, so that a hole would show; together they are the turn."""
     run_id = gated.begin()
     gate.wait_for_call()
@@ -83,7 +83,7 @@ def test_text_comes_while_it_is_written(gated: Stage, gate: Gate) -> None:
     assert list(frames)[-1].event == "end"
 
 
-def test_text_can_be_left_out(gated: Stage, gate: Gate) -> None:
+def test_text_can_be_omitted(gated: Stage, gate: Gate) -> None:
     """With ?text=0 there are the recorded events only, and who is asked."""
     run_id = gated.begin()
     gate.wait_for_call()
@@ -91,42 +91,42 @@ def test_text_can_be_left_out(gated: Stage, gate: Gate) -> None:
     assert "text_delta" not in {frame.event for frame in gated.frames(f"/runs/{run_id}/events?text=0")}
 
 
-def test_a_reader_who_comes_back_gets_exactly_the_rest(stage: Stage) -> None:
+def test_returning_reader_gets_exactly_the_remaining_events(stage: Stage) -> None:
     """Behind each id that there is, by Last-Event-ID or ?after=: what came after it, and nothing twice."""
     run_id = stage.finished()
-    whole = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
-    for index, frame in enumerate(whole):
+    frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
+    for index, frame in enumerate(frames):
         if frame.id is not None and index % 3 == 0:
-            assert stage.frames(f"/runs/{run_id}/events", last_event_id=frame.id) == whole[index + 1 :]
-            assert stage.frames(f"/runs/{run_id}/events?after={frame.id}") == whole[index + 1 :]
+            assert stage.frames(f"/runs/{run_id}/events", last_event_id=frame.id) == frames[index + 1 :]
+            assert stage.frames(f"/runs/{run_id}/events?after={frame.id}") == frames[index + 1 :]
 
 
 @pytest.mark.parametrize("mark", ["1-000000000000", "nothing", "%00", "9" * 400, "é"])
 def test_an_unknown_id_is_answered_by_a_reset(stage: Stage, mark: str) -> None:
     """`reset` says to forget everything; then all events follow from the first one."""
     run_id = stage.finished()
-    whole = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
-    again = stage.frames(f"/runs/{run_id}/events?after={mark}")
-    assert [again[0].event, *again[1:]] == ["reset", *whole]
+    frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
+    replay = stage.frames(f"/runs/{run_id}/events?after={mark}")
+    assert [replay[0].event, *replay[1:]] == ["reset", *frames]
 
 
 def test_a_broken_connection_loses_nothing(gated: Stage, gate: Gate) -> None:
     """A reader that is cut off in the middle comes back with the last id, while the run goes on."""
     run_id = gated.begin()
     gate.wait_for_call()
-    seen: list[Frame] = []
+    frames: list[Frame] = []
     for frame in gated.follow(f"/runs/{run_id}/events"):
-        seen.append(frame)
+        frames.append(frame)
         if frame.event == "call_started":
             break  # which closes the connection
     gate.let(4)
-    last = next(frame.id for frame in reversed(seen) if frame.id)
+    last = next(frame.id for frame in reversed(frames) if frame.id)
     rest = gated.frames(f"/runs/{run_id}/events", last_event_id=last)
-    kept = [frame for frame in [*seen, *rest] if frame.id or frame.event in ("run_finished", "end")]
-    whole = [
+    received = [frame for frame in [*frames, *rest] if frame.id or frame.event in ("run_finished", "end")]
+    complete = [
         frame for frame in gated.frames(f"/runs/{run_id}/events") if frame.id or frame.event in ("run_finished", "end")
     ]
-    assert kept == whole
+    assert received == complete
 
 
 def test_another_process_follows_the_journal(tmp_path: Path) -> None:
@@ -148,41 +148,41 @@ def test_another_process_follows_the_journal(tmp_path: Path) -> None:
 def test_several_runs_share_a_connection(stage: Stage) -> None:
     """/events?runs=a,b tells whose each event is; its ids hold the places in all of them."""
     ids = [stage.finished(runId=name) for name in ("a", "b")]
-    whole = [frame for frame in stage.frames(f"/events?runs={','.join(ids)}") if frame.event != "text_delta"]
+    frames = [frame for frame in stage.frames(f"/events?runs={','.join(ids)}") if frame.event != "text_delta"]
     for run_id in ids:
         alone = [frame.event for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
-        assert [frame.event for frame in whole if frame.data["runId"] == run_id] == alone
-    middle = len(whole) // 2
-    mark = next(frame.id for frame in reversed(whole[:middle]) if frame.id)
+        assert [frame.event for frame in frames if frame.data["runId"] == run_id] == alone
+    middle = len(frames) // 2
+    mark = next(frame.id for frame in reversed(frames[:middle]) if frame.id)
     rest = stage.frames(f"/events?runs={','.join(ids)}", last_event_id=mark)
-    seen = whole[: next(index for index, frame in enumerate(whole) if frame.id == mark) + 1]
+    prefix = frames[: next(index for index, frame in enumerate(frames) if frame.id == mark) + 1]
     for run_id in ids:
-        told = [
+        expected = [
             frame.event
-            for frame in [*seen, *rest]
+            for frame in [*prefix, *rest]
             if frame.data["runId"] == run_id and frame.event not in ("run_finished", "end")
         ]
-        assert told == [
+        assert expected == [
             frame.event
-            for frame in whole
+            for frame in frames
             if frame.data["runId"] == run_id and frame.event not in ("run_finished", "end")
         ]
     assert [frame.event for frame in stage.frames("/events?runs=a,b", last_event_id="x")].count("reset") == 2
 
 
 @pytest.mark.parametrize("runs", ["", ",", ",".join(f"r{number}" for number in range(21))])
-def test_a_connection_is_for_twenty_runs(stage: Stage, runs: str) -> None:
+def test_connection_can_follow_twenty_runs(stage: Stage, runs: str) -> None:
     """No run, or too many."""
     assert stage.get(f"/events?runs={runs}").status_code == 422
 
 
-def test_runs_that_are_not_there_are_not_followed(stage: Stage) -> None:
+def test_unknown_runs_cannot_be_followed(stage: Stage) -> None:
     """404 before anything is sent."""
     assert stage.get("/runs/nothing/events").status_code == 404
     assert stage.get(f"/events?runs={stage.finished()},nothing").status_code == 404
 
 
-def test_a_quiet_stream_shows_that_it_lives(gate: Gate) -> None:
+def test_quiet_stream_sends_heartbeats(gate: Gate) -> None:
     """A comment now and then, and how soon to come back."""
     with staged(lambda: Service(store="memory:", model=gate), ping=0.05) as stage:
         run_id = stage.begin()
@@ -192,7 +192,7 @@ def test_a_quiet_stream_shows_that_it_lives(gate: Gate) -> None:
             assert next(line for line in lines if line.startswith(":")) == ": ping"
 
 
-def test_a_run_has_so_many_readers(gate: Gate) -> None:
+def test_number_of_readers_is_limited(gate: Gate) -> None:
     """The 65th reader is asked to come later; one who leaves makes room."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         run_id = stage.begin()
@@ -202,9 +202,9 @@ def test_a_run_has_so_many_readers(gate: Gate) -> None:
             lines = stream.__enter__().iter_lines()
             next(lines)
             open_ones.append((stream, lines))
-        refused = stage.get(f"/runs/{run_id}/events")
-        assert refused.status_code == 429
-        assert refused.headers["retry-after"] == "5"
+        rejection = stage.get(f"/runs/{run_id}/events")
+        assert rejection.status_code == 429
+        assert rejection.headers["retry-after"] == "5"
         assert stage.get(f"/events?runs={run_id}").status_code == 429
         open_ones.pop()[0].__exit__(None, None, None)
         for _ in range(200):  # until the server has noticed
@@ -218,12 +218,12 @@ def test_a_run_has_so_many_readers(gate: Gate) -> None:
             stream.__exit__(None, None, None)
 
 
-def test_a_server_with_readers_stops(gate: Gate) -> None:
+def test_server_with_readers_can_stop(gate: Gate) -> None:
     """Readers are ended first: they do not hold up the end of the server, which interrupts its runs."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         run_id = stage.begin()
         gate.wait_for_call()
-        seen: list[Frame] = []
+        frames: list[Frame] = []
 
         waiting = threading.Semaphore(0)
 
@@ -231,7 +231,7 @@ def test_a_server_with_readers_stops(gate: Gate) -> None:
             url, headers = f"{stage.url}/api/v1/runs/{run_id}/events", stage.http.headers
             with httpx2.stream("GET", url, headers=headers, timeout=30, trust_env=False) as response:
                 for frame in read_frames(response.iter_lines()):
-                    seen.append(frame)
+                    frames.append(frame)
                     if frame.event == "call_started":
                         waiting.release()
 
@@ -244,4 +244,4 @@ def test_a_server_with_readers_stops(gate: Gate) -> None:
         for reader in readers:
             reader.join(30)
             assert not reader.is_alive()
-    assert "end" not in {frame.event for frame in seen}  # so that browsers come back
+    assert "end" not in {frame.event for frame in frames}  # so that browsers come back

@@ -20,12 +20,12 @@ OPTIONS = {"max_rounds": 1, "schedule": "single", "attempts": 3, "synthesizer": 
 
 def judged(refusals: int) -> Any:
     """A model whose judge names a side that nobody argues, so many times."""
-    left = [refusals]
+    remaining = [refusals]
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
-        if request.output_schema is not None and left[0]:
-            left[0] -= 1
-            return {"reasoning": "r", "winner": f"Mars {left[0]}", "verdict": "x"}
+        if request.output_schema is not None and remaining[0]:
+            remaining[0] -= 1
+            return {"reasoning": "r", "winner": f"Mars {remaining[0]}", "verdict": "x"}
         return debater(request)
 
     return FunctionModel(answer)
@@ -39,7 +39,7 @@ def trace_of(page: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize(("refusals", "status"), [(1, "complete"), (3, "no_verdict")])
-def test_refused_answers_stand_in_the_trace(refusals: int, status: str) -> None:
+def test_rejected_answers_are_in_the_trace(refusals: int, status: str) -> None:
     """Each with its answer, whether the call was answered in the end or not; the sum is what the list of runs says."""
     with staged(lambda: Service(store="memory:", model=judged(refusals))) as stage:
         run_id = stage.begin(options=OPTIONS)

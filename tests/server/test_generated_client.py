@@ -35,9 +35,9 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     (folder / "config.json").write_text(json.dumps({"post_hooks": []}))
     command = [sys.executable, "-m", "openapi_python_client", "generate", "--path", "openapi.json", "--meta", "none"]
     options = ["--output-path", PACKAGE, "--config", "config.json", "--fail-on-warning"]
-    done = subprocess.run([*command, *options], cwd=folder, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "WARNING" not in done.stdout + done.stderr
+    process = subprocess.run([*command, *options], cwd=folder, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "WARNING" not in process.stdout + process.stderr
     sys.path.insert(0, str(folder))
     yield
     sys.path.remove(str(folder))
@@ -50,7 +50,7 @@ class Client:
 
     def __init__(self, stage: Stage, http: Any) -> None:
         self.models: Any = importlib.import_module(f"{PACKAGE}.models")
-        self.unused = {each["operationId"]: each["tags"][0] for each in operations_of(stage.spec)}
+        self.unused = {operation["operationId"]: operation["tags"][0] for operation in operations_of(stage.spec)}
         self._modules = dict(self.unused)
         self._http = http
 
@@ -62,10 +62,10 @@ class Client:
         assert answer.status_code == wants, answer.content
         return answer.parsed
 
-    def begin(self, wants: int = 201, *, question: str = QUESTION, humans: Sequence[str] = (), **given: Any) -> Any:
+    def begin(self, wants: int = 201, *, question: str = QUESTION, humans: Sequence[str] = (), **fields: Any) -> Any:
         """Begin a debate of four calls."""
         options = self.models.BeginBodyOptionsType0.from_dict({"max_rounds": 1, "humans": list(humans)})
-        body = self.models.BeginBody(pattern="debate", question=question, options=options, **given)
+        body = self.models.BeginBody(pattern="debate", question=question, options=options, **fields)
         return self("begin", body=body, wants=wants)
 
 
@@ -74,7 +74,7 @@ def operations_of(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [operation for path in spec["paths"].values() for operation in path.values()]
 
 
-def test_all_verbs_work(generated: None) -> None:
+def test_generated_client_supports_all_operations(generated: None) -> None:
     """With the generated client against a real server; no operation is left out."""
     gate = Gate()
     client: Any = importlib.import_module(f"{PACKAGE}.client").AuthenticatedClient
@@ -137,7 +137,7 @@ def read(call: Client, run_id: str) -> None:
     assert call("tasks", run_id)[0].tasks
     assert call("events", run_id).count("event: turn_finished") == 2
     assert "event: end" in call("events_of_several", runs=run_id, text=False)
-    assert [each.run_id for each in call("runs", status=call.models.RunsStatusType0.COMPLETE, text="ship").runs] == [
+    assert [entry.run_id for entry in call("runs", status=call.models.RunsStatusType0.COMPLETE, text="ship").runs] == [
         run_id
     ]
 
@@ -154,8 +154,8 @@ def change(call: Client, run_id: str) -> None:
     assert call("archive", limit=5) == []
     call("write_note", run_id, body=call.models.NoteBody(note="Without figures."), wants=204)
     assert call("note", run_id).note == "Without figures."
-    refused = call("correct", "nothing", body=call.models.CorrectionBody(right="ann"), wants=422)
-    assert refused.errors[0].field == "debate"
+    problem = call("correct", "nothing", body=call.models.CorrectionBody(right="ann"), wants=422)
+    assert problem.errors[0].field == "debate"
     call("forget", "nothing", wants=204)
     call("delete", "forked", wants=204)
     assert call("run", "forked", wants=404).status == 404
@@ -167,7 +167,7 @@ def let_people_answer(call: Client) -> None:
     for name in ("ours", "theirs"):
         call.begin(run_id=name, humans=["judge"])
         assert call("run", name, wait=30.0).status == "awaiting"
-        assert [each.block for each in call("requests", name)] == ["debate-judge"]
+        assert [request.block for request in call("requests", name)] == ["debate-judge"]
         assert call("source", name, "report.txt", wants=404).status == 404
     call("answer", "ours", body=call.models.AnswerBody(answer=verdict))
     link = call("make_link", "theirs", body=call.models.LinkBody(seconds=60.0), wants=201)
@@ -177,7 +177,7 @@ def let_people_answer(call: Client) -> None:
     for name in ("ours", "theirs"):
         assert call("run", name, wait=30.0).document["raw"]["verdict"]["verdict"] == "Wait."
     shared = call("make_link", "ours", body=call.models.LinkBody(shows="vote", seconds=60.0), wants=201)
-    assert [each.id for each in call("public_links", "ours")] == [shared.id]
+    assert [entry.id for entry in call("public_links", "ours")] == [shared.id]
     open_link = call("make_link", "ours", body=call.models.LinkBody(shows="run", seconds=60.0), wants=201)
     assert "event: " in call("events_of_link", open_link.path.rpartition("/")[2])
     ballot = call.models.VoteBody(winner=None, reader="a-reader-by-a-link")

@@ -128,7 +128,7 @@ def _sent(connection: http.client.HTTPConnection, case: Case) -> Answer:
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
-def test_what_must_not_pass_does_not(server: Stage, case: Case) -> None:
+def test_forbidden_requests_are_blocked(server: Stage, case: Case) -> None:
     """Each attack is refused, with a problem and the security headers, and no run begins."""
     before = len(server.get("/runs").json()["runs"])
     answer = send(server, case)
@@ -151,31 +151,31 @@ def test_what_must_not_pass_does_not(server: Stage, case: Case) -> None:
         {"host": "[::1]:99"},
     ],
 )
-def test_what_may_pass_does(server: Stage, headers: dict[str, str]) -> None:
+def test_permitted_requests_pass(server: Stage, headers: dict[str, str]) -> None:
     """Programs, our own pages, typed addresses and followed links are let through."""
     netloc = urlsplit(server.url).netloc
-    given = {name: value.format(netloc=netloc) for name, value in headers.items()}
-    assert send(server, Case("fine", 200, given)).status == 200
+    formatted = {name: value.format(netloc=netloc) for name, value in headers.items()}
+    assert send(server, Case("fine", 200, formatted)).status == 200
 
 
-def test_a_body_without_a_length_is_bounded_as_well(server: Stage) -> None:
+def test_body_without_a_length_is_limited(server: Stage) -> None:
     """A chunked body is refused once it is too long, without being read to an end that never comes."""
     with socket.create_connection((urlsplit(server.url).hostname, urlsplit(server.url).port), timeout=20) as raw:
         head = f"POST /api/v1/plans HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         raw.sendall(f"{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
-        sent = 0
+        size = 0
         try:
-            while sent < 20 * MEGABYTE:
+            while size < 20 * MEGABYTE:
                 raw.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
-                sent += 0x10000
+                size += 0x10000
         except OSError:
             pass
         answer = raw.recv(65536)
     assert answer.startswith(b"HTTP/1.1 413 ")
-    assert sent < 20 * MEGABYTE
+    assert size < 20 * MEGABYTE
 
 
-def test_the_token_of_the_url_becomes_a_cookie(server: Stage) -> None:
+def test_token_in_the_url_becomes_a_cookie(server: Stage) -> None:
     """GET /?token= answers 303 to the clean URL with a cookie that scripts cannot read and other sites do not send."""
     with httpx2.Client(base_url=server.url, trust_env=False, verify=False) as browser:
         answer = browser.get("/", params={"token": TOKEN, "limit": 3})
@@ -192,7 +192,7 @@ def test_the_token_of_the_url_becomes_a_cookie(server: Stage) -> None:
         assert browser.get("/api/v1/runs").status_code == 401  # a cookie goes to all ports, but for its path
 
 
-def test_the_cookie_opens_nothing_outside_its_path(server: Stage) -> None:
+def test_cookie_is_limited_to_its_path(server: Stage) -> None:
     """Whoever was sent it, without the path that is as secret, opens neither a page nor the API with it."""
     with httpx2.Client(base_url=server.url, trust_env=False, verify=False) as browser:
         cookie = browser.get("/", params={"token": TOKEN}).headers["set-cookie"].partition(";")[0]
@@ -208,30 +208,30 @@ def test_the_cookie_opens_nothing_outside_its_path(server: Stage) -> None:
     assert answer.json()["servers"] == [{"url": root}]
 
 
-def test_the_path_of_browsers_is_a_path_like_others(server: Stage) -> None:
+def test_browser_path_is_guarded_like_any_other(server: Stage) -> None:
     """Also without a slash behind it, and where a request has no path at all."""
     root, header = browser_root(TOKEN), {"authorization": f"Bearer {TOKEN}"}
     assert send(server, Case("bare", 307, header, path=root, token=False)).headers["location"].endswith(f"{root}/")
     assert send(server, Case("none", 405, header, path="*", method="OPTIONS", token=False)).status in (404, 405)
 
 
-def test_what_others_get_does_not_have_the_path_of_the_browser(server: Stage) -> None:
+def test_links_and_code_for_others_omit_the_browser_path(server: Stage) -> None:
     """Neither a link for a person, nor a line for the shell, which all users of the machine can see."""
     root = browser_root(TOKEN)
     begun = server.http.post(f"{root}/api/v1/runs", json={**BRIEF, "options": {"max_rounds": 1, "humans": ["judge"]}})
     run_id = begun.json()["runId"]
     assert server.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
-    made = server.http.post(f"{root}/api/v1/runs/{run_id}/links", json={}).json()
-    assert made["page"].startswith("/answer/")
-    assert made["path"].startswith("/api/v1/links/")
+    link = server.http.post(f"{root}/api/v1/runs/{run_id}/links", json={}).json()
+    assert link["page"].startswith("/answer/")
+    assert link["path"].startswith("/api/v1/links/")
     with httpx2.Client(base_url=server.url, trust_env=False, verify=False) as person:
-        assert root not in person.get(made["page"]).text
-        assert root not in person.get(made["path"]).text
-    written = server.http.post(f"{root}/api/v1/plans", json=BRIEF).json()
-    assert f"{server.url}/api/v1/runs" in written["curl"]
+        assert root not in person.get(link["page"]).text
+        assert root not in person.get(link["path"]).text
+    forms = server.http.post(f"{root}/api/v1/plans", json=BRIEF).json()
+    assert f"{server.url}/api/v1/runs" in forms["curl"]
 
 
-def test_browsers_are_signed_out(tmp_path: Path) -> None:
+def test_browser_can_sign_out(tmp_path: Path) -> None:
     """All of them, also at other servers of this store and after a restart; and each of them after a week."""
     store = str(tmp_path / "runs.sqlite3")
     cookies, root = list[str](), browser_root(TOKEN)
@@ -281,22 +281,22 @@ def test_health_needs_no_token(server: Stage) -> None:
     assert json.loads(answer.body)["status"] == "ok"
 
 
-def test_every_other_path_needs_the_token(server: Stage) -> None:
+def test_every_other_path_requires_the_token(server: Stage) -> None:
     """Each path of the OpenAPI document, the pages and paths that are not there: 401."""
     public = ("/health", "/ready")
     paths = [path for path in server.spec["paths"] if not path.endswith(public) and "/links/" not in path]
     for path in [*paths, "/", "/runs/x", "/style.css", "/api/v1/openapi.json", "/nothing"]:
-        asked = path.format(run_id="x", place="y/z", debate="x:y", name="z")
-        answer = send(server, Case(path, 401, path=asked, token=False))
+        url = path.format(run_id="x", place="y/z", debate="x:y", name="z")
+        answer = send(server, Case(path, 401, path=url, token=False))
         assert answer.status == 401, path
 
 
 @pytest.mark.parametrize("length", [20_001, 100_000])
-def test_a_question_is_bounded(server: Stage, length: int) -> None:
+def test_question_length_is_limited(server: Stage, length: int) -> None:
     """A question may have 20,000 characters."""
-    refused = server.post("/runs", {**BRIEF, "question": "?" * length})
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["field"] == "question"
+    response = server.post("/runs", {**BRIEF, "question": "?" * length})
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == "question"
 
 
 @pytest.mark.parametrize(
@@ -313,10 +313,10 @@ def test_a_question_is_bounded(server: Stage, length: int) -> None:
 def test_options_read_no_file_and_reach_no_server(server: Stage, options: dict[str, Any], field: str) -> None:
     """A path or an address in the options is refused before anything is opened; the answer does not repeat it."""
     for body in ({**BRIEF, "options": options}, {**BRIEF, "options": {**BRIEF["options"], **options}}):  # type: ignore[dict-item]
-        refused = server.post("/runs", body)
-        assert refused.status_code == 422, refused.text
-        assert refused.json()["errors"][0]["field"] == field
-        assert "canary" not in refused.text
+        response = server.post("/runs", body)
+        assert response.status_code == 422, response.text
+        assert response.json()["errors"][0]["field"] == field
+        assert "canary" not in response.text
 
 
 def test_a_fifo_is_not_opened(server: Stage, tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_a_fifo_is_not_opened(server: Stage, tmp_path: Path) -> None:
         ("https://127.0.0.1:9/v1", 422),
     ],
 )
-def test_base_urls_may_be_allowed(url: str, status: int) -> None:
+def test_base_urls_can_be_allowed(url: str, status: int) -> None:
     """Those at an allowed address or below it, and no other."""
     with staged(lambda: Service(store="memory:"), allow_base_urls=["http://127.0.0.1:9/v1"]) as stage:
         answer = stage.post(
@@ -352,7 +352,7 @@ def test_base_urls_may_be_allowed(url: str, status: int) -> None:
         assert answer.status_code == status, answer.text
 
 
-def test_limits_of_the_server_bound_every_run(gate: Gate) -> None:
+def test_server_limits_apply_to_every_run(gate: Gate) -> None:
     """Neither the body nor the options of a run raise a limit of the server; they may lower it."""
     from flowdebate.runs.limits import Limits
 
@@ -368,7 +368,7 @@ def test_limits_of_the_server_bound_every_run(gate: Gate) -> None:
             assert (ended["status"], ended["usage"]["calls"]) == ("limit", calls)
 
 
-def test_a_read_only_server_begins_nothing(tmp_path: Path) -> None:
+def test_read_only_server_starts_no_runs(tmp_path: Path) -> None:
     """It shows the runs of its store, and refuses everything that would change one."""
     store = str(tmp_path / "runs.sqlite3")
     with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
@@ -383,14 +383,14 @@ def test_a_read_only_server_begins_nothing(tmp_path: Path) -> None:
         assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 403
 
 
-def test_hosts_may_be_added() -> None:
+def test_hosts_can_be_added() -> None:
     """A server behind a name of its own answers to this name."""
     with staged(lambda: Service(store="memory:"), allow_hosts=["Debates.example"]) as stage:
         assert send(stage, Case("named", 200, {"host": "debates.example"})).status == 200
         assert send(stage, Case("other", 421, {"host": "other.example"})).status == 421
 
 
-def test_a_token_has_to_be_long() -> None:
+def test_short_token_is_rejected() -> None:
     """Nobody serves runs behind a token that can be guessed, and says twice who may come in."""
     service = Service(store="memory:")
     with pytest.raises(ConfigurationError, match=r"at least 16 characters long .got '5 characters'"):
@@ -401,7 +401,7 @@ def test_a_token_has_to_be_long() -> None:
     assert create_app(service, token=False).state.token is None
 
 
-def test_a_mounted_application_is_guarded_too() -> None:
+def test_mounted_application_is_guarded() -> None:
     """Below a path of another application, its own paths, its redirect and its cookie are below that path."""
     import threading
 
@@ -450,9 +450,9 @@ def test_a_request_cannot_name_a_server_of_this_machine(server: Stage, model: st
             ("/runs", {**BRIEF, "options": {"max_rounds": 1, **options}}),
             (f"/runs/{run_id}/fork", {"options": options}),
         ):
-            refused = server.post(path, body)
-            assert refused.status_code == 422, refused.text
-            [error] = refused.json()["errors"]
+            response = server.post(path, body)
+            assert response.status_code == 422, response.text
+            [error] = response.json()["errors"]
             assert error["field"] == ("debaters[0].model" if "debaters" in options else next(iter(options)))
             assert error["allowed"].startswith("one that this server allows")
     body = {"pattern": "council", "question": "Why?", "options": {"model": {"chair": model}}}
@@ -462,33 +462,33 @@ def test_a_request_cannot_name_a_server_of_this_machine(server: Stage, model: st
 FORWARDING = ("x-forwarded-for", "x-forwarded-proto", "forwarded", "via", "x-real-ip", "cf-connecting-ip")
 
 
-def test_on_a_server_of_ones_own_every_model_of_a_provider_that_is_set_up_may_be_named() -> None:
+def test_local_server_allows_every_model_of_a_configured_provider() -> None:
     """A request that was forwarded may name only the defaults, and is told which flag allows more."""
-    with vendors() as found, staged(lambda: Service(store="memory:"), own_machine=True) as stage:
+    with vendors() as clients, staged(lambda: Service(store="memory:"), own_machine=True) as stage:
         body = {**BRIEF, "options": {"max_rounds": 1, "model": "openai/gpt-4o"}}
         begun = stage.post("/runs", body)
         assert begun.status_code == 201, begun.text
         assert stage.get(f"/runs/{begun.json()['runId']}?wait=30").json()["status"] == "complete"
-        assert {each.model for each in found["openai"].asked} == {"gpt-4o"}
+        assert {request.model for request in clients["openai"].asked} == {"gpt-4o"}
         assert "openai/*" in stage.get("/models").json()["allowed"]
         for name in FORWARDING:
-            refused = stage.post("/runs", body, headers={name: "203.0.113.9"})
-            assert refused.status_code == 422
-            assert '--allow-model "openai/*"' in refused.json()["errors"][0]["problem"]
+            response = stage.post("/runs", body, headers={name: "203.0.113.9"})
+            assert response.status_code == 422
+            assert '--allow-model "openai/*"' in response.json()["errors"][0]["problem"]
             assert "openai/*" not in stage.get("/models", headers={name: "203.0.113.9"}).json()["allowed"]
         for model, remedy in (("xai/grok-4.3", "Set XAI_API_KEY"), ("some-model", "provider/model")):
-            refused = stage.post("/runs", {**BRIEF, "options": {"model": model}})
-            assert remedy in refused.json()["errors"][0]["problem"], refused.text
+            response = stage.post("/runs", {**BRIEF, "options": {"model": model}})
+            assert remedy in response.json()["errors"][0]["problem"], response.text
 
 
-def test_a_server_for_others_says_which_flag_allows_a_model() -> None:
+def test_shared_server_names_the_flag_that_allows_a_model() -> None:
     """With the models that it allows."""
     with vendors(), staged(lambda: Service(store="memory:")) as stage:
-        refused = stage.post("/runs", {**BRIEF, "options": {"model": "openai/gpt-4o"}})
-        assert '--allow-model "openai/*"' in refused.json()["errors"][0]["problem"]
+        response = stage.post("/runs", {**BRIEF, "options": {"model": "openai/gpt-4o"}})
+        assert '--allow-model "openai/*"' in response.json()["errors"][0]["problem"]
 
 
-def test_models_may_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_can_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that match a pattern and the server's own default, and then no other."""
 
     def status(stage: Stage, model: str) -> int:
@@ -496,7 +496,7 @@ def test_models_may_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     with staged(lambda: Service(store="memory:", model="vllm/own", allow_models=["ollama/gem*"])) as stage:
-        assert [status(stage, each) for each in ("ollama/gemma", "vllm/own", "ollama/x", "openai/gpt-5", "local")] == [
+        assert [status(stage, name) for name in ("ollama/gemma", "vllm/own", "ollama/x", "openai/gpt-5", "local")] == [
             201,
             201,
             422,
@@ -505,4 +505,4 @@ def test_models_may_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
     with staged(lambda: Service(store="memory:", model="vllm/own")) as stage:
         names = ("vllm/own", "vllm/x", "openai/gpt-5", "openai/gpt-5.6-luna")
-        assert [status(stage, each) for each in names] == [201, 422, 422, 201]
+        assert [status(stage, name) for name in names] == [201, 422, 422, 201]

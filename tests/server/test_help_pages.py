@@ -20,7 +20,7 @@ PAGES = sorted(page.stem for page in (ROOT / "docs").glob("*.md"))
 BARE = re.compile(r"docs/[\w-]+\.md")
 
 
-def test_the_pages_are_on_the_server_and_their_links_lead_to_pages(stage: Stage) -> None:
+def test_help_pages_are_served_and_their_links_resolve(stage: Stage) -> None:
     """Also to their sections; what leads into a checkout is no link."""
     front = stage.http.get("/help", follow_redirects=True)
     assert front.status_code == 200
@@ -33,21 +33,21 @@ def test_the_pages_are_on_the_server_and_their_links_lead_to_pages(stage: Stage)
         assert manual is not None
         assert "invisible-code-block" not in manual.html
         for address in re.findall(r'href="([^"]+)"', str(manual.html)):
-            found = urlsplit(urljoin(f"/help/{name}", address))
-            if not found.netloc:
-                page = found.path.removeprefix("/help/")
+            target = urlsplit(urljoin(f"/help/{name}", address))
+            if not target.netloc:
+                page = target.path.removeprefix("/help/")
                 assert page in anchors, (name, address)
-                assert not found.fragment or found.fragment in anchors[page], (name, address)
-    shown = stage.http.get("/help/models").text
-    assert 'id="one-model-everywhere"' in shown
-    assert "<h1" in shown
+                assert not target.fragment or target.fragment in anchors[page], (name, address)
+    html = stage.http.get("/help/models").text
+    assert 'id="one-model-everywhere"' in html
+    assert "<h1" in html
     assert "The page of a run: its question" not in front.text  # the package has no pictures, nor their descriptions
     assert "hold your first debate" in " ".join(front.text.split())
     for nothing in ("nothing", "..%2Fpyproject", "Models", "models.md"):
         assert stage.http.get(f"/help/{nothing}").status_code == 404
 
 
-def test_a_reference_is_a_link_on_a_page_and_titles_elsewhere(stage: Stage) -> None:
+def test_reference_is_a_link_on_pages_and_a_title_elsewhere(stage: Stage) -> None:
     """The line on models of a run leads to the section that explains it."""
     run_id = stage.finished()
     page = stage.http.get(f"/runs/{run_id}").text
@@ -57,7 +57,7 @@ def test_a_reference_is_a_link_on_a_page_and_titles_elsewhere(stage: Stage) -> N
     assert "“One model everywhere” on the page “Models” of the documentation" in report
 
 
-def test_with_a_public_address_references_are_addresses() -> None:
+def test_references_are_urls_if_a_public_address_is_set() -> None:
     """`ADDRESS` is the one place that has it."""
     address = "https://docs.example/"
     assert cite("models#effort", address=address) == "https://docs.example/models/#effort"
@@ -65,7 +65,7 @@ def test_with_a_public_address_references_are_addresses() -> None:
     assert cite("cli", address=ADDRESS) == cite("cli")
 
 
-def test_every_place_that_is_named_is_there() -> None:
+def test_every_referenced_section_exists() -> None:
     """The page of each pattern, and the sections that output names."""
     for place in (ONE_MODEL, *(info.load_page().docs for info in PATTERNS.values())):
         page, _, section = place.partition("#")

@@ -37,7 +37,7 @@ def answer(request: Any) -> Any:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 @pytest.mark.parametrize("text", [PAGE, (ROOT / "README.md").read_text("utf-8")], ids=["docs/http.md", "README.md"])
-def test_the_curl_lines_run(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curl_examples_run(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In their order, and none of them is refused."""
     monkeypatch.setenv("OPENAI_API_KEY", "none-is-asked")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
@@ -55,7 +55,7 @@ def test_the_curl_lines_run(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
             assert ended.returncode == 0, (line, ended.stdout, ended.stderr)
 
 
-def test_the_endpoints_are_in_the_table() -> None:
+def test_endpoint_table_is_complete() -> None:
     """All of them, and no others."""
     with staged(lambda: Service(store="memory:")) as stage:
         rows = PAGE.split("## All endpoints")[1].split("## Errors")[0]
@@ -64,19 +64,21 @@ def test_the_endpoints_are_in_the_table() -> None:
             assert f"{short}`" in rows or f"`{short.removeprefix('/runs/{id}')}`" in rows, short
 
 
-def test_the_problem_on_the_page_is_one_of_ours() -> None:
+def test_documented_problem_matches_a_real_one() -> None:
     """The example is what the server answers."""
     import json
 
-    shown = json.loads(PAGE.split("```json\n")[1].split("```")[0])
+    example = json.loads(PAGE.split("```json\n")[1].split("```")[0])
     with staged(lambda: Service(store="memory:")) as stage:
-        got = stage.post("/runs", {"pattern": "debate", "question": "Should we?", "options": {"max_rounds": 0}}).json()
-    assert got == shown
+        problem = stage.post(
+            "/runs", {"pattern": "debate", "question": "Should we?", "options": {"max_rounds": 0}}
+        ).json()
+    assert problem == example
 
 
-def test_the_conflicts_are_on_the_page() -> None:
+def test_documented_conflicts_are_complete() -> None:
     """Each class that is a conflict by itself, and that a request can meet."""
     row = next(line for line in PAGE.splitlines() if line.startswith("| 409 |"))
-    named = set(re.findall(r"`([A-Z]\w+)`", row))
+    names = set(re.findall(r"`([A-Z]\w+)`", row))
     conflicts = {kind.__name__ for kind, status in STATUSES.items() if status == 409}
-    assert conflicts - named == {"LimitReached", "JournalMismatch", "TaskError"}
+    assert conflicts - names == {"LimitReached", "JournalMismatch", "TaskError"}

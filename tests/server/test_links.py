@@ -38,19 +38,19 @@ def test_a_human_answers_over_http(stage: Stage) -> None:
     assert stage.frames(f"/runs/{run_id}/events")[-1].event == "end"
     (request,) = stage.get(f"/runs/{run_id}/requests").json()
     assert "Ship" in request["shown"]
-    answered = stage.post(f"/runs/{run_id}/answers", {"answer": "We have tested it."})
-    assert answered.status_code == 200
+    answer = stage.post(f"/runs/{run_id}/answers", {"answer": "We have tested it."})
+    assert answer.status_code == 200
     ended = stage.get(f"/runs/{run_id}?wait=30").json()
     assert (ended["status"], ended["pending"]) == ("complete", [])
     assert ended["document"]["raw"]["transcript"][0]["text"] == "We have tested it."
 
 
-def test_an_answer_that_does_not_fit_is_refused(stage: Stage) -> None:
+def test_invalid_answer_is_rejected(stage: Stage) -> None:
     """422 names each field; 409 says that nothing is asked, and where something is."""
     run_id = waiting(stage, **WITH_JUDGE)
-    refused = stage.post(f"/runs/{run_id}/answers", {"answer": {"winner": "Zoe", "verdict": ""}})
-    assert refused.status_code == 422
-    assert refused.json()["errors"]
+    response = stage.post(f"/runs/{run_id}/answers", {"answer": {"winner": "Zoe", "verdict": ""}})
+    assert response.status_code == 422
+    assert response.json()["errors"]
     assert stage.get(f"/runs/{run_id}").json()["status"] == "awaiting"
     elsewhere = stage.post(f"/runs/{run_id}/answers", {"answer": "x", "place": "nowhere"})
     assert elsewhere.status_code == 409
@@ -62,10 +62,10 @@ def test_an_answer_that_does_not_fit_is_refused(stage: Stage) -> None:
 def test_a_link_shows_one_request_and_takes_its_answer(stage: Stage) -> None:
     """Without the token: GET shows what is asked, POST answers it once."""
     run_id = waiting(stage)
-    made = stage.post(f"/runs/{run_id}/links", {"seconds": 60})
-    assert made.status_code == 201
-    path = made.json()["path"]
-    assert made.headers["location"] == path
+    response = stage.post(f"/runs/{run_id}/links", {"seconds": 60})
+    assert response.status_code == 201
+    path = response.json()["path"]
+    assert response.headers["location"] == path
     with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
         assert person.get(path).json()["block"] == "debate-debater-Ann"
         assert person.post(path, json={"answer": ""}).status_code == 422
@@ -86,18 +86,18 @@ def _named(request: ModelRequest) -> str:
     return f"As {ann}, I say that {ben} is wrong. {ben}'s tests failed, @{ann} has seen it."
 
 
-def test_a_person_who_judges_by_a_link_reads_no_names() -> None:
+def test_human_judge_with_a_link_sees_no_names() -> None:
     """Neither beside the arguments nor inside them: on the page of the link, and over HTTP."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(_named))) as stage:
         run_id = waiting(stage, **WITH_JUDGE)
         link = stage.post(f"/runs/{run_id}/links", {"role": JUDGE}).json()
         with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
-            for shown in (person.get(link["page"]).text, person.get(link["path"]).text):
-                assert "I say that Speaker" in shown
-                assert not re.search("Ann|Ben", shown)
+            for text in (person.get(link["page"]).text, person.get(link["path"]).text):
+                assert "I say that Speaker" in text
+                assert not re.search("Ann|Ben", text)
 
 
-def test_a_link_for_a_role_is_for_all_its_turns(stage: Stage) -> None:
+def test_link_for_a_role_covers_all_its_turns(stage: Stage) -> None:
     """Each person has one link from the beginning to the end; and hears what was said since."""
     run_id = waiting(stage, **WITH_BOTH)
     links = {
@@ -106,9 +106,9 @@ def test_a_link_for_a_role_is_for_all_its_turns(stage: Stage) -> None:
     with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
 
         def page(role: str) -> str:
-            shown = person.get(links[role]["page"])
-            assert shown.status_code == 200
-            return shown.text
+            response = person.get(links[role]["page"])
+            assert response.status_code == 200
+            return response.text
 
         def say(role: str, answer: object) -> int:
             status = person.post(links[role]["path"], json={"answer": answer}).status_code
@@ -147,17 +147,17 @@ async def journal(stage: Stage, run_id: str) -> list[str]:
     return [step.body or "" for step in await service.store.steps(run_id) if step.kind == "human"]
 
 
-def test_a_page_that_has_not_changed_is_not_sent_again(stage: Stage) -> None:
+def test_unchanged_page_is_not_sent_again(stage: Stage) -> None:
     """Pages that wait look often."""
     run_id = waiting(stage, **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()["page"]
-    seen = stage.http.get(link).text.partition('data-seen="')[2].partition('"')[0]
-    assert stage.http.get(f"{link}?seen={seen}").status_code == 204
+    version = stage.http.get(link).text.partition('data-seen="')[2].partition('"')[0]
+    assert stage.http.get(f"{link}?seen={version}").status_code == 204
     stage.post(f"/runs/{run_id}/answers", {"answer": "Yes."})
-    assert stage.http.get(f"{link}?seen={seen}").status_code == 200
+    assert stage.http.get(f"{link}?seen={version}").status_code == 200
 
 
-def test_a_link_for_a_role_gives_nothing_else(stage: Stage) -> None:
+def test_link_for_a_role_gives_no_other_access(stage: Stage) -> None:
     """Not another role's request, not that of another run, and no answer to a request that came later."""
     run_id, other = waiting(stage, **WITH_BOTH), waiting(stage, **WITH_JUDGE)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()
@@ -172,23 +172,23 @@ def test_a_link_for_a_role_gives_nothing_else(stage: Stage) -> None:
         for target in ("/", "/new", f"/runs/{run_id}", f"/runs/{run_id}/answer", f"{link['page']}/x", "/answer"):
             assert person.get(target).status_code in (401, 404)
         assert 'href="/"' not in person.get(link["page"]).text
-    refused = stage.post(f"/runs/{run_id}/links", {"role": "debate-synthesizer"})
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["allowed"] == f"one of {ANN}, {BEN}, {JUDGE}"
+    response = stage.post(f"/runs/{run_id}/links", {"role": "debate-synthesizer"})
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["allowed"] == f"one of {ANN}, {BEN}, {JUDGE}"
 
 
-def test_the_page_of_a_link_that_is_not_valid_says_so(stage: Stage) -> None:
+def test_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:
     """In words, and without a token; also where its run is deleted."""
     run_id = waiting(stage)
     link = stage.post(f"/runs/{run_id}/links").json()["page"]
     assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 204
     for path in ("/answer/nothing", link):
-        refused = httpx2.get(f"{stage.url}{path}", trust_env=False)
-        assert refused.status_code == 404
-        assert "This link does not work" in refused.text
+        response = httpx2.get(f"{stage.url}{path}", trust_env=False)
+        assert response.status_code == 404
+        assert "This link does not work" in response.text
 
 
-def test_a_later_run_of_the_same_id_is_another_run(stage: Stage) -> None:
+def test_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> None:
     """Links of the one that was deleted do not open it."""
     run_id = waiting(stage, runId="again", **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links", {"role": ANN}).json()
@@ -211,7 +211,7 @@ def test_a_link_for_one_request_has_a_page(stage: Stage) -> None:
         assert "You have nothing more to do here" in person.get(link["page"]).text
 
 
-def test_a_link_leads_nowhere_else(stage: Stage) -> None:
+def test_link_page_has_no_links_to_other_pages(stage: Stage) -> None:
     """Not as a token, not to the run, not to another request, and not behind further parts of a path."""
     run_id = waiting(stage)
     path = stage.post(f"/runs/{run_id}/links").json()["path"]
@@ -246,7 +246,7 @@ def test_a_link_expires() -> None:
     assert links.read(code) is None
 
 
-def test_links_outlast_the_server_with_its_token(tmp_path: object) -> None:
+def test_links_survive_a_restart_with_the_same_token(tmp_path: object) -> None:
     """The same token signs the same links, so that a person may answer after a restart."""
     store = f"{tmp_path}/runs.sqlite3"
     with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
@@ -257,13 +257,13 @@ def test_links_outlast_the_server_with_its_token(tmp_path: object) -> None:
 
 
 @given(st.text() | st.text(alphabet="abcXYZ019-_.=", min_size=1))
-def test_no_other_code_is_read(code: str) -> None:
+def test_unsigned_code_is_rejected(code: str) -> None:
     """Whatever is in a path, it is no link that was not signed, and nothing fails."""
     assert Links(TOKEN).read(code) is None
 
 
 @given(st.integers(0, 200), st.characters())
-def test_a_changed_code_is_not_read(index: int, character: str) -> None:
+def test_changed_code_is_rejected(index: int, character: str) -> None:
     """One character is enough."""
     links = Links(TOKEN, clock=lambda: 0.0)
     link = Link(run_id="city", started_at=0.0, place="debate/round[1]/ann", expires_at=60.0)
@@ -273,7 +273,7 @@ def test_a_changed_code_is_not_read(index: int, character: str) -> None:
     assert links.read(changed) in ((link,) if changed == code else (None,))
 
 
-def test_a_link_needs_a_request(stage: Stage) -> None:
+def test_link_requires_a_pending_request(stage: Stage) -> None:
     """A run that waits for nobody has none; one that does not exist is not found."""
     assert stage.post(f"/runs/{stage.finished()}/links").status_code == 409
     assert stage.post("/runs/nothing/links").status_code == 404
@@ -282,20 +282,20 @@ def test_a_link_needs_a_request(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 10**9])
-def test_a_link_is_valid_for_a_while(stage: Stage, seconds: float) -> None:
+def test_link_duration_is_limited(stage: Stage, seconds: float) -> None:
     """At most a year."""
     assert stage.post(f"/runs/{waiting(stage)}/links", {"seconds": seconds}).status_code == 422
 
 
-def test_an_answer_that_is_sent_twice_answers_once(stage: Stage) -> None:
+def test_repeated_answer_counts_once(stage: Stage) -> None:
     """Not the next round as well: who means it names the place. Another answer is another answer."""
     run_id = waiting(stage, options={"max_rounds": 3, "debaters": SIDES, "humans": ["Ann"]})
     assert stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."}).status_code == 200
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
-    again = stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."})
-    assert again.status_code == 409
-    assert "has this answer already: to give it once more, name its place" in again.json()["detail"]
-    [place] = again.json()["open"]
+    second = stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."})
+    assert second.status_code == 409
+    assert "has this answer already: to give it once more, name its place" in second.json()["detail"]
+    [place] = second.json()["open"]
     assert stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it.", "place": place}).status_code == 200
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
     assert stage.post(f"/runs/{run_id}/answers", {"answer": "Now."}).status_code == 200

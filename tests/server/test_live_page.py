@@ -28,15 +28,15 @@ FINISHED = ("live_round", "turn", "part", "step")
 @pytest.fixture
 def rendered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each macro was rendered."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     macro = templates.macro
 
-    def counting(name: str, *given: Any) -> str:
-        found[name] += 1
-        return macro(name, *given)
+    def counting(name: str, *args: Any) -> str:
+        counts[name] += 1
+        return macro(name, *args)
 
     monkeypatch.setattr(live, "macro", counting)
-    return found
+    return counts
 
 
 async def read(readers: Readers, service: Service, run_id: str, *, pause: float = 0.0) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ def texts(messages: list[dict[str, Any]]) -> list[str]:
     for message in messages:
         pieces = {} if message["whole"] else pieces
         pieces |= {piece["id"]: piece["html"] for piece in message["pieces"] if piece["id"].startswith("turn-")}
-    return [found[1] for html in pieces.values() if (found := re.search("<p>(.*?)</p>", html))]
+    return [match[1] for html in pieces.values() if (match := re.search("<p>(.*?)</p>", html))]
 
 
 async def hold(service: Service, rounds: int) -> str:
@@ -76,19 +76,19 @@ async def followed(rounds: int, readers: int, monkeypatch: pytest.MonkeyPatch) -
         everybody, run_id = Readers(), await hold(service, rounds)
         monkeypatch.setattr(service.store, "steps", None)
         return [
-            texts(each) for each in await asyncio.gather(*(read(everybody, service, run_id) for _ in range(readers)))
+            texts(page) for page in await asyncio.gather(*(read(everybody, service, run_id) for _ in range(readers)))
         ]
 
 
-async def test_work_grows_with_the_debate_and_not_with_its_readers(
+async def test_rendering_work_does_not_grow_with_the_readers(
     rendered: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each piece is rendered once for all; twice the turns are twice the pieces. No journal is read."""
     numbers = []
     for rounds, readers in ((4, 1), (4, 12), (8, 1)):
         rendered.clear()
-        told = await followed(rounds, readers, monkeypatch)
-        assert told == [[f"By debate-debater-side {n}." for n in range(5)] * rounds] * readers
+        pages = await followed(rounds, readers, monkeypatch)
+        assert pages == [[f"By debate-debater-side {n}." for n in range(5)] * rounds] * readers
         assert rendered["turn"] == 5 * rounds
         assert rendered["task"] <= 3 * 5 * rounds
         numbers.append({name: rendered[name] for name in FINISHED})
@@ -97,7 +97,7 @@ async def test_work_grows_with_the_debate_and_not_with_its_readers(
     assert sum(long.values()) <= 2 * sum(one.values())
 
 
-async def test_who_comes_late_or_is_slow_has_the_whole_page() -> None:
+async def test_late_and_slow_readers_get_the_whole_page() -> None:
     """In one message, in the place of those that it missed."""
     halfway, go_on, calls = asyncio.Event(), asyncio.Event(), itertools.count(1)
 
@@ -117,12 +117,12 @@ async def test_who_comes_late_or_is_slow_has_the_whole_page() -> None:
         while len(everybody._pages[run_id].readers) < 3:  # noqa: ASYNC110 - it says nothing of who has joined
             await asyncio.sleep(0.01)
         go_on.set()
-        found = await asyncio.gather(first, slow, late)
-        assert {tuple(texts(each)) for each in found} == {tuple(f"By debate-debater-side {n}." for n in range(5)) * 10}
-        assert [each[0]["whole"] for each in found] == [True] * 3
+        views = await asyncio.gather(first, slow, late)
+        assert {tuple(texts(view)) for view in views} == {tuple(f"By debate-debater-side {n}." for n in range(5)) * 10}
+        assert [view[0]["whole"] for view in views] == [True] * 3
 
 
-async def test_the_last_reader_ends_the_following() -> None:
+async def test_last_reader_stops_the_renderer() -> None:
     """Nothing is left of it, and the next one begins anew."""
     async with Service(store="memory:", model=FunctionModel(answer)) as service:
         everybody, run_id = Readers(), await hold(service, 2)

@@ -54,7 +54,7 @@ def answer(request: ModelRequest) -> Any:
     """Two positions for whoever asks for sides, and the answers of a short debate."""
     if request.block == "sides":
         positions = ("The first position is right", PROPOSED)
-        return {"sides": [{"name": each.split()[1], "position": each} for each in positions]}
+        return {"sides": [{"name": position.split()[1], "position": position} for position in positions]}
     return debater(request)
 
 
@@ -72,9 +72,9 @@ def test_a_chat_client_asks_a_natural_question(stage: Stage, question: str) -> N
         completion = client.chat.completions.create(
             model="flowdebate/debate", messages=[{"role": "user", "content": question}]
         )
-    said = completion.choices[0].message.content or ""
+    content = completion.choices[0].message.content or ""
     assert completion.choices[0].finish_reason == "stop"
-    assert (PROPOSED in said) == (question in NATURAL)
+    assert (PROPOSED in content) == (question in NATURAL)
 
 
 @pytest.mark.parametrize("question", PLAIN + NATURAL)

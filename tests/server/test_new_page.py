@@ -42,28 +42,30 @@ def written(page: str) -> dict[str, str]:
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> None:
     """All that a request may give, and nothing that it may not."""
-    described = next(each for each in shared.get("/patterns").json() if each["name"] == pattern)
+    described = next(info for info in shared.get("/patterns").json() if info["name"] == pattern)
     page = shared.http.get(f"/new?pattern={pattern}").text
     options = set(described["options"]["properties"]) - {"suspend", "goes_on", "earlier"}  # what programs alone do
     entry = described["options"]["$defs"][{"debate": "SideEntry"}.get(pattern, "PersonaEntry")]["properties"]
     seats = {"default", *PATTERNS[pattern].load_page().options.ROLES}
-    named = set(NAMES.findall(page))
+    names = set(NAMES.findall(page))
     assert ("data-human" in page) == ("humans" in options)  # beside each who speaks; by its name for other roles only
     inner = {"name", "type", "description"} if "output_schema" in options else set()
     if "phases" in options:
         inner |= set(described["options"]["$defs"]["PhaseEntry"]["properties"])
-    assert named - {"humans"} == (options - {"humans"}) | {described["subject"]} | set(entry) | seats | inner
+    assert names - {"humans"} == (options - {"humans"}) | {described["subject"]} | set(entry) | seats | inner
     assert 'data-kind="json"' not in page
-    assert ("humans" in named) == bool(PATTERNS[pattern].load_page().options.PEOPLE)
+    assert ("humans" in names) == bool(PATTERNS[pattern].load_page().options.PEOPLE)
     assert f'?pattern={pattern}" aria-current="true"' in page
 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
-def test_a_form_comes_filled_so_that_it_begins(pattern: str) -> None:
+def test_prefilled_form_starts_a_run(pattern: str) -> None:
     """Filled with its example, it is a run that comes to an end."""
     with staged(lambda: Service(store="memory:", model=ExampleModel(Example()))) as stage:
-        sent = json.loads(shlex.split(written(stage.http.get(f"/new?pattern={pattern}&example=true").text)["curl"])[-1])
-        begun = stage.post("/runs", sent)
+        request = json.loads(
+            shlex.split(written(stage.http.get(f"/new?pattern={pattern}&example=true").text)["curl"])[-1]
+        )
+        begun = stage.post("/runs", request)
         assert begun.status_code == 201, begun.text
         assert stage.get(f"/runs/{begun.json()['runId']}?wait=30").json()["status"] == "complete"
 
@@ -82,7 +84,7 @@ def test_an_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None
     assert {key: filled[key] for key in sample} == dict(sample)
 
 
-def test_a_question_is_taken_to_another_pattern(shared: Stage) -> None:
+def test_question_is_kept_when_switching_patterns(shared: Stage) -> None:
     """The sides of the example are not: they are about something else."""
     page = shared.http.get("/new?pattern=debate&question=Should+we+%3Cship%3E%3F").text
     assert "Should we &lt;ship&gt;?</textarea>" in page
@@ -103,7 +105,7 @@ def test_a_registered_pattern_has_a_form() -> None:
         assert 'href="?pattern=rent"' in stage.http.get("/new").text
 
 
-def test_the_form_says_what_an_agent_program_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_form_mentions_data_kept_by_agent_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those that the server allows and that are installed, with a link to the page about them."""
     program = tmp_path / "claude"
     program.write_text("#!/bin/sh\n")
@@ -118,7 +120,7 @@ def test_the_form_says_what_an_agent_program_keeps(tmp_path: Path, monkeypatch: 
         assert "cli/claude" not in stage.http.get("/new").text
 
 
-def test_a_read_only_server_has_no_form() -> None:
+def test_read_only_server_offers_no_form() -> None:
     """It begins no run."""
     with staged(lambda: Service(store="memory:"), read_only=True) as stage:
         assert stage.http.get("/new").status_code == 403
@@ -143,23 +145,23 @@ REQUEST: dict[str, Any] = {
 }
 
 
-def test_the_written_forms_mean_the_same_request(shared: Stage) -> None:
+def test_generated_code_forms_are_equivalent(shared: Stage) -> None:
     """A plan file that the reader of plans takes, a program that runs, and a line with the body that was sent."""
     answer = shared.post("/plans", REQUEST).json()
-    given = {**tomllib.loads(answer["toml"])}
-    assert given.pop("pattern") == "debate"
-    plan = make_plan(PATTERNS["debate"], {}, file=given)
-    assert [plan.subject, plan.length, [each.stance for each in plan.speakers]] == [
+    plan_file = {**tomllib.loads(answer["toml"])}
+    assert plan_file.pop("pattern") == "debate"
+    plan = make_plan(PATTERNS["debate"], {}, file=plan_file)
+    assert [plan.subject, plan.length, [speaker.stance for speaker in plan.speakers]] == [
         "Should we ship?",
         1,
-        [each["stance"] for each in SIDES],
+        [side["stance"] for side in SIDES],
     ]
-    *_, address, header, _, body = [each for each in shlex.split(answer["curl"]) if each not in ("curl", "-H")]
+    *_, address, header, _, body = [word for word in shlex.split(answer["curl"]) if word not in ("curl", "-H")]
     assert (address, json.loads(body)) == (f"{shared.url}/api/v1/runs", REQUEST)
     assert header == "Authorization: Bearer $TOKEN"
     document = asyncio.run(held(answer["python"])).document
     assert document.raw.question == "Should we ship?"
-    assert [each.stance for each in document.debaters] == [each["stance"] for each in SIDES]
+    assert [debater.stance for debater in document.debaters] == [side["stance"] for side in SIDES]
 
 
 async def held(program: str) -> Any:
@@ -179,7 +181,7 @@ values = st.recursive(
 
 
 @given(question=texts, options=st.dictionaries(texts.filter(lambda key: key not in ("pattern", "question")), values))
-def test_whatever_is_asked_is_written_so_that_it_reads_the_same(question: str, options: dict[str, Any]) -> None:
+def test_any_question_round_trips_through_the_generated_code(question: str, options: dict[str, Any]) -> None:
     """Any text in any option, in all three forms."""
     request = {"pattern": "debate", "question": question, "options": options}
     assert tomllib.loads(as_toml(request) or "") == {"pattern": "debate", "question": question, **options}
@@ -187,8 +189,8 @@ def test_whatever_is_asked_is_written_so_that_it_reads_the_same(question: str, o
     begun: list[Any] = []
 
     class Recorder:
-        async def begin(self, *given: Any, options: Any = None) -> Any:
-            begun.append((*given, options or {}))
+        async def begin(self, *arguments: Any, options: Any = None) -> Any:
+            begun.append((*arguments, options or {}))
             return self
 
         async def wait(self, _: str) -> None:
@@ -208,8 +210,8 @@ def forms() -> Iterator[Any]:
         yield form_of(info, may_be_given=lambda options, name: "nothing" in options.reaches(name))
 
 
-def test_flags_of_the_command_line_are_not_mentioned() -> None:
+def test_form_does_not_mention_command_line_flags() -> None:
     """A form has fields, not flags."""
     for form in forms():
-        for field in (*form.front, *(each for parts in form.folded.values() for each in parts)):
+        for field in (*form.front, *(part for parts in form.folded.values() for part in parts)):
             assert "--" not in field.help, field

@@ -69,8 +69,8 @@ def stage() -> Iterator[Stage]:
 
 def client_of(stage: Stage, **options: Any) -> openai.OpenAI:
     """OpenAI's client, which tries once."""
-    given = {"api_key": TOKEN, "max_retries": 0, "timeout": HTTP_TIMEOUT, **options}
-    return openai.OpenAI(base_url=f"{stage.url}/v1", **given)
+    settings = {"api_key": TOKEN, "max_retries": 0, "timeout": HTTP_TIMEOUT, **options}
+    return openai.OpenAI(base_url=f"{stage.url}/v1", **settings)
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +87,8 @@ def ask(client: openai.OpenAI, model: str = RENT, **options: Any) -> Any:
 
 def run_of(stage: Stage, completion: Any) -> dict[str, Any]:
     """The run of a completion, by its id."""
-    found: dict[str, Any] = stage.get(f"/runs/{completion.id.removeprefix('chatcmpl-')}").json()
-    return found
+    run: dict[str, Any] = stage.get(f"/runs/{completion.id.removeprefix('chatcmpl-')}").json()
+    return run
 
 
 def status_after(stage: Stage, run_id: str, *, other_than: str = "running") -> str:
@@ -102,11 +102,11 @@ def status_after(stage: Stage, run_id: str, *, other_than: str = "running") -> s
 # What is there
 
 
-def test_models_are_the_patterns(client: openai.OpenAI) -> None:
+def test_patterns_are_listed_as_models(client: openai.OpenAI) -> None:
     """Registered ones and built-in ones, each also with its answer alone; a handoff has no answer."""
     names = [model.id for model in client.models.list()]
-    own = ["debate/rent", "debate/waits", "debate/poet"]
-    assert names[:6] == [name for each in own for name in (each, f"{each}:answer")]
+    own_patterns = ["debate/rent", "debate/waits", "debate/poet"]
+    assert names[:6] == [name for pattern in own_patterns for name in (pattern, f"{pattern}:answer")]
     assert {"flowdebate/debate", "flowdebate/debate:answer", "flowdebate/council"} < set(names)
     assert "flowdebate/handoff" in names
     assert "flowdebate/handoff:answer" not in names
@@ -114,7 +114,7 @@ def test_models_are_the_patterns(client: openai.OpenAI) -> None:
     assert client.models.retrieve("flowdebate/debate:answer").owned_by == "flowdebate"
 
 
-def test_built_in_patterns_can_be_closed_off() -> None:
+def test_built_in_patterns_can_be_disabled() -> None:
     """A service without plans has only what the application registered."""
     with staged(lambda: service(plans=False), openai=True) as stage, client_of(stage) as client:
         assert {model.id.partition("/")[0] for model in client.models.list()} == {"debate"}
@@ -133,11 +133,11 @@ def test_a_completion_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> 
     assert (choice.message.role, choice.finish_reason, completion.model) == ("assistant", "stop", RENT)
     run = run_of(stage, completion)
     assert (run["status"], run["pattern"], run["question"]) == ("complete", "rent", "Should rents be capped?")
-    about = {"runId": run["runId"], "status": "complete", "usage": "incomplete"}
-    assert completion.model_extra == {"flowdebate": about}
+    metadata = {"runId": run["runId"], "status": "complete", "usage": "incomplete"}
+    assert completion.model_extra == {"flowdebate": metadata}
 
 
-def test_a_stream_is_the_same_text(client: openai.OpenAI) -> None:
+def test_streamed_text_equals_the_completion(client: openai.OpenAI) -> None:
     """Piece by piece."""
     chunks = list(ask(client, stream=True))
     assert len({chunk.id for chunk in chunks}) == 1
@@ -146,16 +146,16 @@ def test_a_stream_is_the_same_text(client: openai.OpenAI) -> None:
     assert chunks[0].choices[0].delta.role == "assistant"
 
 
-def test_a_stream_has_the_tokens_if_asked() -> None:
+def test_stream_includes_usage_on_request() -> None:
     """In a last chunk of its own; without any where a server did not count them."""
     from flowdebate.models.base import ModelResponse, Usage
 
     def counted(request: ModelRequest) -> Any:
-        said = answer(request)
+        text = answer(request)
         usage = Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=2)
-        if isinstance(said, str):
-            return ModelResponse(text=said, usage=usage)
-        return ModelResponse(data=said, usage=usage)
+        if isinstance(text, str):
+            return ModelResponse(text=text, usage=usage)
+        return ModelResponse(data=text, usage=usage)
 
     with staged(lambda: service(FunctionModel(counted)), openai=True) as stage, client_of(stage) as client:
         *chunks, last = ask(client, stream=True, stream_options={"include_usage": True})
@@ -167,15 +167,15 @@ def test_a_stream_has_the_tokens_if_asked() -> None:
         assert usage.prompt_tokens_details.cached_tokens == 16
 
 
-def test_the_usage_is_there_also_where_tokens_are_unknown() -> None:
+def test_usage_is_present_if_tokens_are_unknown() -> None:
     """It has what is known, and a header says that it is incomplete: clients fail at an answer without it."""
     from flowdebate.models.base import ModelResponse, Usage
 
     def half(request: ModelRequest) -> Any:
-        said = answer(request)
-        if isinstance(said, str):
-            return ModelResponse(text=said, usage=Usage(calls=1, prompt_tokens=10, completion_tokens=2))
-        return ModelResponse(data=said)
+        text = answer(request)
+        if isinstance(text, str):
+            return ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=10, completion_tokens=2))
+        return ModelResponse(data=text)
 
     with staged(lambda: service(FunctionModel(half)), openai=True) as stage, client_of(stage) as client:
         raw = client.chat.completions.with_raw_response.create(model=RENT, messages=QUESTION)
@@ -189,7 +189,7 @@ def test_the_usage_is_there_also_where_tokens_are_unknown() -> None:
         assert client.responses.create(model=RENT, input=ASKED).usage.total_tokens == 36  # type: ignore[union-attr]
 
 
-def test_the_answer_alone(client: openai.OpenAI) -> None:
+def test_answer_model_returns_only_the_answer(client: openai.OpenAI) -> None:
     """A model's name with `:answer` behind it gives the output and nothing else."""
     assert ask(client, f"{RENT}:answer").choices[0].message.content == "rent-synthesizer is sure.\nSo it is."
     text = [chunk.choices[0].delta.content or "" for chunk in ask(client, f"{RENT}:answer", stream=True)]
@@ -197,33 +197,33 @@ def test_the_answer_alone(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize("model", ["debate/poet", "debate/poet:answer"])
-def test_a_block_that_is_no_pattern_has_its_output(client: openai.OpenAI, model: str) -> None:
+def test_block_without_a_pattern_returns_its_output(client: openai.OpenAI, model: str) -> None:
     """An application may register any block."""
     assert ask(client, model).choices[0].message.content == "poet is sure.\nSo it is."
 
 
-def test_an_answer_in_a_schema(client: openai.OpenAI) -> None:
+def test_answer_follows_a_schema(client: openai.OpenAI) -> None:
     """A built-in pattern's synthesizer fills the client's own schema."""
     schema: dict[str, Any] = {"type": "object", "properties": {"steps": {"type": "array", "items": {"type": "string"}}}}
     schema |= {"required": ["steps"], "additionalProperties": False}
-    given = {"type": "json_schema", "json_schema": {"name": "plan", "schema": schema, "strict": True}}
-    said = ask(client, "flowdebate/debate:answer", response_format=given).choices[0].message.content
-    assert json.loads(said) == {"steps": ["cap", "build"]}
+    response_format = {"type": "json_schema", "json_schema": {"name": "plan", "schema": schema, "strict": True}}
+    content = ask(client, "flowdebate/debate:answer", response_format=response_format).choices[0].message.content
+    assert json.loads(content) == {"steps": ["cap", "build"]}
     with pytest.raises(openai.BadRequestError, match="only built-in patterns with a synthesizer"):
-        ask(client, f"{RENT}:answer", response_format=given)
+        ask(client, f"{RENT}:answer", response_format=response_format)
 
 
-def test_text_comes_while_it_is_said() -> None:
+def test_text_is_streamed_live() -> None:
     """Nobody waits for the end of a debate to read its beginning."""
     gate = Gate(answer)
     with staged(lambda: service(gate), openai=True) as stage, client_of(stage) as client:
         stream = ask(client, stream=True)
         gate.wait_for_call()
         gate.let()
-        said = ""
-        while "So it is." not in said:
-            said += next(stream).choices[0].delta.content or ""
-        assert "**pro**: cap rents" in said
+        text = ""
+        while "So it is." not in text:
+            text += next(stream).choices[0].delta.content or ""
+        assert "**pro**: cap rents" in text
         assert gate.calls < 4
         gate.wait_for_call()
         gate.let(3)
@@ -274,8 +274,8 @@ def test_a_response_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> No
     run = stage.get(f"/runs/{response.id.removeprefix('resp_')}").json()
     assert (run["status"], run["question"], run["labels"]) == ("complete", ASKED, {"team": "x"})
     assert response.usage is not None
-    about = {"runId": run["runId"], "status": "complete", "usage": "incomplete"}
-    assert response.model_extra == {"flowdebate": about}
+    metadata = {"runId": run["runId"], "status": "complete", "usage": "incomplete"}
+    assert response.model_extra == {"flowdebate": metadata}
 
 
 def test_a_response_streams_its_text(client: openai.OpenAI) -> None:
@@ -293,7 +293,7 @@ def test_a_response_streams_its_text(client: openai.OpenAI) -> None:
         assert stream.get_final_response().output_text == "rent-synthesizer is sure.\nSo it is."
 
 
-def test_a_response_has_instructions_a_schema_and_tokens() -> None:
+def test_response_supports_instructions_schema_and_usage() -> None:
     """Instructions and earlier messages are data for the debaters, the schema is filled by the synthesizer."""
     from flowdebate.models.base import ModelResponse, Usage
 
@@ -301,8 +301,8 @@ def test_a_response_has_instructions_a_schema_and_tokens() -> None:
 
     def counted(request: ModelRequest) -> Any:
         prompts.append("\n".join(str(message["content"]) for message in request.messages))
-        said, usage = answer(request), Usage(calls=1, prompt_tokens=10, completion_tokens=2)
-        return ModelResponse(**{"text" if isinstance(said, str) else "data": said}, usage=usage)
+        text, usage = answer(request), Usage(calls=1, prompt_tokens=10, completion_tokens=2)
+        return ModelResponse(**{"text" if isinstance(text, str) else "data": text}, usage=usage)
 
     schema: Any = {"type": "object", "properties": {"steps": {"type": "array", "items": {"type": "string"}}}}
     chat: Any = [
@@ -323,7 +323,7 @@ def test_a_response_has_instructions_a_schema_and_tokens() -> None:
     assert (response.usage.input_tokens, response.usage.output_tokens) == (70, 14)
 
 
-def test_a_response_that_fails_or_is_cut_short_says_so() -> None:
+def test_failed_or_incomplete_response_has_its_status() -> None:
     """A failed run is an error; in a stream the last event; a limit makes a response incomplete."""
 
     def broken(_: ModelRequest) -> Any:
@@ -356,7 +356,7 @@ def test_a_response_that_fails_or_is_cut_short_says_so() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_what_a_response_cannot_honour_is_refused(
+def test_unsupported_response_parameters_are_rejected(
     client: openai.OpenAI, options: dict[str, Any], param: str | None
 ) -> None:
     """As for chat completions."""
@@ -389,7 +389,7 @@ def test_what_a_response_cannot_honour_is_refused(
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_what_cannot_be_honoured_is_refused(client: openai.OpenAI, options: dict[str, Any], param: str | None) -> None:
+def test_unsupported_parameters_are_rejected(client: openai.OpenAI, options: dict[str, Any], param: str | None) -> None:
     """Never ignored: the error names the parameter and says why."""
     with pytest.raises(openai.BadRequestError) as caught:
         ask(client, **options)
@@ -399,7 +399,7 @@ def test_what_cannot_be_honoured_is_refused(client: openai.OpenAI, options: dict
     assert set(body) == {"message", "type", "param", "code"}
 
 
-def test_what_asks_for_nothing_is_accepted(client: openai.OpenAI) -> None:
+def test_parameters_without_effect_are_accepted(client: openai.OpenAI) -> None:
     """Clients send the default values of parameters."""
     neutral: dict[str, Any] = {"temperature": 1, "top_p": 1, "n": 1, "presence_penalty": 0, "logprobs": False}
     neutral |= {"tools": [], "tool_choice": "auto", "response_format": {"type": "text"}, "store": False, "stop": None}
@@ -407,16 +407,22 @@ def test_what_asks_for_nothing_is_accepted(client: openai.OpenAI) -> None:
     assert ask(client, f"{RENT}:answer", **neutral).choices[0].finish_reason == "stop"
 
 
-def test_sampling_parameters_are_ignored_and_the_answer_says_so(client: openai.OpenAI) -> None:
+def test_ignored_sampling_parameters_are_reported(client: openai.OpenAI) -> None:
     """Stock clients send them always; a header names them, also of a stream, and those without effect are not named."""
-    sent: dict[str, Any] = {"temperature": 0.2, "top_p": 1, "max_tokens": 4096, "presence_penalty": 0, "stop": ["END"]}
-    sent |= {"frequency_penalty": 0.5, "reasoning_effort": "high", "extra_body": {"top_k": 40}}
-    named = "temperature, max_tokens, stop, frequency_penalty, reasoning_effort, top_k"
+    parameters: dict[str, Any] = {
+        "temperature": 0.2,
+        "top_p": 1,
+        "max_tokens": 4096,
+        "presence_penalty": 0,
+        "stop": ["END"],
+    }
+    parameters |= {"frequency_penalty": 0.5, "reasoning_effort": "high", "extra_body": {"top_k": 40}}
+    ignored = "temperature, max_tokens, stop, frequency_penalty, reasoning_effort, top_k"
     for stream in (False, True):
         raw = client.chat.completions.with_raw_response.create(
-            model=f"{RENT}:answer", messages=QUESTION, stream=stream, **sent
+            model=f"{RENT}:answer", messages=QUESTION, stream=stream, **parameters
         )
-        assert set(raw.headers["x-flowdebate-ignored"].split(", ")) == set(named.split(", "))
+        assert set(raw.headers["x-flowdebate-ignored"].split(", ")) == set(ignored.split(", "))
         raw.http_response.read()
     plain = client.chat.completions.with_raw_response.create(model=f"{RENT}:answer", messages=QUESTION, temperature=1)
     assert "x-flowdebate-ignored" not in plain.headers
@@ -445,7 +451,7 @@ FORCED: Any = {"type": "function", "function": {"name": "plan"}}
 
 
 @pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}, {"tool_choice": "none"}])
-def test_offered_tools_are_ignored_and_a_header_says_so(client: openai.OpenAI, choice: dict[str, Any]) -> None:
+def test_optional_tools_are_ignored_and_reported_in_a_header(client: openai.OpenAI, choice: dict[str, Any]) -> None:
     """Editors and agents send them with every request; an answer in text is what "auto" allows."""
     raw = client.chat.completions.with_raw_response.create(model=RENT, messages=QUESTION, tools=[TOOL], **choice)
     assert raw.headers["x-flowdebate-ignored"] == "tools"
@@ -454,10 +460,10 @@ def test_offered_tools_are_ignored_and_a_header_says_so(client: openai.OpenAI, c
 
 @pytest.mark.parametrize("model", ["flowdebate/debate", "flowdebate/debate:answer"])
 @pytest.mark.parametrize("choice", [FORCED, "required"])
-def test_a_forced_tool_is_answered_by_its_arguments(client: openai.OpenAI, model: str, choice: Any) -> None:
+def test_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, model: str, choice: Any) -> None:
     """One tool that has to be called is a schema, whole and in a stream."""
-    (made,) = (completion := ask(client, model, tools=[TOOL], tool_choice=choice)).choices[0].message.tool_calls
-    assert (made.function.name, json.loads(made.function.arguments)) == ("plan", {"steps": ["cap", "build"]})
+    (call,) = (completion := ask(client, model, tools=[TOOL], tool_choice=choice)).choices[0].message.tool_calls
+    assert (call.function.name, json.loads(call.function.arguments)) == ("plan", {"steps": ["cap", "build"]})
     assert (completion.choices[0].finish_reason, completion.choices[0].message.content) == ("tool_calls", None)
     with client.chat.completions.stream(model=model, messages=QUESTION, tools=[TOOL], tool_choice=choice) as stream:
         choice_of = stream.get_final_completion().choices[0]
@@ -473,16 +479,16 @@ def test_a_client_that_rejects_a_tool_call_asks_again(client: openai.OpenAI) -> 
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "content": "Validation error: steps are missing."},
     ]
-    again = ask(client, "flowdebate/debate", messages=[*QUESTION, *more], tools=[TOOL], tool_choice=FORCED)
-    assert again.choices[0].finish_reason == "tool_calls"
+    second = ask(client, "flowdebate/debate", messages=[*QUESTION, *more], tools=[TOOL], tool_choice=FORCED)
+    assert second.choices[0].finish_reason == "tool_calls"
 
 
-def test_json_mode_fills_the_schema_that_the_chat_has_in_its_text(client: openai.OpenAI) -> None:
+def test_json_mode_follows_the_schema_in_the_prompt(client: openai.OpenAI) -> None:
     """As clients of JSON mode write it; without any the answer is some object."""
     system = {"role": "system", "content": f"Answer in JSON that matches this schema:\n{json.dumps(PLAN, indent=2)}\n"}
     mode: Any = {"type": "json_object"}
-    said = ask(client, "flowdebate/debate", messages=[system, *QUESTION], response_format=mode)
-    assert json.loads(said.choices[0].message.content) == {"steps": ["cap", "build"]}
+    content = ask(client, "flowdebate/debate", messages=[system, *QUESTION], response_format=mode)
+    assert json.loads(content.choices[0].message.content) == {"steps": ["cap", "build"]}
 
 
 HISTORY = "### Chat History:\n<chat_history>\nUSER: Should rents be capped?\nASSISTANT: Yes?\n</chat_history>"
@@ -510,7 +516,7 @@ HIDDEN: dict[str, list[tuple[str, str]]] = {
 }  # fmt: skip
 
 
-def test_a_hidden_task_is_one_call_and_no_run() -> None:
+def test_hidden_task_makes_one_call_and_no_run() -> None:
     """Whole, in a stream and as a response, and whatever the pattern: its messages are sent as they are."""
     requests: list[ModelRequest] = []
 
@@ -533,7 +539,7 @@ def test_a_hidden_task_is_one_call_and_no_run() -> None:
         assert stage.get("/runs").json()["runs"] == []
 
 
-def test_a_hidden_task_with_a_schema_or_a_forced_tool_is_one_call() -> None:
+def test_hidden_task_with_a_schema_or_a_forced_tool_makes_one_call() -> None:
     """Some applications ask for a title as an object."""
     schema: Any = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
     messages: Any = [{"role": "user", "content": f"Create a title for the conversation.\n\n{CHAT}"}]
@@ -581,7 +587,7 @@ def test_a_question_about_titles_is_debated(client: openai.OpenAI, stage: Stage,
     assert run_of(stage, completion)["status"] == "complete"
 
 
-def test_no_text_takes_long_to_be_told_from_a_task() -> None:
+def test_task_detection_is_fast_for_any_text() -> None:
     """Nobody can keep the server busy with a question."""
     parts = ["give ", "based on ", "<text>", "<chat_history>", "in x, ", "please ", "1.", "a:", "{ ", "\n", "`", "总结"]
     parts += ["summarize the ", "you are a that give ", "analyze and "]
@@ -592,7 +598,7 @@ def test_no_text_takes_long_to_be_told_from_a_task() -> None:
     assert time.process_time() - begin < 5
 
 
-def test_an_unknown_endpoint_is_404_in_the_form_of_openai(client: openai.OpenAI) -> None:
+def test_unknown_endpoint_returns_404_in_openai_format(client: openai.OpenAI) -> None:
     """So that clients have a code and a message."""
     with pytest.raises(openai.NotFoundError) as caught:
         client.embeddings.create(model="text-embedding-3-small", input="x")
@@ -603,7 +609,7 @@ def test_an_unknown_endpoint_is_404_in_the_form_of_openai(client: openai.OpenAI)
 # Errors
 
 
-def test_an_unknown_model_is_404(client: openai.OpenAI) -> None:
+def test_unknown_model_returns_404(client: openai.OpenAI) -> None:
     """As OpenAI answers it."""
     for unknown in ("gpt-5", "debate/none", "flowdebate/debate:loud"):
         with pytest.raises(openai.NotFoundError) as caught:
@@ -611,14 +617,14 @@ def test_an_unknown_model_is_404(client: openai.OpenAI) -> None:
         assert caught.value.code == "model_not_found"
 
 
-def test_a_wrong_key_is_401(stage: Stage) -> None:
+def test_wrong_key_returns_401(stage: Stage) -> None:
     """The server's token is the API key."""
     with client_of(stage, api_key="wrong") as client, pytest.raises(openai.AuthenticationError) as caught:
         client.models.list()
     assert caught.value.type == "authentication_error"
 
 
-def test_a_read_only_server_is_403() -> None:
+def test_read_only_server_returns_403() -> None:
     """It lists its models, and begins nothing."""
     with staged(service, openai=True, read_only=True) as stage, client_of(stage) as client:
         assert len(client.models.list().data) > 4
@@ -626,7 +632,7 @@ def test_a_read_only_server_is_403() -> None:
             ask(client)
 
 
-def test_too_many_runs_are_429() -> None:
+def test_too_many_runs_return_429() -> None:
     """With the time to wait; OpenAI's client then tries again by itself."""
     gate = Gate(answer)
     with (
@@ -641,7 +647,7 @@ def test_too_many_runs_are_429() -> None:
         assert int(caught.value.response.headers["retry-after"]) >= 1
 
 
-def test_a_failed_run_is_an_error_that_is_not_repeated() -> None:
+def test_failed_run_is_an_error_without_retry() -> None:
     """The client would pay for another debate; in a stream the error is the last event."""
     calls = []
 
@@ -660,7 +666,7 @@ def test_a_failed_run_is_an_error_that_is_not_repeated() -> None:
             list(ask(client, stream=True))
 
 
-def test_a_run_that_a_limit_ends_is_cut_short() -> None:
+def test_run_ended_by_a_limit_is_marked_incomplete() -> None:
     """`length`, as of a text that was cut off; what was said is there."""
     with staged(lambda: service(limits=Limits(calls=1)), openai=True) as stage, client_of(stage) as client:
         choice = ask(client).choices[0]
@@ -671,7 +677,7 @@ def test_a_run_that_a_limit_ends_is_cut_short() -> None:
             ask(client, f"{RENT}:answer")
 
 
-def test_a_run_that_waits_for_a_human_says_so(stage: Stage, client: openai.OpenAI) -> None:
+def test_run_waiting_for_a_human_is_reported(stage: Stage, client: openai.OpenAI) -> None:
     """The answer is given elsewhere: the run is in the store."""
     completion = ask(client, "debate/waits")
     assert "Waiting for ann" in completion.choices[0].message.content
@@ -708,7 +714,7 @@ def test_leaving_before_the_answer_cancels_the_run() -> None:
         assert status_after(stage, run["runId"]) == "interrupted"
 
 
-def test_a_run_may_go_on_without_its_reader() -> None:
+def test_run_can_continue_without_its_reader() -> None:
     """If the request says so."""
     gate = Gate(answer)
     with staged(lambda: service(gate), openai=True) as stage, client_of(stage) as client:
@@ -742,23 +748,23 @@ def test_a_cancelled_run_is_resumed_by_its_key() -> None:
         gate.wait_for_call()
         stream.close()
         assert status_after(stage, run_id) == "interrupted"
-        again = ask(client, stream=True, **keyed)
+        resumed = ask(client, stream=True, **keyed)
         gate.wait_for_call()
         gate.let(3)
-        assert "".join(chunk.choices[0].delta.content or "" for chunk in again) == WHOLE
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in resumed) == WHOLE
         assert gate.calls == 5  # the call that was in flight was repeated, the first one was not
 
 
 # Many clients
 
 
-def test_many_clients_at_once() -> None:
+def test_simultaneous_clients_are_served() -> None:
     """Each gets the answer to its own question."""
 
     def echo(request: ModelRequest) -> Any:
-        said = answer(request)
-        if isinstance(said, dict):
-            return said
+        reply = answer(request)
+        if isinstance(reply, dict):
+            return reply
         text = "\n".join(str(message.get("content") or "") for message in request.messages)
         number = text.partition("Question number ")[2][:2]
         return f"{number} is answered."
@@ -766,11 +772,11 @@ def test_many_clients_at_once() -> None:
     def one(busy: Stage, number: int) -> str:
         with client_of(busy) as client:
             question = [{"role": "user", "content": f"Question number {number}?"}]
-            said = ask(client, messages=question, stream=number % 2 == 0)
+            completion = ask(client, messages=question, stream=number % 2 == 0)
             if number % 2:
-                text = said.choices[0].message.content
+                text = completion.choices[0].message.content
             else:
-                text = "".join(chunk.choices[0].delta.content or "" for chunk in said)
+                text = "".join(chunk.choices[0].delta.content or "" for chunk in completion)
             return str(text)
 
     crowded = staged(lambda: service(FunctionModel(echo), max_concurrency=20), openai=True)
@@ -779,7 +785,7 @@ def test_many_clients_at_once() -> None:
             assert text.count(f"{number} is answered.") == text.count("is answered.") == 3
 
 
-def test_users_have_runs_and_keys_of_their_own() -> None:
+def test_users_have_separate_runs_and_idempotency_keys() -> None:
     """The same key of two users is two runs, and neither sees the other's."""
 
     def authenticate(request: Any) -> str | None:

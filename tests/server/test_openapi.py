@@ -18,11 +18,11 @@ def references(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
             yield value["$ref"]
-        for each in value.values():
-            yield from references(each)
+        for item in value.values():
+            yield from references(item)
     elif isinstance(value, list):
-        for each in value:
-            yield from references(each)
+        for item in value:
+            yield from references(item)
 
 
 def test_the_document_is_valid(shared: Stage) -> None:
@@ -32,23 +32,23 @@ def test_the_document_is_valid(shared: Stage) -> None:
     for schema in document["components"]["schemas"].values():
         Draft202012Validator.check_schema({**schema})
     for reference in references(document):
-        found: Any = document
+        target: Any = document
         for part in reference.removeprefix("#/").split("/"):
-            found = found[part]
+            target = target[part]
 
 
 def test_every_endpoint_is_described(shared: Stage) -> None:
     """With a sentence, an operation id of its own, and its problems."""
-    operations = [each for path in shared.spec["paths"].values() for each in path.values()]
-    ids = [each["operationId"] for each in operations]
+    operations = [operation for path in shared.spec["paths"].values() for operation in path.values()]
+    ids = [operation["operationId"] for operation in operations]
     assert len(ids) == len(set(ids))
-    for each in operations:
-        assert each["description"]
-        assert "default" in each["responses"]
+    for operation in operations:
+        assert operation["description"]
+        assert "default" in operation["responses"]
     described = {
         (method.upper(), path.removeprefix("/api/v1"))
-        for path, found in shared.spec["paths"].items()
-        for method in found
+        for path, methods in shared.spec["paths"].items()
+        for method in methods
     }
     assert described == {
         ("POST", "/runs"),
@@ -99,10 +99,10 @@ def test_every_endpoint_is_described(shared: Stage) -> None:
     }
 
 
-def test_patterns_say_what_they_take(shared: Stage) -> None:
+def test_patterns_describe_their_options(shared: Stage) -> None:
     """Each built-in pattern with the schema of its options, without those that HTTP may not give."""
-    found = {each["name"]: each for each in shared.get("/patterns").json()}
-    assert list(found) == [
+    patterns = {pattern["name"]: pattern for pattern in shared.get("/patterns").json()}
+    assert list(patterns) == [
         "debate",
         "deliberation",
         "handoff",
@@ -112,12 +112,12 @@ def test_patterns_say_what_they_take(shared: Stage) -> None:
         "critique",
         "review",
     ]
-    options = found["debate"]["options"]["properties"]
+    options = patterns["debate"]["options"]["properties"]
     assert {"debaters", "max_rounds", "model", "output_schema"} <= set(options)
     assert not {"question", "base_url", "record", "replay"} & set(options)
-    for each in found.values():
-        Draft202012Validator.check_schema(each["options"])
-        assert each["roster"] in each["options"]["properties"]
+    for pattern in patterns.values():
+        Draft202012Validator.check_schema(pattern["options"])
+        assert pattern["roster"] in pattern["options"]["properties"]
 
 
 def test_models_are_shown_without_keys(shared: Stage, monkeypatch: Any) -> None:
@@ -125,7 +125,7 @@ def test_models_are_shown_without_keys(shared: Stage, monkeypatch: Any) -> None:
     monkeypatch.setenv("MISTRAL_API_KEY", "canary")
     monkeypatch.delenv("XAI_API_KEY", raising=False)
     answer = shared.get("/models")
-    providers = {each["name"]: each["ready"] for each in answer.json()["providers"]}
+    providers = {provider["name"]: provider["ready"] for provider in answer.json()["providers"]}
     assert (providers["mistral"], providers["xai"], providers["ollama"]) == (True, False, True)
     assert answer.json()["default"] == "function"
     assert "canary" not in answer.text

@@ -70,11 +70,11 @@ def new_id() -> str:
     return f"run-{time.time_ns()}"
 
 
-def test_a_users_service_has_the_methods_of_the_service() -> None:
+def test_owned_service_has_the_methods_of_the_service() -> None:
     """All that concern runs; those of the process stay with the application."""
     methods = {name for name in vars(Service) if not name.startswith("_")}
-    own = {name for name in vars(OwnedService) if not name.startswith("_")}
-    assert methods - own == {
+    method_names = {name for name in vars(OwnedService) if not name.startswith("_")}
+    assert methods - method_names == {
         "close",
         "handle",
         "model_name",
@@ -86,13 +86,13 @@ def test_a_users_service_has_the_methods_of_the_service() -> None:
     }
 
 
-def test_nobody_else_comes_in(server: Stage) -> None:
+def test_unknown_users_are_rejected(server: Stage) -> None:
     """A request of nobody known is 401."""
     assert server.http.get("/api/v1/runs").status_code == 401
     assert server.http.get("/api/v1/runs", headers={"x-key": "guess"}).status_code == 401
 
 
-def test_runs_of_others_are_not_there(server: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
+def test_runs_of_other_users_are_not_found(server: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
     """Every endpoint with a run in its path answers 404 to somebody else, as for a run that there never was."""
     run_id = start_run(ann, new_id())
     bodies = {
@@ -126,22 +126,22 @@ def test_runs_of_others_are_not_there(server: Stage, ann: httpx2.Client, ben: ht
     assert ann.get(f"/runs/{run_id}").json()["status"] == "complete"
 
 
-def test_lists_have_ones_own_runs(server: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
+def test_run_list_has_only_the_user_s_runs(server: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
     """In each list and page; no filter leads around that."""
-    mine, other = start_run(ann, new_id()), start_run(ben, new_id())
+    run_of_ann, other = start_run(ann, new_id()), start_run(ben, new_id())
     for query in ("", "?limit=200", "?label=owner=ann", "?text=ship", "?status=complete"):
         listed = [run["runId"] for run in ben.get(f"/runs{query}").json()["runs"]]
-        assert mine not in listed
+        assert run_of_ann not in listed
         assert other in listed
     page = httpx2.get(f"{server.url}/", headers=ben.headers, trust_env=False).text
-    assert mine not in page
+    assert run_of_ann not in page
     assert other in page
 
 
-def test_the_owner_is_not_chosen(ann: httpx2.Client, ben: httpx2.Client) -> None:
+def test_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client) -> None:
     """The label `owner` is the user's name; another one is refused, also for a fork."""
-    refused = ann.post("/runs", json={**BRIEF, "labels": {"owner": "ben"}})
-    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "labels.owner")
+    response = ann.post("/runs", json={**BRIEF, "labels": {"owner": "ben"}})
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "labels.owner")
     run_id = start_run(ann, new_id(), labels={"owner": "ann", "team": "x"})
     assert ann.get(f"/runs/{run_id}").json()["labels"] == {"owner": "ann", "team": "x"}
     assert ann.post(f"/runs/{run_id}/fork", json={"labels": {"owner": "ben"}}).status_code == 422
@@ -151,14 +151,14 @@ def test_the_owner_is_not_chosen(ann: httpx2.Client, ben: httpx2.Client) -> None
 
 
 @pytest.mark.parametrize("question", [BRIEF["question"], "Something else?"])
-def test_an_id_of_somebody_else_is_taken(ann: httpx2.Client, ben: httpx2.Client, question: str) -> None:
+def test_run_id_of_another_user_is_occupied(ann: httpx2.Client, ben: httpx2.Client, question: str) -> None:
     """Beginning or forking with it is 409, which says nothing of the run that has it."""
     run_id = start_run(ann, new_id())
-    refused = ben.post("/runs", json={**BRIEF, "question": question, "runId": run_id})
-    assert (refused.status_code, refused.json()["type"]) == (409, "urn:flowdebate:error:RunExists")
-    assert "ship" not in refused.text
-    own = start_run(ben, new_id())
-    forked = ben.post(f"/runs/{own}/fork", json={"forkId": run_id})
+    response = ben.post("/runs", json={**BRIEF, "question": question, "runId": run_id})
+    assert (response.status_code, response.json()["type"]) == (409, "urn:flowdebate:error:RunExists")
+    assert "ship" not in response.text
+    run_of_ben = start_run(ben, new_id())
+    forked = ben.post(f"/runs/{run_of_ben}/fork", json={"forkId": run_id})
     assert (forked.status_code, forked.json()["type"]) == (409, "urn:flowdebate:error:RunExists")
     assert ann.get(f"/runs/{run_id}").json()["labels"] == {"owner": "ann"}
 
@@ -176,18 +176,18 @@ def routes(app: Any) -> list[tuple[str, str]]:
     from flowdebate.server.pages import forms, runs
     from flowdebate.server.protocols import agui, openai
 
-    described = [(m.upper(), path) for path, each in app.openapi()["paths"].items() for m in each]
+    described = [(m.upper(), path) for path, methods in app.openapi()["paths"].items() for m in methods]
     hidden = [route for module in (forms, runs, agui, openai) for route in module.router.routes]
-    known = [route for module in (links, routes, views) for route in module.router.routes]
-    assert len(described) >= len(known)
-    return [*described, *((min(each.methods), each.path) for each in hidden)]
+    all_routes = [route for module in (links, routes, views) for route in module.router.routes]
+    assert len(described) >= len(all_routes)
+    return [*described, *((min(hidden_route.methods), hidden_route.path) for hidden_route in hidden)]
 
 
 def requests_about(run_id: str, debate: str, place: str) -> dict[str, list[tuple[str, Any]]]:
     """Requests about a run of somebody else, by the path of their route: their queries or bodies."""
     begin = {**BRIEF, "runId": run_id}
     chat = [{"role": "user", "content": "Go on."}]
-    asked = {"threadId": run_id, "runId": run_id, "state": {}, "messages": [], "tools": [], "context": []}
+    body = {"threadId": run_id, "runId": run_id, "state": {}, "messages": [], "tools": [], "context": []}
     return {
         "POST /api/v1/runs": [("", begin), ("", {**begin, "seed": 1}), ("", {**BRIEF, "labels": {"owner": "ann"}})],
         "GET /api/v1/runs": [
@@ -236,13 +236,13 @@ def requests_about(run_id: str, debate: str, place: str) -> dict[str, list[tuple
         "POST /api/v1/plans": [("", begin)],
         "POST /v1/chat/completions": [("", {"model": "nothing", "messages": chat, "metadata": {"owner": "ann"}})],
         "POST /v1/responses": [("", {"model": "nothing", "input": "Go on."})],
-        "POST /ag-ui/{pattern}": [("", {**asked, "forwardedProps": {}}), ("", {**asked, "resume": []})],
+        "POST /ag-ui/{pattern}": [("", {**body, "forwardedProps": {}}), ("", {**body, "resume": []})],
     }
 
 
 def every_request(stage: Stage, run_id: str, debate: str) -> list[tuple[str, str, Any]]:
     """The method, the path and the body of each request about the run, at least one for each route."""
-    known = requests_about(run_id, debate, PLACE)
+    requests = requests_about(run_id, debate, PLACE)
     names = {
         "run_id": run_id,
         "place": PLACE,
@@ -252,14 +252,14 @@ def every_request(stage: Stage, run_id: str, debate: str) -> list[tuple[str, str
         "link_id": "x",
         "number": "1",
     }
-    found = []
+    requests = []
     for method, path in routes(stage.app):
         at = path.replace("{debate:path}", "{debate}").replace("{place:path}", "{place}").replace("{model:path}", "x")
         at = at.replace("{path:path}", "x")
-        for query, body in known.pop(f"{method} {at}", [("", None)]):
-            found.append((method, at.format(**names, debate=debate) + query, body))
-    assert not known, known
-    return found
+        for query, body in requests.pop(f"{method} {at}", [("", None)]):
+            requests.append((method, at.format(**names, debate=debate) + query, body))
+    assert not requests, requests
+    return requests
 
 
 @pytest.fixture
@@ -276,7 +276,7 @@ def sent(http: httpx2.Client, method: str, path: str, body: Any) -> tuple[int, s
     return answer.status_code, answer.text
 
 
-def test_no_route_opens_without_a_key(all_doors: Stage) -> None:
+def test_every_route_requires_a_key(all_doors: Stage) -> None:
     """But those that say nothing, or bring a signature: 401, whatever is asked."""
     with httpx2.Client(base_url=all_doors.url, trust_env=False, verify=False) as stranger:
         requests = every_request(all_doors, "any", "any")
@@ -287,7 +287,7 @@ def test_no_route_opens_without_a_key(all_doors: Stage) -> None:
             assert sent(stranger, "HEAD", path, None)[0] in (401, 404, 405, 200 if path.startswith(PUBLIC[:3]) else 401)
 
 
-def test_no_route_gives_anything_of_another_user(all_doors: Stage) -> None:
+def test_no_route_exposes_data_of_another_user(all_doors: Stage) -> None:
     """Nothing that Ann wrote or was told is in any answer to Ben, and afterwards all is as it was."""
     url, keys = all_doors.url, {name: {"x-key": f"key-of-{name}"} for name in ("ann", "ben")}
     with (
@@ -298,17 +298,17 @@ def test_no_route_gives_anything_of_another_user(all_doors: Stage) -> None:
         body = {"pattern": "debate", "question": f"{CANARY}?", "runId": "hers", "labels": {"team": CANARY}}
         assert ann.post("/api/v1/runs", json={**body, "options": {"debaters": sides, "max_rounds": 1}}).is_success
         assert ann.get("/api/v1/runs/hers?wait=30").json()["status"] == "complete"
-        told = {"pattern": "consensus", "question": f"{CANARY}: what next?", "runId": "agreed"}
-        assert ann.post("/api/v1/runs", json=told).is_success
+        consensus_request = {"pattern": "consensus", "question": f"{CANARY}: what next?", "runId": "agreed"}
+        assert ann.post("/api/v1/runs", json=consensus_request).is_success
         ann.get("/api/v1/runs/agreed?wait=30")
-        seen = ("/api/v1/runs/hers", "/api/v1/runs/hers/export.jsonl", "/api/v1/archive", "/api/v1/runs?limit=200")
-        before = [ann.get(path).text for path in seen]
+        paths = ("/api/v1/runs/hers", "/api/v1/runs/hers/export.jsonl", "/api/v1/archive", "/api/v1/runs?limit=200")
+        before = [ann.get(path).text for path in paths]
         assert all(CANARY in text for text in before)
         requests = every_request(all_doors, "hers", "agreed:consensus")
-        for method, path, asked in requests:
-            status, text = sent(ben, method, path, asked)
+        for method, path, content in requests:
+            status, text = sent(ben, method, path, content)
             assert status < 500, (method, path, text)
             assert CANARY not in text.replace(path, "").replace(f'value="{CANARY}"', ""), (method, path)
             if "/runs/hers" in path or path.startswith("/compare"):
                 assert status in (404, 409, 422), (method, path, text)
-        assert [ann.get(path).text for path in seen] == before
+        assert [ann.get(path).text for path in paths] == before

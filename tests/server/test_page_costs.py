@@ -77,7 +77,7 @@ def counted(store: Reading) -> Iterator[Stage]:
         yield stage
 
 
-def test_a_list_reads_its_notes_in_one_query(counted: Stage, store: Reading) -> None:
+def test_run_list_reads_its_notes_in_one_query(counted: Stage, store: Reading) -> None:
     """Twelve runs with notes take as many reads as none."""
     for number in range(12):
         run_id = counted.finished()
@@ -89,7 +89,7 @@ def test_a_list_reads_its_notes_in_one_query(counted: Stage, store: Reading) -> 
 
 
 @pytest.mark.parametrize("service", ["the service that has executed it", "another service"])
-def test_the_page_of_a_run_reads_its_row_and_its_steps_once(service: str, counted: Stage, store: Reading) -> None:
+def test_run_page_reads_its_row_and_its_steps_once(service: str, counted: Stage, store: Reading) -> None:
     """Events, people, votes, the note and public links follow from what is read once."""
     with staged(lambda: Service(store=store, model=FunctionModel(debater))) as other:
         run_id = (other if service == "another service" else counted).finished()
@@ -150,10 +150,10 @@ def test_a_page_is_sent_compressed_with_each_text_once() -> None:
         with stage.http.stream("GET", address) as answer:
             assert answer.headers["content-encoding"] == "gzip"
             html = b"".join(answer.iter_bytes()).decode()
-            sent = answer.num_bytes_downloaded
+            size = answer.num_bytes_downloaded
         text = sum(map(len, map(markdown, range(200))))
         assert len(html) < 1.6 * text
-        assert sent < 0.45 * text  # gzip -5 of words in random order
+        assert size < 0.45 * text  # gzip -5 of words in random order
         assert html.count(markdown(7).split("**")[2][:60]) == 1
         assert stage.http.get(f"{address}/turns/8").text == markdown(7)
         assert [stage.http.get(f"{address}/turns/{number}").status_code for number in (0, 201)] == [404, 404]

@@ -43,7 +43,7 @@ class Parts(HTMLParser):
         self.addresses.update(str(value) for name, value in attrs if name in ("href", "src", "action"))
 
 
-def test_the_list_leads_to_the_runs(stage: Stage) -> None:
+def test_run_list_links_to_the_runs(stage: Stage) -> None:
     """A page of them, and a link to the next one; filters that are left empty do not count."""
     assert "No runs yet" in stage.http.get("/").text
     run_id = stage.finished()
@@ -70,12 +70,12 @@ def test_pages_and_data_are_compressed_and_streams_are_not(stage: Stage) -> None
 def test_a_run_has_a_page(stage: Stage) -> None:
     """With what was said, the verdict and what the judge saw; without a script."""
     page = stage.http.get(f"/runs/{stage.finished()}").text
-    for shown in ("Wait a week.", "debate-debater-pro is sure.", "What the judge saw", "Both have a point."):
-        assert shown in page
+    for text in ("Wait a week.", "debate-debater-pro is sure.", "What the judge saw", "Both have a point."):
+        assert text in page
     assert stage.http.get("/runs/nothing").status_code == 404
 
 
-def test_a_question_is_whole_where_it_is_read(stage: Stage) -> None:
+def test_full_question_is_on_the_run_page(stage: Stage) -> None:
     """Lists cut it to a line; who reads a run or votes on it reads all of it, with the joiners of its script."""
     question = "क्\u200dया हम बदलें?\n\n" + "The build takes long. " * 60 + "Should we move to a monorepo?"
     sides = [{"name": "one", "stance": "One repository"}, {"name": "many", "stance": "Many"}]
@@ -89,7 +89,7 @@ def test_a_question_is_whole_where_it_is_read(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("name", list(assets()))
-def test_what_pages_load_is_served(shared: Stage, name: str) -> None:
+def test_assets_of_pages_are_served(shared: Stage, name: str) -> None:
     """With its type; also to who has no token, but a link."""
     answer = shared.http.get(f"/static/{name}", headers={"authorization": ""})
     assert answer.status_code == 200
@@ -100,7 +100,7 @@ def test_pages_are_light() -> None:
     """Everything that they load is less than 150 KB as it is, and less than 60 KB on its way."""
     contents = list(assets().values())
     assert sum(map(len, contents)) < 150_000
-    assert sum(len(gzip.compress(each)) for each in contents) < 60_000
+    assert sum(len(gzip.compress(content)) for content in contents) < 60_000
 
 
 def test_files_elsewhere_are_not_served(stage: Stage) -> None:
@@ -109,23 +109,23 @@ def test_files_elsewhere_are_not_served(stage: Stage) -> None:
         assert stage.http.get(f"/static/{name}").status_code in (404, 422)
 
 
-def test_hostile_text_is_text() -> None:
+def test_hostile_text_is_escaped() -> None:
     """Whatever a question or a model says: no element, no attribute and no address that a plain text does not give."""
-    said = ""
+    text = ""
 
     def answer(request: Any) -> Any:
-        return {"reasoning": said, "winner": None, "verdict": said} if request.output_schema else said
+        return {"reasoning": text, "winner": None, "verdict": text} if request.output_schema else text
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         plain: Parts | None = None
-        for said in ["A\n\nplain text.", " ".join(HOSTILE), *HOSTILE[:6]]:
-            question = said.encode(errors="replace").decode()[:1_000]
+        for text in ["A\n\nplain text.", " ".join(HOSTILE), *HOSTILE[:6]]:
+            question = text.encode(errors="replace").decode()[:1_000]
             sides = [{"name": question[:60], "stance": question}, {"name": "B", "stance": "y"}]
             stage.begin(question=question, options={"max_rounds": 1, "debaters": sides}, runId="one")
             stage.get("/runs/one?wait=30")
             pages = [stage.http.get(path).text for path in ("/?limit=1", "/runs/one")]
             parts = Parts("".join(pages))
             plain = plain or parts
-            assert parts.found <= plain.found | {("h1", "class"), ("p", "class")} | SUBSET, said
-            assert parts.addresses <= plain.addresses, said
+            assert parts.found <= plain.found | {("h1", "class"), ("p", "class")} | SUBSET, text
+            assert parts.addresses <= plain.addresses, text
             assert stage.http.delete("/api/v1/runs/one").status_code == 204

@@ -72,7 +72,7 @@ def test_a_problem_names_the_field() -> None:
     assert problem["errors"] == [{"field": "a.b", "problem": "is missing"}, {"field": "", "problem": "is empty"}]
 
 
-def test_a_problem_does_not_say_where_the_store_is() -> None:
+def test_problem_hides_the_location_of_the_store() -> None:
     """Paths and addresses are nobody's business; the log has them."""
     assert read(RunNotFound("/home/ann/runs.sqlite3", "x"))["detail"] == "there is no run x"
     assert "/home/ann" not in str(read(StoreError("/home/ann/runs.sqlite3", "/home/ann/runs.sqlite3 is no database")))
@@ -88,12 +88,12 @@ def test_a_problem_does_not_say_where_the_store_is() -> None:
         (RateLimited("no"), None),
     ],
 )
-def test_a_problem_says_when_to_come_back(error: FlowDebateError, seconds: str | None) -> None:
+def test_problem_has_retry_after(error: FlowDebateError, seconds: str | None) -> None:
     """Where the error knows it, in whole seconds."""
     assert problem_response(error).headers.get("retry-after") == seconds
 
 
-def test_a_defect_is_not_described() -> None:
+def test_internal_errors_are_not_described() -> None:
     """The response to an unexpected exception shows nothing of it."""
     assert "secret" not in str(read(ValueError("secret")))
     assert read(ValueError("secret"))["status"] == 500
@@ -150,11 +150,11 @@ def test_invalid_fields_are_listed(shared: Stage, body: dict[str, Any], fields: 
 
     answer = shared.http.post("/api/v1/runs", content=json.dumps(body), headers={"content-type": "application/json"})
     assert answer.status_code == 422
-    assert {each["field"] for each in answer.json()["errors"]} == fields
+    assert {error["field"] for error in answer.json()["errors"]} == fields
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"{", "is not JSON"),
         (b"", "the body is missing"),
@@ -166,14 +166,14 @@ def test_invalid_fields_are_listed(shared: Stage, body: dict[str, Any], fields: 
         (b'{"pattern": "debate", "options": {"price": NaN}}', "NaN"),
     ],
 )
-def test_bodies_that_are_no_json_are_refused(shared: Stage, content: bytes, said: str) -> None:
+def test_invalid_json_bodies_are_rejected(shared: Stage, content: bytes, message: str) -> None:
     """In words, by the client's fault."""
     answer = shared.http.post("/api/v1/runs", content=content, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
-    assert said in answer.text
+    assert message in answer.text
 
 
-def test_unknown_parameters_of_a_query_are_refused(shared: Stage) -> None:
+def test_unknown_query_parameters_are_rejected(shared: Stage) -> None:
     """A filter with a typing error does not list everything."""
     answer = shared.get("/runs", params={"statsu": "failed"})
     assert answer.status_code == 422

@@ -100,8 +100,8 @@ def test_pages_and_streams_work_under_a_prefix(
             assert page.status_code == (404 if path == "/none" else 200), path
             addresses = re.findall(r'(?:href|src|action)="(/[^"]*)"', page.text)
             assert addresses, path
-            assert [found for found in addresses if not found.startswith(f"{root}/")] == []
-            for asset in sorted({found for found in addresses if "/static/" in found}):
+            assert [link for link in addresses if not link.startswith(f"{root}/")] == []
+            for asset in sorted({link for link in addresses if "/static/" in link}):
                 assert http.get(asset).status_code == 200, asset
             assert f'<meta name="root" content="{root}">' in page.text
         redirected = http.get(f"{root}/runs/{run_id}/blind", follow_redirects=True)
@@ -117,7 +117,7 @@ def test_pages_and_streams_work_under_a_prefix(
         assert http.post(f"{root}/api/v1/runs", json=BRIEF, headers=foreign).status_code == 403
 
 
-def test_the_header_counts_for_allowed_hosts_only() -> None:
+def test_prefix_header_is_used_only_for_allowed_hosts() -> None:
     """Not for requests to this machine's own names, nor with what is no path."""
     with staged(service, allow_hosts=[HOST]) as stage:
         for host, header, root in (
@@ -136,7 +136,7 @@ def test_the_header_counts_for_allowed_hosts_only() -> None:
 
 
 @pytest.mark.parametrize("root", ["debates", "//x", "/a b", "/..", "/~x"])
-def test_a_root_that_is_no_path_is_refused(root: str) -> None:
+def test_invalid_root_path_is_rejected(root: str) -> None:
     """When the application is made."""
     with pytest.raises(ConfigurationError, match="root_path"):
         create_app(service(), root_path=root)

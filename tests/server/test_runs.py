@@ -17,12 +17,12 @@ def test_a_run_is_started_and_read(stage: Stage) -> None:
     begun = stage.post("/runs", BRIEF)
     assert begun.status_code == 201
     assert begun.headers["location"] == f"/api/v1/runs/{begun.json()['runId']}"
-    found = stage.http.get(begun.headers["location"], params={"wait": 30}).json()
-    assert (found["status"], found["question"], found["pattern"]) == ("complete", QUESTION, "debate")
-    assert found["document"]["raw"]["verdict"]["verdict"] == "Wait a week."
+    run = stage.http.get(begun.headers["location"], params={"wait": 30}).json()
+    assert (run["status"], run["question"], run["pattern"]) == ("complete", QUESTION, "debate")
+    assert run["document"]["raw"]["verdict"]["verdict"] == "Wait a week."
 
 
-def test_of_equal_requests_at_once_one_begins_the_run(stage: Stage) -> None:
+def test_simultaneous_equal_requests_start_one_run(stage: Stage) -> None:
     """It is answered 201, and all others 200 with the same run."""
     with ThreadPoolExecutor(40) as pool:
         answers = list(pool.map(lambda _: stage.post("/runs", {**BRIEF, "runId": "ship"}), range(40)))
@@ -33,27 +33,27 @@ def test_of_equal_requests_at_once_one_begins_the_run(stage: Stage) -> None:
 WHICH = {"pattern": "debate", "question": "Which database?", "options": {"max_rounds": 1}}
 
 
-def test_a_model_proposes_the_sides_that_a_question_does_not_name() -> None:
+def test_missing_sides_are_proposed_by_a_model() -> None:
     """One call, before the run begins; the same request again finds the run, and pays for no others."""
-    asked: list[str] = []
+    blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
-        asked.append(request.block)
+        blocks.append(request.block)
         return proposer(request)
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         run_id = stage.finished(**WHICH, runId="which")
-        sides = [each["stance"] for each in stage.get(f"/runs/{run_id}").json()["document"]["debaters"]]
+        sides = [speaker["stance"] for speaker in stage.get(f"/runs/{run_id}").json()["document"]["debaters"]]
         assert sides == ["Postgres is enough", "MySQL is simpler", "SQLite will do"]
         assert stage.post("/runs", {**WHICH, "runId": "which"}).status_code == 200
-        assert asked.count("sides") == 1
-        shown = stage.post("/sides", WHICH).json()["sides"]
-        assert [each["stance"] for each in shown] == sides
-        assert [each["stance"] for each in stage.post("/sides", BRIEF).json()["sides"]] == [
+        assert blocks.count("sides") == 1
+        proposals = stage.post("/sides", WHICH).json()["sides"]
+        assert [side["stance"] for side in proposals] == sides
+        assert [side["stance"] for side in stage.post("/sides", BRIEF).json()["sides"]] == [
             "We should ship",
             "We should not ship",
         ]
-        assert asked.count("sides") == 2
+        assert blocks.count("sides") == 2
 
 
 def test_proposed_sides_count_towards_the_budget() -> None:
@@ -65,18 +65,18 @@ def test_proposed_sides_count_towards_the_budget() -> None:
         assert stage.post("/runs", WHICH).status_code == 429
 
 
-def test_a_request_with_an_id_begins_one_run(stage: Stage) -> None:
+def test_request_with_an_id_starts_one_run(stage: Stage) -> None:
     """The same request again is 200 with the run that is there; another one with its id is refused."""
     first = stage.post("/runs", {**BRIEF, "runId": "ship"})
-    again = stage.post("/runs", {**BRIEF, "runId": "ship"})
+    second = stage.post("/runs", {**BRIEF, "runId": "ship"})
     other = stage.post("/runs", {**BRIEF, "runId": "ship", "question": "Should we wait?"})
-    assert (first.status_code, again.status_code, other.status_code) == (201, 200, 409)
-    assert again.json()["createdAt"] == first.json()["createdAt"]
+    assert (first.status_code, second.status_code, other.status_code) == (201, 200, 409)
+    assert second.json()["createdAt"] == first.json()["createdAt"]
     assert other.json()["type"] == "urn:flowdebate:error:RunChanged"
     assert [run["runId"] for run in stage.get("/runs").json()["runs"]] == ["ship"]
 
 
-def test_the_same_request_at_the_same_time_begins_one_run(gated: Stage, gate: Gate) -> None:
+def test_simultaneous_requests_with_one_id_start_one_run(gated: Stage, gate: Gate) -> None:
     """Ten requests with one id, at once: all get the same run, and one of them has started it."""
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(lambda _: gated.post("/runs", {**BRIEF, "runId": "ship"}), range(10)))
@@ -114,7 +114,7 @@ def test_a_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
     assert gate.calls == 5  # four, and the one that was cancelled
 
 
-def test_all_runs_that_match_are_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
+def test_matching_runs_are_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
     """One request for each; the answer has the runs that were changed, and why others were not."""
     ids = [gated.begin(runId=f"{team}-run", labels={"team": team}) for team in ("red", "blue")]
     gate.wait_for_call()
@@ -131,35 +131,35 @@ def test_all_runs_that_match_are_cancelled_and_resumed(gated: Stage, gate: Gate)
     assert gated.post("/runs/resume", {}).json() == {"runs": [], "refused": {}, "more": False}
 
 
-def test_a_fork_asks_only_for_what_changes(gated: Stage, gate: Gate) -> None:
+def test_fork_repeats_only_changed_calls(gated: Stage, gate: Gate) -> None:
     """POST …/fork begins a run from the journal of another; what does not change is reused."""
     run_id = gated.begin(runId="parent")
     gate.wait_for_call()
     gate.let(4)
     assert gated.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
-    asked = gate.calls
+    calls = gate.calls
     forked = gated.post(f"/runs/{run_id}/fork", {"forkId": "child", "labels": {"try": "2"}})
     assert (forked.status_code, forked.json()["parent"]) == (201, "parent")
     assert forked.headers["location"] == "/api/v1/runs/child"
     assert gated.get("/runs/child?wait=30").json()["status"] == "complete"
-    assert gate.calls == asked
+    assert gate.calls == calls
 
 
-def test_a_finished_debate_goes_on(gated: Stage, gate: Gate) -> None:
+def test_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
     """By a fork with an option: further rounds answer a question, and only they and the verdict are asked for."""
     run_id = gated.begin(runId="parent")
     gate.let(20)
     assert gated.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
-    asked = gate.calls
+    calls = gate.calls
     wrong = gated.post(f"/runs/{run_id}/fork", {"options": {"goes_on": {"rounds": 0}}})
     assert (wrong.status_code, "rounds" in wrong.json()["detail"]) == (422, True)
     more = {"rounds": 2, "ask": "What would it cost?"}
     longer = gated.post(f"/runs/{run_id}/fork", {"forkId": "longer", "options": {"goes_on": more}})
     assert (longer.status_code, longer.json()["parent"]) == (201, "parent")
-    done = gated.get("/runs/longer?wait=30").json()
-    raw = done["document"]["raw"]
-    assert (done["status"], raw["rounds"], raw["readerQuestions"][0]["text"]) == ("complete", 3, "What would it cost?")
-    assert gate.calls == asked + 2 * 2 + 2  # both speak twice more; judge and synthesizer come anew
+    run = gated.get("/runs/longer?wait=30").json()
+    raw = run["document"]["raw"]
+    assert (run["status"], raw["rounds"], raw["readerQuestions"][0]["text"]) == ("complete", 3, "What would it cost?")
+    assert gate.calls == calls + 2 * 2 + 2  # both speak twice more; judge and synthesizer come anew
 
 
 def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
@@ -172,7 +172,7 @@ def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
     assert gated.http.delete(f"/api/v1/runs/{run_id}").status_code == 404
 
 
-def test_a_run_that_can_wait_says_so(gate: Gate) -> None:
+def test_run_that_can_wait_is_marked(gate: Gate) -> None:
     """`priority` in the body that begins it: lower ones begin first; it is 422 beyond 100."""
     with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1)) as stage:
         stage.begin()
@@ -185,29 +185,29 @@ def test_a_run_that_can_wait_says_so(gate: Gate) -> None:
         assert stage.post("/runs", BRIEF | {"priority": 101}).status_code == 422
 
 
-def test_too_many_runs_are_asked_to_come_later(gate: Gate) -> None:
+def test_too_many_runs_are_rejected_with_retry_after(gate: Gate) -> None:
     """One more than may run is queued; beyond those that may wait, 429 with Retry-After."""
     with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1, max_queued=1)) as stage:
         stage.begin()
         queued = stage.post("/runs", BRIEF)
         assert (queued.status_code, queued.json()["status"]) == (201, "queued")
-        refused = stage.post("/runs", BRIEF)
-        assert (refused.status_code, refused.json()["type"]) == (429, "urn:flowdebate:error:TooManyRuns")
-        assert int(refused.headers["retry-after"]) >= 1
+        response = stage.post("/runs", BRIEF)
+        assert (response.status_code, response.json()["type"]) == (429, "urn:flowdebate:error:TooManyRuns")
+        assert int(response.headers["retry-after"]) >= 1
 
 
-def test_a_pattern_in_a_schema_does_not_hold_the_server() -> None:
+def test_slow_regex_in_a_schema_does_not_block_the_server() -> None:
     """An answer for which backtracking would take for ever is told apart at once, and others are served."""
     word = {"type": "string", "pattern": "^(a+)+$"}
     schema = {"type": "object", "properties": {"word": word}, "required": ["word"]}
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
-        written = "word" in (request.output_schema or {}).get("properties", {})
-        return {"word": "a" * 40 + "!"} if written else debater(request)
+        is_form = "word" in (request.output_schema or {}).get("properties", {})
+        return {"word": "a" * 40 + "!"} if is_form else debater(request)
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         run_id = stage.begin(options={"max_rounds": 1, "output_schema": schema})
         assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "failed"
         word["pattern"] = "(?=b)a"
-        refused = stage.post("/runs", {**BRIEF, "options": {"output_schema": schema}})
-        assert (refused.status_code, "linear time" in refused.text) == (422, True)
+        response = stage.post("/runs", {**BRIEF, "options": {"output_schema": schema}})
+        assert (response.status_code, "linear time" in response.text) == (422, True)

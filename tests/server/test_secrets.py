@@ -20,15 +20,15 @@ KEY, PASSWORD, TOKEN = "canary-of-a-key", "canary-of-a-password", "canary-of-a-t
 
 def everything_of(stage: Stage, run_id: str) -> str:
     """All that the server shows of a run, and of itself."""
-    shown = [stage.http.get("/").text, stage.http.get(f"/runs/{run_id}").text]
+    texts = [stage.http.get("/").text, stage.http.get(f"/runs/{run_id}").text]
     for path, operations in stage.spec["paths"].items():
         if "get" in operations and "{code}" not in path:
             answer = stage.http.get(
                 path.format(run_id=run_id, place=PLACE, name="notes.md"),
                 params={"runs": run_id} if path.endswith("/events") and "{" not in path else {},
             )
-            shown.append(f"{answer.headers}\n{answer.text}")
-    return "\n".join(shown)
+            texts.append(f"{answer.headers}\n{answer.text}")
+    return "\n".join(texts)
 
 
 def test_nothing_shows_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -38,37 +38,37 @@ def test_nothing_shows_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
         monkeypatch.setenv(name, KEY)
     base_url = f"http://user:{PASSWORD}@127.0.0.1:9/v1?key={PASSWORD}"
     options = {"max_rounds": 1, "model": "m", "attempts": 1}
-    said: list[str] = []
+    texts: list[str] = []
     with staged(
         lambda: Service(store="memory:", model=FunctionModel(debater)),
         token=TOKEN,
         allow_base_urls=["http://127.0.0.1:9/v1"],
     ) as stage:
-        said.append(everything_of(stage, stage.finished()))
+        texts.append(everything_of(stage, stage.finished()))
         failed = stage.begin(options={**options, "base_url": "http://127.0.0.1:9/v1"})
         assert stage.get(f"/runs/{failed}?wait=30").json()["status"] == "failed"
-        said.append(everything_of(stage, failed))
+        texts.append(everything_of(stage, failed))
         for body in (
             {**BRIEF, "options": {**options, "base_url": base_url}},
             {**BRIEF, "options": {**options, "base_url": f"ftp://user:{PASSWORD}@x"}},
             {**BRIEF, "options": {**options, "base_url": f"http://user:{PASSWORD}@127.0.0.1:9/v1", "max_rounds": 0}},
             {**BRIEF, "options": {"record": f"/{PASSWORD}"}},
         ):
-            refused = stage.post("/runs", body)
-            assert refused.status_code == 422
-            said.append(refused.text)
+            response = stage.post("/runs", body)
+            assert response.status_code == 422
+            texts.append(response.text)
         with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as browser:
             for token in (TOKEN, f"{TOKEN}x"):
                 answer = browser.get("/", params={"token": token})
-                said.append(f"{answer.headers}\n{answer.text}")
-            said.append(browser.get("/").text)
+                texts.append(f"{answer.headers}\n{answer.text}")
+            texts.append(browser.get("/").text)
     logged = "\n".join(
         record.getMessage()
         for record in caplog.records
         if record.name.startswith(("flowdebate", "uvicorn", "fastapi", "starlette"))
     )
     for secret in (KEY, PASSWORD, TOKEN):
-        assert secret not in "\n".join(said)
+        assert secret not in "\n".join(texts)
         assert secret not in logged
 
 

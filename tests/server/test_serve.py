@@ -55,12 +55,12 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[Warm, str, str]]:
     command = (COMMAND, "serve", "--port", "0", *arguments)
     with Warm(*command, stderr=subprocess.PIPE, cwd=folder, env=environment(folder)) as process:
         assert process.stderr is not None
-        found = None
-        while found is None:
+        match = None
+        while match is None:
             line = process.stderr.readline().decode()
             assert line, "the server has ended"
-            found = re.search(r"Serving (http://\S+?/)(?:\?token=(\S+))?(?: |$)", line)
-        yield process, found[1].rstrip("/"), found[2] or ""
+            match = re.search(r"Serving (http://\S+?/)(?:\?token=(\S+))?(?: |$)", line)
+        yield process, match[1].rstrip("/"), match[2] or ""
 
 
 def client(url: str, token: str) -> httpx2.Client:
@@ -70,16 +70,16 @@ def client(url: str, token: str) -> httpx2.Client:
     )
 
 
-def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path: Path) -> None:
+def test_occupied_port_is_reported_with_a_remedy(tmp_path: Path) -> None:
     """In one sentence, before anything is served."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         command = (COMMAND, "serve", "--port", str(port))
         with Warm(
             *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path)
         ) as process:
-            said = process.communicate(timeout=60)[1].decode()
-    assert said.endswith(f"Error: Port {port} is in use. Choose another --port; 0 takes a free one.\n")
+            message = process.communicate(timeout=60)[1].decode()
+    assert message.endswith(f"Error: Port {port} is in use. Choose another --port; 0 takes a free one.\n")
     assert process.returncode == 2
 
 
@@ -100,7 +100,7 @@ def test_a_server_is_started_and_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_idle_server_ends_at_once(tmp_path: Path, number: signal.Signals) -> None:
+def test_idle_server_stops_immediately(tmp_path: Path, number: signal.Signals) -> None:
     """With the exit code that shells expect."""
     with serving(tmp_path) as (process, url, token):
         with client(url, token) as http:
@@ -123,7 +123,7 @@ def service():
 
 
 @pytest.mark.slow
-def test_a_server_ends_while_its_event_loop_is_stuck(tmp_path: Path) -> None:
+def test_server_stops_while_its_event_loop_is_blocked(tmp_path: Path) -> None:
     """Code of the application that never ends holds the process for five seconds."""
     (tmp_path / "application.py").write_text(ENDLESS)
     with serving(tmp_path, "--app", "application:service") as (process, url, token):
@@ -162,26 +162,26 @@ def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:
     assert calls.count("debate-debater-pro") == 1
 
 
-def test_the_token_outlives_a_server(tmp_path: Path) -> None:
+def test_token_survives_a_restart(tmp_path: Path) -> None:
     """In a file of the user alone, so that bookmarks, cookies and scripts go on; --new-token ends all of them."""
     with serving(tmp_path) as (_, url, first), client(url, first) as http:
         assert http.get("/api/v1/runs").status_code == 200
-    kept = tmp_path / "flowdebate" / "token"
-    assert (kept.read_text().strip(), kept.stat().st_mode & 0o777) == (first, 0o600)
+    path = tmp_path / "flowdebate" / "token"
+    assert (path.read_text().strip(), path.stat().st_mode & 0o777) == (first, 0o600)
     with serving(tmp_path) as (_, url, second), client(url, first) as http:
         assert second == first
         signed_in = http.get("/", params={"token": first}, headers={"authorization": ""})
         assert signed_in.status_code == 303
     with serving(tmp_path, "--new-token") as (_, url, third), client(url, first) as http:
-        assert (kept.read_text().strip(), kept.stat().st_mode & 0o777) == (third, 0o600)
+        assert (path.read_text().strip(), path.stat().st_mode & 0o777) == (third, 0o600)
         assert third != first
         page = http.get("/", headers={"accept": "text/html", "authorization": "", "sec-fetch-dest": "document"})
         assert page.status_code == 401
         assert http.get("/api/v1/runs").status_code == 401
-    assert [each.name for each in kept.parent.iterdir()] == ["token"]
+    assert [entry.name for entry in path.parent.iterdir()] == ["token"]
 
 
-def test_servers_that_start_at_once_have_one_token(tmp_path: Path) -> None:
+def test_servers_started_simultaneously_share_one_token(tmp_path: Path) -> None:
     """The first file stands, whole."""
     with ThreadPoolExecutor(4) as threads, ExitStack() as stack:
         started = list(threads.map(lambda _: stack.enter_context(serving(tmp_path)), range(4)))
@@ -189,23 +189,23 @@ def test_servers_that_start_at_once_have_one_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["readable", "linked", "short"])
-def test_a_token_that_others_may_know_is_not_used(tmp_path: Path, how: str) -> None:
+def test_exposed_token_is_rejected(tmp_path: Path, how: str) -> None:
     """The message names the file, what is wrong with it, and how to get another one."""
-    kept = tmp_path / "flowdebate" / "token"
-    kept.parent.mkdir()
-    kept.write_text("short" if how == "short" else "the-token-of-this-test")
-    kept.chmod(0o644 if how == "readable" else 0o600)
+    path = tmp_path / "flowdebate" / "token"
+    path.parent.mkdir()
+    path.write_text("short" if how == "short" else "the-token-of-this-test")
+    path.chmod(0o644 if how == "readable" else 0o600)
     if how == "linked":
-        kept.symlink_to(kept.rename(tmp_path / "elsewhere"))
-    code, told = refused(tmp_path)
-    words = " ".join(told.split())
+        path.symlink_to(path.rename(tmp_path / "elsewhere"))
+    code, message = refused(tmp_path)
+    words = " ".join(message.split())
     wrong = {"readable": "mode 0644, not 0600", "linked": "is not a plain file", "short": "at least 16"}
-    assert (code, wrong[how] in words, "flowdebate/token" in words) == (2, True, True), told
+    assert (code, wrong[how] in words, "flowdebate/token" in words) == (2, True, True), message
     with serving(tmp_path, "--new-token") as (_, _, token):
         assert len(token) > 32
 
 
-def test_a_token_that_cannot_be_kept_is_good_for_one_start(tmp_path: Path) -> None:
+def test_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
     """The server starts, and says why the next one has another."""
     (tmp_path / "flowdebate").write_text("no folder")
     command = (COMMAND, "serve", "--port", "0")
@@ -213,10 +213,10 @@ def test_a_token_that_cannot_be_kept_is_good_for_one_start(tmp_path: Path) -> No
     for _ in range(2):
         with Warm(*command, stderr=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path)) as process:
             assert process.stderr is not None
-            told = process.stderr.readline().decode() + process.stderr.readline().decode()
+            message = process.stderr.readline().decode() + process.stderr.readline().decode()
             process.kill()
-        assert "cannot be kept in" in told
-        tokens.add(told.partition("?token=")[2].strip())
+        assert "cannot be kept in" in message
+        tokens.add(message.partition("?token=")[2].strip())
     assert len(tokens) == 2
     assert "" not in tokens
 
@@ -230,7 +230,7 @@ def test_a_token_that_cannot_be_kept_is_good_for_one_start(tmp_path: Path) -> No
         pytest.param(("--root-path", "/debates"), False, marks=pytest.mark.slow),
     ],
 )
-def test_a_server_of_ones_own_allows_all_models_of_its_providers(
+def test_local_server_allows_all_models_of_its_providers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, is_own: bool
 ) -> None:
     """Nobody else reaches it; with an option that lets others in, only the models that are set up."""
@@ -247,7 +247,7 @@ def refused(folder: Path, *arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (("--host", ANYWHERE), "--token-file"),
         (("--token-file", "nothing"), "cannot be read"),
@@ -259,34 +259,32 @@ def refused(folder: Path, *arguments: str) -> tuple[int, str]:
         (("--allow-base-url", "ftp://x"), "http://"),
     ],
 )
-def test_misuse_is_explained(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_misuse_is_explained(tmp_path: Path, arguments: tuple[str, ...], expected: str) -> None:
     """Before anything is served, with exit code 2."""
     (tmp_path / "short").write_text("short")
-    code, told = refused(tmp_path, *arguments)
+    code, message = refused(tmp_path, *arguments)
     assert code == 2
-    assert said in told
-    assert "Traceback" not in told
+    assert expected in message
+    assert "Traceback" not in message
 
 
-def test_the_environment_says_where_a_server_listens_and_what_bounds_its_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_sets_address_and_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Address, port and limits; options win, and what is no number is refused before anything is served."""
     with socket.socket() as opened:
         opened.bind(("127.0.0.2", 0))
         port = str(opened.getsockname()[1])
     (tmp_path / "token").write_text("the-token-of-this-test")
-    given = {"FLOWDEBATE_HOST": "127.0.0.2", "FLOWDEBATE_PORT": port, "FLOWDEBATE_MAX_CALLS": "3"}
-    given |= {"FLOWDEBATE_MAX_TOKENS": "500", "FLOWDEBATE_MAX_SECONDS": "1.5"}
-    for name, value in given.items():
+    variables = {"FLOWDEBATE_HOST": "127.0.0.2", "FLOWDEBATE_PORT": port, "FLOWDEBATE_MAX_CALLS": "3"}
+    variables |= {"FLOWDEBATE_MAX_TOKENS": "500", "FLOWDEBATE_MAX_SECONDS": "1.5"}
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with Warm(COMMAND, "serve", "--token-file", "token", stderr=subprocess.PIPE, cwd=tmp_path) as process:
         assert process.stderr is not None
         assert f"Serving http://127.0.0.2:{port}/" in process.stderr.readline().decode()
     options = dict.fromkeys(("model", "price", "max_calls", "max_tokens", "max_seconds", "keep_days"))
     options |= dict.fromkeys(("budget_calls", "budget_tokens", "budget_cost"))
-    for own, calls in ((None, 3), (2, 2)):
-        service = _make_service(None, "memory:", {**options, "max_calls": own}, None, recover=False)
+    for flag, calls in ((None, 3), (2, 2)):
+        service = _make_service(None, "memory:", {**options, "max_calls": flag}, None, recover=False)
         bounds = service._recipes._limits
         assert bounds is not None
         assert (bounds.calls, bounds.tokens, bounds.seconds) == (calls, 500, 1.5)
@@ -295,24 +293,24 @@ def test_the_environment_says_where_a_server_listens_and_what_bounds_its_runs(
         _make_service(None, "memory:", options, None, recover=False)
 
 
-def test_a_taken_port_is_named(tmp_path: Path) -> None:
+def test_occupied_port_is_named(tmp_path: Path) -> None:
     """And nothing else happens."""
     with serving(tmp_path) as (_, url, _):
         port = url.rpartition(":")[2]
-        code, told = refused(tmp_path, "--port", port)
+        code, message = refused(tmp_path, "--port", port)
     assert code == 2
-    assert port in told
+    assert port in message
 
 
-def test_an_open_server_says_what_it_opens(tmp_path: Path) -> None:
+def test_open_server_warns_about_the_access_it_gives(tmp_path: Path) -> None:
     """Another host than this machine needs a token of its own, and is named."""
     (tmp_path / "token").write_text("the-token-of-this-test")
     command = ("--host", ANYWHERE, "--token-file", "token", "--allow-host", "debates.example", "--read-only")
     with serving(tmp_path, *command) as (process, url, token):
         assert token == ""
         assert process.stderr is not None
-        said = process.stderr.readline().decode()
-        assert "whoever has the token can read all runs" in " ".join(said.split())
+        message = process.stderr.readline().decode()
+        assert "whoever has the token can read all runs" in " ".join(message.split())
         port = url.rpartition(":")[2]
         with client(f"http://127.0.0.1:{port}", "the-token-of-this-test") as http:
             assert http.get("/api/v1/runs", headers={"host": "debates.example"}).status_code == 200

@@ -33,10 +33,10 @@ def stranger(stage: Stage) -> Iterator[httpx2.Client]:
 
 def shared(stage: Stage, run_id: str, shows: str = "run", **changes: Any) -> dict[str, Any]:
     """A public link."""
-    made = stage.post(f"/runs/{run_id}/links", {"shows": shows, "seconds": 60, **changes})
-    assert made.status_code == 201, made.text
-    found: dict[str, Any] = made.json()
-    return found
+    response = stage.post(f"/runs/{run_id}/links", {"shows": shows, "seconds": 60, **changes})
+    assert response.status_code == 201, response.text
+    link: dict[str, Any] = response.json()
+    return link
 
 
 def test_a_public_link_shows_the_run_and_no_search_engine_lists_it(stage: Stage, stranger: httpx2.Client) -> None:
@@ -52,47 +52,47 @@ def test_a_public_link_shows_the_run_and_no_search_engine_lists_it(stage: Stage,
         assert '<meta property="og:title" content="Should we ship?">' in answer.text
         assert '<meta property="og:description" content="Wait a week.">' in answer.text
         [picture] = re.findall(r'<meta property="og:image" content="([^"]+)">', answer.text)
-        shown = stranger.get(picture)  # a whole address: whoever makes a preview reads nothing else
-        assert (shown.headers["content-type"], picture.startswith("http://")) == ("image/png", True)
+        response = stranger.get(picture)  # a whole address: whoever makes a preview reads nothing else
+        assert (response.headers["content-type"], picture.startswith("http://")) == ("image/png", True)
         for secret in (TOKEN, NOTE, *LABELS, *LABELS.values(), "seed ", "/~", "/runs/", run_id):
             assert secret not in answer.text, secret
 
 
-def test_nothing_is_public_that_nobody_shared(stage: Stage, stranger: httpx2.Client) -> None:
+def test_unshared_runs_are_not_public(stage: Stage, stranger: httpx2.Client) -> None:
     """A run has no link until somebody makes one, of what it can show."""
     run_id = stage.finished()
     assert stage.get(f"/runs/{run_id}/links").json() == []
     assert stranger.get(f"/shared/{run_id}").status_code == 404
-    made = shared(stage, run_id)
-    assert stage.get(f"/runs/{run_id}/links").json() == [made]
+    link = shared(stage, run_id)
+    assert stage.get(f"/runs/{run_id}/links").json() == [link]
     assert stage.post(f"/runs/{run_id}/links", {"shows": "run", "role": "debate-judge"}).status_code == 422
     assert stage.post(f"/runs/{run_id}/links", {"shows": "trace"}).status_code == 422
     unjudged = stage.begin(options={"max_rounds": 1, "humans": ["judge"]})
     assert stage.get(f"/runs/{unjudged}?wait=30").json()["status"] == "awaiting"
-    refused = stage.post(f"/runs/{unjudged}/links", {"shows": "vote"})
-    assert (refused.status_code, "nobody can vote" in refused.json()["detail"]) == (409, True)
+    response = stage.post(f"/runs/{unjudged}/links", {"shows": "vote"})
+    assert (response.status_code, "nobody can vote" in response.json()["detail"]) == (409, True)
 
 
 def test_a_run_has_at_most_twenty_links(stage: Stage) -> None:
     """One that is revoked makes room."""
     run_id = stage.finished()
-    made = [shared(stage, run_id) for _ in range(20)]
+    shared_links = [shared(stage, run_id) for _ in range(20)]
     assert stage.post(f"/runs/{run_id}/links", {"shows": "run"}).status_code == 409
-    assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{made[0]['id']}").status_code == 204
+    assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{shared_links[0]['id']}").status_code == 204
     shared(stage, run_id)
 
 
 @pytest.mark.parametrize("shows", ["run", "vote"])
-def test_a_link_opens_one_run_and_nothing_else(stage: Stage, stranger: httpx2.Client, shows: str) -> None:
+def test_link_gives_access_to_one_run_only(stage: Stage, stranger: httpx2.Client, shows: str) -> None:
     """As a code for a person's answer, for the other kind, for another run, and for each route: nothing opens."""
     run_id, other = stage.finished(), stage.finished()
     code = shared(stage, run_id, shows)["page"].rpartition("/")[2]
     opened = set()
     for method, path in routes(stage.app):
         names = set(re.findall(r"{(\w+)(?::path)?}", path))
-        given = dict.fromkeys(names, "x")
+        values = dict.fromkeys(names, "x")
         bare = path.replace(":path}", "}")
-        for address in {bare.format(**{**given, "run_id": run, "code": code}) for run in (run_id, other, code)}:
+        for address in {bare.format(**{**values, "run_id": run, "code": code}) for run in (run_id, other, code)}:
             for headers in ({}, {"authorization": f"Bearer {code}"}, {"cookie": f"flowdebate={code}"}):
                 body = {"answer": "x"} if method == "POST" else None
                 if stranger.request(method, address, headers=headers, json=body).status_code < 400:
@@ -104,7 +104,7 @@ def test_a_link_opens_one_run_and_nothing_else(stage: Stage, stranger: httpx2.Cl
     assert opened == {("GET", path) for path in reads | free}
 
 
-def test_a_revoked_link_says_so(stage: Stage, stranger: httpx2.Client) -> None:
+def test_revoked_link_is_reported(stage: Stage, stranger: httpx2.Client) -> None:
     """At once, on each of its pages, with 410; others of the run go on."""
     run_id = stage.finished()
     one, two = shared(stage, run_id), shared(stage, run_id, "vote")
@@ -120,7 +120,7 @@ def test_a_revoked_link_says_so(stage: Stage, stranger: httpx2.Client) -> None:
     assert stranger.post(two["path"], json={"winner": None, "reader": READER}).status_code == 410
 
 
-def test_a_link_ends_with_its_run(stage: Stage, stranger: httpx2.Client) -> None:
+def test_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -> None:
     """Neither a later run of the same id nor an import of the run opens it again."""
     run_id = stage.finished()
     page = shared(stage, run_id)["page"]
@@ -132,19 +132,19 @@ def test_a_link_ends_with_its_run(stage: Stage, stranger: httpx2.Client) -> None
     assert stranger.get(page).status_code == 404
 
 
-def test_a_vote_by_a_link_counts_once_for_a_reader(stage: Stage, stranger: httpx2.Client) -> None:
+def test_vote_by_link_counts_once_per_reader(stage: Stage, stranger: httpx2.Client) -> None:
     """The page has no names and no verdict before it, and leads to no other page after it."""
     run_id = stage.finished()
-    made = shared(stage, run_id, "vote")
-    before = stranger.get(made["page"], follow_redirects=True).text
+    link = shared(stage, run_id, "vote")
+    before = stranger.get(link["page"], follow_redirects=True).text
     assert "Wait a week." not in before
     assert "Read both sides without names" in before
-    assert stranger.get(f"{made['page']}/present").status_code == 404
-    assert stranger.post(made["path"], json={"winner": None}).status_code == 422
-    voted = stranger.post(made["path"], json={"winner": None, "reader": READER})
+    assert stranger.get(f"{link['page']}/present").status_code == 404
+    assert stranger.post(link["path"], json={"winner": None}).status_code == 422
+    voted = stranger.post(link["path"], json={"winner": None, "reader": READER})
     assert (voted.status_code, voted.json()["readers"]) == (201, 1)
-    assert stranger.post(made["path"], json={"winner": None, "reader": READER}).status_code == 409
-    after = stranger.get(made["page"], params={"view": 0, "reader": READER}).text
+    assert stranger.post(link["path"], json={"winner": None, "reader": READER}).status_code == 409
+    after = stranger.get(link["page"], params={"view": 0, "reader": READER}).text
     assert "Wait a week." in after
     for secret in (TOKEN, f"/runs/{run_id}", "See who spoke"):
         assert secret not in after
@@ -152,7 +152,7 @@ def test_a_vote_by_a_link_counts_once_for_a_reader(stage: Stage, stranger: httpx
     assert stranger.post(shared(stage, run_id)["page"], json={}).status_code == 405
 
 
-def test_votes_by_a_link_are_bounded(stage: Stage, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_votes_by_link_are_limited(stage: Stage, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has it can make up readers; another link of the run still takes votes."""
     monkeypatch.setattr(links, "MOST_VOTES", 3)
     run_id = stage.finished()
@@ -162,13 +162,13 @@ def test_votes_by_a_link_are_bounded(stage: Stage, stranger: httpx2.Client, monk
     assert stranger.post(two["path"], json={"winner": None, "reader": READER}).status_code == 201
 
 
-def test_a_server_that_only_shows_makes_no_link() -> None:
+def test_read_only_server_creates_no_links() -> None:
     """And takes no vote by one that was made before."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater)), read_only=True) as stage:
         assert stage.post("/runs/none/links", {"shows": "run"}).status_code == 403
 
 
-def test_users_share_runs_of_their_own() -> None:
+def test_users_can_share_only_their_runs() -> None:
     """The page says nothing of who they are, and nobody else ends the link."""
 
     def by_key(request: Any) -> str | None:
@@ -178,13 +178,13 @@ def test_users_share_runs_of_their_own() -> None:
         ann, ben = ({"x-key": name} for name in ("ann-of-the-team", "ben-of-the-team"))
         run_id = stage.post("/runs", BRIEF, headers=ann).json()["runId"]
         stage.get(f"/runs/{run_id}?wait=30", headers=ann)
-        made = stage.post(f"/runs/{run_id}/links", {"shows": "run"}, headers=ann).json()
-        assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{made['id']}", headers=ben).status_code == 404
-        page = stage.http.get(made["page"])
+        link = stage.post(f"/runs/{run_id}/links", {"shows": "run"}, headers=ann).json()
+        assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{link['id']}", headers=ben).status_code == 404
+        page = stage.http.get(link["page"])
         assert (page.status_code, "of-the-team" in page.text) == (200, False)
 
 
-def test_what_failed_is_not_told_in_public() -> None:
+def test_failure_details_are_not_public() -> None:
     """The words of an error may have the addresses of servers of one's own."""
 
     def failing(request: Any) -> Any:
@@ -199,12 +199,12 @@ def test_what_failed_is_not_told_in_public() -> None:
         assert "inside.example" in stage.http.get(f"/runs/{run_id}").text
         page = shared(stage, run_id)["page"]
         for path in (page, f"{page}/present"):
-            shown = stage.http.get(path).text
-            assert "inside.example" not in shown
-            assert "debate-debater-pro is sure." in shown
+            html = stage.http.get(path).text
+            assert "inside.example" not in html
+            assert "debate-debater-pro is sure." in html
 
 
-def test_a_public_page_names_who_is_missing_and_not_why() -> None:
+def test_public_page_names_missing_speakers_without_the_reason() -> None:
     """Also one whose name has quotation marks, in the line above the result and at the beginning of the answer."""
 
     def failing(request: Any) -> Any:
@@ -217,8 +217,8 @@ def test_a_public_page_names_who_is_missing_and_not_why() -> None:
     with staged(lambda: Service({"panel": panel}, store="memory:", model=FunctionModel(failing))) as stage:
         run_id = stage.post("/runs", {"pattern": "panel", "question": "Trams or buses?"}).json()["runId"]
         assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "degraded"
-        shown = stage.http.get(shared(stage, run_id)["page"]).text
-    assert "Incomplete" in shown
-    assert "An&#34;n did not answer (ProviderFailed)" in shown
-    assert "inside.example" not in shown
-    assert "Trams." in shown
+        page = stage.http.get(shared(stage, run_id)["page"]).text
+    assert "Incomplete" in page
+    assert "An&#34;n did not answer (ProviderFailed)" in page
+    assert "inside.example" not in page
+    assert "Trams." in page

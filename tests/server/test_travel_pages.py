@@ -44,7 +44,7 @@ def test_steps_are_links(stage: Stage) -> None:
     assert stage.http.get("/runs/nothing/travel").status_code == 404
 
 
-def test_a_step_shows_what_had_been_said_until_then(stage: Stage) -> None:
+def test_step_shows_the_transcript_up_to_it(stage: Stage) -> None:
     """Its own answer, which can be changed, what was sent for it, and nothing of what came later."""
     run_id = stage.finished()
     first, second, judge = (page_of(stage, f"/runs/{run_id}/travel?step={step}") for step in (1, 2, 3))
@@ -58,7 +58,7 @@ def test_a_step_shows_what_had_been_said_until_then(stage: Stage) -> None:
     assert "&#34;winner&#34;: null" in judge
 
 
-def test_a_run_leads_to_its_steps(stage: Stage) -> None:
+def test_run_page_links_to_its_steps(stage: Stage) -> None:
     """From each turn, and from each row of the trace."""
     run_id = stage.finished()
     page = page_of(stage, f"/runs/{run_id}")
@@ -80,7 +80,7 @@ def test_forks_are_listed(stage: Stage) -> None:
     assert f'<a href="/compare?a={run_id}&amp;b=edit">Compare with the original</a>' in page_of(stage, "/runs/edit")
 
 
-def test_an_edit_of_data_is_checked_before_a_run_begins(stage: Stage) -> None:
+def test_edited_data_is_validated_before_the_fork_starts(stage: Stage) -> None:
     """Each field that is wrong is named, and there is no new run."""
     run_id = stage.finished()
     for text, fields in (
@@ -88,16 +88,16 @@ def test_an_edit_of_data_is_checked_before_a_run_begins(stage: Stage) -> None:
         ('{"reasoning": "r"}', {"winner", "verdict"}),
         ('{"reasoning": "r", "winner": "nobody", "verdict": "v"}', {"winner"}),
     ):
-        refused = stage.post(f"/runs/{run_id}/fork", {"edits": {JUDGE: text}})
-        assert refused.status_code == 422
-        assert {error["field"] for error in refused.json()["errors"]} == fields
+        response = stage.post(f"/runs/{run_id}/fork", {"edits": {JUDGE: text}})
+        assert response.status_code == 422
+        assert {error["field"] for error in response.json()["errors"]} == fields
     assert [run["runId"] for run in stage.get("/runs").json()["runs"]] == [run_id]
     verdict = {"reasoning": "r", "winner": "We should ship", "verdict": "Ship it."}
     fork = stage.post(f"/runs/{run_id}/fork", {"edits": {JUDGE: json.dumps(verdict)}}).json()["runId"]
     assert stage.get(f"/runs/{fork}?wait=30").json()["document"]["raw"]["verdict"]["winner"] == "We should ship"
 
 
-def test_what_a_person_said_is_a_step(stage: Stage) -> None:
+def test_human_answer_is_a_step(stage: Stage) -> None:
     """It can be changed as well, as text or as the data that was asked for; and the fork says so."""
     stage.begin(options={"max_rounds": 1, "humans": ["judge", "pro"], "synthesizer": False}, runId="people")
     stage.get("/runs/people?wait=30")
@@ -120,7 +120,7 @@ def test_what_a_person_said_is_a_step(stage: Stage) -> None:
     assert "Steps 1 to 2 are the same: pro, con. Reused without asking." in re.sub("<[^>]+>", "", page)
 
 
-def test_a_comparison_shows_what_differs(stage: Stage) -> None:
+def test_comparison_shows_differences(stage: Stage) -> None:
     """Equal steps are one line; changed words are marked; both results and costs are there."""
     run_id = stage.finished()
     text = "debate-debater-con is not sure.\nSo it is."
@@ -147,13 +147,13 @@ PANELS = (
 @pytest.mark.parametrize("panel", PANELS[1:])
 def test_turns_of_two_runs_are_paired_by_round_and_number(stage: Stage, panel: dict[str, Any]) -> None:
     """Whatever the speakers are called; each step has its counterpart."""
-    one, two = (stage.finished(options={"max_rounds": 2, **each}) for each in (PANELS[0], panel))
+    one, two = (stage.finished(options={"max_rounds": 2, **options}) for options in (PANELS[0], panel))
     page = page_of(stage, f"/compare?a={one}&b={two}")
     assert "No matching step." not in page
     sides = page[page.index("Side by side") :]
     names = re.findall(r'<h3 class="who"><i class="mark"></i>([^<]+)</h3>', sides)
-    left, right = names[::2][:4], names[1::2][:4]
-    assert (left, right) == (["Ann", "Ben"] * 2, [each["name"] for each in panel["debaters"]] * 2)
+    ones, right = names[::2][:4], names[1::2][:4]
+    assert (ones, right) == (["Ann", "Ben"] * 2, [speaker["name"] for speaker in panel["debaters"]] * 2)
 
 
 def test_any_two_runs_can_be_compared(stage: Stage) -> None:
@@ -166,7 +166,7 @@ def test_any_two_runs_can_be_compared(stage: Stage) -> None:
     assert "No matching step." in page
 
 
-def test_a_server_that_only_shows_runs_changes_nothing() -> None:
+def test_read_only_server_offers_no_changes() -> None:
     """Its pages show what was said, and have no form."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
@@ -178,7 +178,7 @@ def test_a_server_that_only_shows_runs_changes_nothing() -> None:
         assert "<form" not in page
 
 
-def test_a_run_without_steps_says_so() -> None:
+def test_run_without_steps_is_reported() -> None:
     """Such as one whose model could not be reached."""
 
     def fails(_: Any) -> str:
@@ -191,16 +191,16 @@ def test_a_run_without_steps_says_so() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 3])
-def test_hostile_text_is_text(step: int) -> None:
+def test_hostile_text_is_escaped(step: int) -> None:
     """Whatever was said: no element, no attribute and no address that a plain text does not give."""
-    said = "A plain text."
+    text = "A plain text."
 
     def answer(request: Any) -> Any:
-        return {"reasoning": said, "winner": None, "verdict": said} if request.output_schema else said
+        return {"reasoning": text, "winner": None, "verdict": text} if request.output_schema else text
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         stage.finished(runId="plain", question=QUESTION)
-        said = " ".join(HOSTILE)
+        text = " ".join(HOSTILE)
         stage.finished(runId="hostile", question=QUESTION)
         paths = ("/runs/{}/travel?step=" + str(step), "/compare?a={}&b={}", "/compare?a=plain&b=hostile")
         plain, hostile = (

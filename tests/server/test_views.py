@@ -30,12 +30,12 @@ def test_steps_and_tasks_are_listed(stage: Stage) -> None:
     assert {task["status"] for task in board["tasks"]} == {"completed"}
 
 
-def test_steps_and_the_page_show_what_was_repaired() -> None:
+def test_steps_and_page_show_repairs() -> None:
     """The judge writes a code fence around its verdict."""
 
     def answer(request: ModelRequest) -> Any:
-        written = debater(request)
-        return written if isinstance(written, str) else f"```json\n{json.dumps(written)}\n```"
+        turn = debater(request)
+        return turn if isinstance(turn, str) else f"```json\n{json.dumps(turn)}\n```"
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         run_id = stage.finished()
@@ -46,10 +46,10 @@ def test_steps_and_the_page_show_what_was_repaired() -> None:
 
 def test_a_call_is_shown_as_it_was_sent() -> None:
     """Each call of a run, with all that its model was given; also the one that is in progress, and after a restart."""
-    asked: list[ModelRequest] = []
+    requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
-        asked.append(request)
+        requests.append(request)
         return debater(request)
 
     script = Gate(answer)
@@ -61,17 +61,17 @@ def test_a_call_is_shown_as_it_was_sent() -> None:
         assert (running["recorded"], running["block"]) == (True, "debate-debater-pro")
         script.let(4)
         assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
-        for step, request in zip(stage.get(f"/runs/{run_id}/steps").json(), asked, strict=True):
-            shown = stage.get(f"/runs/{run_id}/calls/{step['place']}").json()
-            assert shown["messages"] == list(request.messages)
-            assert shown["answerSchema"] == request.output_schema
-            assert shown["recorded"]
-        assert shown != running
+        for step, request in zip(stage.get(f"/runs/{run_id}/steps").json(), requests, strict=True):
+            call = stage.get(f"/runs/{run_id}/calls/{step['place']}").json()
+            assert call["messages"] == list(request.messages)
+            assert call["answerSchema"] == request.output_schema
+            assert call["recorded"]
+        assert call != running
         assert stage.get(f"/runs/{run_id}/calls/debate/nowhere").status_code == 404
         assert stage.get(f"/runs/nothing/calls/{started['place']}").status_code == 404
 
 
-def test_a_run_is_saved_in_three_ways(stage: Stage) -> None:
+def test_run_can_be_downloaded_in_three_formats(stage: Stage) -> None:
     """As a report, a document and an export; the last can be imported."""
     run_id = stage.finished()
     report = stage.get(f"/runs/{run_id}/report.md")
@@ -89,7 +89,7 @@ def test_a_run_is_saved_in_three_ways(stage: Stage) -> None:
     assert asyncio.run(imported()) == (run_id,)
 
 
-def test_a_report_stands_alone_and_is_verified(stage: Stage) -> None:
+def test_report_is_self_contained_and_verifiable(stage: Stage) -> None:
     """It is shown under its own policy, with its own style and nothing else, and is linked on the run's page."""
     run_id = stage.finished()
     report = stage.get(f"/runs/{run_id}/report.html")
@@ -99,7 +99,7 @@ def test_a_report_stands_alone_and_is_verified(stage: Stage) -> None:
     assert f'href="/api/v1/runs/{run_id}/report.html"' in stage.http.get(f"/runs/{run_id}").text
 
 
-def test_a_run_in_progress_has_a_document_so_far(gated: Stage, gate: Any) -> None:
+def test_run_in_progress_has_a_partial_document(gated: Stage, gate: Any) -> None:
     """With the turns that are over; its page follows the others."""
     run_id = gated.begin()
     gate.wait_for_call()
@@ -115,11 +115,11 @@ async def shout(value: Any, ctx: Context) -> str:
     return f"{value}!"
 
 
-def test_a_registered_pattern_is_started_by_its_name() -> None:
+def test_registered_pattern_can_be_started_by_name() -> None:
     """A block of the application has no options, any JSON as input, and a document only if it is a pattern."""
     with staged(lambda: Service({"shout": handler(shout, name="shout")}, store="memory:", plans=False)) as stage:
-        (found,) = stage.get("/patterns").json()
-        assert (found["name"], found["registered"], found.get("options")) == ("shout", True, None)
+        (pattern,) = stage.get("/patterns").json()
+        assert (pattern["name"], pattern["registered"], pattern.get("options")) == ("shout", True, None)
         begun = stage.post("/runs", {"pattern": "shout", "question": {"a": [1, None]}})
         run_id = begun.json()["runId"]
         details = stage.get(f"/runs/{run_id}?wait=30").json()

@@ -48,7 +48,7 @@ def vote(stage: Stage, reader: str, winner: str | None, **more: Any) -> httpx2.R
     return stage.post("/runs/d/votes", {"reader": reader, "winner": winner, **more})
 
 
-def test_a_reader_knows_neither_names_nor_verdict() -> None:
+def test_voter_sees_neither_names_nor_verdict() -> None:
     """The debate is there in the order of the view, with letters in place of names, before the vote."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
@@ -71,12 +71,12 @@ def test_a_reader_knows_neither_names_nor_verdict() -> None:
             ]
 
 
-def test_an_order_is_drawn() -> None:
+def test_order_of_sides_is_random() -> None:
     """For a reader who names none, and the address then has it, so that reading it again changes nothing."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
-        drawn = {stage.http.get("/runs/d/blind").headers["location"] for _ in range(30)}
-        assert drawn == {"?view=0", "?view=1"}
+        locations = {stage.http.get("/runs/d/blind").headers["location"] for _ in range(30)}
+        assert locations == {"?view=0", "?view=1"}
         assert stage.http.get("/runs/d/blind?reader=me").headers["location"].endswith("&reader=me")
 
 
@@ -111,17 +111,17 @@ def test_a_vote_is_counted_once() -> None:
         ({"winner": SHIP, "more": 1}, "more"),
     ],
 )
-def test_what_is_no_vote_is_refused(body: dict[str, Any], field: str) -> None:
+def test_invalid_votes_are_rejected(body: dict[str, Any], field: str) -> None:
     """With the field, and nothing is counted."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
-        refused = stage.post("/runs/d/votes", body)
-        assert refused.status_code == 422
-        assert field in {each["field"] for each in refused.json()["errors"]}
+        response = stage.post("/runs/d/votes", body)
+        assert response.status_code == 422
+        assert field in {error["field"] for error in response.json()["errors"]}
         assert stage.get("/runs/d/votes").json()["readers"] == 0
 
 
-def test_only_a_debate_that_is_over_is_voted_on(stage: Stage) -> None:
+def test_only_finished_debates_accept_votes(stage: Stage) -> None:
     """Neither a pattern without sides nor a run that waits; their pages say so."""
     stage.begin(pattern="consensus", options={}, runId="other")
     stage.get("/runs/other?wait=30")
@@ -134,7 +134,7 @@ def test_only_a_debate_that_is_over_is_voted_on(stage: Stage) -> None:
     assert stage.http.get("/runs/nothing/blind").status_code == 404
 
 
-def test_votes_outlast_the_server_and_travel_with_their_run(tmp_path: Path) -> None:
+def test_votes_survive_a_restart_and_are_exported(tmp_path: Path) -> None:
     """They are there after a restart, in the export, and in the store that imports it."""
 
     def stored() -> Service:
@@ -156,7 +156,7 @@ def test_votes_outlast_the_server_and_travel_with_their_run(tmp_path: Path) -> N
         assert "2, none of the sides ahead" in page_of(stage, "/runs/d")
 
 
-def test_votes_go_with_their_run() -> None:
+def test_votes_are_deleted_with_their_run() -> None:
     """A later run with the same id has none of them, however the first one was deleted."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer))) as stage:
@@ -169,7 +169,7 @@ def test_votes_go_with_their_run() -> None:
         assert vote(stage, READERS[0], WAIT).status_code == 201
 
 
-def test_where_users_sign_in_each_has_one_vote() -> None:
+def test_each_signed_in_user_has_one_vote() -> None:
     """Whatever reader they say they are; and nobody votes on a run that is not theirs."""
     people = {"key-of-ann": "ann", "key-of-ben": "ben"}
     with staged(service, authenticate=lambda request: people.get(request.headers.get("x-key", ""))) as stage:
@@ -184,7 +184,7 @@ def test_where_users_sign_in_each_has_one_vote() -> None:
         assert stage.http.get("/runs/d/blind?view=0").status_code == 404
 
 
-def test_a_server_that_only_shows_runs_takes_no_votes() -> None:
+def test_read_only_server_accepts_no_votes() -> None:
     """It says so in place of the form."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer))) as stage:
@@ -196,18 +196,18 @@ def test_a_server_that_only_shows_runs_takes_no_votes() -> None:
         assert "<form" not in page
 
 
-def test_hostile_text_is_text() -> None:
+def test_hostile_text_is_escaped() -> None:
     """Whatever was said, and whyever somebody voted as they did."""
-    said = "A plain text."
+    text = "A plain text."
 
     def hostile(request: Any) -> Any:
-        return {"reasoning": said, "winner": None, "verdict": said} if request.output_schema else said
+        return {"reasoning": text, "winner": None, "verdict": text} if request.output_schema else text
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(hostile))) as stage:
         parts = []
-        for said in ("A plain text.", " ".join(HOSTILE)):
+        for text in ("A plain text.", " ".join(HOSTILE)):
             stage.finished(runId="d", options={"max_rounds": 1, "debaters": SIDES})
-            why = said.encode(errors="replace").decode()[:1_900]
+            why = text.encode(errors="replace").decode()[:1_900]
             assert vote(stage, READERS[0], None, why=why).status_code == 201
             pages = [page_of(stage, f"/runs/d/blind?view=0&reader={reader}") for reader in READERS[:2]]
             parts.append(Parts("".join(pages)))
@@ -216,12 +216,12 @@ def test_hostile_text_is_text() -> None:
         assert parts[1].addresses <= parts[0].addresses
 
 
-def test_readers_without_an_id_do_not_vote_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anonymous_votes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run has a bound of votes, which the answer names."""
     monkeypatch.setattr("flowdebate.evaluation.readers._MOST", 3)
     with staged(service) as stage:
         run_id = stage.finished()
         statuses = [stage.post(f"/runs/{run_id}/votes", {"winner": None}) for _ in range(4)]
-        assert [each.status_code for each in statuses] == [201, 201, 201, 409]
+        assert [status.status_code for status in statuses] == [201, 201, 201, 409]
         assert "has 3 votes, as many as a run may have" in statuses[-1].json()["detail"]
         assert stage.get(f"/runs/{run_id}/votes").json()["readers"] == 3
