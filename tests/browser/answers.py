@@ -33,15 +33,15 @@ def _made(schema: Mapping[str, Any], root: Mapping[str, Any], at: int = 0) -> An
         return _made(root["$defs"][schema["$ref"].rpartition("/")[2]], root, at)
     for key in ("anyOf", "oneOf"):
         if key in schema:
-            return _made(next(each for each in schema[key] if each.get("type") != "null"), root, at)
+            return _made(next(option for option in schema[key] if option.get("type") != "null"), root, at)
     if "const" in schema or "enum" in schema:
         return schema["const"] if "const" in schema else schema["enum"][at % len(schema["enum"])]
     kind = schema.get("type")
     if kind == "object":
-        return {name: _made(each, root, at) for name, each in schema.get("properties", {}).items()}
+        return {name: _made(field, root, at) for name, field in schema.get("properties", {}).items()}
     if kind == "array":
         item = schema.get("items", {})
         number = len(item["enum"]) if "enum" in item else max(schema.get("minItems", 1), 1)
         return [_made(item, root, index) for index in range(number)]
-    least = schema.get("minimum", 0)
-    return {"integer": max(least, 1), "number": max(least, 0.5), "boolean": False}.get(str(kind), _TEXTS[0][:60])
+    minimum = schema.get("minimum", 0)
+    return {"integer": max(minimum, 1), "number": max(minimum, 0.5), "boolean": False}.get(str(kind), _TEXTS[0][:60])

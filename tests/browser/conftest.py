@@ -55,6 +55,6 @@ def visit(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
         return visits[-1]
 
     yield opened
-    for each in visits:
-        each.close()
-    assert [each.problems for each in visits] == [[] for _ in visits]
+    for open_visit in visits:
+        open_visit.close()
+    assert [open_visit.problems for open_visit in visits] == [[] for _ in visits]

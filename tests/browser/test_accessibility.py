@@ -93,7 +93,7 @@ def stage() -> Iterator[Stage]:
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", [*PAGES, *PUBLIC])
-def test_axe_finds_nothing(stage: Stage, chromium: Browser, name: str, scheme: Any) -> None:
+def test_axe_finds_no_violations(stage: Stage, chromium: Browser, name: str, scheme: Any) -> None:
     """At 360 and 1280 pixels, with all folds open."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     visit = Visit(chromium, stage.url, token=None if name in PUBLIC else TOKEN)
@@ -107,8 +107,10 @@ def test_axe_finds_nothing(stage: Stage, chromium: Browser, name: str, scheme: A
     for width in (360, 1280):
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(300)
-        found = axe.run(page, options={"runOnly": TAGS, "rules": RULES}).response["violations"]
-        assert [(each["id"], [node["html"][:160] for node in each["nodes"]]) for each in found] == [], width
+        violations = axe.run(page, options={"runOnly": TAGS, "rules": RULES}).response["violations"]
+        assert [
+            (violation["id"], [node["html"][:160] for node in violation["nodes"]]) for violation in violations
+        ] == [], width
     visit.close()
 
 
@@ -149,8 +151,8 @@ def test_forced_colours_hide_no_control(stage: Stage, visit: Callable[[str], Vis
         page.close()
     new = pages.open(PAGES["new"])
     force_colours(new, scheme)
-    chosen = picture(new.locator(".patterns [aria-current]"))
-    assert is_seen(chosen.crop((0, 8, 12, chosen.height - 8))), "a line around what is chosen"
+    selected_tab = picture(new.locator(".patterns [aria-current]"))
+    assert is_seen(selected_tab.crop((0, 8, 12, selected_tab.height - 8))), "a line around what is chosen"
 
 
 def force_colours(page: Page, scheme: Any) -> None:
@@ -162,8 +164,8 @@ def force_colours(page: Page, scheme: Any) -> None:
 def picture(control: Locator) -> Image:
     """A control as it is seen."""
     pillow = pytest.importorskip("PIL.Image")
-    shown: Image = pillow.open(io.BytesIO(control.screenshot())).convert("RGB")
-    return shown
+    image: Image = pillow.open(io.BytesIO(control.screenshot())).convert("RGB")
+    return image
 
 
 def differ(one: Image, other: Image) -> bool:
@@ -172,15 +174,15 @@ def differ(one: Image, other: Image) -> bool:
     return sum(sum(abs(a - b) for a, b in zip(*pair, strict=True)) > 200 for pair in changes) > 20
 
 
-def pixels(shown: Image) -> list[tuple[int, int, int]]:
+def pixels(image: Image) -> list[tuple[int, int, int]]:
     """The colours of a picture, from its first pixel to its last."""
-    raw = shown.tobytes()
+    raw = image.tobytes()
     return list(zip(raw[0::3], raw[1::3], raw[2::3], strict=True))
 
 
-def is_seen(shown: Image) -> bool:
+def is_seen(image: Image) -> bool:
     """Whether something stands out from the background, with a contrast of 3 as WCAG 1.4.11 wants it."""
-    counts = Counter(pixels(shown))
+    counts = Counter(pixels(image))
     background = _luminance(counts.most_common(1)[0][0]) + 0.05
     contrasts = ((_luminance(colour) + 0.05) / background for colour in counts.elements())
     return sum(max(contrast, 1 / contrast) >= 3 for contrast in contrasts) >= 10

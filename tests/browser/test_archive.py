@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.browser.visit import Visit
 
 
-def test_a_debate_is_corrected_and_deleted(visit: Callable[[str], Visit]) -> None:
+def test_archived_debate_is_corrected_and_deleted(visit: Callable[[str], Visit]) -> None:
     """The page says what is known each time."""
     with staged(lambda: Service(store="memory:", model=model(voting))) as stage:
         held(stage.http, "first")

@@ -81,18 +81,18 @@ class Talking:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "debates.test"])
-def test_twelve_live_pages_of_one_browser_leave_room(visit: Callable[[str], Visit], host: str) -> None:
+def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit], host: str) -> None:
     """With twelve of four runs, the list opens, saving and stopping work, and each page has what is said.
 
     Also over plain HTTP by a name, where browsers have no Web Locks.
     """
     with staged(lambda: Service(store="memory:", model=Talking()), ping=0.2, allow_hosts=["debates.test"]) as stage:
-        there, run_ids = visit(stage.url.replace("127.0.0.1", host)), [stage.begin(**SHORT) for _ in range(4)]
-        pages = [there.open(f"/runs/{run_id}") for run_id in run_ids * 3]
+        visitor, run_ids = visit(stage.url.replace("127.0.0.1", host)), [stage.begin(**SHORT) for _ in range(4)]
+        pages = [visitor.open(f"/runs/{run_id}") for run_id in run_ids * 3]
         for page in pages:
             page.locator("#speaking").get_by_text("All say this.").wait_for()
         assert pages[0].evaluate("isSecureContext") is (host == "127.0.0.1")
-        there.open("/").get_by_role("heading", name="Runs").first.wait_for()
+        visitor.open("/").get_by_role("heading", name="Runs").first.wait_for()
         last = pages[-1]
         last.locator("#noted > summary").click()
         last.get_by_label("Note on this run").fill("The twelfth")
@@ -103,9 +103,7 @@ def test_twelve_live_pages_of_one_browser_leave_room(visit: Callable[[str], Visi
             page.get_by_role("button", name="Resume").wait_for()
 
 
-def test_a_page_that_is_loaded_again_follows_at_once(
-    stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]
-) -> None:
+def test_reloaded_page_follows_immediately(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
     """It has left its connection to the next page, and is not one of those that take turns."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
@@ -142,7 +140,7 @@ def test_a_hidden_page_holds_no_connection(stage: Stage, dictated: Dictated, vis
     assert "Then the other." in page_at_the_end(page)
 
 
-def test_the_65th_viewer_is_told_and_waits(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+def test_65th_viewer_sees_a_notice_and_waits(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
     """The page stays as it is, without a reload, and follows the run as soon as there is room."""
     run_id, address = stage.begin(**SHORT), urlsplit(stage.url)
     dictated.asked.acquire(timeout=10)
@@ -168,7 +166,7 @@ def test_the_65th_viewer_is_told_and_waits(stage: Stage, dictated: Dictated, vis
 
 
 @pytest.mark.parametrize("has_stream", [True, False])
-def test_a_connection_that_dies_silently_is_noticed(
+def test_silently_dropped_connection_is_noticed(
     stage: Stage, dictated: Dictated, visit: Callable[[str], Visit], *, has_stream: bool
 ) -> None:
     """Nobody speaks and nothing is stopped on a page that hears nothing; it opens a new stream by itself.
@@ -179,10 +177,10 @@ def test_a_connection_that_dies_silently_is_noticed(
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")
     with Proxy(int(stage.url.rpartition(":")[2])) as proxy:
-        there = visit(proxy.url)
+        visitor = visit(proxy.url)
         if not has_stream:
-            there.open("/").evaluate(TAKE_STREAMS)
-        page = there.open(f"/runs/{run_id}")
+            visitor.open("/").evaluate(TAKE_STREAMS)
+        page = visitor.open(f"/runs/{run_id}")
         page.locator("#speaking").get_by_text("Before.").wait_for()
         page.get_by_text("pro is speaking").wait_for()
         proxy.freeze()
@@ -197,7 +195,7 @@ def test_a_connection_that_dies_silently_is_noticed(
         page.get_by_role("button", name="Stop").wait_for()
 
 
-def test_another_network_is_a_new_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+def test_network_change_opens_a_new_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
     """At once, before the silence of the old one is noticed."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
@@ -236,9 +234,9 @@ def strangers(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
         return visits[-1]
 
     yield opened
-    for each in visits:
-        each.close()
-    assert [each.problems for each in visits] == [[] for _ in visits]
+    for visit in visits:
+        visit.close()
+    assert [visit.problems for visit in visits] == [[] for _ in visits]
 
 
 def test_a_public_link_of_a_live_run_is_live(
@@ -268,7 +266,7 @@ def test_a_public_link_of_a_live_run_is_live(
         page.get_by_text("The run is over.").wait_for(state="attached")
 
 
-def test_a_public_page_does_not_say_what_failed(strangers: Callable[[str], Visit]) -> None:
+def test_public_page_hides_failure_details(strangers: Callable[[str], Visit]) -> None:
     """The words of an error may have the addresses of servers."""
     dictated = Failing()
     with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
@@ -280,12 +278,14 @@ def test_a_public_page_does_not_say_what_failed(strangers: Callable[[str], Visit
         dictated.say("Homes first. ")
         page.locator("#speaking").get_by_text("first").wait_for()
         dictated.say(None)
-        shown = page_at_the_end(page)
-        assert "Homes first." in shown
+        text = page_at_the_end(page)
+        assert "Homes first." in text
         assert "10.1.2.3" not in page.content()
 
 
-def test_a_revoked_link_shows_nothing_more(stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]) -> None:
+def test_revoked_link_stops_showing_the_run(
+    stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
+) -> None:
     """Also to those who are watching."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)

@@ -90,15 +90,15 @@ class Polyglot:
         prompt = "".join(str(message["content"]) for message in request.messages)
         language = next(language for language, words in WORDS.items() if words[1] in prompt)
         question = WORDS[language][0]
-        said = f"{text(language)}\n{question}\n" if f"{question} 2" in prompt else text(language)
+        reply = f"{text(language)}\n{question}\n" if f"{question} 2" in prompt else text(language)
         if request.output is not None:
-            verdict = {"reasoning": said, "winner": WORDS[language][1], "verdict": WORDS[language][5]}
+            verdict = {"reasoning": reply, "winner": WORDS[language][1], "verdict": WORDS[language][5]}
             return await FunctionModel(lambda _: verdict).request(request)
         if f"{question} 3" in prompt and request.on_text is not None:
-            for begin in range(0, len(said), 5):
-                request.on_text(said[begin : begin + 5])
+            for begin in range(0, len(reply), 5):
+                request.on_text(reply[begin : begin + 5])
             await asyncio.Event().wait()
-        return ModelResponse(text=said)
+        return ModelResponse(text=reply)
 
 
 @pytest.fixture(scope="module")
@@ -108,12 +108,14 @@ def stage() -> Iterator[Stage]:
         for language, (question, yes, no, one, other, *_) in WORDS.items():
             sides = [{"name": one, "stance": yes}, {"name": other, "stance": no}]
             options = {"max_rounds": 1, "debaters": sides}
-            for run_id, asked in (
+            for run_id, run_question in (
                 (language, question),
                 (f"{language}2", f"{question} 2"),
                 (f"{language}3", f"{question} 3"),
             ):
-                stage.post("/runs", {"pattern": "debate", "question": asked, "runId": run_id, "options": options})
+                stage.post(
+                    "/runs", {"pattern": "debate", "question": run_question, "runId": run_id, "options": options}
+                )
             for run_id in (language, f"{language}2"):
                 state = stage.get(f"/runs/{run_id}?wait=30").json()
                 assert state["status"] == "complete", [state.get("error"), state.get("problem")]
@@ -126,8 +128,8 @@ def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Vi
 
     On a phone, on a screen and on paper.
     """
-    there = visit(stage.url)
-    wanted = "rtl" if language in RIGHT_TO_LEFT else "ltr"
+    visitor = visit(stage.url)
+    expected = "rtl" if language in RIGHT_TO_LEFT else "ltr"
     pages = {
         "run": f"/runs/{language}",
         "live": f"/runs/{language}3",
@@ -137,7 +139,7 @@ def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Vi
         "report": f"/api/v1/runs/{language}/report.html",
     }
     for name, path in pages.items():
-        page = there.open(path)
+        page = visitor.open(path)
         if name == "live":
             page.locator("#speaking td").last.wait_for()
         for medium, width in MEDIA:
@@ -145,13 +147,13 @@ def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Vi
             page.set_viewport_size({"width": width, "height": 900})
             directions = page.evaluate(DIRECTIONS)
             assert directions, name
-            assert {direction for _, direction in directions} == {wanted}, (name, width, directions)
+            assert {direction for _, direction in directions} == {expected}, (name, width, directions)
             beginnings = page.evaluate(SIDES)
             assert {kind for kind, _ in beginnings} >= {"p", "td", "blockquote", "ul"}, name
             signs = page.evaluate(SIGNS)
             assert signs, name
             assert all(signs), (name, width)
-            assert {side for _, side in beginnings} - {"full"} == {wanted}, (name, width, beginnings)
+            assert {side for _, side in beginnings} - {"full"} == {expected}, (name, width, beginnings)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
             if PICTURES:
                 page.screenshot(path=Path(PICTURES) / f"{language}-{name}-{width}.png", full_page=name != "present")
@@ -160,7 +162,7 @@ def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Vi
         page.close()
 
 
-def test_text_fields_take_the_direction_of_what_is_typed(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_text_fields_follow_the_direction_of_the_input(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """Whoever begins a debate in Arabic writes from the right."""
     page = visit(stage.url).open("/new?pattern=debate")
     field = page.locator("#question")

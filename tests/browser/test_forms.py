@@ -37,7 +37,7 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-def test_three_clicks_hold_the_example(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_example_debate_takes_three_clicks(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """From the list to the form, which the example fills on request, and from there to the run."""
     page = visit(stage.url).open("/")
     page.get_by_role("link", name="New debate").click()
@@ -67,7 +67,7 @@ def sides_of(page: Page) -> list[tuple[str, str]]:
         ("Should we ship?", [("pro", "We should ship"), ("con", "We should not ship")]),
     ],
 )
-def test_the_sides_of_a_debate_follow_its_question(
+def test_default_sides_follow_the_question(
     stage: Stage, visit: Callable[[str], Visit], question: str, sides: list[tuple[str, str]]
 ) -> None:
     """What the form shows in grey is debated; one side that is typed over leaves the other."""
@@ -81,10 +81,10 @@ def test_the_sides_of_a_debate_follow_its_question(
     page.get_by_text("What the judge saw").wait_for()
     run_id = page.url.rpartition("/")[2].partition("?")[0]
     debaters = stage.get(f"/runs/{run_id}?wait=30").json()["document"]["debaters"]
-    assert [(each["name"], each["stance"]) for each in debaters] == [sides[0], (sides[1][0], "Neither")]
+    assert [(side["name"], side["stance"]) for side in debaters] == [sides[0], (sides[1][0], "Neither")]
 
 
-def test_sides_that_the_question_does_not_name_are_proposed(visit: Callable[[str], Visit]) -> None:
+def test_missing_sides_are_proposed(visit: Callable[[str], Visit]) -> None:
     """On request, to be read and changed, or by the run that begins."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(proposer))) as stage:
         page = visit(stage.url).open("/new")
@@ -174,7 +174,7 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
         ("Name", "Ann", "text that is not blank"),
     ],
 )
-def test_a_problem_is_said_at_its_field(
+def test_problem_is_shown_at_its_field(
     stage: Stage, visit: Callable[[str], Visit], label: str, typed: str, problem: str
 ) -> None:
     """And only there; it has the focus, and what was typed is still there."""
@@ -194,7 +194,7 @@ def test_a_problem_is_said_at_its_field(
     assert page.get_by_label("Question").input_value() == "Which one?"
 
 
-def test_a_side_that_a_person_plays_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_side_played_by_a_person_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """Its question's, or one of its own; without any nothing is started."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill("Which one?")
@@ -205,22 +205,22 @@ def test_a_side_that_a_person_plays_needs_a_name(stage: Stage, visit: Callable[[
     page.get_by_role("button", name="Start the debate").click()
     page.get_by_role("link", name="Answer", exact=True).wait_for()
     run_id = page.url.rpartition("/")[2].partition("?")[0]
-    assert [each["block"] for each in stage.get(f"/runs/{run_id}").json()["pending"]] == ["debate-debater-pro"]
+    assert [request["block"] for request in stage.get(f"/runs/{run_id}").json()["pending"]] == ["debate-debater-pro"]
 
 
-def test_a_model_that_is_none_is_said_at_its_seat(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_unknown_model_is_reported_at_its_field(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """Once, where it was typed, and with what is allowed."""
     page = visit(stage.url).open("/new?question=Should+we+ship%3F")
     seat = page.locator(".seats > li").nth(1).locator("[data-name=model] input").first
     seat.fill("no-such-model")
     page.get_by_role("button", name="Start the debate").click()
-    said = page.get_by_text("must be one that this server allows")
-    said.wait_for()
-    assert said.count() == 1
-    assert seat.get_attribute("aria-errormessage") == said.get_attribute("id")
+    problem = page.get_by_text("must be one that this server allows")
+    problem.wait_for()
+    assert problem.count() == 1
+    assert seat.get_attribute("aria-errormessage") == problem.get_attribute("id")
 
 
-def test_two_people_argue_and_judge_next_to_models(stage: Stage, chromium: Browser) -> None:
+def test_two_people_argue_and_judge_with_models(stage: Stage, chromium: Browser) -> None:
     """In two browsers without a token: each page turns into a form when it is their turn, and says when all is over."""
     run_id = stage.begin(options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     stage.get(f"/runs/{run_id}?wait=30")
@@ -229,7 +229,7 @@ def test_two_people_argue_and_judge_next_to_models(stage: Stage, chromium: Brows
     shared.get_by_role("button", name="Copy link for the judge").click()
     shared.get_by_role("button", name="Copy link for Ann").click()
     shared.get_by_label("Link for a week").nth(1).wait_for()
-    to_ann, to_judge = (each.input_value() for each in shared.get_by_label("Link for a week").all())
+    to_ann, to_judge = (field.input_value() for field in shared.get_by_label("Link for a week").all())
     judging = judge.open(to_judge.removeprefix(stage.url))
     judging.get_by_text("Not your turn", exact=True).wait_for()
     arguing = ann.open(to_ann.removeprefix(stage.url))
@@ -248,9 +248,9 @@ def test_two_people_argue_and_judge_next_to_models(stage: Stage, chromium: Brows
     for page in (judging, arguing):
         page.get_by_text("The run is over").wait_for()
     shared.get_by_text("Ship it.").first.wait_for()
-    for each in (judge, owner, ann):
-        each.close()
-        assert each.problems == []
+    for reader in (judge, owner, ann):
+        reader.close()
+        assert reader.problems == []
 
 
 def tab_to(page: Page, name: str) -> None:
@@ -301,15 +301,13 @@ SEATS = {"Ann": "openai/gpt-5-mini", "Ben": "anthropic/claude-haiku-5-5", "defau
 SEATS |= {"judge": "ollama/gemma3"}
 
 
-def test_four_vendors_in_four_seats_read_what_was_chosen_in_the_form(
-    visit: Callable[[str], Visit], tmp_path: Path
-) -> None:
+def test_four_vendors_receive_the_choices_of_the_form(visit: Callable[[str], Visit], tmp_path: Path) -> None:
     """Each request arrives where it should, with that vendor's key and no other, and with the text and the image."""
     pytest.importorskip("anthropic")  # now: its import takes seconds
     (tmp_path / "report.md").write_text("Rents rose by 15 per cent.")
     (tmp_path / "chart.png").write_bytes(png())
     make = lambda: Service(store="memory:", allow_models=SEATS.values())  # noqa: E731 - as `staged` takes it
-    with vendors() as found, staged(make) as stage:
+    with vendors() as clients, staged(make) as stage:
         page = visit(stage.url).open("/new")
         page.get_by_label("Question").fill("Should rents be capped?")
         page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -326,22 +324,22 @@ def test_four_vendors_in_four_seats_read_what_was_chosen_in_the_form(
         page.get_by_text("(the content of chart.png)").first.wait_for()
         page.get_by_role("button", name="Start the debate").click()
         page.get_by_text("What the judge saw").wait_for(timeout=90_000)
-    for vendor in found.values():
-        told = str([each.headers for each in vendor.asked])
+    for vendor in clients.values():
+        headers = str([request.headers for request in vendor.asked])
         assert vendor.refused == 0
-        assert all((other.key in told) is (other is vendor) for other in found.values() if other.key)
-    assert {name: len(vendor.asked) for name, vendor in found.items()} == dict.fromkeys(found, 1) | {
+        assert all((other.key in headers) is (other is vendor) for other in clients.values() if other.key)
+    assert {name: len(vendor.asked) for name, vendor in clients.items()} == dict.fromkeys(clients, 1) | {
         "ollama": 2
     }  # the judge reads both orders
-    for vendor in (found["openai"], found["anthropic"]):
-        [asked] = vendor.asked
-        shown = json.dumps(asked.body)
-        assert "[text] Homes are scarce." in shown
-        assert "[report.md] Rents rose by 15 per cent." in shown
-        assert base64.b64encode(png()).decode() in shown
+    for vendor in (clients["openai"], clients["anthropic"]):
+        [request] = vendor.asked
+        body = json.dumps(request.body)
+        assert "[text] Homes are scarce." in body
+        assert "[report.md] Rents rose by 15 per cent." in body
+        assert base64.b64encode(png()).decode() in body
 
 
-def test_a_file_that_cannot_be_read_is_said_at_the_sources(
+def test_unreadable_file_is_reported_at_the_sources(
     stage: Stage, visit: Callable[[str], Visit], tmp_path: Path
 ) -> None:
     """In the words of the command line; nothing is started."""
@@ -350,8 +348,8 @@ def test_a_file_that_cannot_be_read_is_said_at_the_sources(
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
     page.get_by_label("Add files").set_input_files([tmp_path / "app.bin"])
     page.get_by_role("button", name="Start the debate").click()
-    said = page.locator("#problems")
-    said.get_by_text("app.bin: is binary: only texts, documents and images").wait_for()
+    problems = page.locator("#problems")
+    problems.get_by_text("app.bin: is binary: only texts, documents and images").wait_for()
     assert page.url.endswith("/new?example=true")
 
 
@@ -370,7 +368,7 @@ deleted file mode 100644
 """
 
 
-def test_the_form_of_a_review_takes_a_diff_and_dropped_files(
+def test_review_form_accepts_a_diff_and_dropped_files(
     stage: Stage, visit: Callable[[str], Visit], tmp_path: Path
 ) -> None:
     """Each file of the diff is a source of its own, the question has a default, and what was added can be removed."""

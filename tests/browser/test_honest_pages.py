@@ -50,7 +50,7 @@ def waits(stage: Stage) -> str:
         ("/api/v1/runs/none/report.html", "Page not found"),
     ],
 )
-def test_what_a_browser_does_not_get_is_a_page(
+def test_failed_page_requests_return_error_pages(
     stage: Stage, visit: Callable[[str], Visit], path: str, title: str
 ) -> None:
     """With a way back; programs get JSON at the same address."""
@@ -61,24 +61,24 @@ def test_what_a_browser_does_not_get_is_a_page(
     assert stage.http.get(path).headers["content-type"] == "application/problem+json"
 
 
-def test_a_browser_without_the_token_is_told_what_to_do(stage: Stage, waits: str, chromium: Browser) -> None:
+def test_browser_without_the_token_gets_instructions(stage: Stage, waits: str, chromium: Browser) -> None:
     """And is let in with it."""
-    there = Visit(chromium, stage.url, token=None)
-    page = there.open(f"/runs/{waits}")
+    visitor = Visit(chromium, stage.url, token=None)
+    page = visitor.open(f"/runs/{waits}")
     assert page.get_by_role("heading", level=1).inner_text() == "Sign in with the server’s address"
     page.get_by_label("Or paste the token").fill("a-token-of-these-tests")
     page.get_by_role("button", name="Sign in").click()
     page.locator("#people").get_by_text("Your turn").wait_for()
     assert page.title().startswith("(your turn) ")
-    there.close()
-    assert there.problems == []
+    visitor.close()
+    assert visitor.problems == []
 
 
-def test_a_page_says_that_its_server_is_gone_and_comes_back(folder: Path, visit: Callable[[str], Visit]) -> None:
+def test_page_reports_a_lost_server_and_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
     """Nobody is seen to write meanwhile."""
     with serving(folder, *OPTIONS) as (_, url, _):
-        there, run_id = visit(url), begin(url)
-        page = there.open(f"/runs/{run_id}")
+        visitor, run_id = visit(url), begin(url)
+        page = visitor.open(f"/runs/{run_id}")
         page.get_by_text(PRO).wait_for()
         page.locator(".caret").wait_for()
     page.get_by_text("The server does not answer.").wait_for()
@@ -89,7 +89,7 @@ def test_a_page_says_that_its_server_is_gone_and_comes_back(folder: Path, visit:
         page.locator("[data-lost]").wait_for(state="detached")
 
 
-def test_a_page_says_that_its_server_has_another_token(folder: Path, visit: Callable[[str], Visit]) -> None:
+def test_page_reports_a_changed_token(folder: Path, visit: Callable[[str], Visit]) -> None:
     """Whoever knows the new address gets in again there."""
     with serving(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin(url)}")
@@ -100,7 +100,7 @@ def test_a_page_says_that_its_server_has_another_token(folder: Path, visit: Call
         assert CON not in page.inner_text("body")
 
 
-def test_what_was_typed_survives_a_reload(stage: Stage, waits: str, visit: Callable[[str], Visit]) -> None:
+def test_input_survives_a_reload(stage: Stage, waits: str, visit: Callable[[str], Visit]) -> None:
     """Of an answer and of a new run, with the sides that were added; and it is gone once it is sent."""
     page = visit(stage.url).open("/new")
     page.locator("#question").fill("Is it so?")
@@ -124,7 +124,7 @@ def test_what_was_typed_survives_a_reload(stage: Stage, waits: str, visit: Calla
     assert page.evaluate("run => Object.keys(sessionStorage).filter(key => key.includes(run))", waits) == []
 
 
-def test_the_time_of_a_run_is_that_of_all_its_parts(stage: Stage) -> None:
+def test_run_duration_includes_all_its_parts(stage: Stage) -> None:
     """Also after somebody has answered in it."""
     run_id = stage.begin(options={"max_rounds": 1, "humans": ["con", "judge"]})
     seconds = []
@@ -136,7 +136,7 @@ def test_the_time_of_a_run_is_that_of_all_its_parts(stage: Stage) -> None:
     assert seconds[0] > 0
 
 
-def test_what_could_not_be_read_is_said_in_plain_words(visit: Callable[[str], Visit]) -> None:
+def test_unparsed_answers_are_reported_in_plain_words(visit: Callable[[str], Visit]) -> None:
     """Readers need no schema to know what happened: its fields are folded on the page, and printed in the report."""
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:

@@ -99,26 +99,26 @@ def long_runs(stage: Stage, writer: Writer) -> tuple[str, str]:
     """A run in which all texts are said, and one of the same length without them."""
     number = -(-len(TEXTS) // 4)
     debaters = [{"name": f"debater-{index}", "stance": f"way {index}"} for index in range(number)]
-    found = []
+    runs = []
     for texts in (TEXTS, (HARMLESS,)):
         writer.texts = texts
-        found.append(finished(stage, max_rounds=4, debaters=debaters))
-    assert all(found)
-    return found[0], found[1]
+        runs.append(finished(stage, max_rounds=4, debaters=debaters))
+    assert all(runs)
+    return runs[0], runs[1]
 
 
 def elements(page: Page) -> list[str]:
     """The elements of a page but paragraphs and rows (a text may have several), drawings of times, and Markdown."""
-    own = page.locator(":not(p, tr, tr *, svg.line *, .prose *, .found *, .serif *)")
-    names: list[str] = own.evaluate_all("found => found.map(each => each.localName)")
+    foreign = page.locator(":not(p, tr, tr *, svg.line *, .prose *, .found *, .serif *)")
+    names: list[str] = foreign.evaluate_all("found => found.map(each => each.localName)")
     return names
 
 
 def check_markdown(page: Page) -> None:
     """The texts of a page have elements of the subset alone, and none with an address."""
-    there = page.locator(":is(.prose, .found, .sides .serif) *")
-    assert set(there.evaluate_all("found => found.map(each => each.localName)")) <= TAGS
-    attributes = there.evaluate_all("found => found.flatMap(each => each.getAttributeNames())")
+    prose_elements = page.locator(":is(.prose, .found, .sides .serif) *")
+    assert set(prose_elements.evaluate_all("found => found.map(each => each.localName)")) <= TAGS
+    attributes = prose_elements.evaluate_all("found => found.flatMap(each => each.getAttributeNames())")
     assert set(attributes) <= {"class", "tabindex", "data-still", "scope", "value"}
 
 
@@ -132,28 +132,28 @@ def squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def test_a_page_shows_what_was_said_as_text(
+def test_contributions_are_shown_as_text(
     stage: Stage, long_runs: tuple[str, str], visit: Callable[[str], Visit]
 ) -> None:
     """It has the elements of a page of harmless texts, and links to this server only."""
-    there = visit(stage.url)
-    hostile, harmless = (there.open(f"/runs/{run_id}") for run_id in long_runs)
+    visitor = visit(stage.url)
+    hostile, harmless = (visitor.open(f"/runs/{run_id}") for run_id in long_runs)
     assert elements(hostile) == elements(harmless)
     assert hostile.locator(FOREIGN_LINKS).count() == 0
     check_markdown(hostile)
-    shown = letters(hostile.locator("#run").inner_text())
+    visible = letters(hostile.locator("#run").inner_text())
     for text in MARKUP:
-        assert letters(text) in shown
+        assert letters(text) in visible
 
 
-def test_a_page_shows_markdown_as_it_comes(stage: Stage, writer: Writer, visit: Callable[[str], Visit]) -> None:
+def test_streamed_markdown_is_rendered_safely(stage: Stage, writer: Writer, visit: Callable[[str], Visit]) -> None:
     """Hostile Markdown on the page of a run that is watched, in its report, and where its steps are."""
     writer.texts = [f"{MARKDOWN}\n\n{text}" for text in MARKUP]
-    there = visit(stage.url)
+    visitor = visit(stage.url)
     sides = [{"name": f"debater-{number}", "stance": f"way {number}"} for number in range(len(MARKUP))]
     body = {"pattern": "debate", "question": HARMLESS, "options": {"max_rounds": 1, "debaters": sides}}
     run_id = stage.post("/runs", body).json()["runId"]
-    page = there.open(f"/runs/{run_id}")
+    page = visitor.open(f"/runs/{run_id}")
     page_at_the_end(page)
     check_markdown(page)
     assert page.locator("#turn-1 .prose > *").evaluate_all("found => found.map(each => each.localName)")[:6] == [
@@ -164,10 +164,10 @@ def test_a_page_shows_markdown_as_it_comes(stage: Stage, writer: Writer, visit: 
         check_markdown(page)
 
 
-def test_a_page_shows_a_question_and_a_stance_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_question_and_stance_are_shown_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """In the title, the heading and the report."""
-    there = visit(stage.url)
-    page = there.open(f"/runs/{finished(stage)}")
+    visitor = visit(stage.url)
+    page = visitor.open(f"/runs/{finished(stage)}")
     usual = elements(page)
     for text in MARKUP:
         run_id = finished(stage, question=text, debaters=({**PAIR[0], "stance": text}, PAIR[1]))
@@ -180,28 +180,28 @@ def test_a_page_shows_a_question_and_a_stance_as_text(stage: Stage, visit: Calla
         assert squeezed(text).startswith(title) or title.startswith(squeezed(text))
 
 
-def test_the_list_shows_questions_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_run_list_shows_questions_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """All that can be asked, on one page."""
-    asked = [text for text in TEXTS if finished(stage, question=text)]
-    assert len(asked) >= len(TEXTS) - 2
+    questions = [text for text in TEXTS if finished(stage, question=text)]
+    assert len(questions) >= len(TEXTS) - 2
     page = visit(stage.url).open("/?limit=200")
     rows = page.locator(".list tbody tr").evaluate_all("rows => rows.map(row => row.querySelectorAll('*').length)")
-    assert len(rows) >= len(asked)
+    assert len(rows) >= len(questions)
     assert len(set(rows)) == 1
     assert page.locator(FOREIGN_LINKS).count() == 0
 
 
 def instance(schema: dict[str, Any], text: str) -> Any:
     """An answer that fits `schema`, in which each text that may be anything is this one."""
-    schema = next((each for each in schema.get("anyOf", ()) if each.get("type") != "null"), schema)
+    schema = next((option for option in schema.get("anyOf", ()) if option.get("type") != "null"), schema)
     if "enum" in schema:
         return schema["enum"][0]
     if "properties" in schema:
-        return {name: instance(each, text) for name, each in schema["properties"].items()}
+        return {name: instance(field, text) for name, field in schema["properties"].items()}
     if schema.get("type") == "array":
         return [instance(schema.get("items", {}), text)] * schema.get("minItems", 1)
-    others: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "null": None, "object": {}}
-    return others.get(schema.get("type", ""), text[: schema.get("maxLength")])
+    plain_values: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "null": None, "object": {}}
+    return plain_values.get(schema.get("type", ""), text[: schema.get("maxLength")])
 
 
 WRONG = f"""() => [...document.querySelectorAll("*")].filter((each) => {{
@@ -251,48 +251,55 @@ def hostile_pages(stage: Stage, pattern: str) -> list[str]:
         stage.get(f"/runs/{ids[-1]}?wait=60")
     one, other = ids
     of_run = [f"/runs/{one}", f"/runs/{one}/travel", f"/compare?a={one}&b={other}", f"/api/v1/runs/{one}/report.html"]
-    found = ["/", f"/new?pattern={pattern}&question={quote(MARKUP[6])}", *of_run]
+    paths = ["/", f"/new?pattern={pattern}&question={quote(MARKUP[6])}", *of_run]
     if pattern == "debate":
         voted = stage.post(
             f"/runs/{one}/votes", {"winner": options[page.options.ROSTER][0]["stance"], "why": MARKUP[1]}
         )
         assert voted.status_code == 201, voted.text
         humans = {**options, "humans": [names[2], "judge"], "suspend": True, "max_rounds": 1}
-        asked = stage.post("/runs", {**body, "options": humans}).json()["runId"]
-        assert stage.get(f"/runs/{asked}?wait=60").json()["status"] == "awaiting"
-        link = stage.post(f"/runs/{asked}/links").json()["page"]
-        found += [f"/runs/{one}/blind", f"/runs/{asked}/answer", f"/runs/{asked}", "/audit", "/archive", f"!{link}"]
-    return found
+        awaiting = stage.post("/runs", {**body, "options": humans}).json()["runId"]
+        assert stage.get(f"/runs/{awaiting}?wait=60").json()["status"] == "awaiting"
+        link = stage.post(f"/runs/{awaiting}/links").json()["page"]
+        paths += [
+            f"/runs/{one}/blind",
+            f"/runs/{awaiting}/answer",
+            f"/runs/{awaiting}",
+            "/audit",
+            "/archive",
+            f"!{link}",
+        ]
+    return paths
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_each_page_of_each_pattern_shows_hostile_text_as_text(
+def test_every_page_of_every_pattern_shows_hostile_text_as_text(
     pattern: str, hostile: Stage, visit: Callable[[str], Visit]
 ) -> None:
     """Nothing that a model or a user wrote is an element that acts, loads, or leads elsewhere."""
-    there = visit(hostile.url)
-    page = there.open("/")
+    visitor = visit(hostile.url)
+    page = visitor.open("/")
     for path in hostile_pages(hostile, pattern):
         page.goto(f"{hostile.url}{path[1:]}" if path.startswith("!") else hostile.pages + path)
         assert page.evaluate(WRONG) == [], path
 
 
-def test_whatever_a_page_does_is_noticed(stage: Stage, chromium: Browser) -> None:
+def test_forbidden_page_activity_is_detected(stage: Stage, chromium: Browser) -> None:
     """A dialog, an error, a request to another server, and what the Content-Security-Policy forbids."""
-    there = Visit(chromium, stage.url)
-    page = there.open("/")
+    visitor = Visit(chromium, stage.url)
+    page = visitor.open("/")
     with page.expect_event("dialog"):
         page.evaluate("alert('hello')")
     with page.expect_console_message(lambda message: "CSP" in message.text):
         page.evaluate(f"() => {{ new Image().src = '{ELSEWHERE}/a.png'; }}")
     with page.expect_event("requestfailed"):
         page.evaluate(f"() => {{ location = '{ELSEWHERE}/'; }}")
-    there.close()
-    assert {problem.partition(":")[0] for problem in there.problems} == {"dialog", "error", "request"}
+    visitor.close()
+    assert {problem.partition(":")[0] for problem in visitor.problems} == {"dialog", "error", "request"}
     plain = chromium.new_page()
     markup = [text.replace("<!--", "") for text in MARKUP]
-    found = plain.evaluate(
+    problems = plain.evaluate(
         f"texts => texts.map(text => {{ document.body.innerHTML = text; return ({WRONG})(); }})", markup
     )
     plain.close()
-    assert sum(each != [] for each in found) >= 12
+    assert sum(violation != [] for violation in problems) >= 12

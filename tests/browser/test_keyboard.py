@@ -47,7 +47,9 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-def test_only_what_scrolls_is_a_stop_and_a_link_leads_to_the_vote(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_only_scrollable_regions_are_tab_stops_and_a_link_leads_to_the_vote(
+    stage: Stage, visit: Callable[[str], Visit]
+) -> None:
     """Tables and code that fit are none; one press of Tab and Enter skips all turns."""
     page = visit(stage.url).open("/runs/rents/blind")
     page.get_by_role("radio").first.wait_for()
@@ -106,7 +108,7 @@ def test_single_keys_can_be_switched_off(stage: Stage, visit: Callable[[str], Vi
     assert page.evaluate("document.activeElement.localName") == "body"
 
 
-def test_the_end_is_said_and_the_focus_stays(visit: Callable[[str], Visit]) -> None:
+def test_end_of_a_run_is_announced_and_the_focus_stays(visit: Callable[[str], Visit]) -> None:
     """By the one status that was there from the beginning; a link in the head keeps the focus."""
     dictated = Dictated()
     with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
@@ -124,7 +126,7 @@ def test_the_end_is_said_and_the_focus_stays(visit: Callable[[str], Visit]) -> N
         assert status.evaluate("each => each.first && each.textContent").startswith("The run is over.")
 
 
-def test_a_result_is_printed_over_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_result_is_printed_on_several_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """A long summary begins below the verdict, and nothing is printed that paper cannot do."""
     page = visit(stage.url).open("/runs/rents")
     page.emulate_media(media="print")

@@ -23,7 +23,7 @@ def answer(request: ModelRequest) -> Any:
     return {"reasoning": "-", "winner": "Ship", "verdict": "Ship."} if request.output_schema else "So it is."
 
 
-def test_the_list_says_what_came_out_and_leads_to_a_comparison(visit: Callable[[str], Visit]) -> None:
+def test_run_list_shows_results_and_links_to_a_comparison(visit: Callable[[str], Visit]) -> None:
     """Who won, who spoke, which models, what it cost and how long it took; two runs that are chosen; a note."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         page = visit(stage.url).open("/")
@@ -36,8 +36,8 @@ def test_the_list_says_what_came_out_and_leads_to_a_comparison(visit: Callable[[
         page.reload()
         row = page.locator("table.list tbody tr").last
         text = " ".join(row.inner_text().split())
-        for shown in (QUESTION, "Debate: Ann, Ben", "function", "team red", " s "):
-            assert shown in text
+        for label in (QUESTION, "Debate: Ann, Ben", "function", "team red", " s "):
+            assert label in text
         assert row.locator("td").nth(1).inner_text() == "Ann: Ship"
         page.get_by_role("button", name="Compare two").click()
         page.get_by_role("heading", name="Incomplete address").wait_for()
@@ -57,18 +57,18 @@ def test_the_list_says_what_came_out_and_leads_to_a_comparison(visit: Callable[[
         assert "For the board." in stage.get("/runs/one/export.jsonl").text
 
 
-def test_the_list_says_what_a_run_cost(visit: Callable[[str], Visit]) -> None:
+def test_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
     """Where the server knows prices."""
     limits = Limits(calls=100, prices={"function": Price(prompt=1.0, completion=1.0)})
     sides = [{"name": "Maximiliane-Alexandra von Wolfenbach", "stance": "Ship"}, SIDES[1]]
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer), limits=limits)) as stage:
         options = {"max_rounds": 1, "debaters": sides, "synthesizer": False}
         run_id = stage.finished(question=QUESTION * 15, options=options)
-        [found] = stage.get("/runs").json()["runs"]
-        assert found["runId"] == run_id
-        assert set(found["summary"]) == {"speakers", "decision", "models", "cost", "prices"}
+        [run] = stage.get("/runs").json()["runs"]
+        assert run["runId"] == run_id
+        assert set(run["summary"]) == {"speakers", "decision", "models", "cost", "prices"}
         page = visit(stage.url).open("/")
-        assert found["summary"]["cost"] > 0
+        assert run["summary"]["cost"] > 0
         page.get_by_role("columnheader", name="Cost").wait_for()
         for width in (768, 1280):  # with a cost as well no word stands one letter below the other
             page.set_viewport_size({"width": width, "height": 800})
@@ -80,7 +80,7 @@ def test_the_list_says_what_a_run_cost(visit: Callable[[str], Visit]) -> None:
             assert status["width"] < 110, width
 
 
-def test_the_list_says_in_words_what_was_decided_and_what_failed(visit: Callable[[str], Visit]) -> None:
+def test_run_list_describes_decisions_and_failures(visit: Callable[[str], Visit]) -> None:
     """How a decision begins, and no field of a schema."""
     replies: dict[str, Any] = {
         "Ship the spring release?": {

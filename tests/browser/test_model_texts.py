@@ -48,14 +48,14 @@ def answer(request: ModelRequest) -> Any:
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """A server with a finished debate whose judge read it once."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as found:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as shared_stage:
         options = {"max_rounds": 1, "debaters": SIDES, "synthesizer": False, "schedule": "single"}
-        found.finished(runId="once", question=QUESTION, options=options)
-        yield found
+        shared_stage.finished(runId="once", question=QUESTION, options=options)
+        yield shared_stage
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_formulas_tasks_and_scripts_are_set(stage: Stage, width: int, visit: Callable[[str], Visit]) -> None:
+def test_formulas_tasks_and_scripts_are_rendered(stage: Stage, width: int, visit: Callable[[str], Visit]) -> None:
     """As MathML that is seen, as boxes, and from right to left; no page is wider than the screen."""
     page = visit(stage.url).open("/runs/once")
     page.set_viewport_size({"width": width, "height": 800})
@@ -84,7 +84,7 @@ def test_formulas_tasks_and_scripts_are_set(stage: Stage, width: int, visit: Cal
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_the_names_of_pages_are_not_broken_on_a_phone(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_page_names_are_not_wrapped_on_a_phone(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """In the tables of the documentation, whose page is no wider than the screen."""
     page = visit(stage.url).open("/help/index")
     page.set_viewport_size({"width": 360, "height": 800})
@@ -94,7 +94,7 @@ def test_the_names_of_pages_are_not_broken_on_a_phone(stage: Stage, visit: Calla
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_one_ballot_is_drawn_as_one_and_a_button_asks_for_the_other(
+def test_single_ballot_is_drawn_once_and_a_button_requests_the_reverse(
     stage: Stage, visit: Callable[[str], Visit]
 ) -> None:
     """No bar of 100 : 0 before; afterwards two ballots, and that the order decided, for a single call."""

@@ -78,28 +78,28 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-def test_a_page_on_another_port_is_sent_nothing_that_opens_the_server(chromium: Browser, stage: Stage) -> None:
+def test_page_on_another_port_gets_no_credentials(chromium: Browser, stage: Stage) -> None:
     """In frames, by scripts, by images, by leading the reader there, and by reloading itself."""
     run_id = stage.begin()
     context = chromium.new_context()
     try:
-        mine = context.new_page()
-        mine.goto(f"{stage.url}/?token={TOKEN}")
-        assert mine.url == f"{stage.pages}/"
-        assert mine.locator("text=Should we ship?").count()
-        assert [each["name"] for each in context.cookies() if each["name"].startswith("flowdebate")]
+        own_page = context.new_page()
+        own_page.goto(f"{stage.url}/?token={TOKEN}")
+        assert own_page.url == f"{stage.pages}/"
+        assert own_page.locator("text=Should we ship?").count()
+        assert [item["name"] for item in context.cookies() if item["name"].startswith("flowdebate")]
         with another_server(stage.url) as (url, cookies):
-            mine.goto(f"{url}/")  # in the same tab, and in another one
-            mine.wait_for_function("document.title === 'done'")
+            own_page.goto(f"{url}/")  # in the same tab, and in another one
+            own_page.wait_for_function("document.title === 'done'")
             other = context.new_page()
             other.goto(f"{url}/")
             other.wait_for_function("document.title === 'done'")
-        assert {each.partition(" ")[0] for each in cookies} >= {"/", "/framed", "/image", "/fetched", "/top"}
-        assert any("flowdebate=forged" in each for each in cookies)  # cookies of the host do come
+        assert {entry.partition(" ")[0] for entry in cookies} >= {"/", "/framed", "/image", "/fetched", "/top"}
+        assert any("flowdebate=forged" in entry for entry in cookies)  # cookies of the host do come
         secret = browser_root(TOKEN)[2:]
         assert secret not in " ".join(cookies)
         with httpx2.Client(base_url=stage.url, trust_env=False) as thief:
-            for cookie in {each.partition(" ")[2] for each in cookies}:
+            for cookie in {entry.partition(" ")[2] for entry in cookies}:
                 for path in ("/", f"/runs/{run_id}", "/api/v1/runs"):
                     assert thief.get(path, headers={"cookie": cookie}).status_code == 401
                 assert thief.post(f"/api/v1/runs/{run_id}/cancel", headers={"cookie": cookie}).status_code == 401
@@ -111,17 +111,17 @@ def test_a_page_on_another_port_is_sent_nothing_that_opens_the_server(chromium: 
         context.close()
 
 
-def test_a_reader_signs_out(visit: Callable[[str], Visit], stage: Stage) -> None:
+def test_reader_can_sign_out(visit: Callable[[str], Visit], stage: Stage) -> None:
     """By a button of each page; then the server says how to come in again."""
-    there = visit(stage.url)
-    page = there.open("/")
+    visitor = visit(stage.url)
+    page = visitor.open("/")
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url(f"{stage.pages}/")
     page.get_by_text("This page needs the token of the server").wait_for()
-    assert "This page needs the token of the server" in (there.open("/new").text_content("body") or "")
+    assert "This page needs the token of the server" in (visitor.open("/new").text_content("body") or "")
 
 
-def test_a_page_of_a_file_leads_in(chromium: Browser, stage: Stage, tmp_path: Path) -> None:
+def test_page_from_a_file_can_open_the_server(chromium: Browser, stage: Stage, tmp_path: Path) -> None:
     """As `flowdebate serve --open` does it: the token is in a file, and not in the arguments of the browser."""
     path = write_entrance(f"{stage.url}/?token={TOKEN}", tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600

@@ -34,7 +34,7 @@ FORMS = (*(f"/new?pattern={name}" for name in PATTERNS), "/runs/waits", "/runs/w
 STATES = ("/runs/failed", "/runs/live", "/runs/stopped", "/compare")
 OTHERS = ("/runs/debate/travel?step=3", "/compare?a=debate&b=council", "/runs/debate/blind?view=0", "/audit")
 REPORTS = tuple(f"/api/v1/runs/{name}/report.html" for name in PATTERNS)
-LONGEST = tuple(f"/runs/{LONG}{each}" for each in ("", "/travel?step=7", "/blind?view=0", "/present", "/present#3"))
+LONGEST = tuple(f"/runs/{LONG}{suffix}" for suffix in ("", "/travel?step=7", "/blind?view=0", "/present", "/present#3"))
 PAGES = (
     *("/", "/archive", "/runs/none"),
     *(f"/runs/{name}" for name in PATTERNS),
@@ -70,12 +70,12 @@ def stage() -> Iterator[Stage]:
 
     async def answer(request: ModelRequest) -> Any:
         await asyncio.sleep(0.02)
-        asked = str(request.messages)
-        if "Never ends?" in asked and "Jon" in request.block:
+        prompt = str(request.messages)
+        if "Never ends?" in prompt and "Jon" in request.block:
             await asyncio.Event().wait()
-        if "Fails?" in asked and "Jon" in request.block:
+        if "Fails?" in prompt and "Jon" in request.block:
             raise ModelError("the server is overloaded, request 0123456789abcdef0123456789abcdef")
-        return MARKDOWN if "free of charge" in asked and request.output_schema is None else answer_of(request)
+        return MARKDOWN if "free of charge" in prompt and request.output_schema is None else answer_of(request)
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         for name in PATTERNS:
@@ -105,25 +105,25 @@ def there(chromium: Browser, stage: Stage) -> Iterator[Visit]:
 
 
 @pytest.fixture(scope="module")
-def page(there: Visit) -> Page:
+def page(visitor: Visit) -> Page:
     """One window for all pages."""
-    return there.open("/")
+    return visitor.open("/")
 
 
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_read_it(page: Page, stage: Stage, path: str, scheme: Any) -> None:
+def test_pages_are_accessible(page: Page, stage: Stage, path: str, scheme: Any) -> None:
     """No finding of axe-core, with all folds open."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page.emulate_media(color_scheme=scheme)
     page.goto(stage.pages + path)
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
-    found = axe.run(page).response["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+    violations = axe.run(page).response["violations"]
+    assert [(violation["id"], violation["nodes"][0]["html"]) for violation in violations] == []
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_page_that_was_watched_ends_as_one_that_is_opened_later(page: Page, stage: Stage, pattern: str) -> None:
+def test_watched_page_ends_equal_to_a_page_opened_later(page: Page, stage: Stage, pattern: str) -> None:
     """Whoever was there from the beginning has the same page as whoever comes afterwards."""
     run_id = stage.post("/runs", {"pattern": pattern, "question": QUESTION}).json()["runId"]
     page.goto(f"{stage.pages}/runs/{run_id}")
@@ -134,7 +134,7 @@ def test_a_page_that_was_watched_ends_as_one_that_is_opened_later(page: Page, st
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_nothing_has_to_be_scrolled_sideways(page: Page, stage: Stage, path: str) -> None:
+def test_pages_do_not_scroll_sideways(page: Page, stage: Stage, path: str) -> None:
     """From the narrowest telephone on."""
     page.goto(stage.pages + path)
     for width in WIDTHS:
@@ -142,21 +142,21 @@ def test_nothing_has_to_be_scrolled_sideways(page: Page, stage: Stage, path: str
         assert page.evaluate("document.documentElement.scrollWidth") <= width, width
 
 
-def test_names_stand_in_one_column_and_ids_are_short(page: Page, stage: Stage) -> None:
+def test_names_are_aligned_in_a_column_and_ids_are_short(page: Page, stage: Stage) -> None:
     """However long they are; the whole id is shown when it is pointed at."""
     page.set_viewport_size({"width": 1280, "height": 800})
     for path in (f"/runs/{LONG}", f"/runs/{LONG}/travel", f"/compare?a={LONG}&b=failed"):
         page.goto(stage.pages + path)
-        shown = page.locator(f"[title='{LONG}']").first
-        assert shown.inner_text() == LONG[:8]
-        assert shown.evaluate("id => id.scrollWidth") < 100
+        column = page.locator(f"[title='{LONG}']").first
+        assert column.inner_text() == LONG[:8]
+        assert column.evaluate("id => id.scrollWidth") < 100
     page.goto(f"{stage.pages}/runs/{LONG}")
     lefts = page.locator(".sides .serif").evaluate_all("found => found.map(each => each.getBoundingClientRect().left)")
     assert len(lefts) == 2
     assert len(set(lefts)) == 1
 
 
-def test_names_alone_stand_in_one_line(page: Page, stage: Stage) -> None:
+def test_names_alone_fit_on_one_line(page: Page, stage: Stage) -> None:
     """Of those who speak for no position, where there is room for it."""
     page.goto(f"{stage.pages}/runs/review")
     for width in WIDTHS:
@@ -167,7 +167,7 @@ def test_names_alone_stand_in_one_line(page: Page, stage: Stage) -> None:
         assert max(heights) < 40, width
 
 
-def test_the_outcome_of_a_consensus_is_calm(page: Page, stage: Stage) -> None:
+def test_consensus_outcome_is_styled_plainly(page: Page, stage: Stage) -> None:
     """What was decided and at most five lines about it; how it came to that is folded."""
     page.goto(f"{stage.pages}/runs/consensus")
     assert page.locator("#verdict .found").count() == 1
@@ -177,7 +177,7 @@ def test_the_outcome_of_a_consensus_is_calm(page: Page, stage: Stage) -> None:
     assert not folded.locator("li").first.is_visible()
 
 
-def test_a_report_is_set_for_paper_and_gives_its_journal_away(page: Page, stage: Stage) -> None:
+def test_report_is_printable_and_offers_its_journal(page: Page, stage: Stage) -> None:
     """With its own style, all folds open in print, and the export as a file."""
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{stage.pages}/runs/debate")
@@ -185,10 +185,10 @@ def test_a_report_is_set_for_paper_and_gives_its_journal_away(page: Page, stage:
     page.wait_for_url("**/report.html")
     assert page.evaluate("getComputedStyle(document.querySelector('.verdict')).borderTopWidth") == "4px"
     journal = page.locator("#journal")
-    shown = "journal => journal.checkVisibility({contentVisibilityAuto: true, visibilityProperty: true})"
-    assert not journal.evaluate(shown)
+    is_visible = "journal => journal.checkVisibility({contentVisibilityAuto: true, visibilityProperty: true})"
+    assert not journal.evaluate(is_visible)
     page.emulate_media(media="print")
-    assert journal.evaluate(shown)
+    assert journal.evaluate(is_visible)
     page.emulate_media(media="screen")
     page.locator("#evidence > summary").click()
     with page.expect_download() as download:
@@ -197,7 +197,7 @@ def test_a_report_is_set_for_paper_and_gives_its_journal_away(page: Page, stage:
     assert lines.decode() == stage.get("/runs/debate/export.jsonl").text
 
 
-def test_the_list_is_filtered(page: Page, stage: Stage) -> None:
+def test_run_list_can_be_filtered(page: Page, stage: Stage) -> None:
     """By a form, which the server's own policy allows."""
     page.goto(f"{stage.pages}/")
     page.get_by_role("combobox", name="Pattern").select_option("council")

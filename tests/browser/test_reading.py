@@ -40,13 +40,13 @@ class Dictated:
     async def request(self, request: ModelRequest, /) -> Any:
         if request.output_schema is not None:
             return ModelResponse(data={"reasoning": "Both.", "winner": None, "verdict": "Wait a **week**."})
-        self._loop, said = asyncio.get_running_loop(), ""
+        self._loop, text = asyncio.get_running_loop(), ""
         self.asked.release()
         while (piece := await self._pieces.get()) is not None:
-            said += piece
+            text += piece
             if request.on_text is not None:
                 request.on_text(piece)
-        return ModelResponse(text=said or "Nothing.")
+        return ModelResponse(text=text or "Nothing.")
 
     def say(self, *pieces: str | None) -> None:
         """Dictate."""
@@ -71,12 +71,12 @@ def stage(dictated: Dictated) -> Iterator[Stage]:
 @pytest.fixture(scope="module")
 def long() -> Iterator[tuple[Stage, str]]:
     """A run of 40 turns that is over."""
-    said = iter(range(1_000))
+    counter = iter(range(1_000))
 
     def answer(request: ModelRequest) -> Any:
         if request.output_schema is not None:
             return {"reasoning": "Both.", "winner": None, "verdict": "Wait."}
-        return f"{PARAGRAPH}\n\n- point {next(said)}"
+        return f"{PARAGRAPH}\n\n- point {next(counter)}"
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         yield stage, stage.finished(options={"max_rounds": 20, "synthesizer": False})
@@ -97,7 +97,7 @@ def dictate(page: Page, dictated: Dictated, number: int) -> None:
     page.get_by_text(f"{number}.th").wait_for()
 
 
-def test_a_page_follows_what_is_said(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+def test_page_scrolls_with_the_debate(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
     """While its reader is at the end; who scrolls up stays there, and may jump to the latest and follow again.
 
     Nothing flickers: a block that is finished stays the element that it was.
@@ -125,7 +125,7 @@ def test_a_page_follows_what_is_said(stage: Stage, dictated: Dictated, visit: Ca
     dictated.say(None, "Short.", None)
 
 
-def test_the_bar_leads_to_the_verdict(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+def test_bar_links_to_the_verdict(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
     """It is above what was said, where its reader is not; the link goes once it is seen."""
     page = visit(stage.url).open(f"/runs/{stage.begin(options={'max_rounds': 1, 'synthesizer': False})}")
     page.locator("#speaking .turn").wait_for()
@@ -140,7 +140,9 @@ def test_the_bar_leads_to_the_verdict(stage: Stage, dictated: Dictated, visit: C
     assert page.locator("#board").get_attribute("open") is None
 
 
-def test_a_long_run_is_read_by_rounds_keys_and_words(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
+def test_long_run_is_navigated_by_rounds_keys_and_search(
+    long: tuple[Stage, str], visit: Callable[[str], Visit]
+) -> None:
     """An index, a label that stays, j and k, folds, and a search that marks what it finds."""
     stage, run_id = long
     page = visit(stage.url).open(f"/runs/{run_id}")
@@ -169,21 +171,21 @@ def test_a_long_run_is_read_by_rounds_keys_and_words(long: tuple[Stage, str], vi
     assert page.locator("article.turn:visible").count() == 40
 
 
-def test_markdown_is_set_wherever_a_turn_is_read(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
+def test_markdown_is_rendered_on_every_page_with_turns(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
     """On the page of a run and in its report, blind, as slides, by public links, compared, and before an answer."""
     stage, run_id = long
     waits, short = (
-        stage.begin(options={"max_rounds": 1, "synthesizer": False, **each}) for each in ({"humans": ["con"]}, {})
+        stage.begin(options={"max_rounds": 1, "synthesizer": False, **options}) for options in ({"humans": ["con"]}, {})
     )
-    for each, status in ((waits, "awaiting"), (short, "complete")):
-        assert stage.get(f"/runs/{each}?wait=30").json()["status"] == status
+    for run_id_, status in ((waits, "awaiting"), (short, "complete")):
+        assert stage.get(f"/runs/{run_id_}?wait=30").json()["status"] == status
     links = [
         stage.post(f"/runs/{run_id}/links", {"shows": shows, "seconds": 60}).json()["page"] for shows in ("run", "vote")
     ]
-    there = visit(stage.url)
-    page = there.open(f"/runs/{run_id}")
-    own = ("", "/blind?view=0", "/present", "/travel?step=7")
-    paths = [f"{stage.pages}/runs/{run_id}{each}" for each in own] + [f"{stage.pages}/runs/{waits}/answer"]
+    visitor = visit(stage.url)
+    page = visitor.open(f"/runs/{run_id}")
+    suffixes = ("", "/blind?view=0", "/present", "/travel?step=7")
+    paths = [f"{stage.pages}/runs/{run_id}{suffix}" for suffix in suffixes] + [f"{stage.pages}/runs/{waits}/answer"]
     paths += [f"{stage.pages}/compare?a={run_id}&b={short}", f"{stage.pages}/api/v1/runs/{run_id}/report.html"]
     for path in (*paths, *(stage.url + link for link in links)):
         page.goto(path)
@@ -209,7 +211,7 @@ def test_a_turn_is_copied_as_it_was_written(long: tuple[Stage, str], visit: Call
     assert page.evaluate("copied") == f"{PARAGRAPH}\n\n- point 1"
 
 
-def test_what_to_do_with_a_run_is_at_its_top(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
+def test_actions_are_at_the_top_of_a_run(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
     """And on a telephone a debate begins within the first screen and a half."""
     stage, run_id = long
     page = visit(stage.url).open(f"/runs/{run_id}")

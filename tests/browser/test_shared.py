@@ -83,8 +83,8 @@ def shared(stage: Stage, shows: str) -> str:
 
 def test_a_run_is_shared_and_the_link_revoked_on_its_page(stage: Stage, owner: Visit, stranger: Visit) -> None:
     """By one button each; a stranger reads it in between, and is told afterwards."""
-    for each in stage.get("/runs/rents/links").json():  # of tests before this one
-        assert stage.http.delete(f"/api/v1/runs/rents/links/{each['id']}").status_code == 204
+    for old_link in stage.get("/runs/rents/links").json():  # of tests before this one
+        assert stage.http.delete(f"/api/v1/runs/rents/links/{old_link['id']}").status_code == 204
     page = owner.open("/runs/rents")
     page.locator("#shares > summary").click()
     assert page.locator("#shares li").count() == 0
@@ -92,15 +92,15 @@ def test_a_run_is_shared_and_the_link_revoked_on_its_page(stage: Stage, owner: V
     link = page.locator("#shares li a")
     address = link.get_attribute("href")
     assert address is not None
-    theirs = stranger.open(address)
-    theirs.get_by_text("Wait for the census.").first.wait_for()
-    assert theirs.get_by_role("link").all_inner_texts() == ["Skip to content", "Present", "#1", "#2", "#3", "#4"]
+    public_page = stranger.open(address)
+    public_page.get_by_text("Wait for the census.").first.wait_for()
+    assert public_page.get_by_role("link").all_inner_texts() == ["Skip to content", "Present", "#1", "#2", "#3", "#4"]
     page.reload()  # which still has it
     page.get_by_role("button", name="Revoke").click()
     page.get_by_text("Revoked. The link no longer works.").wait_for()
     assert page.locator("#shares li").count() == 0
-    theirs.reload()
-    theirs.get_by_role("heading", name="This link was revoked").wait_for()
+    public_page.reload()
+    public_page.get_by_role("heading", name="This link was revoked").wait_for()
 
 
 def test_a_stranger_votes_and_then_sees_the_verdict(stage: Stage, stranger: Visit) -> None:
@@ -147,35 +147,35 @@ def seen(page: Page) -> tuple[str, str]:
     return page.locator("#at").inner_text(), page.locator(".slide:visible").inner_text()
 
 
-def test_a_run_is_presented_by_keys(stage: Stage, owner: Visit, stranger: Visit) -> None:
+def test_presentation_is_controlled_by_keys(stage: Stage, owner: Visit, stranger: Visit) -> None:
     """The question, turn by turn, the verdict last; the address keeps the place, Escape leads back."""
     page = owner.open("/runs/rents")
     page.get_by_role("link", name="Present").click()
     page.get_by_role("button", name="Next").wait_for()
-    for each in (page, stranger.open(f"{shared(stage, 'run')}/present")):
+    for tab in (page, stranger.open(f"{shared(stage, 'run')}/present")):
         for position, text in enumerate(["Cap rents", "Mira", "Jon", "Mira", "Jon", "Wait for the census."], 1):
-            number, shown = seen(each)
-            assert (number, text in shown) == (f"{position} of 6", True), shown
-            assert each.locator(".slide:visible").count() == 1
-            each.keyboard.press("ArrowRight")
-        assert seen(each)[0] == "6 of 6"  # there is nothing after the last
-        each.keyboard.press("ArrowLeft")
-        assert seen(each)[0] == "5 of 6"
-        each.reload()
-        assert seen(each)[0] == "5 of 6"
-        each.keyboard.press("Home")
-        assert seen(each)[0] == "1 of 6"
-        each.get_by_role("button", name="Next").click()
-        each.keyboard.press("PageDown")  # Mira's text is longer than the window: first it is read
-        assert seen(each)[0] == "2 of 6"
-        each.keyboard.press("End")
-        each.keyboard.press("Escape")
-        each.get_by_role("link", name="Present").wait_for()
+            number, slide = seen(tab)
+            assert (number, text in slide) == (f"{position} of 6", True), slide
+            assert tab.locator(".slide:visible").count() == 1
+            tab.keyboard.press("ArrowRight")
+        assert seen(tab)[0] == "6 of 6"  # there is nothing after the last
+        tab.keyboard.press("ArrowLeft")
+        assert seen(tab)[0] == "5 of 6"
+        tab.reload()
+        assert seen(tab)[0] == "5 of 6"
+        tab.keyboard.press("Home")
+        assert seen(tab)[0] == "1 of 6"
+        tab.get_by_role("button", name="Next").click()
+        tab.keyboard.press("PageDown")  # Mira's text is longer than the window: first it is read
+        assert seen(tab)[0] == "2 of 6"
+        tab.keyboard.press("End")
+        tab.keyboard.press("Escape")
+        tab.get_by_role("link", name="Present").wait_for()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("shows", ["run", "present", "vote"])
-def test_everybody_can_read_what_is_shared(stage: Stage, stranger: Visit, shows: str, scheme: Any) -> None:
+def test_shared_pages_are_accessible(stage: Stage, stranger: Visit, shows: str, scheme: Any) -> None:
     """No finding of axe-core on any slide, and nothing to be scrolled sideways, at each width."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     address = shared(stage, "vote" if shows == "vote" else "run")
@@ -186,12 +186,15 @@ def test_everybody_can_read_what_is_shared(stage: Stage, stranger: Visit, shows:
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (number, width)
             if number in (0, 1, 5):
-                found = axe.run(page).response["violations"]
-                assert [(each["id"], each["nodes"][0]["html"]) for each in found] == [], (number, width)
+                violations = axe.run(page).response["violations"]
+                assert [(violation["id"], violation["nodes"][0]["html"]) for violation in violations] == [], (
+                    number,
+                    width,
+                )
         page.keyboard.press("ArrowRight")
 
 
-def test_without_a_script_all_slides_are_there(chromium: Browser, stage: Stage) -> None:
+def test_all_slides_are_shown_without_scripts(chromium: Browser, stage: Stage) -> None:
     """One below the other."""
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()

@@ -48,11 +48,11 @@ def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Vi
     assert page.get_by_role("link", name="con changed").is_visible()
 
 
-def test_a_finished_debate_goes_on_with_a_question(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_finished_debate_is_continued_with_a_question(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """One button; the new run has the question over its round, and a problem stands beside the button."""
     run_id = stage.finished()
-    there = visit(stage.url)
-    page = there.open(f"/runs/{run_id}")
+    visitor = visit(stage.url)
+    page = visitor.open(f"/runs/{run_id}")
     page.get_by_role("textbox", name="Continue the debate").fill("What would <b>it</b> cost?")
     page.get_by_role("button", name="Continue").click()
     page.get_by_role("link", name="Compare with the original").wait_for()
@@ -63,14 +63,14 @@ def test_a_finished_debate_goes_on_with_a_question(stage: Stage, visit: Callable
     page.get_by_role("button", name="Continue").click()
     page.get_by_role("heading", name="Round 3").wait_for()
     stage.http.delete(f"/api/v1/runs/{run_id}")
-    there.open(f"/runs/{page.url.rpartition('/')[2]}")
+    visitor.open(f"/runs/{page.url.rpartition('/')[2]}")
 
 
-def test_a_problem_stands_beside_the_answer(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_problem_is_shown_beside_the_answer(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """An answer that its step does not take begins no run, and its fields are named."""
     run_id = stage.finished()
-    there = visit(stage.url)
-    page = there.open(f"/runs/{run_id}/travel?step=3")
+    visitor = visit(stage.url)
+    page = visitor.open(f"/runs/{run_id}/travel?step=3")
     field = page.get_by_role("textbox", name="Judge")
     field.fill(field.input_value().replace("null", '"nobody"'))
     page.get_by_role("button", name="Fork from step 3").click()
@@ -81,14 +81,14 @@ def test_a_problem_stands_beside_the_answer(stage: Stage, visit: Callable[[str],
     page.get_by_role("button", name="Ask again from step 3").click()
     page.get_by_role("link", name="Compare with the original").wait_for()
     assert re.fullmatch(rf"{stage.pages}/runs/\w+", page.url)
-    there.problems.clear()  # the browser's console has the 422
+    visitor.problems.clear()  # the browser's console has the 422
 
 
 def test_a_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """The verdict is not there before the vote, and beside it afterwards, also for who comes back."""
     run_id = stage.finished()
-    there = visit(stage.url)
-    page = there.open(f"/runs/{run_id}/blind")
+    visitor = visit(stage.url)
+    page = visitor.open(f"/runs/{run_id}/blind")
     assert page.get_by_text("Wait a week.").count() == 0
     first = page.locator(".sides .serif").first.inner_text()
     page.get_by_role("radio", name="Side A").check()
@@ -97,7 +97,7 @@ def test_a_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> No
     page.get_by_text("Wait a week.").wait_for()
     assert page.get_by_text("It had figures.").is_visible()
     assert stage.get(f"/runs/{run_id}/votes").json()["sides"][first] == 1
-    again = there.open(f"/runs/{run_id}/blind")
+    again = visitor.open(f"/runs/{run_id}/blind")
     again.get_by_text("You have voted").wait_for()
 
 

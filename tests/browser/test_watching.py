@@ -48,7 +48,7 @@ def begin(url: str) -> str:
     return run_id
 
 
-def test_a_page_that_is_cut_off_comes_back(folder: Path, visit: Callable[[str], Visit]) -> None:
+def test_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
     """Cut off twice in the middle of a text, it ends as a page that was never cut off."""
     with serving(folder, *OPTIONS) as (_, url, _), Proxy(int(url.rpartition(":")[2])) as proxy:
         run_id = begin(url)
@@ -60,31 +60,31 @@ def test_a_page_that_is_cut_off_comes_back(folder: Path, visit: Callable[[str], 
         proxy.cut()
         far.get_by_text("Connection lost").wait_for()
         allow(folder, 4)
-        whole = page_at_the_end(near)
-        assert page_at_the_end(far) == whole
+        text = page_at_the_end(near)
+        assert page_at_the_end(far) == text
         for block in BLOCKS[:2]:
-            assert whole.count(f"👍 {block} begins, and ends. 👎") == 1
-        assert "Wait a week." in whole
+            assert text.count(f"👍 {block} begins, and ends. 👎") == 1
+        assert "Wait a week." in text
         assert len(set(proxy.marks)) == 2
 
 
-def test_two_pages_outlive_their_server(folder: Path, visit: Callable[[str], Visit]) -> None:
+def test_two_pages_survive_a_server_restart(folder: Path, visit: Callable[[str], Visit]) -> None:
     """Killed in the middle of a text and started again: both are whole, and no answer is paid for twice."""
     with serving(folder, *OPTIONS) as (_, url, _):
-        there, run_id = visit(url), begin(url)
-        pages = [there.open(f"/runs/{run_id}"), visit(url).open(f"/runs/{run_id}")]
+        visitor, run_id = visit(url), begin(url)
+        pages = [visitor.open(f"/runs/{run_id}"), visit(url).open(f"/runs/{run_id}")]
         allow(folder, 1)
         for page in pages:
             page.get_by_text(CON).wait_for()
     allow(folder, 5)
     with serving(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
         first, second = map(page_at_the_end, pages)
-        assert first == second == page_at_the_end(there.open(f"/runs/{run_id}"))
-    pro, con, *others = BLOCKS
-    assert (folder / "calls").read_text().split() == [pro, con, con, *others]  # `con` had not answered
+        assert first == second == page_at_the_end(visitor.open(f"/runs/{run_id}"))
+    pro, con, *later = BLOCKS
+    assert (folder / "calls").read_text().split() == [pro, con, con, *later]  # `con` had not answered
 
 
-def test_text_grows_as_it_is_written(folder: Path, visit: Callable[[str], Visit]) -> None:
+def test_text_appears_while_it_is_written(folder: Path, visit: Callable[[str], Visit]) -> None:
     """Half of an answer is there before the other half is written, with who speaks, also in the status line."""
     with serving(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin(url)}")
