@@ -59,7 +59,7 @@ ATTRIBUTES = {
 }
 SUBSET = {
     *((tag,) for tag in TAGS),
-    *((tag, *sorted(each)) for tag, found in ATTRIBUTES.items() for each in found),
+    *((tag, *sorted(name)) for tag, names in ATTRIBUTES.items() for name in names),
     ("li", "value"),
 }
 """What a text may become: elements with the names of their attributes."""
@@ -86,15 +86,15 @@ class Page(HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
+        attributes = dict(attrs)
         if tag != self._marks:
             assert tag in TAGS
-            if tag == "li" and found:
-                assert set(found) == {"value"}
-                self.read += found["value"] or ""
+            if tag == "li" and attributes:
+                assert set(attributes) == {"value"}
+                self.read += attributes["value"] or ""
             else:
-                assert found in ATTRIBUTES.get(tag, [{}])
-        if found.get("aria-label") == "done":  # in words what the text has as [x]
+                assert attributes in ATTRIBUTES.get(tag, [{}])
+        if attributes.get("aria-label") == "done":  # in words what the text has as [x]
             self.read += "x"
         self.blocks += not self.open
         if tag not in VOID:
@@ -117,38 +117,38 @@ def letters(text: str) -> str:
 
 
 @given(TEXTS)
-def test_a_text_becomes_nothing_else_than_the_subset_and_nothing_of_it_is_hidden(text: str) -> None:
+def test_html_has_only_the_subset_and_hides_no_text(text: str) -> None:
     """Each tag and each attribute is one of a few, none has an address, and all letters are there in their order."""
     for html in (prose(text), inline(text)):
         assert re.sub(r"[\W_]", "", Page(html).read) == letters(text)
 
 
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=6, unique=True).map(sorted))
-def test_what_is_marked_are_the_words_of_the_spans(text: str, places: list[int]) -> None:
+def test_marks_cover_exactly_the_words_of_their_spans(text: str, places: list[int]) -> None:
     """Wherever they begin and end in the Markdown; and the rest is as it would be."""
-    places = [each for each in places if each <= len(text)]
+    places = [point for point in places if point <= len(text)]
     spans = [Span(start, end, "ins") for start, end in zip(places[::2], places[1::2], strict=False)]
     page = Page(prose(text, spans), marks="ins")
     assert re.sub(r"[\W_]", "", page.read) == letters(text)
     if "\\" not in text and "&" not in text and text.isprintable():
-        cut = "".join(text[each.start : each.end] for each in spans)
+        cut = "".join(text[span.start : span.end] for span in spans)
         assert len(re.sub(r"[\W_]", "", page.marked)) <= len(letters(cut))
 
 
 def grown(pieces: list[str]) -> list[str]:
     """Grow a text piece by piece, and join its blocks as a browser does."""
-    growing, shown, text = GrowingProse(), list[str](), ""
+    growing, blocks, text = GrowingProse(), list[str](), ""
     for piece in pieces:
         text += piece
         if growing.grow(text):
-            shown = [*shown[: growing.kept], *growing.news]
-            whole = GrowingProse()
-            whole.grow(text)
-            assert shown[:-1] == whole.blocks[:-1]  # of the last one, what is undecided may be left out
-        assert shown == growing.blocks
-        for block in shown:
+            blocks = [*blocks[: growing.kept], *growing.news]
+            complete = GrowingProse()
+            complete.grow(text)
+            assert blocks[:-1] == complete.blocks[:-1]  # of the last one, what is undecided may be left out
+        assert blocks == growing.blocks
+        for block in blocks:
             assert Page(block).blocks == 1
-    return shown
+    return blocks
 
 
 @given(st.lists(TEXTS, max_size=5))
@@ -159,7 +159,7 @@ def grown(pieces: list[str]) -> list[str]:
 @example(["*a*\n\nb\n\xa0\nc"])  # spaces that only Unicode has
 @example(["*a*\n\nb\n\u3000c"])
 @example(["a\r", "\n# b"])
-def test_a_text_that_grows_ends_as_the_whole_text_is(pieces: list[str]) -> None:
+def test_growing_text_ends_as_the_whole_text(pieces: list[str]) -> None:
     """However it was cut: what was sent is what the whole text is, in its last block only at the end."""
     text = "".join(pieces)
     if not text.lstrip().startswith("{"):
@@ -167,7 +167,7 @@ def test_a_text_that_grows_ends_as_the_whole_text_is(pieces: list[str]) -> None:
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
-def test_a_text_that_grows_by_single_characters_ends_as_the_whole_text_is(text: str) -> None:
+def test_text_growing_by_characters_ends_as_the_whole_text(text: str) -> None:
     """The last line may become anything with each of them."""
     assert "\n".join(grown([*text, END])) == prose(text + END)
 
@@ -200,7 +200,7 @@ def test_plain_text_is_the_same_with_and_without_the_parser(text: str) -> None:
         ("[x]: https://x.example 'T'", "<p>[x]: https://x.example &#39;T&#39;</p>"),
     ],
 )  # fmt: skip
-def test_the_subset(text: str, html: str) -> None:
+def test_subset_is_rendered_as_specified(text: str, html: str) -> None:
     """Each part of it, and what Markdown would hide."""
     assert prose(text) == html
 
@@ -217,14 +217,14 @@ def test_the_subset(text: str, html: str) -> None:
         ("```\nx **", '<pre tabindex="0"><code>x **</code></pre>'),
     ],
 )
-def test_a_text_that_goes_on_looks_as_it_will(text: str, html: str) -> None:
+def test_growing_text_is_shown_in_its_final_form(text: str, html: str) -> None:
     """What is not closed yet is closed at its end, so that no mark is seen for a moment."""
     growing = GrowingProse()
     assert growing.grow(text)
     assert growing.blocks == [html]
 
 
-def test_a_text_that_is_asked_for_again_begins_anew() -> None:
+def test_repeated_text_starts_again() -> None:
     """And a structured answer is not read as text."""
     growing = GrowingProse()
     assert growing.grow("One.\n\nTwo.")
@@ -245,17 +245,17 @@ def test_a_text_that_outgrows_the_parser_becomes_plain() -> None:
 
 def test_finished_blocks_are_not_sent_again() -> None:
     """Only the last paragraphs are sent, because the next line may still change them."""
-    for begin, most in (("So", 2), ("**So**", 3)):
+    for begin, maximum in (("So", 2), ("**So**", 3)):
         growing, text = GrowingProse(), ""
         for _ in range(50):
             for piece in ("\n\n", begin, " it", " is."):
                 text += piece
                 growing.grow(text)
-                assert len(growing.news) <= most
+                assert len(growing.news) <= maximum
         assert len(growing.blocks) == 50
 
 
-def test_a_long_block_is_not_set_anew_for_each_word() -> None:
+def test_long_block_is_not_rendered_again_for_each_word() -> None:
     """A list of three hundred lines costs some dozen times what it costs once."""
     growing, times, text = GrowingProse(), 0, ""
     for number in range(300):
@@ -264,7 +264,7 @@ def test_a_long_block_is_not_set_anew_for_each_word() -> None:
     assert times < 150
 
 
-def test_formulas_and_tasks_are_set() -> None:
+def test_formulas_and_tasks_are_rendered() -> None:
     """In a line, apart, and in lists; amounts of money, code and what cannot be read stay as they are."""
     html = prose("So $x_1$ and $$\\frac{a}{b}$$, \\(y\\) or \\[z\\].\n\n- [ ] open\n- [x] *done*")
     assert html.count("<math>") == html.count('<math display="block">') == 2
@@ -284,7 +284,7 @@ def test_formulas_and_tasks_are_set() -> None:
         "\\text{&lt;b&gt;}",
     ],
 )
-def test_a_formula_has_no_element_of_others(latex: str) -> None:
+def test_formula_has_no_foreign_elements(latex: str) -> None:
     """Text in it is text, and addresses and styles are left out."""
     html = prose(f"Look: ${latex}$")
     drawn = html.partition("<annotation")[0]
@@ -294,8 +294,8 @@ def test_a_formula_has_no_element_of_others(latex: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["$", "\\(", "\\[", "$a ", "$a$ ", "$$a", "{", "$\\sqrt"])
-def test_hostile_formulas_take_no_time(piece: str) -> None:
+def test_hostile_formulas_are_rendered_quickly(piece: str) -> None:
     """As many openings as a text has room for; the time is that of ordinary texts of the length."""
-    began = time.process_time()
+    start = time.process_time()
     prose(piece * (100_000 // len(piece)))
-    assert time.process_time() - began < 5
+    assert time.process_time() - start < 5

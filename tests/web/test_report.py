@@ -56,15 +56,15 @@ async def report_of(pattern: str, options: dict[str, Any] | None = None, *, mode
 
 def journal_in(html: str) -> str:
     """The journal that a report carries."""
-    found = JOURNAL.search(html)
-    assert found is not None
-    return gzip.decompress(base64.b64decode(found[0])).decode()
+    match = JOURNAL.search(html)
+    assert match is not None
+    return gzip.decompress(base64.b64decode(match[0])).decode()
 
 
 def with_journal(html: str, journal: str, *, rehashed: bool = True) -> str:
     """The report with another journal, and the hash of it."""
     packed = base64.b64encode(gzip.compress(journal.encode())).decode()
-    before, after = (sha256(each.encode()).hexdigest() for each in (journal_in(html), journal))
+    before, after = (sha256(text.encode()).hexdigest() for text in (journal_in(html), journal))
     changed = JOURNAL.sub(lambda _: packed, html)
     return changed.replace(before, after) if rehashed else changed
 
@@ -158,7 +158,7 @@ async def test_a_report_of_any_options_is_verified(name: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["debater-bob", "judge", "synthesizer", "moderator"])
-async def test_a_run_that_goes_on_without_a_role_is_verified(role: str) -> None:
+async def test_run_continued_without_a_role_is_verified(role: str) -> None:
     """With what it says about that."""
 
     def answer(request: ModelRequest) -> Any:
@@ -206,7 +206,7 @@ def failing(block: str) -> FunctionModel:
 
 
 @pytest.mark.parametrize("block", ["debater-ann", "debater-bob", "judge", "synthesizer"])
-async def test_a_failed_run_is_verified_as_far_as_it_came(block: str) -> None:
+async def test_failed_run_is_verified_up_to_its_failure(block: str) -> None:
     """The page says why it failed."""
     html = await report_of("debate", SHORT, model=failing(block))
     assert "gone" in html
@@ -258,7 +258,7 @@ TEXTS = Parts(REPORT).texts
 
 
 @given(at=st.integers(0, sum(len(text) for *_, text in TEXTS) - 1), char=st.characters(exclude_categories=["Cs", "Cc"]))
-async def test_any_other_character_on_the_page_is_found(at: int, char: str) -> None:
+async def test_any_changed_character_on_the_page_is_found(at: int, char: str) -> None:
     """Wherever it stands: in the words of a debater, of the page, or in a number."""
     row, column = [(line - 1, column + at) for line, column, text in TEXTS for at in range(len(text))][at]
     lines = REPORT.split("\n")
@@ -275,7 +275,7 @@ async def test_any_other_character_on_the_page_is_found(at: int, char: str) -> N
 
 
 @given(at=st.integers(0, len(journal_in(REPORT)) - 1), char=st.characters(min_codepoint=32, exclude_categories=["Cs"]))
-async def test_any_other_character_in_the_journal_is_found(at: int, char: str) -> None:
+async def test_any_changed_character_in_the_journal_is_found(at: int, char: str) -> None:
     """Any recorded answer, and all that stands around it."""
     journal = journal_in(REPORT)
     if journal[at] == char:
@@ -294,19 +294,19 @@ async def remade(journal: str) -> Finding:
     from flowdebate.store.export import read_runs
 
     lines = journal.splitlines()
-    [found] = read_runs(lines, "forged")
-    return await verify_report(await report_html(lines, await evidence_of(*found)))
+    [run] = read_runs(lines, "forged")
+    return await verify_report(await report_html(lines, await evidence_of(*run)))
 
 
 @pytest.mark.parametrize("role", ["debater-ann", "debater-bob", "moderator", "judge", "synthesizer"])
-async def test_an_answer_that_was_changed_in_journal_hash_and_page_is_found(role: str) -> None:
+async def test_answer_changed_in_journal_hash_and_page_is_found(role: str) -> None:
     """The result does not follow from it, and later prompts have other hashes."""
     lines = journal_in(REPORT).splitlines()
     index = next(at for at, line in enumerate(lines) if '"kind": "step"' in line and role in line)
     step = json.loads(lines[index])
     body = json.loads(step["row"]["body"])
     if body.get("data"):
-        body["data"] = {key: f"Never {each}" if key in WORDS else each for key, each in body["data"].items()}
+        body["data"] = {key: f"Never {value}" if key in WORDS else value for key, value in body["data"].items()}
     else:
         body["text"] = f"Never {body['text']}"
     step["row"]["body"] = json.dumps(body)
@@ -315,16 +315,16 @@ async def test_an_answer_that_was_changed_in_journal_hash_and_page_is_found(role
     assert "the journal gives" in finding.problems[0]
 
 
-async def test_an_answer_that_was_changed_in_the_result_too_is_found_by_the_later_prompts() -> None:
+async def test_answer_changed_consistently_is_found_by_later_prompts() -> None:
     """Unless it is the last one: whoever writes all of a journal anew can make any of it up."""
     journal = journal_in(REPORT)
-    said = next(text for text in re.findall(r'"text": "([^"]+)"', journal))
-    finding = await remade(journal.replace(said, f"{said} Never!"))
+    quoted_text = next(text for text in re.findall(r'"text": "([^"]+)"', journal))
+    finding = await remade(journal.replace(quoted_text, f"{quoted_text} Never!"))
     assert finding.outcome == "differs"
     assert "other prompts" in finding.problems[0]
 
 
-async def test_another_version_s_report_is_not_called_false() -> None:
+async def test_report_of_another_version_is_not_called_false() -> None:
     """Its page may be made in another way: what this one can say is that it does not know."""
     html = REPORT.replace('generator" content="flowdebate ', 'generator" content="flowdebate 0.0.1-')
     finding = await verify_report(html)
@@ -368,7 +368,7 @@ def with_packed(html: str, data: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-async def test_a_damaged_file_is_refused_with_the_place_of_the_damage(name: str) -> None:
+async def test_damaged_file_is_rejected_with_the_damaged_location(name: str) -> None:
     """In bounded memory."""
     damage, problem = DAMAGED[name]
     with pytest.raises(BadFile, match=re.escape(problem)) as caught:
@@ -389,7 +389,7 @@ async def test_an_export_is_verified_run_by_run(tmp_path: Path) -> None:
     journal = journal_in(REPORT)
     file = tmp_path / "runs.jsonl"
     file.write_bytes(journal.replace("\n", "\r\n").encode())
-    assert [each.outcome for each in await verify_file(str(file))] == ["verified"]
+    assert [report.outcome for report in await verify_file(str(file))] == ["verified"]
     file.write_text(journal.replace("Never", "Ever").replace('"verdict": "', '"verdict": "Not: ', 1))
     [finding] = await verify_file(str(file))
     assert finding.outcome == "differs"
@@ -400,13 +400,13 @@ async def test_a_report_survives_other_line_ends(tmp_path: Path) -> None:
     """As mail programs write them."""
     file = tmp_path / "report.html"
     file.write_bytes(REPORT.replace("\n", "\r\n").encode())
-    assert [each.outcome for each in await verify_file(str(file))] == ["verified"]
+    assert [report.outcome for report in await verify_file(str(file))] == ["verified"]
 
 
 # Hostile text
 
 
-async def test_hostile_text_is_text() -> None:
+async def test_hostile_text_is_escaped() -> None:
     """Whatever a question or a model says: no element, no attribute and no address that a plain text does not give."""
     hostile = [
         "<script>alert(1)</script>",
@@ -418,23 +418,23 @@ async def test_hostile_text_is_text() -> None:
         *(attack.written() for attack in ATTACKS),
     ]
     plain: Parts | None = None
-    for said in ["A\n\nplain text.", " ".join(hostile), *hostile[:6]]:
+    for text in ["A\n\nplain text.", " ".join(hostile), *hostile[:6]]:
 
-        def answer(request: ModelRequest, said: str = said) -> Any:
-            return {"reasoning": said, "winner": None, "verdict": said} if request.output_schema else said
+        def answer(request: ModelRequest, text: str = text) -> Any:
+            return {"reasoning": text, "winner": None, "verdict": text} if request.output_schema else text
 
-        stance = said.encode(errors="replace").decode()[:500]
+        stance = text.encode(errors="replace").decode()[:500]
         sides = [{"name": "A", "stance": stance}, {"name": "B", "stance": "y"}]
         html = await report_of("debate", {"debaters": sides, "max_rounds": 1}, model=FunctionModel(answer))
         parts = Parts(html)
         plain = plain or parts
-        assert parts.found <= plain.found | {("h1", "class"), ("p", "class")} | SUBSET, said
+        assert parts.found <= plain.found | {("h1", "class"), ("p", "class")} | SUBSET, text
         elsewhere = [address[:29] for address in parts.addresses if address not in ("#turn-1", "#turn-2")]
         assert elsewhere == ["data:application/gzip;base64,"]
         assert (await verify_report(html)).outcome == "verified"
 
 
-async def test_only_its_own_style_counts() -> None:
+async def test_only_the_library_s_stylesheet_is_trusted() -> None:
     """The policy of a report has the hash of its one style, and allows nothing else."""
     [style] = re.findall(r"<style>(.*?)</style>", REPORT, re.DOTALL)
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()

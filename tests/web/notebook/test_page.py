@@ -45,12 +45,12 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
-        found = dict(attrs)
-        assert not [name for name in found if name.startswith("on")]
+        attributes = dict(attrs)
+        assert not [name for name in attributes if name.startswith("on")]
         if tag == "iframe":
-            assert "sandbox" in found
-            assert not found["sandbox"]
-            self.page = found["srcdoc"] or ""
+            assert "sandbox" in attributes
+            assert not attributes["sandbox"]
+            self.page = attributes["srcdoc"] or ""
 
 
 async def until(events: AsyncIterator[Any], holds: Callable[[Any], object]) -> None:
@@ -71,12 +71,12 @@ def is_call(event: object) -> bool:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-async def test_every_pattern_is_shown_at_any_time(name: str) -> None:
+async def test_every_pattern_can_be_shown_at_any_time(name: str) -> None:
     """Before each answer as a live page, at the end as a report in a frame; its document is shown like that, too."""
-    asked, pages = count(), []
+    calls, pages = count(), []
 
     async def answer(request: Any) -> Any:
-        if (step := next(asked)) < 8 or step % 25 == 0:
+        if (step := next(calls)) < 8 or step % 25 == 0:
             pages.append((handle._repr_html_(), handle._repr_markdown_()))
         return answer_to(request)
 
@@ -86,12 +86,12 @@ async def test_every_pattern_is_shown_at_any_time(name: str) -> None:
     for page, text in pages:
         assert "iframe" not in Page(page).tags
         assert text
-    for shown in (handle, result, document_of_view(result)):
-        assert QUESTION in Page(shown._repr_html_()).page
-        assert QUESTION in str(shown._repr_markdown_())
+    for value in (handle, result, document_of_view(result)):
+        assert QUESTION in Page(value._repr_html_()).page
+        assert QUESTION in str(value._repr_markdown_())
 
 
-async def test_a_live_page_has_what_is_being_said() -> None:
+async def test_live_page_shows_text_in_progress() -> None:
     """The text so far of whoever speaks, and no longer once it is recorded; a failed attempt's text is gone."""
     gate = asyncio.Semaphore(0)
 
@@ -126,7 +126,7 @@ async def test_a_live_page_has_what_is_being_said() -> None:
 
 
 @pytest.mark.parametrize("end", ["Should we move to a monorepo?", "\u0647\u0644 \u0646\u0646\u062a\u0642\u0644\u061f"])
-async def test_a_question_is_shown_whole(end: str) -> None:
+async def test_question_is_shown_in_full(end: str) -> None:
     """With all its background: while the run goes on, in its report, and in the lines that untrusted notebooks show."""
     background = "Forty services share a database. " * 30
     gate = asyncio.Event()
@@ -142,11 +142,11 @@ async def test_a_question_is_shown_whole(end: str) -> None:
     gate.set()
     result = await handle
     assert f'<h3 dir="auto" lang="">{background}{end}</h3>' in live
-    for shown in (str(html_of(result)).partition("<iframe")[0], str(markdown_of(result))):
-        assert f"{background}{end}" in shown
+    for text in (str(html_of(result)).partition("<iframe")[0], str(markdown_of(result))):
+        assert f"{background}{end}" in text
 
 
-async def test_a_failed_run_shows_how_far_it_came() -> None:
+async def test_failed_run_shows_its_progress() -> None:
     """The error, and what was said before; also by the run that the error has."""
 
     def answer(request: Any) -> str:
@@ -166,7 +166,7 @@ async def test_a_failed_run_shows_how_far_it_came() -> None:
     assert "ConnectionError" in str(handle._repr_markdown_())
 
 
-async def test_a_suspended_run_says_for_whom_it_waits() -> None:
+async def test_suspended_run_names_the_person_it_waits_for() -> None:
     """With what was said so far, and in Markdown; so does a human's block alone."""
     sides = [Debater("ann", "for"), Debater("bob", "against", block=human(name="olga"))]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
@@ -178,7 +178,7 @@ async def test_a_suspended_run_says_for_whom_it_waits() -> None:
     assert "waits for an answer from olga" in str(alone._repr_html_())
 
 
-async def test_a_run_without_a_pattern_has_its_state() -> None:
+async def test_run_without_a_pattern_shows_its_state() -> None:
     """While it goes on, and if it failed; a result shows itself by its repr."""
     go = asyncio.Event()
 
@@ -202,18 +202,18 @@ async def test_a_run_without_a_pattern_has_its_state() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [HOSTILE, "</style></div><script>", "# [x](javascript:y)", "\u202e\x1b[2J\x00<b>", "```\n</ul>"]
+    "text", [HOSTILE, "</style></div><script>", "# [x](javascript:y)", "\u202e\x1b[2J\x00<b>", "```\n</ul>"]
 )
-async def test_hostile_text_stays_text(said: str) -> None:
+async def test_hostile_text_is_escaped(text: str) -> None:
     """Whatever a model says, live and at the end: no script, one frame, in a sandbox."""
     gate = asyncio.Semaphore(0)
 
     async def answer(request: Any) -> Any:
         await gate.acquire()
-        return {"reasoning": said, "winner": None, "verdict": said} if request.output_schema else said or "-"
+        return {"reasoning": text, "winner": None, "verdict": text} if request.output_schema else text or "-"
 
     pattern = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
-    handle = pattern.start(f"Rent? {said}", model=FunctionModel(answer))
+    handle = pattern.start(f"Rent? {text}", model=FunctionModel(answer))
     events = handle.follow()
     await until(events, is_call)
     while not handle.done():
@@ -221,10 +221,10 @@ async def test_hostile_text_stays_text(said: str) -> None:
         gate.release()
         await until(events, is_call)
     result = await handle
-    shown = Page(result._repr_html_())
-    assert shown.tags <= {"div", "p", "b", "bdi", "ul", "li", "iframe"}
-    assert "<script" not in shown.page
-    assert "<img" not in shown.page
+    page = Page(result._repr_html_())
+    assert page.tags <= {"div", "p", "b", "bdi", "ul", "li", "iframe"}
+    assert "<script" not in page.page
+    assert "<img" not in page.page
     assert "<script" not in str(result._repr_markdown_()).replace("\\<", "")
 
 
@@ -245,25 +245,25 @@ async def test_a_large_run_stays_small() -> None:
         assert "Yes." in text
 
 
-def test_an_excerpt_leaves_out_the_middle() -> None:
+def test_excerpt_omits_the_middle() -> None:
     """The first and the last contributions stay, with the heading of the first one that stays again."""
     sections: list[Any] = []
     for number in range(1, 11):
         sections.append(Heading(title=f"Round {number}"))
         sections += [Entry(name=name, about="", text="x" * 500) for name in ("ann", "bob")]
-    shown = excerpt(sections, maximum=5_000)
-    remark = next(place for place, section in enumerate(shown) if isinstance(section, Remark))
-    kept = sum(isinstance(section, (Entry, Group)) for section in shown)
-    assert shown[remark].text.startswith(f"{20 - kept} contributions")  # type: ignore[union-attr]
-    assert shown[:2] == sections[:2]
-    assert shown[-3:] == sections[-3:]
-    assert isinstance(shown[remark + 1], Heading)
+    excerpted = excerpt(sections, maximum=5_000)
+    remark = next(place for place, section in enumerate(excerpted) if isinstance(section, Remark))
+    entries = sum(isinstance(section, (Entry, Group)) for section in excerpted)
+    assert excerpted[remark].text.startswith(f"{20 - entries} contributions")  # type: ignore[union-attr]
+    assert excerpted[:2] == sections[:2]
+    assert excerpted[-3:] == sections[-3:]
+    assert isinstance(excerpted[remark + 1], Heading)
     assert excerpt(sections) == sections
     assert excerpt([]) == []
 
 
 @pytest.mark.parametrize("broken", ["raw", "events", "status"])
-async def test_what_cannot_be_shown_raises_nothing(broken: str) -> None:
+async def test_unshowable_value_raises_nothing(broken: str) -> None:
     """A block of the application may leave anything behind: the notebook then shows the repr."""
 
     class Broken(type(await _result())):  # type: ignore[misc]
@@ -272,10 +272,10 @@ async def test_what_cannot_be_shown_raises_nothing(broken: str) -> None:
                 raise RuntimeError(name)
             return super().__getattribute__(name)
 
-    shown = object.__new__(Broken)
-    shown.__dict__.update(vars(await _result()))
-    shown._repr_html_()
-    shown._repr_markdown_()
+    instance = object.__new__(Broken)
+    instance.__dict__.update(vars(await _result()))
+    instance._repr_html_()
+    instance._repr_markdown_()
 
 
 async def _result() -> Any:
@@ -315,16 +315,16 @@ async def _reports() -> Sequence[Any]:
 
 async def test_reports_of_evaluations_are_tables() -> None:
     """Audits, benefits and batches: a sentence, a table and findings, in which foreign text is text."""
-    for shown in await _reports():
-        page = Page(shown._repr_html_())
+    for report in await _reports():
+        page = Page(report._repr_html_())
         assert page.tags <= {"div", "p", "b", "bdi", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
-        markdown = str(shown._repr_markdown_())
+        markdown = str(report._repr_markdown_())
         assert "<b>" not in markdown.replace("\\<", "")
         widths = {line.replace("\\|", "").count("|") for line in markdown.splitlines() if line.startswith("| ")}
         assert len(widths) <= 1
 
 
-def test_nothing_of_it_is_loaded_before_a_notebook_asks() -> None:
+def test_notebook_code_is_loaded_only_on_demand() -> None:
     """A program that runs a debate imports no page."""
     script = (
         "import sys, flowdebate\n"
@@ -344,7 +344,7 @@ def test_nothing_of_it_is_loaded_before_a_notebook_asks() -> None:
 
 
 @pytest.mark.skipif(find_spec("anywidget") is not None, reason="anywidget is installed")
-async def test_without_the_extra_the_error_says_what_to_install() -> None:
+async def test_missing_extra_raises_an_error_with_the_install_command() -> None:
     """Both names can be imported, and are refused when they are used."""
     from flowdebate.notebook import HumanTurn, show
 

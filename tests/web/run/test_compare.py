@@ -15,11 +15,11 @@ WORDS = st.lists(st.sampled_from(["buses", "are", "slow", "\n", "\n\n", " ", "  
 TEXTS = st.one_of(st.text(max_size=60), WORDS.map(" ".join))
 
 
-def call(place: str, text: str = "", **given: Any) -> Call:
+def call(place: str, text: str = "", **fields: Any) -> Call:
     """A call of a run."""
     facts: dict[str, Any] = {
         "number": 1, "who": place.title(), "party": None, "model": None, "attempts": 1, "failures": (), "seconds": None,
-        "prompt_tokens": None, "completion_tokens": None, "starts": None, "origin": "asked", **given,
+        "prompt_tokens": None, "completion_tokens": None, "starts": None, "origin": "asked", **fields,
     }  # fmt: skip
     return Call(place=place, text=text or f"{place} says so.", **facts)
 
@@ -34,54 +34,54 @@ def compared(one: list[Call], other: list[Call], *, fork: Literal["one", "other"
     return compare(Course(calls=one), Course(calls=other), fork=fork)
 
 
-def shown(found: list[Pair | Same]) -> list[Any]:
+def shown(rows: list[Pair | Same]) -> list[Any]:
     """The parts in short: names and numbers of what is the same, else the places of both."""
     return [
         (part.first, part.last)
         if isinstance(part, Same)
         else (part.one and part.one.call.place, part.other and part.other.call.place)
-        for part in found
+        for part in rows
     ]
 
 
 @given(one=TEXTS, other=TEXTS)
-def test_changes_give_either_text_back(one: str, other: str) -> None:
+def test_changes_reproduce_both_texts(one: str, other: str) -> None:
     """Without insertions they are the one text, without deletions the other; nothing is marked without need."""
-    found = changes(one, other)
-    assert "".join(piece.text for piece in found if piece.kind != "ins") == one
-    assert "".join(piece.text for piece in found if piece.kind != "del") == other
-    assert all(piece.text for piece in found)
-    assert (one == other) == all(piece.kind == "same" for piece in found)
+    pieces = changes(one, other)
+    assert "".join(piece.text for piece in pieces if piece.kind != "ins") == one
+    assert "".join(piece.text for piece in pieces if piece.kind != "del") == other
+    assert all(piece.text for piece in pieces)
+    assert (one == other) == all(piece.kind == "same" for piece in pieces)
 
 
 def test_changes_are_whole_words() -> None:
     """What stays between two changes is not marked."""
-    found = [(piece.kind, piece.text) for piece in changes("It costs one million.", "It costs two millions.")]
-    assert found == [("same", "It costs"), ("del", " one million."), ("ins", " two millions.")]
+    pieces = [(piece.kind, piece.text) for piece in changes("It costs one million.", "It costs two millions.")]
+    assert pieces == [("same", "It costs"), ("del", " one million."), ("ins", " two millions.")]
 
 
-def test_long_texts_do_not_take_long() -> None:
+def test_long_texts_are_compared_quickly() -> None:
     """Hostile ones neither: they are replaced as a whole."""
     one, other = "a " * 50_000, "a b " * 25_000
-    began = time.perf_counter()
-    found = changes(one, other)
-    assert [piece.kind for piece in found] == ["del", "ins"]
-    assert time.perf_counter() - began < 20  # compared word by word, it would be minutes
+    start = time.perf_counter()
+    pieces = changes(one, other)
+    assert [piece.kind for piece in pieces] == ["del", "ins"]
+    assert time.perf_counter() - start < 20  # compared word by word, it would be minutes
 
 
 def test_equal_beginnings_collapse() -> None:
     """Steps that are the same are one part; one that differs stands beside its other version."""
-    found = compared(run_of("a", "b", "c", "d"), run_of("a", "b", "c", "d", c="Else."), fork=None)
-    assert shown(found) == [(1, 2), ("c", "c"), (4, 4)]
-    assert isinstance(found[0], Same)
-    assert found[0].names == ("A", "B")
-    assert not found[0].reused
+    rows = compared(run_of("a", "b", "c", "d"), run_of("a", "b", "c", "d", c="Else."), fork=None)
+    assert shown(rows) == [(1, 2), ("c", "c"), (4, 4)]
+    assert isinstance(rows[0], Same)
+    assert rows[0].names == ("A", "B")
+    assert not rows[0].reused
 
 
-def test_steps_of_one_run_alone_keep_their_place() -> None:
+def test_steps_of_only_one_run_keep_their_position() -> None:
     """They follow the step that they followed in their own run."""
-    found = compared(run_of("a", "c", "e"), run_of("b", "a", "d", "c"), fork=None)
-    assert shown(found) == [(None, "b"), (1, 1), (None, "d"), (2, 2), ("e", None)]
+    rows = compared(run_of("a", "c", "e"), run_of("b", "a", "d", "c"), fork=None)
+    assert shown(rows) == [(None, "b"), (1, 1), (None, "d"), (2, 2), ("e", None)]
 
 
 PLACES = st.lists(st.sampled_from("abcdefg"), unique=True)
@@ -91,10 +91,10 @@ PLACES = st.lists(st.sampled_from("abcdefg"), unique=True)
 def test_no_step_is_lost(one: list[str], other: list[str]) -> None:
     """Each step of both runs is shown once, those of the first one in their order."""
     assume(set(one) & set(other))
-    found = compared(run_of(*one), run_of(*other), fork=None)
+    rows = compared(run_of(*one), run_of(*other), fork=None)
     numbers: list[int] = []
     extra: list[str] = []
-    for part in found:
+    for part in rows:
         if isinstance(part, Same):
             numbers += range(part.first, part.last + 1)
         elif part.one is not None:
@@ -106,31 +106,31 @@ def test_no_step_is_lost(one: list[str], other: list[str]) -> None:
     assert sorted(extra) == sorted(set(other) - set(one))
 
 
-def test_runs_without_a_common_place_are_shown_step_by_step() -> None:
+def test_runs_without_common_paths_are_shown_step_by_step() -> None:
     """Such as those of two patterns."""
     assert shown(compared(run_of("a", "b", "c"), run_of("d", "e"), fork=None)) == [("a", "d"), ("b", "e"), ("c", None)]
 
 
-def test_a_fork_says_how_it_came_to_each_step() -> None:
+def test_fork_shows_the_origin_of_each_step() -> None:
     """Reused, changed by hand, or asked again; the run that it was forked from says nothing."""
     fork = [call("a", origin="reused"), call("b", "New.", number=2, origin="edited"), call("c", "Else.", number=3)]
-    found = compared(run_of("a", "b", "c"), fork, fork="other")
-    assert isinstance(found[0], Same)
-    assert found[0].reused
-    pairs = [part for part in found if isinstance(part, Pair)]
+    rows = compared(run_of("a", "b", "c"), fork, fork="other")
+    assert isinstance(rows[0], Same)
+    assert rows[0].reused
+    pairs = [part for part in rows if isinstance(part, Pair)]
     assert [part.other.label for part in pairs if part.other] == ["changed by hand", "asked again"]
     assert [part.one.label for part in pairs if part.one] == ["", ""]
 
 
-def test_texts_that_share_little_are_shown_as_they_are() -> None:
+def test_dissimilar_texts_are_shown_unchanged() -> None:
     """Unless somebody has edited one into the other."""
     one, other = [call("a", "Buses are slow.")], call("a", "Nothing of the kind, I think.")
     for origin, kinds in (("asked", {"same"}), ("edited", {"same", "ins"})):
-        (found,) = compared(one, [call("a", other.text, origin=origin)], fork="other")
-        assert isinstance(found, Pair)
-        assert found.other is not None
-        assert {piece.kind for piece in found.other.pieces} <= kinds
-        assert ("<ins>" in found.other.html) == (origin == "edited")
+        (row,) = compared(one, [call("a", other.text, origin=origin)], fork="other")
+        assert isinstance(row, Pair)
+        assert row.other is not None
+        assert {piece.kind for piece in row.other.pieces} <= kinds
+        assert ("<ins>" in row.other.html) == (origin == "edited")
 
 
 @given(one=TEXTS, other=TEXTS)

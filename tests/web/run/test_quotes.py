@@ -25,20 +25,20 @@ PLACES = st.tuples(st.integers(-1, 60), st.integers(-1, 60), st.sampled_from([No
 SAID = "They write: “Rents rose by 15 per cent.” And: “Rents fell\nby a half”, as nobody says."
 
 
-@given(text=TEXTS, places=st.lists(PLACES, max_size=5), found=st.booleans())
-def test_cutting_a_text_at_its_quotes_loses_nothing(text: str, places: list[Any], found: bool) -> None:  # noqa: FBT001 - drawn
+@given(text=TEXTS, places=st.lists(PLACES, max_size=5), is_exact=st.booleans())
+def test_splitting_a_text_at_its_quotes_loses_nothing(text: str, places: list[Any], is_exact: bool) -> None:  # noqa: FBT001 - drawn
     """Whatever a journal says about their places; what is marked are the words of the quotes, each once."""
     looked_up = [(quote.start, quote.end, quote.source) for quote in verify_quotes(text, {"report": "rents rose by a"})]
     quotes = tuple(
-        Quoted(start=start, end=end, source=source) for start, end, source in (looked_up if found else places)
+        Quoted(start=start, end=end, source=source) for start, end, source in (looked_up if is_exact else places)
     )
     citations = citations_in(Entry(name="ann", about="", text=text, quotes=quotes), None, after=2)
-    assert [each.number for each in citations] == list(range(3, 3 + len(citations)))
+    assert [citation.number for citation in citations] == list(range(3, 3 + len(citations)))
     turn = Turn(number=1, entry=Entry(name="ann", about="", text=text, quotes=quotes), party=None, call=None)
     page = Page(replace(turn, citations=citations).html)
     assert squeezed(page.read) == squeezed(printable("\n".join(text.splitlines())))
-    for each in citations:
-        assert squeezed(page.quotes.get(each.number, "")) == squeezed(text[each.start : each.end])
+    for citation in citations:
+        assert squeezed(page.quotes.get(citation.number, "")) == squeezed(text[citation.start : citation.end])
 
 
 class Page(HTMLParser):
@@ -88,11 +88,11 @@ async def test_quotes_are_marked_and_listed() -> None:
         await service.wait("r")
         html = await report_html(*await service.evidence("r"))
     assert (await verify_report(html)).outcome == "verified"
-    for shown in (
+    for rendering in (
         '<q>“Rents rose by 15 per cent.”</q><a class="ref" href="#quote-1" aria-label="Quote 1, found">1</a> And: ',
         '<q class="unfound">“Rents fell</q><br><q class="unfound">by a half”</q><a class="ref" href="#quote-2" ',
         "<p>“Yes”, I say.</p>",
         '<td class="num">report.txt</td>',
         '<td class="num"><b>not found</b></td>',
     ):
-        assert shown in html
+        assert rendering in html

@@ -41,13 +41,13 @@ def sheet(request: pytest.FixtureRequest) -> Sheet:
 
 def numbers(moment: Moment) -> list[int]:
     """The steps of the turns that had been said."""
-    turns = [part for each in moment.rounds for part in each.parts if isinstance(part, Turn)]
+    turns = [part for entry in moment.rounds for part in entry.parts if isinstance(part, Turn)]
     return [turn.call.number for turn in turns if turn.call is not None]
 
 
-def test_what_was_said_until_then_is_all_that_came_before(sheet: Sheet) -> None:
+def test_transcript_at_a_step_has_all_earlier_turns(sheet: Sheet) -> None:
     """At each step: the turns of all earlier steps, and none of its own or of a later one."""
-    every = [turn for each in sheet.rounds for turn in each.parts if isinstance(turn, Turn)]
+    every = [turn for sheet_round in sheet.rounds for turn in sheet_round.parts if isinstance(turn, Turn)]
     spoken = sorted(turn.call.number for turn in every if turn.call is not None)
     assert spoken
     for number in range(1, len(sheet.trace.calls) + 1):
@@ -55,16 +55,16 @@ def test_what_was_said_until_then_is_all_that_came_before(sheet: Sheet) -> None:
         assert moment is not None
         assert moment.call.number == number
         assert (moment.before, moment.after) == (number - 1, len(sheet.trace.calls) - number)
-        assert sorted(numbers(moment)) == [each for each in spoken if each < number]
+        assert sorted(numbers(moment)) == [turn for turn in spoken if turn < number]
         assert moment.turns == len(numbers(moment))
 
 
-def test_a_number_behind_the_last_step_is_the_last_step(sheet: Sheet) -> None:
+def test_number_past_the_end_selects_the_last_step(sheet: Sheet) -> None:
     """Such as one of a fork that went on for longer."""
     assert moment_at(sheet, 10_000) == moment_at(sheet, len(sheet.trace.calls))
 
 
-def test_a_fork_says_what_it_changed() -> None:
+def test_fork_shows_its_changes() -> None:
     """The first step that it chose to change, and whose answers; places that its parent does not have say nothing."""
     run, sheet = asyncio.run(run_of("debate"))
     steps = {call.place: call for call in sheet.trace.calls}
