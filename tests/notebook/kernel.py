@@ -19,7 +19,7 @@ SECONDS = 60
 class Output:
     """What a cell has shown: its bundles in order, each update of a display in the place of the one before."""
 
-    shown: list[dict[str, Any]] = field(default_factory=list)
+    displays: list[dict[str, Any]] = field(default_factory=list)
     updates: list[dict[str, Any]] = field(default_factory=list)
     error: str | None = None
     traceback: list[str] = field(default_factory=list)
@@ -34,11 +34,11 @@ class Output:
             self.ended = content["execution_state"] == "idle"
         elif kind == "update_display_data" and place in self.places:
             self.updates.append(content["data"])
-            self.shown[self.places[place]] = content["data"]
+            self.displays[self.places[place]] = content["data"]
         elif kind in ("display_data", "execute_result"):
             if place is not None:
-                self.places[place] = len(self.shown)
-            self.shown.append(content["data"])
+                self.places[place] = len(self.displays)
+            self.displays.append(content["data"])
         elif kind == "stream":
             self.text += content["text"]
         elif kind == "error":
@@ -88,14 +88,14 @@ class Kernel:
             elif content["data"]["method"] == "custom":
                 self.heard.append(content["data"]["content"])
         place = content.get("transient", {}).get("display_id")
-        known = [each for each in self._outputs.values() if place in each.places] if place else []
+        placed = [candidate for candidate in self._outputs.values() if place in candidate.places] if place else []
         of_cell = [] if parent not in self._outputs else [self._outputs[parent]]
-        for output in known or of_cell:
+        for output in placed or of_cell:
             output.put(kind, content)
 
     def turn(self, output: Output) -> str:
         """The comm of the widget that a cell shows."""
-        return str(output.shown[-1]["application/vnd.jupyter.widget-view+json"]["model_id"])
+        return str(output.displays[-1]["application/vnd.jupyter.widget-view+json"]["model_id"])
 
     def page(self, comm: str) -> str:
         """What the widget shows."""

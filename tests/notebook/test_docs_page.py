@@ -16,7 +16,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "notebooks.md"
 _CODE = re.compile(r"(?:^```python|^<!--- invisible-code-block: python)\n(.*?)^(?:```|--->)$", re.MULTILINE | re.DOTALL)
 
 
-def test_every_cell_of_the_page_runs(tmp_path: Path) -> None:
+def test_every_cell_on_the_page_runs(tmp_path: Path) -> None:
     """Also those that only a notebook can run, since they await."""
     code = _CODE.findall(PAGE.read_text("utf-8"))
     assert len(code) >= 8

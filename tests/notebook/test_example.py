@@ -36,7 +36,7 @@ def executed() -> Any:
 
 def kinds(notebook: Any) -> list[list[list[str]]]:
     """The kinds of the outputs of each cell."""
-    return [[sorted(each.get("data", ())) for each in cell.get("outputs", ())] for cell in notebook.cells]
+    return [[sorted(output.get("data", ())) for output in cell.get("outputs", ())] for cell in notebook.cells]
 
 
 def shown(notebook: Any, kind: str) -> Sequence[str]:
@@ -58,7 +58,9 @@ def test_the_example_runs(executed: Any) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 768, 1280])
-def test_the_example_as_a_page_fits(executed: Any, chromium: Browser, tmp_path: Path, width: int, scheme: Any) -> None:
+def test_example_page_has_no_horizontal_overflow(
+    executed: Any, chromium: Browser, tmp_path: Path, width: int, scheme: Any
+) -> None:
     """As HTML of nbconvert: reports are in their frames, and no output is wider than the page."""
     from nbconvert import HTMLExporter
 
@@ -88,9 +90,9 @@ def test_links_inside_a_report_stay_inside(chromium: Browser, tmp_path: Path) ->
     sides = [Debater("ann", "repair"), Debater("bob", "build")]
     sources = {"engineer.txt": "The basin is sound. The pipes beneath it are not."}
     pattern = debate(name="pool", debaters=sides, sources=sources, max_rounds=1, synthesizer=False)
-    said = "The engineer writes: “The basin is sound. The pipes beneath it are not.”"
+    quote = "The engineer writes: “The basin is sound. The pipes beneath it are not.”"
     verdict = {"reasoning": "-", "winner": "repair", "verdict": "Repair it."}
-    result = pattern.run_sync("Should Harrow keep its pool?", model=ScriptedModel(said, "No.", verdict))
+    result = pattern.run_sync("Should Harrow keep its pool?", model=ScriptedModel(quote, "No.", verdict))
     (tmp_path / "page.html").write_text(f"<!doctype html>{result._repr_html_()}", "utf-8")
     with chromium.new_context(viewport={"width": 900, "height": 700}) as context:
         page = context.new_page()

@@ -48,8 +48,8 @@ model = FunctionModel(speak)
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     """One kernel for the tests of this module: each begins with the same cell."""
-    with kernel(str(tmp_path_factory.mktemp("kernel"))) as found:
-        yield found
+    with kernel(str(tmp_path_factory.mktemp("kernel"))) as session:
+        yield session
 
 
 @pytest.fixture
@@ -61,9 +61,9 @@ def cells(running: Kernel) -> Kernel:
 
 def place_in(page: str) -> str:
     """The place of the request that a widget shows."""
-    found = re.search(r'data-place="([^"]*)"', page)
-    assert found is not None, page
-    return unescape(found[1]).strip('"')
+    match = re.search(r'data-place="([^"]*)"', page)
+    assert match is not None, page
+    return unescape(match[1]).strip('"')
 
 
 def test_a_run_is_shown_in_one_output(cells: Kernel) -> None:
@@ -76,7 +76,7 @@ def test_a_run_is_shown_in_one_output(cells: Kernel) -> None:
     )
     assert output.error is None
     assert output.text == "complete\n"
-    [report] = output.shown
+    [report] = output.displays
     assert "<iframe" in report["text/html"]
     assert "Neither." in report["text/markdown"]
     assert any("Homes come" in update["text/html"] for update in output.updates[:-1])
@@ -91,8 +91,8 @@ def test_a_failure_is_raised_after_the_page(cells: Kernel) -> None:
     )
     output = cells.run("await show(rent().start('Rent?', model=FunctionModel(fail)))")
     assert output.error == "ConnectionError: gone"
-    assert "ConnectionError: gone" in output.shown[0]["text/html"]
-    assert "Homes." in output.shown[0]["text/html"]
+    assert "ConnectionError: gone" in output.displays[0]["text/html"]
+    assert "Homes." in output.displays[0]["text/html"]
 
 
 def test_interrupting_the_cell_cancels_the_run(cells: Kernel) -> None:
@@ -104,15 +104,15 @@ def test_interrupting_the_cell_cancels_the_run(cells: Kernel) -> None:
     line = "Interrupted: the output shows how far the run came. A run with a store can be resumed."
     assert output.traceback == [line]
     assert cells.run("print(handle.status)").text == "interrupted\n"
-    assert "Interrupted" in output.shown[0]["text/html"]
+    assert "Interrupted" in output.displays[0]["text/html"]
 
 
-def test_without_await_the_run_goes_on_beside_other_cells(cells: Kernel) -> None:
+def test_without_await_the_run_continues_in_the_background(cells: Kernel) -> None:
     """The output of the first cell changes while later ones run, and that cell shows nothing else."""
     output = cells.run("hold = True\nhandle = rent().start('Rent?', model=model)\nshow(handle, every=0.01)")
-    assert len(output.shown) == 1
+    assert len(output.displays) == 1
     cells.run("go.set()\nawait handle")
-    cells.read(lambda: "<iframe" in output.shown[0]["text/html"])
+    cells.read(lambda: "<iframe" in output.displays[0]["text/html"])
 
 
 @pytest.mark.parametrize("through", ["the shell", "a subshell"])
@@ -137,7 +137,7 @@ def test_a_turn_is_answered_in_the_widget(cells: Kernel, through: str) -> None:
     cells.read(lambda: "The run is over" in cells.page(turn))
 
 
-def test_a_refused_answer_is_shown_at_its_fields(cells: Kernel) -> None:
+def test_invalid_answer_is_reported_at_its_fields(cells: Kernel) -> None:
     """The widget hears which ones; a side is a choice of the form, and a right answer is taken."""
     cells.run("pattern = rent(judge=human(name='jo'))\nhandle = pattern.start('Rent?', model=model, store='memory:')")
     turn = cells.turn(cells.run("turn = HumanTurn(handle)\nturn"))
@@ -147,12 +147,12 @@ def test_a_refused_answer_is_shown_at_its_fields(cells: Kernel) -> None:
     place, heard = place_in(page), len(cells.heard)
     cells.send(turn, {"winner": "ann", "verdict": "Ann."}, place=place)
     cells.read(lambda: len(cells.heard) > heard)
-    assert {each["field"] for each in cells.heard[-1]["errors"]} == {"winner", "reasoning"}
+    assert {error["field"] for error in cells.heard[-1]["errors"]} == {"winner", "reasoning"}
     cells.send(turn, {"reasoning": "-", "winner": "cap", "verdict": "Cap them."}, place=place)
     cells.read(lambda: "Your answer is recorded" in cells.page(turn))
 
 
-def test_an_answer_from_elsewhere_is_told(cells: Kernel) -> None:
+def test_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
     """Whoever answers first: the form is gone, also for who sends an answer too late."""
     cells.run(
         "pattern = rent(olga=human(name='olga'))\nresult = await pattern.run('Rent?', model=model, store='memory:')"
@@ -168,7 +168,7 @@ def test_an_answer_from_elsewhere_is_told(cells: Kernel) -> None:
     assert cells.heard[-1]["kind"] == "refused"
 
 
-def test_a_run_that_waits_for_the_widget_goes_on_by_itself(cells: Kernel) -> None:
+def test_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> None:
     """`ask=turn.ask`: a wrong answer is refused, the right one is in the debate, and no run is resumed."""
     output = cells.run("turn = HumanTurn()\nturn")
     turn = cells.turn(output)
@@ -183,14 +183,14 @@ def test_a_run_that_waits_for_the_widget_goes_on_by_itself(cells: Kernel) -> Non
     assert cells.run("print((await handle).raw.transcript[1].text)").text == "Free them.\n"
 
 
-def test_the_turn_of_a_stored_run_is_found_by_its_id(cells: Kernel) -> None:
+def test_turn_of_a_stored_run_is_found_by_its_id(cells: Kernel) -> None:
     """Tomorrow, in another kernel: the id and the store are enough."""
     cells.run("await rent(olga=human(name='olga')).run('Rent?', model=model, store='runs.sqlite3', run_id='r1')")
     turn = cells.turn(cells.run("HumanTurn('r1', store='runs.sqlite3', block='olga')"))
     cells.read(lambda: "<form" in cells.page(turn))
 
 
-def test_what_is_no_run_is_refused(cells: Kernel) -> None:
+def test_invalid_argument_is_rejected(cells: Kernel) -> None:
     """Each error says what to pass."""
     assert "a run with a store" in str(cells.run("HumanTurn(await rent().run('Rent?', model=model))").error)
     assert "the store of the run" in str(cells.run("HumanTurn('r1', store=False)").error)
@@ -198,7 +198,7 @@ def test_what_is_no_run_is_refused(cells: Kernel) -> None:
     assert "`every` must be a number > 0" in str(cells.run("show(rent().start('R?', model=model), every=0)").error)
 
 
-def test_hostile_text_in_a_turn_is_text(cells: Kernel) -> None:
+def test_hostile_text_in_a_turn_is_escaped(cells: Kernel) -> None:
     """What others said is escaped in the widget's page."""
     cells.run(
         "hostile = '\"></div><script>alert(1)</script><img src=x onerror=alert(1)>'\n"

@@ -94,7 +94,7 @@ def test_a_person_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str])
 
 
 @pytest.mark.browser
-def test_a_cell_that_awaits_the_run_gets_the_answer(chromium: Browser, lab: tuple[Path, str]) -> None:
+def test_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[Path, str]) -> None:
     """JupyterLab hands messages of widgets over while a cell is running."""
     folder, address = lab
     notebook = json.loads(EXAMPLE.read_text("utf-8"))
@@ -114,7 +114,7 @@ def test_a_cell_that_awaits_the_run_gets_the_answer(chromium: Browser, lab: tupl
 
 
 @pytest.mark.browser
-def test_a_notebook_that_is_not_trusted_has_the_result(chromium: Browser, lab: tuple[Path, str]) -> None:
+def test_untrusted_notebook_shows_the_result(chromium: Browser, lab: tuple[Path, str]) -> None:
     """Its reader removes frames: the question and what came out are seen in their place."""
     folder, address = lab
     pattern = debate(name="pool", debaters=[Debater("ann", "repair"), Debater("bob", "build")], max_rounds=1)
@@ -140,7 +140,7 @@ result = await show(pool.start("Should Harrow keep its open-air pool?", model=mo
 
 
 @pytest.mark.browser
-def test_keys_of_jupyterlab_stay_out_of_the_form(chromium: Browser, lab: tuple[Path, str]) -> None:
+def test_jupyterlab_shortcuts_do_not_affect_the_form(chromium: Browser, lab: tuple[Path, str]) -> None:
     """Arrows choose another side, and letters neither delete nor move a cell, on choices and on buttons."""
     folder, address = lab
     notebook = json.loads(EXAMPLE.read_text("utf-8"))
