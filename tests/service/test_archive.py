@@ -57,7 +57,7 @@ async def known(archive: StoredArchive) -> list[str]:
     return [past.task for past in await archive.debates()]
 
 
-async def test_a_later_debate_is_shown_what_an_earlier_one_found_and_who_disagreed() -> None:
+async def test_later_debate_sees_earlier_findings_and_dissent() -> None:
     """Its answer, the dissent, and how it turned out, once that is recorded."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(voting, calls=calls)) as service:
@@ -93,26 +93,26 @@ async def test_every_owner_has_an_archive(service: Service) -> None:
     ann, ben = OwnedService(service, "ann"), OwnedService(service, "ben\n" + "x" * 300)
     await held(ann)
     await held(service)
-    seen = await held(ben, "Are rents affordable?")
-    assert seen.document.raw.context.past_debates == []
+    result = await held(ben, "Are rents affordable?")
+    assert result.document.raw.context.past_debates == []
     assert await known(ann.archive()) == await known(service.archive()) == [TASK]
     assert await known(ben.archive()) == ["Are rents affordable?"]
-    await ben.delete(seen.run_id)
+    await ben.delete(result.run_id)
     assert await known(ben.archive()) == []
     assert await known(ann.archive()) == [TASK]
 
 
-async def test_a_run_can_do_without(service: Service) -> None:
+async def test_run_can_skip_the_archive(service: Service) -> None:
     """It is shown nothing, and nothing of it is remembered."""
     await held(service)
     without = await held(service, "Are rents affordable?", archive=False)
-    assert {each.source: each.reason for each in without.document.raw.context.skipped}[
+    assert {source.source: source.reason for source in without.document.raw.context.skipped}[
         "history"
     ] == "there is no archive"
     assert await known(service.archive()) == [TASK]
 
 
-async def test_a_deleted_run_is_forgotten(service: Service) -> None:
+async def test_deleted_run_is_removed_from_the_archive(service: Service) -> None:
     """Also its ratings; and the archive's documents have no word of it."""
     first = await held(service)
     await held(service, "Are trams affordable?")
@@ -134,27 +134,27 @@ async def change(service: Service, run_id: str) -> None:
     await held(service, "Are rents affordable in rents?")
 
 
-async def test_a_resumed_run_is_shown_what_it_was_shown_before() -> None:
+async def test_resumed_run_sees_the_same_archived_context() -> None:
     """Whatever has been corrected since, and also if all of it is forgotten."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(voting, calls=calls)) as service:
         first = await held(service, "Rents?")
-        left = await held(service, voting="weighted", limits=Limits(calls=5))
-        assert left.status == "limit"
+        suspended = await held(service, voting="weighted", limits=Limits(calls=5))
+        assert suspended.status == "limit"
         await change(service, first.run_id)
         await service.delete(first.run_id)
         calls.clear()
-        await service.resume(left.run_id, limits=Limits(calls=50))
-        done: Any = await service.wait(left.run_id)
-        assert done.status == "complete"
-        assert [past.task for past in done.document.raw.context.past_debates] == ["Rents?"]
-        assert "idea number 1" in done.document.raw.context.past_debates[0].answer
+        await service.resume(suspended.run_id, limits=Limits(calls=50))
+        finished: Any = await service.wait(suspended.run_id)
+        assert finished.status == "complete"
+        assert [past.task for past in finished.document.raw.context.past_debates] == ["Rents?"]
+        assert "idea number 1" in finished.document.raw.context.past_debates[0].answer
         assert calls
         assert all("Forget all rents" not in call.prompt and "Rents?" in call.prompt for call in calls)
-        assert done.document.raw.tally.weights["cy"] < 1.0  # by ratings, and not by the outcome that came later
+        assert finished.document.raw.tally.weights["cy"] < 1.0  # by ratings, and not by the outcome that came later
 
 
-async def test_a_fork_is_shown_what_its_parent_was_shown() -> None:
+async def test_fork_sees_the_archived_context_of_its_parent() -> None:
     """Only the edited answer and what follows from it is asked for, and votes weigh as they did."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(voting, calls=calls)) as service:
@@ -165,24 +165,24 @@ async def test_a_fork_is_shown_what_its_parent_was_shown() -> None:
         step = next(step.key for step in await service.store.steps(parent.run_id) if "vote-cy" in step.key)
         ballot = {"reasoning": "Mine.", "choice": "cy", "confidence": 0.2}
         forked = await service.fork(parent.run_id, edits={step: ballot})
-        done: Any = await service.wait(forked.run_id)
+        finished: Any = await service.wait(forked.run_id)
         assert calls == []
-        assert done.document.raw.context == parent.document.raw.context
-        assert done.document.raw.tally.weights == parent.document.raw.tally.weights
-        assert done.document.raw.ballots[2].confidence == 0.2
+        assert finished.document.raw.context == parent.document.raw.context
+        assert finished.document.raw.tally.weights == parent.document.raw.tally.weights
+        assert finished.document.raw.ballots[2].confidence == 0.2
 
 
 async def test_an_imported_run_changes_no_archive(service: Service) -> None:
     """Whoever wrote the file would write into it what later debates are shown."""
-    left = await held(service, limits=Limits(calls=5))
-    lines = [line async for line in export_run(service.store, left.run_id)]
+    suspended = await held(service, limits=Limits(calls=5))
+    lines = [line async for line in export_run(service.store, suspended.run_id)]
     async with Service(store=MemoryStore(), model=model(voting)) as other:
         await held(other, "Are rents affordable?")
         await import_runs(other.store, [line.encode() for line in lines])
-        await other.resume(left.run_id, limits=Limits(calls=50))
-        done: Any = await other.wait(left.run_id)
-        assert done.status == "complete"
-        assert done.document.raw.context.past_debates == []
+        await other.resume(suspended.run_id, limits=Limits(calls=50))
+        finished: Any = await other.wait(suspended.run_id)
+        assert finished.status == "complete"
+        assert finished.document.raw.context.past_debates == []
         assert await known(other.archive()) == ["Are rents affordable?"]
 
 
@@ -190,9 +190,9 @@ async def test_showing_a_run_changes_no_archive() -> None:
     """A run without an end is replayed for each look at it, also where its journal ends before its reads."""
     store = MemoryStore()
     async with Service(store=store, model=model(voting)) as service:
-        left = await held(service, limits=Limits(calls=5))
+        suspended = await held(service, limits=Limits(calls=5))
     async with Service(store=store, model=model(voting)) as service:
         before = [dict(await store.documents(f"archive/default/{part}")) for part in ("debates", "ratings")]
-        details: Any = await service.run(left.run_id)
+        details: Any = await service.run(suspended.run_id)
         assert details.document is not None
         assert before == [dict(await store.documents(f"archive/default/{part}")) for part in ("debates", "ratings")]

@@ -89,7 +89,7 @@ def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
 
 
 @pytest.mark.parametrize("index", slow_but_first(LINES))
-def test_no_wrong_value_breaks_more_than_its_own_run(index: int) -> None:
+def test_invalid_value_breaks_only_its_run(index: int) -> None:
     """Each value of an export as wrong types, in turn: it is refused with its place, or listed, shown and verified.
 
     `make soak-attacks` tries each value as each of them.
@@ -98,21 +98,21 @@ def test_no_wrong_value_breaks_more_than_its_own_run(index: int) -> None:
     async def tried() -> tuple[int, int]:
         lines = await exported()
         assert len(lines) == len(LINES)
-        line, accepted, refused = json.loads(lines[index]), 0, 0
+        line, accepted, rejections = json.loads(lines[index]), 0, 0
         for place, path in enumerate(places(line)):
             for wrong in (WRONG[place % 2], WRONG[2 + place % 2]):
                 mutated = [*lines[:index], json.dumps(changed(line, path, wrong)), *lines[index + 1 :]]
                 try:
                     accepted += await survives(mutated)
                 except BadFile:
-                    refused += 1
+                    rejections += 1
                 except Exception as error:
                     raise AssertionError(f"{path} as {wrong!r}") from error
-        return accepted, refused
+        return accepted, rejections
 
-    accepted, refused = asyncio.run(tried())
+    accepted, rejections = asyncio.run(tried())
     assert accepted
-    assert refused
+    assert rejections
 
 
 @pytest.mark.parametrize(
@@ -124,15 +124,15 @@ def test_no_wrong_value_breaks_more_than_its_own_run(index: int) -> None:
         ("consensus", "outcome.raw.analytics.relationships.0.severity", None),
     ],
 )
-def test_no_value_that_is_hardly_wrong_breaks_more_than_its_own_run(pattern: str, place: str, wrong: Any) -> None:
+def test_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wrong: Any) -> None:
     """A whole number as a fraction, text that UTF-8 does not have, a mean that is missing."""
     lines = asyncio.run(exported_of(pattern))
-    path = tuple(int(each) if each.isdigit() else each for each in ("run", *place.split(".")))
+    path = tuple(int(part) if part.isdigit() else part for part in ("run", *place.split(".")))
     line = json.dumps(changed(json.loads(lines[0]), path, wrong))
     assert asyncio.run(survives([line, *lines[1:]]))
 
 
-def test_no_wrong_value_of_a_failed_call_breaks_more_than_its_own_run() -> None:
+def test_invalid_value_of_a_failed_call_breaks_only_its_run() -> None:
     """The journal of a run that failed has its failures as text, which anybody may have written."""
 
     def fails(request: ModelRequest) -> str | dict[str, Any]:
@@ -181,10 +181,10 @@ async def survives(lines: list[str]) -> bool:
             details = await service.run(run.header.run_id)
             if details.document is not None:
                 votes = await service.votes(run.header.run_id)
-                shown = [StepState.of(step) for step in steps]
-                Sheet.of(details.document, details=details, steps=shown, events=(), votes=votes)
-            for found in read_runs(lines, "export"):
-                await (await evidence_of(*found)).check(same_version=False)
+                states = [StepState.of(step) for step in steps]
+                Sheet.of(details.document, details=details, steps=states, events=(), votes=votes)
+            for entry in read_runs(lines, "export"):
+                await (await evidence_of(*entry)).check(same_version=False)
         except FlowDebateError:  # in a sentence
             return True
     return True
@@ -194,7 +194,7 @@ async def survives(lines: list[str]) -> bool:
     ("path", "wrong"),
     [("usage.calls", None), ("usage", 3), ("usage.prompt_tokens", "many"), ("seconds", "long"), ("error", ["no"])],
 )
-def test_an_outcome_of_a_wrong_type_is_refused_with_its_field(path: str, wrong: Any) -> None:
+def test_outcome_of_a_wrong_type_is_rejected_with_its_field(path: str, wrong: Any) -> None:
     """Before anything is stored."""
     lines = asyncio.run(exported())
     place = ("run", "outcome", *path.split("."))
@@ -222,20 +222,22 @@ def test_a_stored_run_with_a_broken_outcome_breaks_no_list() -> None:
     assert "`seconds` must be a number (got long)" in problem
 
 
-def test_verify_and_show_say_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_and_show_report_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a sentence, with the exit code of a file that cannot be used: 1 says that a report differs."""
     lines = asyncio.run(exported())
     lines[0] = json.dumps(changed(json.loads(lines[0]), ("run", "outcome", "usage", "calls"), None))
     (tmp_path / "broken.jsonl").write_text("\n".join(lines))
     for command in (["runs", "verify"], ["import"]):
-        done = CliRunner().invoke(app, [*command, str(tmp_path / "broken.jsonl")], env={"FLOWDEBATE_STORE": "memory:"})
-        assert done.exit_code == 2
-        assert "`run.outcome.usage.calls` must be a whole number (got null)" in done.stderr
+        result = CliRunner().invoke(
+            app, [*command, str(tmp_path / "broken.jsonl")], env={"FLOWDEBATE_STORE": "memory:"}
+        )
+        assert result.exit_code == 2
+        assert "`run.outcome.usage.calls` must be a whole number (got null)" in result.stderr
 
     async def fails(_: str) -> None:
         raise ZeroDivisionError("by nothing")
 
     monkeypatch.setattr("flowdebate.web.report.verify_file", fails)
-    done = CliRunner().invoke(app, ["runs", "verify", str(tmp_path / "broken.jsonl")])
-    assert done.exit_code == 2
-    assert "cannot be verified: ZeroDivisionError: by nothing" in done.stderr
+    result = CliRunner().invoke(app, ["runs", "verify", str(tmp_path / "broken.jsonl")])
+    assert result.exit_code == 2
+    assert "cannot be verified: ZeroDivisionError: by nothing" in result.stderr

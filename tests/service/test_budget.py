@@ -42,7 +42,7 @@ class Counted(FunctionModel):
 
 async def used(service: Service) -> dict[str, float]:
     """What is used of each limit."""
-    return {each.kind: each.used for each in await service.budgets()}
+    return {budget.kind: budget.used for budget in await service.budgets()}
 
 
 async def status_of(service: Service, **options: Any) -> str:
@@ -51,7 +51,7 @@ async def status_of(service: Service, **options: Any) -> str:
     return (await service.wait(started.run_id)).status
 
 
-def test_runs_share_what_there_is() -> None:
+def test_runs_share_the_budget() -> None:
     """The run that comes to the end of it ends with what it has; nothing begins, resumes or forks afterwards."""
 
     async def run() -> None:
@@ -69,11 +69,11 @@ def test_runs_share_what_there_is() -> None:
                 service.resume("two"),
                 service.fork("one", options={"instructions": "Be brief."}),
             ):
-                with pytest.raises(BudgetReached, match="6 of 6 calls used") as refused:
+                with pytest.raises(BudgetReached, match="6 of 6 calls used") as raised:
                     await more
-                assert (refused.value.budget, refused.value.used, refused.value.limit) == ("all runs", 6, 6)
-            again = await service.begin("debate", QUESTION, options=SHORT, run_id="one")
-            assert again.status == "complete"  # it has started before
+                assert (raised.value.budget, raised.value.used, raised.value.limit) == ("all runs", 6, 6)
+            repeated = await service.begin("debate", QUESTION, options=SHORT, run_id="one")
+            assert repeated.status == "complete"  # it has started before
             await service.delete("one")
             assert await used(service) == {"calls": 6}
         assert model.made == 6
@@ -81,7 +81,7 @@ def test_runs_share_what_there_is() -> None:
     asyncio.run(run())
 
 
-def test_forks_of_a_run_that_reached_its_limit_do_not_go_on_for_ever() -> None:
+def test_forks_of_an_exhausted_run_end() -> None:
     """Each has new limits of its own, and none has a new budget; what is taken from the parent costs nothing."""
 
     async def run() -> None:
@@ -97,7 +97,7 @@ def test_forks_of_a_run_that_reached_its_limit_do_not_go_on_for_ever() -> None:
     asyncio.run(run())
 
 
-def test_a_restart_and_a_second_process_see_the_same_figures(tmp_path: Path) -> None:
+def test_budget_survives_a_restart_and_is_shared_between_processes(tmp_path: Path) -> None:
     """They are in the store; a greater budget lets a run go on from where it stopped."""
 
     async def run() -> None:
@@ -119,7 +119,7 @@ def test_a_restart_and_a_second_process_see_the_same_figures(tmp_path: Path) -> 
     asyncio.run(run())
 
 
-def test_processes_that_race_never_ask_more_often(tmp_path: Path) -> None:
+def test_racing_processes_never_exceed_the_budget(tmp_path: Path) -> None:
     """The first request of each call is counted in the store before it is sent."""
 
     async def run() -> None:
@@ -159,11 +159,11 @@ def test_tokens_and_money_are_counted_as_reported_and_else_estimated() -> None:
         budget = Limits(tokens=100_000, cost=1.0, prices=price)
         async with Service(store="memory:", model=Counted(), budget=budget) as service:
             assert await status_of(service, run_id="one") == "complete"
-            found = await used(service)
+            usage = await used(service)
             tokens = (await service.run("one")).usage
-            assert found["tokens"] > 100
+            assert usage["tokens"] > 100
             assert tokens is not None
-            assert 0 < found["cost"] < 0.1
+            assert 0 < usage["cost"] < 0.1
         small = Limits(cost=0.000_1, prices=price)
         async with Service(store="memory:", model=Counted(), budget=small) as service:
             assert await status_of(service) == "limit"
@@ -171,7 +171,7 @@ def test_tokens_and_money_are_counted_as_reported_and_else_estimated() -> None:
     asyncio.run(run())
 
 
-def test_what_a_server_reports_takes_the_place_of_the_estimate() -> None:
+def test_reported_usage_replaces_the_estimate() -> None:
     """Also where it is less."""
 
     async def run() -> None:
@@ -194,13 +194,13 @@ def test_what_a_server_reports_takes_the_place_of_the_estimate() -> None:
 
 @pytest.mark.parametrize("of", ["budget", "owner_budget"])
 @pytest.mark.parametrize("field", ["seconds", "working_seconds"])
-def test_a_budget_has_no_time(field: str, of: str) -> None:
+def test_time_limits_are_not_part_of_a_budget(field: str, of: str) -> None:
     """Said at once."""
     with pytest.raises(ConfigurationError, match=rf"Service: `{of}\.{field}` cannot be set"):
         Service(store="memory:", **{of: Limits(**{field: 5})})  # type: ignore[arg-type]
 
 
-def test_a_cancelled_wait_for_the_store_leaves_right_figures(tmp_path: Path) -> None:
+def test_cancelled_store_access_keeps_the_figures_correct(tmp_path: Path) -> None:
     """The write completes, and what was held for nobody is given back."""
 
     async def run() -> None:
@@ -227,15 +227,15 @@ def test_a_cancelled_wait_for_the_store_leaves_right_figures(tmp_path: Path) -> 
     asyncio.run(run())
 
 
-def test_each_owner_has_a_budget_of_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is used up stops no other owner; it says until when, and begins anew then, also for a clock behind."""
     now = 1_000.5 * 86_400
     monkeypatch.setattr("flowdebate.runs.limits.time.time", lambda: now)
 
     async def run() -> None:
         nonlocal now
-        own, all_runs = Limits(calls=5), Limits(calls=100)
-        async with Service(store="memory:", model=Counted(), budget=all_runs, owner_budget=own) as service:
+        limits, all_runs = Limits(calls=5), Limits(calls=100)
+        async with Service(store="memory:", model=Counted(), budget=all_runs, owner_budget=limits) as service:
             ann, bob = (OwnedService(service, owner) for owner in ("ann", "bob"))
             for owner, statuses in ((ann, ("complete", "limit")), (bob, ("complete",))):
                 for expected in statuses:
@@ -244,32 +244,32 @@ def test_each_owner_has_a_budget_of_the_day(monkeypatch: pytest.MonkeyPatch) -> 
                     assert (await owner.wait(run_id)).status == expected
             with pytest.raises(
                 BudgetReached, match="of 'ann' is reached: 5 of 5 calls used, until 1972-09-28"
-            ) as refused:
+            ) as raised:
                 await ann.resume("ann limit")
-            assert refused.value.retry_after == 43_200
-            assert {(each.budget, each.used) for each in await bob.budgets()} == {("all runs", 9), ("'bob'", 4)}
+            assert raised.value.retry_after == 43_200
+            assert {(budget.budget, budget.used) for budget in await bob.budgets()} == {("all runs", 9), ("'bob'", 4)}
             assert await status_of(service) == "complete"  # of nobody
             now += 86_400
             begun = await ann.begin("debate", QUESTION, options=SHORT)
             assert (await ann.wait(begun.run_id)).status == "complete"
             now -= 86_400
-            assert [each.used for each in await ann.budgets()] == [17, 4]
+            assert [budget.used for budget in await ann.budgets()] == [17, 4]
 
     asyncio.run(run())
 
 
-def test_what_one_account_refuses_no_other_holds() -> None:
+def test_rejected_charge_is_reserved_in_no_account() -> None:
     """A call that does not fit a day is not counted among all runs."""
 
     async def run() -> None:
         accounts = Accounts(MemoryStore(), Limits(calls=9), Limits(calls=1)).of({"owner": "ann"})
         request = ModelRequest(messages=[{"role": "user", "content": "x"}], block="ann")
-        held = Charge(accounts, None)
-        await held.begin("m", request)
-        refused = Charge(accounts, None)
+        first_charge = Charge(accounts, None)
+        await first_charge.begin("m", request)
+        second_charge = Charge(accounts, None)
         with pytest.raises(BudgetReached):
-            await refused.begin("m", request)
-        await refused.end()
-        assert [(await each.used()).calls for each in accounts] == [1, 1]
+            await second_charge.begin("m", request)
+        await second_charge.end()
+        assert [(await account.used()).calls for account in accounts] == [1, 1]
 
     asyncio.run(run())

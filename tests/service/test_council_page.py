@@ -31,7 +31,7 @@ def ranked(schema: str) -> dict[str, Any]:
 ANSWERS: dict[str, Any] = {"ranking": ranked, "dissent": {"answer": "Wait a week.", "dissent": "How long."}}
 
 
-def test_a_council_is_held_shown_saved_resumed_and_batched(tmp_path: Path) -> None:
+def test_council_is_run_shown_saved_resumed_and_batched(tmp_path: Path) -> None:
     """`flowdebate council`, with a model for each member and one for the chair."""
     report = tmp_path / "report.md"
     with Stage(turns=(("Wait, ", "I say."),), answers=ANSWERS) as on:
@@ -47,15 +47,15 @@ def test_a_council_is_held_shown_saved_resumed_and_batched(tmp_path: Path) -> No
             "all",
         )
         live = command("council", "Ship today?", *location, *members, "--markdown", str(report))
-        asked = [body["model"] for body in on.bodies]
+        models = [body["model"] for body in on.bodies]
         saved = command("council", "Ship today?", *location, *members, "--json")
         run_id = json.loads(saved.stdout)["runId"]
         before = len(on.bodies)
         resumed = command("resume", run_id)
         assert len(on.bodies) == before
         batch = command("batch", "-", "--pattern", "council", *location, text="Wait?\n")
-    assert [each.exit_code for each in (live, saved, resumed, batch)] == [0, 0, 0, 0]
-    assert sorted(asked) == ["ann-model", "ann-model", "bob-model", "bob-model", "staged"]
+    assert [result.exit_code for result in (live, saved, resumed, batch)] == [0, 0, 0, 0]
+    assert sorted(models) == ["ann-model", "ann-model", "bob-model", "bob-model", "staged"]
     for part in ("Opinions", "Reviews", "Wait, I say.", "Ranking", "Wait a week.", "How long."):
         assert part in live.stdout
         assert part in report.read_text()
@@ -65,7 +65,7 @@ def test_a_council_is_held_shown_saved_resumed_and_batched(tmp_path: Path) -> No
     assert "Complete: 1\n" in batch.stdout
 
 
-def test_a_member_without_a_model_after_its_sign_is_refused() -> None:
+def test_member_with_an_empty_model_is_rejected() -> None:
     """Said with the option and what is allowed."""
     result = command("council", "Ship?", "--member", "Ann=")
     assert result.exit_code != 0

@@ -41,25 +41,27 @@ def test_a_critique_is_shown_saved_resumed_forked_reported_and_batched(tmp_path:
     report, page = tmp_path / "report.md", tmp_path / "report.html"
     with Stage(turns=((REVISED,),), answers=answers) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
-        given = ("--source", str(tmp_path / "lease.md"), "--answer", str(tmp_path / "draft.txt"))
+        options = ("--source", str(tmp_path / "lease.md"), "--answer", str(tmp_path / "draft.txt"))
         live = command(
-            "critique", QUESTION, *location, *given, "--markdown", str(report), "--model", "critic=ann-model"
+            "critique", QUESTION, *location, *options, "--markdown", str(report), "--model", "critic=ann-model"
         )
-        asked = [body["model"] for body in on.bodies]
-        saved = command("critique", QUESTION, *location, *given, "--json")
+        models = [body["model"] for body in on.bodies]
+        saved = command("critique", QUESTION, *location, *options, "--json")
         run_id, before = json.loads(saved.stdout)["runId"], len(on.bodies)
-        resumed, shown = command("resume", run_id), command("show", run_id, "--page")
-        written = command("runs", "report", run_id, "--html", str(page))
+        resumed, page_text = command("resume", run_id), command("show", run_id, "--page")
+        report_result = command("runs", "report", run_id, "--html", str(page))
         assert len(on.bodies) == before
         forked = command("runs", "fork", run_id, "--set", "revise=false", "--json", *location[2:4])
         assert len(on.bodies) == before  # the rulings are the same, and nobody revises
-        batch = command("batch", "-", "--pattern", "critique", *location, *given[:2], text="When?\n")
-    assert [each.exit_code for each in (live, saved, resumed, shown, written, batch)] == [0] * 6, batch.output
-    assert asked == ["ann-model", "staged", "staged"]
+        batch = command("batch", "-", "--pattern", "critique", *location, *options[:2], text="When?\n")
+    assert [result.exit_code for result in (live, saved, resumed, page_text, report_result, batch)] == [0] * 6, (
+        batch.output
+    )
+    assert models == ["ann-model", "staged", "staged"]
     for part in (MARKED["claim"], ANSWER, REVISED, "Ruling: holds", "Quote from lease.md", "The answer was revised"):
         assert part in live.stdout, part
         assert part in resumed.stdout
-        assert part in shown.stdout
+        assert part in page_text.stdout
         assert part in command("runs", "render", "-", text=saved.stdout).stdout
     assert "<b>30" not in page.read_text()
     assert "&lt;b&gt;30" in page.read_text()
@@ -69,7 +71,7 @@ def test_a_critique_is_shown_saved_resumed_forked_reported_and_batched(tmp_path:
     assert "Complete: 1\n" in batch.stdout
 
 
-def test_an_answer_comes_from_a_file_or_from_stdin_and_is_not_read_from_a_plan(tmp_path: Path) -> None:
+def test_answer_is_read_from_a_file_or_stdin_but_not_from_a_plan(tmp_path: Path) -> None:
     """In a plan file, over HTTP and MCP it is the text itself."""
     with Stage(answers={"settledBy": {"claims": []}}) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--no-store", "--json")
@@ -95,33 +97,33 @@ def test_people_answer_later_in_every_role(tmp_path: Path) -> None:
         sources={"lease.md": LEASE},
     )
     run = pattern.run_sync(QUESTION, store=store, run_id="r")
-    for said in (ANSWER, {"claims": [CLAIM]}, RULED, REVISED):
+    for reply in (ANSWER, {"claims": [CLAIM]}, RULED, REVISED):
         assert run.status == "awaiting"
         [request] = asyncio.run(open_requests(store, "r"))
         assert "Mia" not in request.text or request.block == "mia"
-        submit_answer_sync(store, "r", said)
+        submit_answer_sync(store, "r", reply)
         run = pattern.resume_sync("r", store=store)
     assert (run.status, run.output.outcome, run.output.answer) == ("complete", "revised", REVISED)
 
 
-def test_the_form_starts_one_over_http_and_its_page_has_the_claims() -> None:
+def test_critique_starts_over_http_and_its_page_has_the_claims() -> None:
     """Whatever they are made of is text there; the answer is a text of several lines."""
     with staged(lambda: Service(store="memory:", model=model_of(claims=[MARKED]))) as stage:
         options = {"sources": {"lease.md": LEASE}, "answer": ANSWER}
         run_id = stage.finished(pattern="critique", question=QUESTION, options=options)
         page, form = stage.http.get(f"/runs/{run_id}").text, stage.http.get("/new?pattern=critique").text
         events = [frame.data.get("kind") for frame in stage.frames(f"/runs/{run_id}/events")]
-        refused = stage.post("/runs", {"pattern": "critique", "question": QUESTION, "options": {"answer": " "}})
+        response = stage.post("/runs", {"pattern": "critique", "question": QUESTION, "options": {"answer": " "}})
     for part in ("&lt;b&gt;30&lt;/b&gt;", "lease.md", "The answer was revised", REVISED, "In the answer"):
         assert part in page
     assert "<b>30" not in page
     assert re.search(r"<textarea[^>]*name=\"answer\"|data-name=\"answer\"[^§]*?<textarea", form)
     assert {"answer_given", "claims_made", "claims_ruled", "answer_decided"} <= {*events}
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["field"] == "answer"
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == "answer"
 
 
-def test_a_document_is_laid_out_like_the_run_was_shown() -> None:
+def test_document_has_the_layout_of_the_live_run() -> None:
     """The live sections and those of the saved run have the same groups."""
     pattern = critique(name="x", answer=ANSWER, critics=[Persona("Ada")], sources={"lease.md": LEASE})
     raw = pattern.run_sync(QUESTION, model=model_of()).output
@@ -133,7 +135,7 @@ def test_a_document_is_laid_out_like_the_run_was_shown() -> None:
 
 
 @pytest.mark.anyio
-async def test_hosts_of_mcp_have_a_tool_for_it() -> None:
+async def test_mcp_hosts_have_a_critique_tool() -> None:
     """They give their answer, and the result says what held up."""
     async with (
         Service(store="memory:", model=model_of()) as service,
@@ -142,28 +144,28 @@ async def test_hosts_of_mcp_have_a_tool_for_it() -> None:
         tools = {tool.name: tool.description or "" for tool in (await client.list_tools()).tools}
         for level, calls in (("quick", 2), ("balanced", 3), ("thorough", 5)):
             assert re.search(rf'"{level}"\s+(makes\s+)?up\s+to\s+{calls}', tools["check_answer"])
-        given = {"question": QUESTION, "answer": ANSWER, "sources": {"lease.md": LEASE}, "wait": 50}
-        run = data_of(await client.call_tool("check_answer", given))
-        quick = data_of(await client.call_tool("check_answer", {**given, "depth": "quick"}))
+        arguments = {"question": QUESTION, "answer": ANSWER, "sources": {"lease.md": LEASE}, "wait": 50}
+        run = data_of(await client.call_tool("check_answer", arguments))
+        quick = data_of(await client.call_tool("check_answer", {**arguments, "depth": "quick"}))
     assert run["status"] == quick["status"] == "complete"
     assert REVISED in run["result"]
     assert "The answer was rejected: 1 of 1 claim held up" in quick["result"]
 
 
-def test_chat_clients_and_ag_ui_have_it_as_a_model_and_an_agent() -> None:
+def test_critique_is_a_model_for_chat_clients_and_an_ag_ui_agent() -> None:
     """A chat gets all that was said; with `:answer`, the answer alone, first of all."""
     message = {"role": "user", "content": QUESTION}
     with staged(lambda: Service(store="memory:", model=model_of(quotes=APART)), openai=True, ag_ui=True) as stage:
         names = ("flowdebate/critique", "flowdebate/critique:answer")
-        whole, answer = (
+        full, answer = (
             stage.http.post("/v1/chat/completions", json={"model": name, "messages": [message]}).json()
             for name in names
         )
         body = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {}}
         agent = stage.http.post("/ag-ui/critique", json={**body, "messages": [{"id": "1", **message}]})
-    said, short = (each["choices"][0]["message"]["content"] for each in (whole, answer))
+    text, short = (completion["choices"][0]["message"]["content"] for completion in (full, answer))
     for part in (ANSWER, CLAIM["claim"], "The answer was revised: 1 of 1 claim held up", REVISED):
-        assert part in said
+        assert part in text
     assert short == REVISED
     assert agent.status_code == 200
     assert REVISED in agent.text

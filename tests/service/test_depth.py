@@ -54,13 +54,13 @@ async def run(model: Any, pattern: str = "debate", **options: Any) -> RunDetails
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("ends", [*CALLS])
-async def test_auto_ends_at_the_first_depth_whose_judge_says_the_same_in_both_orders(ends: str) -> None:
+async def test_auto_stops_at_the_first_depth_with_a_consistent_judge(ends: str) -> None:
     """The document is that of the last debate, and lists the steps with their cost."""
     depths = [*CALLS]
     steps = depths[: depths.index(ends) + 1]
-    done = await run(judged([ends]), depth="auto", **DEBATE)
-    document: Any = done.document
-    assert (done.status, document.usage.calls) == ("complete", sum(CALLS[depth] for depth in steps))
+    result = await run(judged([ends]), depth="auto", **DEBATE)
+    document: Any = result.document
+    assert (result.status, document.usage.calls) == ("complete", sum(CALLS[depth] for depth in steps))
     assert [(step.name, step.calls) for step in document.raw.escalation] == [(depth, CALLS[depth]) for depth in steps]
     assert document.raw.rounds == {"quick": 1, "balanced": 2, "thorough": 3}[ends]
     assert document.raw.verdict.winner == "we should"
@@ -72,7 +72,7 @@ async def test_auto_ends_at_the_first_depth_whose_judge_says_the_same_in_both_or
 
 
 @pytest.mark.anyio
-async def test_a_disputed_run_of_the_depth_auto_ends_at_its_last_step() -> None:
+async def test_disputed_auto_run_ends_at_the_last_depth() -> None:
     """With the result of a thorough debate, whatever it is."""
     document: Any = (await run(judged([]), depth="auto", **DEBATE)).document
     assert [step.name for step in document.raw.escalation] == ["quick", "balanced", "thorough"]
@@ -86,28 +86,28 @@ async def test_the_live_page_shows_each_step_of_an_escalation() -> None:
         begun = await service.begin("debate", QUESTION, options={"depth": "auto", **DEBATE})
         events = [update.event async for update in service.follow(begun.run_id) if update.kind == "event"]
     live = Live()
-    shown: list[Any] = [section for event in events for section in live.tell(event)]
-    labels = [getattr(section, "label", "") for section in shown]
+    sections: list[Any] = [section for event in events for section in live.tell(event)]
+    labels = [getattr(section, "label", "") for section in sections]
     assert [label for label in labels if label.startswith("Step ")] == ["Step quick", "Step balanced"]
-    assert shown[labels.index("Step quick")].text == "4 calls: goes on"
+    assert sections[labels.index("Step quick")].text == "4 calls: goes on"
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("calls", [3, 5, 12])
-async def test_a_run_of_the_depth_auto_is_resumed_after_a_limit(calls: int) -> None:
+async def test_auto_run_is_resumed_after_a_limit(calls: int) -> None:
     """In any of its steps; before that its document is that of the debate in progress."""
     async with Service(store="memory:", model=judged([])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "auto", "max_calls": calls, **DEBATE})
         limited: Any = await service.wait(begun.run_id)
         resumed = await service.resume(begun.run_id, limits=Limits(calls=100))
-        done: Any = await service.wait(resumed.run_id)
+        finished: Any = await service.wait(resumed.run_id)
     assert (limited.status, limited.document.raw.status) == ("limit", "limit")
     assert len(limited.document.raw.escalation) == (0 if calls < 4 else 1 if calls < 10 else 2)
-    assert (done.status, done.document.usage.calls) == ("complete", 26)
+    assert (finished.status, finished.document.usage.calls) == ("complete", 26)
 
 
 @pytest.mark.anyio
-async def test_a_fork_has_the_options_of_its_own_depth() -> None:
+async def test_fork_has_the_options_of_its_depth() -> None:
     """Those that followed from the depth of its run are gone, and what was given stays."""
     async with Service(store="memory:", model=judged(["quick"])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "quick", "length": "short", **DEBATE})
@@ -121,33 +121,33 @@ def plan_of(pattern: str, **options: Any) -> Any:
     """The plan of a run of `pattern`."""
     info = PATTERNS[pattern]
     file = {name: value for name, value in options.items() if isinstance(value, list)}
-    given = {name: value for name, value in options.items() if name not in file}
-    return make_plan(info, {info.subject: QUESTION, **given}, file=file)
+    settings = {name: value for name, value in options.items() if name not in file}
+    return make_plan(info, {info.subject: QUESTION, **settings}, file=file)
 
 
 @pytest.mark.parametrize("pattern", [*PATTERNS])
-def test_a_depth_stands_for_the_options_that_its_page_names(pattern: str) -> None:
+def test_depth_sets_the_documented_options(pattern: str) -> None:
     """And for nothing that was given as well."""
     page = PATTERNS[pattern].load_page()
     for depth in ("quick", "balanced", "thorough"):
         plan = plan_of(pattern, depth=depth)
         for name, value in page.options_for(depth).items():
-            stored = plan.options.stored()[name]
-            assert stored == value, name
+            stored_options = plan.options.stored()[name]
+            assert stored_options == value, name
     length = page.options.LENGTH
     if length in page.options.names():
         assert plan_of(pattern, depth="quick", **{length: 7}).length == 7
 
 
 @pytest.mark.parametrize("pattern", ["handoff", "round_robin"])
-def test_auto_is_refused_where_no_result_says_whether_all_agree(pattern: str) -> None:
+def test_auto_is_rejected_for_patterns_without_an_agreement_measure(pattern: str) -> None:
     """It could never end before its last step."""
     with pytest.raises(ConfigurationError, match="`--depth` must be one of quick, balanced, thorough"):
         plan_of(pattern, depth="auto")
 
 
 @pytest.mark.parametrize("option", [{"baselines": True}, {"goes_on": {"rounds": 1}}])
-def test_auto_is_refused_with_options_of_one_debate(option: dict[str, Any]) -> None:
+def test_auto_is_rejected_with_single_debate_options(option: dict[str, Any]) -> None:
     """Baselines are compared with one debate, and a debate that goes on has a depth already."""
     info = PATTERNS["debate"]
     with pytest.raises(ConfigurationError, match="`--depth` must be one of quick, balanced, thorough with"):
@@ -157,16 +157,16 @@ def test_auto_is_refused_with_options_of_one_debate(option: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     ("pattern", "field", "counts"), [("council", "members", [3, 3, 5]), ("review", "reviewers", [2, 3, 5])]
 )
-def test_each_step_of_a_panel_has_the_members_of_its_depth(pattern: str, field: str, counts: list[int]) -> None:
+def test_each_depth_of_a_panel_has_its_members(pattern: str, field: str, counts: list[int]) -> None:
     """Unless the user has named others, who take part in every step."""
     blocks = str(plan_of(pattern, depth="auto").pattern().outline())
-    given = plan_of(pattern, depth="auto", **{field: [{"name": "Zoe"}, {"name": "Yan"}]})
+    plan = plan_of(pattern, depth="auto", **{field: [{"name": "Zoe"}, {"name": "Yan"}]})
     names = ("Ada", "Ben", "Cleo", "Dan", "Eve")
     for depth, count in zip(("quick", "balanced", "thorough"), counts, strict=True):
         part = blocks.split(f"\n  → tap_if {depth}\n")[1].split("\n  → ", maxsplit=1)[0]
         assert [name in part for name in names] == [at < count for at in range(5)]
-    assert "Ada" not in str(given.pattern().outline())
-    assert str(given.pattern().outline()).count("Zoe") >= 3
+    assert "Ada" not in str(plan.pattern().outline())
+    assert str(plan.pattern().outline()).count("Zoe") >= 3
 
 
 def test_the_command_line_escalates_from_a_recording(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ def speaker(name: str) -> FunctionModel:
     used = Usage(calls=1, prompt_tokens=9, cached_tokens=0, completion_tokens=1)
 
     def answer(request: ModelRequest) -> ModelResponse:
-        asked = sum(map(ord, str(request.messages)))  # a judge's noise is of what it reads
-        return ModelResponse(text=f"A {name} argument, {asked}.", usage=used)
+        seed = sum(map(ord, str(request.messages)))  # a judge's noise is of what it reads
+        return ModelResponse(text=f"A {name} argument, {seed}.", usage=used)
 
     return FunctionModel(answer, name=name)
 
@@ -57,17 +57,19 @@ async def hold(store: SqliteStore, *, slot: float, questions: int) -> Leaderboar
     return leaderboard_of(await store.runs(limit=1_000))
 
 
-def test_models_are_ranked_by_the_debates_that_they_won(tmp_path: Path) -> None:
+def test_models_are_ranked_by_won_debates(tmp_path: Path) -> None:
     """The better one first, whoever argued first; nothing is said of the first place where it is worth nothing."""
     board = asyncio.run(hold(SqliteStore(tmp_path / "runs.db"), slot=0.0, questions=8))
-    assert [each.model for each in board.models] == ["large", "middle", "small"]
-    assert sum(each.games for each in board.models) == 2 * 6 * 8
-    assert all(each.low is not None and each.low <= (each.strength or 0) <= (each.high or 0) for each in board.models)
+    assert [model.model for model in board.models] == ["large", "middle", "small"]
+    assert sum(model.games for model in board.models) == 2 * 6 * 8
+    assert all(
+        model.low is not None and model.low <= (model.strength or 0) <= (model.high or 0) for model in board.models
+    )
     assert board.ranking is not None
-    assert not [found for found in board.findings if "picks" in found]
+    assert not [finding for finding in board.findings if "picks" in finding]
 
 
-def test_a_judge_that_goes_by_the_order_is_named(tmp_path: Path) -> None:
+def test_order_following_judge_is_named(tmp_path: Path) -> None:
     """With the share of its verdicts, on the page and in the document."""
     path = tmp_path / "runs.db"
     board = asyncio.run(hold(SqliteStore(path), slot=9.0, questions=2))
@@ -91,13 +93,13 @@ def test_a_judge_that_goes_by_the_order_is_named(tmp_path: Path) -> None:
         assert all(name in result.stdout for name in (*QUALITY, judge.judge))
 
 
-def test_models_are_counted_whose_answers_are_repaired(tmp_path: Path) -> None:
+def test_models_with_repaired_answers_are_counted(tmp_path: Path) -> None:
     """By kind; a run that has answers from another one counts none of them again."""
     path = tmp_path / "runs.db"
     store = SqliteStore(path)
     verdict = '{"reasoning": "-", "winner": "TEA", "verdict": "-",}'
-    written = iter(["<think>Hm.</think>Tea.", "Rum.<|im_end|>", "Hm.\n</think>\nTea.", f"```json\n{verdict}\n```"])
-    model = FunctionModel(lambda _: next(written), name="sloppy")
+    replies = iter(["<think>Hm.</think>Tea.", "Rum.<|im_end|>", "Hm.\n</think>\nTea.", f"```json\n{verdict}\n```"])
+    model = FunctionModel(lambda _: next(replies), name="sloppy")
     clean = {"reasoning": "-", "winner": "rum", "verdict": "-"}
     sides = [Debater("ann", "tea"), Debater("bob", "rum")]
     block = debate(name="drinks", debaters=[*sides, Debater("cleo", "milk")], max_rounds=1, synthesizer=False)
@@ -119,8 +121,8 @@ def test_models_are_counted_whose_answers_are_repaired(tmp_path: Path) -> None:
             "templateTokens": 1,
         }
     ]
-    shown = CliRunner().invoke(app, ["eval", "leaderboard", "--store", str(path)], catch_exceptions=False).stdout
-    assert "1 (25%)" in shown
+    output = CliRunner().invoke(app, ["eval", "leaderboard", "--store", str(path)], catch_exceptions=False).stdout
+    assert "1 (25%)" in output
 
 
 def test_an_empty_store_has_nothing_to_rank(tmp_path: Path) -> None:

@@ -33,17 +33,17 @@ def test_every_front_end_has_the_briefing_and_the_angle(front_end: str) -> None:
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, moderator=True, synthesizer=False)
     result = rent.run_sync("Should rents be capped?", model=FunctionModel(answer))
     document = document_of(result.raw.to_wire(), location="test")
-    shown = {
+    views = {
         "Markdown": lambda: report(document),
         "MCP": lambda: render_said(split_said(document)),
         "HTML": lambda: document_html(document, result.events),
         "a notebook": lambda: live_html(result),
     }[front_end]()
-    assert shown is not None
-    assert [shown.count(text) for text in ("Rents rose.", "Who pays?")] == [1, 1]
+    assert views is not None
+    assert [views.count(text) for text in ("Rents rose.", "Who pays?")] == [1, 1]
 
 
-def test_an_excerpt_cuts_them_as_all_texts() -> None:
+def test_excerpt_shortens_briefing_and_angle() -> None:
     """Models write as much as they like."""
     briefing = Fact(label="Briefing", text="a" * 900)
     (cut,) = excerpt([Group(label="Moderator calls on", text="pro", facts=(briefing,))], longest=50)

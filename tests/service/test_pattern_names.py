@@ -58,7 +58,7 @@ def named_in(path: Path, names: set[str]) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.ImportFrom(module=str(module)) if module.startswith("flowdebate"):
-                parts = {*module.split("."), *(each.name for each in node.names)}
+                parts = {*module.split("."), *(alias.name for alias in node.names)}
                 if parts & names and "measures" not in parts:
                     yield f"{node.lineno}: imports from {module}"
             case ast.Constant(value=str(value)) if value in names and id(node) not in docstrings:

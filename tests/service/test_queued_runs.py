@@ -57,7 +57,7 @@ async def undisturbed(fleet: Fleet, workers: Workers, seed: int) -> list[Update]
         return await all_of(service.follow("alone"))
 
 
-async def test_a_worker_executes_what_the_service_begins(fleet: Fleet) -> None:
+async def test_worker_executes_a_run_of_the_service(fleet: Fleet) -> None:
     """In a process of its own; a reader of the service is told everything, from the first event to the end."""
     workers = fleet.workers()
     expected = await undisturbed(fleet, workers, seed=3)
@@ -67,15 +67,15 @@ async def test_a_worker_executes_what_the_service_begins(fleet: Fleet) -> None:
         reader = asyncio.ensure_future(all_of(service.follow(run.run_id)))
         worker = fleet.process()
         updates = await reader
-        done = await service.wait(run.run_id)
+        finished = await service.wait(run.run_id)
     assert told(updates) == told(expected)
     assert texts(updates) == texts(expected)
     assert updates[-1].kind == "end"
     assert isinstance(updates[-2].event, RunFinished)
-    assert (done.status, done.steps) == ("complete", CALLS)
-    assert done.document is not None
-    assert done.document.raw.verdict.verdict == "Build trams."
-    assert {each.process for each in fleet.models.requests} == {worker.pid}
+    assert (finished.status, finished.steps) == ("complete", CALLS)
+    assert finished.document is not None
+    assert finished.document.raw.verdict.verdict == "Build trams."
+    assert {request.process for request in fleet.models.requests} == {worker.pid}
 
 
 async def test_a_killed_workers_run_is_taken_over_and_its_readers_get_the_same_text(fleet: Fleet) -> None:
@@ -88,21 +88,21 @@ async def test_a_killed_workers_run_is_taken_over_and_its_readers_get_the_same_t
         reader = asyncio.ensure_future(all_of(service.follow(run.run_id)))
         victim = fleet.process()
         await fleet.models.until(3)
-        seen = [update async for update in service_so_far(service, run.run_id)]
+        first_updates = [update async for update in service_so_far(service, run.run_id)]
         victim.kill()
-        kept = {row.request for row in await service.store.steps(run.run_id) if row.body is not None}
+        stored_requests = {row.request for row in await service.store.steps(run.run_id) if row.body is not None}
         async with fleet.working(fleet.workers()):
             updates = await reader
-            mark = [update.mark for update in seen if update.mark is not None][-1]
+            mark = [update.mark for update in first_updates if update.mark is not None][-1]
             rest = await all_of(service.follow(run.run_id, after=mark))
         assert (await service.run(run.run_id)).status == "complete"
     assert texts(updates) == texts(expected)
     assert told(updates) == told(expected)
-    assert told(rest) == told(expected)[len(told(seen)) :]
-    asked = Counter(each.digest for each in fleet.models.requests)
-    assert len(kept) >= 2
-    assert {asked[str(digest)] for digest in kept} == {1}
-    assert CALLS <= asked.total() <= CALLS + 1
+    assert told(rest) == told(expected)[len(told(first_updates)) :]
+    counts = Counter(request.digest for request in fleet.models.requests)
+    assert len(stored_requests) >= 2
+    assert {counts[str(digest)] for digest in stored_requests} == {1}
+    assert CALLS <= counts.total() <= CALLS + 1
 
 
 async def service_so_far(service: Service, run_id: str) -> AsyncIterator[Update]:
@@ -135,7 +135,7 @@ async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
     assert len(fleet.models.requests) == CALLS + 1
 
 
-async def test_a_run_that_still_stops_is_not_resumed_in_vain(fleet: Fleet) -> None:
+async def test_stopping_run_is_not_resumed(fleet: Fleet) -> None:
     """While its worker gives it up it is a RunConflict, and not a delivery that nobody executes."""
     workers = fleet.workers()
     fleet.models.answering.clear()
@@ -149,7 +149,7 @@ async def test_a_run_that_still_stops_is_not_resumed_in_vain(fleet: Fleet) -> No
         assert (await service.wait(run.run_id)).status == "interrupted"
 
 
-async def test_a_waiting_run_is_cancelled_before_any_worker_has_it(fleet: Fleet) -> None:
+async def test_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) -> None:
     """And its readers get their end."""
     async with served(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
@@ -162,35 +162,35 @@ async def test_a_waiting_run_is_cancelled_before_any_worker_has_it(fleet: Fleet)
     assert fleet.models.requests == []
 
 
-async def test_a_human_answers_through_the_service_and_a_worker_goes_on(fleet: Fleet) -> None:
+async def test_worker_continues_after_a_human_answer_through_the_service(fleet: Fleet) -> None:
     """The run waits for the person with no worker on it; the answer is said in it as it was given."""
     async with served(fleet.workers()) as service, fleet.working(fleet.workers()):
         run = await service.begin("mixed", QUESTION)
         waiting = await service.wait(run.run_id)
         assert (waiting.status, [request.block for request in waiting.pending]) == ("awaiting", ["ann"])
         assert (await service.answer(run.run_id, "By tram.")).status in ("queued", "running")
-        done = await service.wait(run.run_id)
-        assert done.status == "complete"
-        assert done.document is not None
-        assert done.document.raw.transcript[0].text == "By tram."
+        finished = await service.wait(run.run_id)
+        assert finished.status == "complete"
+        assert finished.document is not None
+        assert finished.document.raw.transcript[0].text == "By tram."
         other = await service.begin("mixed", QUESTION)
         assert (await service.wait(other.run_id)).status == "awaiting"
         assert (await service.cancel(other.run_id)).status == "interrupted"
     assert len(fleet.models.requests) == 2
 
 
-async def test_services_of_one_store_follow_and_steer_each_others_runs(fleet: Fleet) -> None:
+async def test_services_sharing_a_store_control_each_other_s_runs(fleet: Fleet) -> None:
     """What one begins another one lists, follows, cancels and resumes; beginning it again is the same run."""
     async with served(fleet.workers()) as first, served(fleet.workers()) as second:
         run = await first.begin("city", QUESTION, run_id=f"{fleet.given['name']}-both", seed=2)
-        assert run.run_id in {each.run_id for each in (await second.runs(status="queued")).runs}
+        assert run.run_id in {summary.run_id for summary in (await second.runs(status="queued")).runs}
         assert (await second.begin("city", QUESTION, run_id=run.run_id, seed=2)).created_at == run.created_at
         with pytest.raises(RunExists):
             await second.begin("city", "Why?", run_id=run.run_id, seed=2)
         await second.cancel(run.run_id)
         assert (await first.wait(run.run_id)).status == "interrupted"
         await second.resume(run.run_id)
-        readers = [asyncio.ensure_future(all_of(each.follow(run.run_id))) for each in (first, second)]
+        readers = [asyncio.ensure_future(all_of(reader.follow(run.run_id))) for reader in (first, second)]
         async with fleet.working(fleet.workers()):
             one, other = await asyncio.gather(*readers)
         assert told(one) == told(other)
@@ -203,20 +203,20 @@ async def test_queued_runs_have_the_limits_of_their_service(fleet: Fleet) -> Non
     """And those of their caller, which can lower them; one that cannot be stored is refused."""
     workers = fleet.workers(limits=Limits(calls=4))
     async with served(workers, limits=Limits(calls=3)) as service, fleet.working(fleet.workers(limits=Limits(calls=4))):
-        for given, calls in ((None, 3), (Limits(calls=2), 2), (Limits(calls=50), 3)):
-            run = await service.begin("city", QUESTION, limits=given)
+        for limits, calls in ((None, 3), (Limits(calls=2), 2), (Limits(calls=50), 3)):
+            run = await service.begin("city", QUESTION, limits=limits)
             updates = await all_of(service.follow(run.run_id))
-            done = await service.wait(run.run_id)
-            assert (done.status, done.usage and done.usage.calls) == ("limit", calls)
+            finished = await service.wait(run.run_id)
+            assert (finished.status, finished.usage and finished.usage.calls) == ("limit", calls)
             assert len(texts(updates)) == calls
         longer = await workers.submit("city", QUESTION)
-        done = await service.wait(longer)
-        assert (done.status, done.usage and done.usage.calls) == ("limit", 4)
+        finished = await service.wait(longer)
+        assert (finished.status, finished.usage and finished.usage.calls) == ("limit", 4)
         with pytest.raises(ConfigurationError, match="cost"):
             await service.begin("city", QUESTION, limits=Limits(cost=1.0, prices=lambda *_: 1.0))
 
 
-async def test_options_that_no_worker_can_follow_are_refused(fleet: Fleet) -> None:
+async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None:
     """Not ignored: a queued run is resumed as its workers are configured."""
     async with served(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
@@ -227,7 +227,7 @@ async def test_options_that_no_worker_can_follow_are_refused(fleet: Fleet) -> No
         assert (await service.run(run.run_id)).status == "interrupted"
 
 
-async def test_a_service_says_why_its_workers_reject_a_run(fleet: Fleet) -> None:
+async def test_service_reports_why_workers_reject_a_run(fleet: Fleet) -> None:
     """It is rejected, which ends the wait for it, until there is a worker that has its pattern."""
     without = fleet.workers(patterns={"other": fleet.workers().patterns["mixed"]})
     async with served(fleet.workers()) as service, fleet.working(without):
@@ -240,7 +240,7 @@ async def test_a_service_says_why_its_workers_reject_a_run(fleet: Fleet) -> None
         assert (await service.wait(run.run_id)).status == "rejected"
 
 
-async def test_a_run_that_no_worker_takes_over_is_not_waited_for(fleet: Fleet) -> None:
+async def test_abandoned_run_without_a_worker_is_not_awaited(fleet: Fleet) -> None:
     """Such as one of a program of its own, left behind in the same store."""
     async with served(fleet.workers()) as service, served(fleet.workers()) as other:
         block, model = service.patterns["city"], RemoteModel(fleet.models.port)
@@ -259,20 +259,20 @@ async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> Non
     async with served(fleet.workers()) as service, fleet.working(fleet.workers()):
         run = await service.begin("city", QUESTION, seed=4)
         assert (await service.wait(run.run_id)).status == "complete"
-        same = await service.fork(run.run_id, labels={"for": "tests"})
-        assert (same.status, same.here, same.parent, same.labels) == ("queued", False, run.run_id, {"for": "tests"})
-        done = await service.wait(same.run_id)
-        assert done.fork is not None
-        assert (done.status, done.seed, done.fork.reused, done.fork.asked) == ("complete", 4, CALLS, 0)
+        copy = await service.fork(run.run_id, labels={"for": "tests"})
+        assert (copy.status, copy.here, copy.parent, copy.labels) == ("queued", False, run.run_id, {"for": "tests"})
+        finished = await service.wait(copy.run_id)
+        assert finished.fork is not None
+        assert (finished.status, finished.seed, finished.fork.reused, finished.fork.asked) == ("complete", 4, CALLS, 0)
         assert len(fleet.models.requests) == CALLS
         place = "city/round[2]/city-turn-bob/city-debater-bob"
         edited = await service.fork(run.run_id, edits={place: "I agree."}, fork_id=f"{run.run_id}-edited")
         updates = await all_of(service.follow(edited.run_id))
-        done = await service.wait(edited.run_id)
-        assert done.fork is not None
-        assert (done.fork.reused, done.fork.edited, done.fork.asked) == (3, (place,), 1)
+        finished = await service.wait(edited.run_id)
+        assert finished.fork is not None
+        assert (finished.fork.reused, finished.fork.edited, finished.fork.asked) == (3, (place,), 1)
         assert ("I agree.") in [text for _, text in texts(updates)]
-        assert {each.process for each in fleet.models.requests} == {os.getpid()}
+        assert {request.process for request in fleet.models.requests} == {os.getpid()}
         assert len(fleet.models.requests) == CALLS + 1
         with pytest.raises(RunExists):
             await service.fork(run.run_id, fork_id=edited.run_id)
@@ -289,7 +289,7 @@ async def over_http(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a server on a port of its own."""
     started: asyncio.Future[tuple[str, Any]] = asyncio.get_running_loop().create_future()
     app = create_app(service, token=TOKEN)
-    serving = asyncio.ensure_future(serve(app, port=0, started=lambda *given: started.set_result(given)))
+    serving = asyncio.ensure_future(serve(app, port=0, started=lambda *address: started.set_result(address)))
     url, server = await started
     headers = {"authorization": f"Bearer {TOKEN}"}
     try:
@@ -323,8 +323,8 @@ async def test_a_queued_run_is_started_followed_and_cancelled_over_http(fleet: F
         last = [frame.id for frame in first if frame.id is not None][-1]
         rest = [frame async for frame in frames(http, path, **{"last-event-id": last})]
         assert [frame.event for frame in rest][-2:] == ["run_finished", "end"]
-        said = [frame.data["agentName"] for frame in (*first, *rest) if frame.event == "turn_finished"]
-        assert said == ["ann", "bob", "ann", "bob"]
+        speakers = [frame.data["agentName"] for frame in (*first, *rest) if frame.event == "turn_finished"]
+        assert speakers == ["ann", "bob", "ann", "bob"]
         assert (await http.get(f"{path}?wait=5")).json()["document"]["raw"]["verdict"]["winner"] == "trams"
     assert len(fleet.models.requests) == CALLS + 1
 
@@ -353,10 +353,12 @@ async def test_workers_count_the_budget_of_an_owner(fleet: Fleet) -> None:
         for labels, expected in ((ann, "complete"), (ann, "limit"), (bob, "complete")):
             run_id = (await begin(labels)).json()["runId"]
             assert (await http.get(f"/runs/{run_id}?wait=30")).json()["status"] == expected
-        refused = await begin(ann)
-        assert refused.status_code == 429
-        assert f"{ann['owner']!r} is reached: {CALLS + 1} of {CALLS + 1} calls used, until " in refused.json()["detail"]
-        assert 0 < int(refused.headers["retry-after"]) <= 86_400
+        response = await begin(ann)
+        assert response.status_code == 429
+        assert (
+            f"{ann['owner']!r} is reached: {CALLS + 1} of {CALLS + 1} calls used, until " in response.json()["detail"]
+        )
+        assert 0 < int(response.headers["retry-after"]) <= 86_400
     assert len(fleet.models.requests) == 2 * CALLS + 1
 
 
@@ -368,7 +370,7 @@ async def test_workers_and_their_service_share_a_budget(fleet: Fleet) -> None:
         assert (await service.wait(one.run_id, 30)).status == "complete"
         two = await service.begin("city", QUESTION)
         assert (await service.wait(two.run_id, 30)).status == "limit"
-        assert [each.used for each in await service.budgets()] == [CALLS + 2]
+        assert [budget.used for budget in await service.budgets()] == [CALLS + 2]
         with pytest.raises(BudgetReached):
             await service.begin("city", QUESTION)
         with pytest.raises(BudgetReached):

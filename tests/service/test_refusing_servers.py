@@ -75,14 +75,14 @@ def check_page(part: str, refusal: tuple[int, Any]) -> None:
 
 
 @pytest.mark.parametrize("part", ["stream", "reasoning_effort"])
-def test_the_command_gets_to_the_end_of_a_debate_without_a_part(part: str) -> None:
+def test_command_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
     """As in the law below."""
     check_command(part, (418, {"error": {"message": "frobs are not wibbled"}}))
 
 
 @pytest.mark.filterwarnings("ignore:model .* refuses")
 @pytest.mark.parametrize("part", ["stream", "reasoning_effort"])
-def test_the_page_gets_to_the_end_of_a_debate_without_a_part(part: str) -> None:
+def test_page_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
     """As in the law below; the result says what was left out of what the user set."""
     check_page(part, (418, {"error": {"message": "frobs are not wibbled"}}))
 
@@ -90,7 +90,7 @@ def test_the_page_gets_to_the_end_of_a_debate_without_a_part(part: str) -> None:
 @pytest.mark.slow
 @settings(max_examples=example_count(10))
 @given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
-def test_the_command_gets_to_the_end_of_a_debate_whatever_is_refused(part: str, refusal: tuple[int, Any]) -> None:
+def test_command_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
     """Both turns, and a verdict."""
     check_command(part, refusal)
 
@@ -99,6 +99,6 @@ def test_the_command_gets_to_the_end_of_a_debate_whatever_is_refused(part: str, 
 @pytest.mark.filterwarnings("ignore:model .* refuses")
 @settings(max_examples=example_count(10))
 @given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
-def test_the_page_gets_to_the_end_of_a_debate_whatever_is_refused(part: str, refusal: tuple[int, Any]) -> None:
+def test_page_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
     """A server streams to its readers, whether or not the model's server does."""
     check_page(part, refusal)

@@ -43,16 +43,18 @@ def reply(request: ModelRequest) -> Any:
         return {"findings": [FOUND] if request.block.endswith("-Ada") else []}
     ids = dict.fromkeys(re.findall(r"\[(F\d+)\] Severity", str(request.messages)))
     if "verdicts" in fields:
-        return {"verdicts": [{"finding": each, "verdict": "confirm", "reason": "So it is."} for each in ids]}
+        return {
+            "verdicts": [{"finding": finding_id, "verdict": "confirm", "reason": "So it is."} for finding_id in ids]
+        }
     return {"pairs": []} if "pairs" in fields else {"answers": []}
 
 
 def refute(request: ModelRequest) -> Any:
     """The same, but for what is said of the findings of others."""
-    said = reply(request)
-    for each in said.get("verdicts", ()):
-        each |= {"verdict": "refute", "reason": "Ada and Me know better."}
-    return said
+    response = reply(request)
+    for verdict in response.get("verdicts", ()):
+        verdict |= {"verdict": "refute", "reason": "Ada and Me know better."}
+    return response
 
 
 def command(*arguments: str, text: str | None = None) -> Any:
@@ -75,18 +77,20 @@ def test_a_review_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: P
         live = command("review", *location, *seats, "--markdown", str(report), "--focus", "Ada=people")
         saved = command("review", QUESTION, *location, *seats, "--json", "--gate", "no confirmed blocker")
         run_id, before = json.loads(saved.stdout)["runId"], len(on.bodies)
-        resumed, shown = command("resume", run_id), command("show", run_id, "--page")
-        written = command("runs", "report", run_id, "--html", str(page))
+        resumed, page_text = command("resume", run_id), command("show", run_id, "--page")
+        report_result = command("runs", "report", run_id, "--html", str(page))
         assert len(on.bodies) == before
         forked = command("runs", "fork", run_id, "--set", 'gate="no confirmed major"', "--json", *location[2:4])
         assert len(on.bodies) == before  # a gate is a rule on data: nothing is asked again
         batch = command("batch", "-", "--pattern", "review", *location, *seats[4:], text="What is missing?\n")
-    assert [each.exit_code for each in (live, saved, resumed, shown, written, batch)] == [0] * 6, batch.output
+    assert [result.exit_code for result in (live, saved, resumed, page_text, report_result, batch)] == [0] * 6, (
+        batch.output
+    )
     assert "Focus on: people" in json.dumps(on.bodies[:2])
     for part in (FOUND["title"], "plan.md:2", "Raised by", "So it is.", "1 confirmed (1 major)"):
         assert part in live.stdout
         assert part in resumed.stdout
-        assert part in shown.stdout
+        assert part in page_text.stdout
         assert part in command("runs", "render", "-", text=saved.stdout).stdout
     assert "1 confirmed \\(1 major" not in report.read_text()
     assert "<b>asked</b>" not in page.read_text()
@@ -105,17 +109,17 @@ def test_a_person_reviews_and_answers_for_a_finding_later(tmp_path: Path) -> Non
     people = [Persona("Me", block=human(name="me")), Persona("Ada")]
     pattern = review(name="plan", reviewers=people, sources={"plan": PLAN}, model=FunctionModel(refute))
     run = pattern.run_sync(QUESTION, store=store, run_id="r")
-    said: list[Any] = [
+    replies: list[Any] = [
         {"findings": [{"title": "Too fast", "claim": "One night.", "severity": "minor", "quote": "We move all"}]},
         {"verdicts": [{"finding": "F1", "verdict": "confirm", "reason": "True."}]},
         {"answers": [{"finding": "F2", "stands": False, "reason": "You are right."}]},
     ]
-    for each in said:
+    for content in replies:
         assert run.status == "awaiting"
         [request] = asyncio.run(open_requests(store, "r"))
-        if each is not said[0]:
+        if content is not replies[0]:
             assert "Ada" not in request.text
-        submit_answer_sync(store, "r", each)
+        submit_answer_sync(store, "r", content)
         run = pattern.resume_sync("r", store=store)
     assert run.status == "complete"
     states = {finding.title: finding.state for finding in run.output.findings}
@@ -123,7 +127,7 @@ def test_a_person_reviews_and_answers_for_a_finding_later(tmp_path: Path) -> Non
     assert run.output.reviewers["Me"] == "Me"
 
 
-def test_it_is_started_over_http_and_its_page_has_the_findings() -> None:
+def test_review_starts_over_http_and_its_page_has_the_findings() -> None:
     """Whatever they are made of is text there; the form has its options."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(reply))) as stage:
         options = {"gate": "no confirmed blocker", "focus": "people", "sources": {"plan": PLAN},
@@ -131,15 +135,15 @@ def test_it_is_started_over_http_and_its_page_has_the_findings() -> None:
         run_id = stage.finished(pattern="review", question=QUESTION, options=options)
         page, form = stage.http.get(f"/runs/{run_id}").text, stage.http.get("/new?pattern=review").text
         events = [frame.data.get("kind") for frame in stage.frames(f"/runs/{run_id}/events")]
-        refused = stage.post("/runs", {"pattern": "review", "question": QUESTION, "options": {"gate": "be nice"}})
+        response = stage.post("/runs", {"pattern": "review", "question": QUESTION, "options": {"gate": "be nice"}})
     for part in ("Confirmed: 1", "&lt;b&gt;asked&lt;/b&gt;", "plan:2", "confirms it", "no confirmed blocker"):
         assert part in page
     assert "<b>asked" not in page
     assert 'data-name="focus"' in form
     assert 'data-name="diff"' not in form
     assert {"findings_reported", "findings_examined", "findings_decided"} <= {*events}
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["field"] == "gate"
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == "gate"
 
 
 CODE = {
@@ -156,13 +160,13 @@ def test_code_in_a_finding_is_shown_as_it_was_written(tmp_path: Path) -> None:
     """Names with underscores, and each blank of quote and suggestion; a title takes one line, and forges no other."""
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").write_text(f"{CODE['quote']}\n")
-    found, page = {"findings": [CODE]}, tmp_path / "page.html"
-    with Stage(answers={"findings": found}) as on:
+    answer, page = {"findings": [CODE]}, tmp_path / "page.html"
+    with Stage(answers={"findings": answer}) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--reviewer", "Ada")
-        given = ("review", QUESTION, *location, "--source", str(tmp_path / "pkg"))
-        shown, comment = command(*given), command(*given, "--format", "markdown").stdout
+        arguments = ("review", QUESTION, *location, "--source", str(tmp_path / "pkg"))
+        output, comment = command(*arguments), command(*arguments, "--format", "markdown").stdout
         command("runs", "report", "--last", "--html", str(page))
-    assert "F1, major: Guard Place: nowhere\n  Place: pkg/__init__.py:1-2\n" in shown.stdout
+    assert "F1, major: Guard Place: nowhere\n  Place: pkg/__init__.py:1-2\n" in output.stdout
     assert "**Guard Place: nowhere**. One. Two.\n" in comment
     assert "  - Suggestion:\n\n    ````\n    ```\n    if x:\n        run()\n    ```\n    ````\n" in comment
     html = page.read_text()
@@ -170,7 +174,7 @@ def test_code_in_a_finding_is_shown_as_it_was_written(tmp_path: Path) -> None:
     assert f"<b>Quote</b> <code>{escape(CODE['quote'])}</code></li>" in html
 
 
-def test_nothing_is_printed_where_there_is_nothing_to_say() -> None:
+def test_empty_sections_are_not_printed() -> None:
     """No line of JSON without a finding, and no comment on a pull request where no reviewer was heard."""
     with Stage(answers={"findings": {"findings": []}}) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--no-store")
@@ -180,7 +184,7 @@ def test_nothing_is_printed_where_there_is_nothing_to_say() -> None:
 
 
 @pytest.mark.anyio
-async def test_hosts_of_mcp_have_a_tool_for_it(tmp_path: Path) -> None:
+async def test_mcp_hosts_have_a_review_tool(tmp_path: Path) -> None:
     """With the texts by name, or paths that are allowed; the report has finding and gate."""
     async with (
         Service(store="memory:", model=FunctionModel(reply)) as service,
@@ -189,10 +193,10 @@ async def test_hosts_of_mcp_have_a_tool_for_it(tmp_path: Path) -> None:
         tools = {tool.name: tool.description or "" for tool in (await client.list_tools()).tools}
         for level, calls in (("quick", 10), ("balanced", 14), ("thorough", 22)):
             assert re.search(rf'"{level}" (makes )?up to\s+{calls}', tools["review"])
-        given = {"sources": {"plan": PLAN}, "gate": "no confirmed major", "wait": 50}
-        run = data_of(await client.call_tool("review", given))
-        refused = await client.call_tool("review", {"sources": [str(tmp_path)]})
+        arguments = {"sources": {"plan": PLAN}, "gate": "no confirmed major", "wait": 50}
+        run = data_of(await client.call_tool("review", arguments))
+        result = await client.call_tool("review", {"sources": [str(tmp_path)]})
     assert run["status"] == "complete"
     assert "1 confirmed (1 major)" in run["result"]
     assert "does not hold" in run["result"]
-    assert "below a folder that is allowed" in str(refused)
+    assert "below a folder that is allowed" in str(result)

@@ -26,12 +26,12 @@ STATES = ("running", "left_behind", "complete", "failed")
 class CountingStore(MemoryStore):
     """One that counts the runs that it gave."""
 
-    given = 0
+    count = 0
 
-    async def runs(self, **asked: Any) -> Sequence[StoredRun]:
+    async def runs(self, **filters: Any) -> Sequence[StoredRun]:
         """Count the page."""
-        page = await super().runs(**asked)
-        self.given += len(page)
+        page = await super().runs(**filters)
+        self.count += len(page)
         return page
 
 
@@ -49,7 +49,7 @@ async def filled(states: Sequence[str]) -> CountingStore:
 
 
 @given(st.lists(st.sampled_from(STATES), max_size=130), st.sampled_from((None, *STATES)), st.integers(1, 60))
-async def test_the_pages_of_a_state_are_its_runs(states: list[str], state: str | None, size: int) -> None:
+async def test_pages_of_a_state_have_all_its_runs(states: list[str], state: str | None, size: int) -> None:
     """Whatever lies between them; "running" and "left_behind" are one status in the store."""
     store = await filled(states)
     expected = [run for run in await store.runs() if state in (None, state_of(run))]
@@ -63,12 +63,12 @@ async def test_the_pages_of_a_state_are_its_runs(states: list[str], state: str |
 async def test_filters_apply_to_all_pages() -> None:
     """Of a batch, in a state, behind a run."""
     store = await filled(["running", "left_behind"] * 100)
-    found = await list_runs(store, state="left_behind", labels={"batch": "b1"}, search="cars", block="debate")
-    assert [run.header.run_id for run in found] == [f"run-{n:04}" for n in range(199, -1, -1) if n % 6 == 1]
-    assert {state_of(run) for run in found} == {"left_behind"}
-    assert {run.header.labels["batch"] for run in found} == {"b1"}
-    behind = await list_runs(store, state="left_behind", labels={"batch": "b1"}, before=found[10].position)
-    assert list(behind) == list(found[11:])
+    runs = await list_runs(store, state="left_behind", labels={"batch": "b1"}, search="cars", block="debate")
+    assert [run.header.run_id for run in runs] == [f"run-{n:04}" for n in range(199, -1, -1) if n % 6 == 1]
+    assert {state_of(run) for run in runs} == {"left_behind"}
+    assert {run.header.labels["batch"] for run in runs} == {"b1"}
+    behind = await list_runs(store, state="left_behind", labels={"batch": "b1"}, before=runs[10].position)
+    assert list(behind) == list(runs[11:])
     assert list(await list_runs(store, limit=0)) == []
 
 
@@ -76,18 +76,18 @@ async def test_a_list_reads_no_more_than_it_needs() -> None:
     """A page of 20 of 1,000 runs, the newest resumable one, and a loop that ends early."""
     store = await filled(["complete"] * 900 + ["left_behind"] * 30 + ["complete"] * 70)
     assert len(await list_runs(store, limit=20)) == 20
-    assert store.given <= 50
-    store.given = 0
+    assert store.count <= 50
+    store.count = 0
     assert (await last_resumable(store)).header.run_id == "run-0928"
-    assert store.given <= 100
-    store.given = 0
+    assert store.count <= 100
+    store.count = 0
     async for run in each_run(store, state="left_behind"):
         assert state_of(run) == "left_behind"
         break
-    assert store.given <= 50
+    assert store.count <= 50
 
 
-async def test_a_run_is_found_by_the_beginning_of_its_id_anywhere_in_the_store() -> None:
+async def test_run_is_found_by_an_id_prefix_anywhere_in_the_store() -> None:
     """The oldest of many; of several the first are named."""
     store = await filled(["complete"] * 120)
     await store.create(header("older-than-all", created_at=-1.0))

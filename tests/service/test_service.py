@@ -98,7 +98,7 @@ def told(updates: list[Update]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-async def test_a_reader_is_told_what_the_result_has(name: str) -> None:
+async def test_reader_receives_everything_in_the_result(name: str) -> None:
     """All events in order, from the run itself and from its journal alone."""
     pattern = PATTERNS[name]()
     store = MemoryStore()
@@ -107,33 +107,36 @@ async def test_a_reader_is_told_what_the_result_has(name: str) -> None:
         run = await service.begin("it", QUESTION, seed=4, run_id="r")
         live = await all_of(service.follow("r"))
     async with Service({"it": pattern}, store=store, model=answering()) as service:
-        stored = await all_of(service.follow(run.run_id))
+        stored_updates = await all_of(service.follow(run.run_id))
     events = [(event.kind, event.path) for event in expected.events]
-    assert sorted(told(live)) == sorted(told(stored)) == sorted(events[:-1])
-    assert [update.kind for update in (live[-1], stored[-1])] == ["end", "end"]
+    assert sorted(told(live)) == sorted(told(stored_updates)) == sorted(events[:-1])
+    assert [update.kind for update in (live[-1], stored_updates[-1])] == ["end", "end"]
     assert isinstance(live[-2].event, RunFinished)
-    assert (live[-2].event.status, live[-2].event.usage) == (stored[-2].event.status, stored[-2].event.usage)
+    assert (live[-2].event.status, live[-2].event.usage) == (
+        stored_updates[-2].event.status,
+        stored_updates[-2].event.usage,
+    )
 
 
-@given(drawn=st.integers(0, 10**6), unknown=st.sampled_from(["", "1-x", "99-000000000000"]))
-async def test_behind_any_mark_comes_exactly_the_rest(drawn: int, unknown: str) -> None:
+@given(index=st.integers(0, 10**6), unknown=st.sampled_from(["", "1-x", "99-000000000000"]))
+async def test_following_from_any_mark_gives_exactly_the_rest(index: int, unknown: str) -> None:
     """While the run is in memory, and from its journal; behind an unknown mark everything comes again."""
     store = MemoryStore()
     async with Service({"it": rent()}, store=store, model=answering()) as service:
         await service.begin("it", QUESTION, run_id="r", seed=1)
         everything = await all_of(service.follow("r"))
         marks = [update.mark for update in everything if update.mark is not None]
-        number = drawn % len(marks)
+        number = index % len(marks)
         rest = await all_of(service.follow("r", after=marks[number]))
         assert told(rest) == told(everything)[number + 1 :]
-        again = await all_of(service.follow("r", after=unknown))
-        assert again[0].kind == "reset"
-        assert told(again) == told(everything)
+        remaining = await all_of(service.follow("r", after=unknown))
+        assert remaining[0].kind == "reset"
+        assert told(remaining) == told(everything)
     async with Service({"it": rent()}, store=store, model=answering()) as service:
         assert told(await all_of(service.follow("r", after=marks[number]))) == told(everything)[number + 1 :]
 
 
-async def test_the_first_turns_text_is_told_as_it_is_written() -> None:
+async def test_text_of_the_first_turn_is_streamed_live() -> None:
     """The pieces of each call add up to its answer, and come between its start and its end."""
     model = Gate(at=0)
     async with Service({"it": rent()}, store="memory:", model=model) as service:
@@ -156,7 +159,7 @@ async def test_the_first_turns_text_is_told_as_it_is_written() -> None:
     assert started[0] == "rent/round[1]/rent-turn-ann/rent-debater-ann"
 
 
-async def test_readers_who_come_at_any_time_get_the_same_events() -> None:
+async def test_readers_joining_at_any_time_get_the_same_events() -> None:
     """One from the beginning, one in the middle of a call, one after the end."""
     model = Gate(at=2)
     async with Service({"it": rent()}, store="memory:", model=model) as service:
@@ -171,7 +174,7 @@ async def test_readers_who_come_at_any_time_get_the_same_events() -> None:
         assert told(await first) == told(await second) == told(late)
 
 
-async def test_a_run_of_another_process_is_followed_while_it_goes_on(tmp_path: Path) -> None:
+async def test_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
     """Every look at its journal gives a prefix of its events; at the end there are all of them."""
     file = tmp_path / "runs.sqlite3"
     code = (
@@ -194,16 +197,16 @@ async def test_a_run_of_another_process_is_followed_while_it_goes_on(tmp_path: P
         run = await service.run("r")
     out, errors = await asyncio.wait_for(other.communicate(), 60)
     assert other.returncode == 0, errors.decode()
-    theirs = [tuple(line.split(" ", 1)) for line in out.decode().splitlines()]
+    lines = [tuple(line.split(" ", 1)) for line in out.decode().splitlines()]
     assert [update.kind for update in updates].count("reset") == 0
-    assert told(updates) == theirs[:-1]
+    assert told(updates) == lines[:-1]
     assert any(isinstance(update.event, CallStarted) for update in updates)
     assert (run.status, run.here) == ("complete", False)
     assert run.document is not None
     assert len(run.document.raw.transcript) == 4
 
 
-async def test_the_document_of_a_run_in_progress_has_what_was_said() -> None:
+async def test_document_of_a_run_in_progress_has_its_transcript() -> None:
     """From its journal: without a call, and without touching it."""
     model = Gate(at=2)
     async with Service(store="memory:", model=model) as service:
@@ -225,20 +228,20 @@ async def test_the_document_of_a_registered_pattern_has_its_output(synthesizer: 
     async with Service({"it": rent(synthesizer=synthesizer)}, store="memory:", model=answering()) as service:
         run = await service.begin("it", QUESTION)
         document = (await service.wait(run.run_id)).document
-        stored = (await service.store.run(run.run_id)).outcome
+        outcome = (await service.store.run(run.run_id)).outcome
     assert document is not None
-    assert stored is not None
-    assert document.to_data()["output"] == (None if synthesizer is False else stored["output"])
+    assert outcome is not None
+    assert document.to_data()["output"] == (None if synthesizer is False else outcome["output"])
 
 
-async def test_the_same_request_under_the_same_id_is_one_run() -> None:
+async def test_repeated_request_with_one_id_is_one_run() -> None:
     """Another one is refused; so are other options and other seeds."""
     model = answering()
     async with Service({"it": rent()}, store="memory:", model=model) as service:
         first = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r", seed=1)
         await service.wait("r")
-        again = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r", seed=1)
-        assert again.run_id == first.run_id
+        repeated = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r", seed=1)
+        assert repeated.run_id == first.run_id
         assert len((await service.runs()).runs) == 1
         for question, options, seed in (
             ("Should we wait?", {"max_rounds": 1}, 1),
@@ -249,17 +252,17 @@ async def test_the_same_request_under_the_same_id_is_one_run() -> None:
                 await service.begin("debate", question, options=options, run_id="r", seed=seed)
 
 
-async def test_two_who_begin_the_same_run_at_once_get_one() -> None:
+async def test_simultaneous_starts_with_one_id_give_one_run() -> None:
     """However close together."""
     model = Gate()
     async with Service({"it": rent()}, store="memory:", model=model) as service:
-        both = await asyncio.gather(*(service.begin("it", QUESTION, run_id="r", seed=1) for _ in range(4)))
-        assert {run.run_id for run in both} == {"r"}
+        runs = await asyncio.gather(*(service.begin("it", QUESTION, run_id="r", seed=1) for _ in range(4)))
+        assert {run.run_id for run in runs} == {"r"}
         await service.wait("r")
         assert model.calls == 6
 
 
-async def test_runs_beyond_those_in_progress_wait_for_their_turn() -> None:
+async def test_runs_above_the_concurrency_limit_are_queued() -> None:
     """In order: new runs, forks and resumed ones; one more than may wait is refused, and nothing of it is stored."""
     model = Gate(at=6)
     patterns = {"it": rent()}
@@ -275,9 +278,9 @@ async def test_runs_beyond_those_in_progress_wait_for_their_turn() -> None:
         ]
         assert [state.status for state in states] == ["queued"] * 3
         assert (await service.begin("it", "Another?", run_id="s")).status == "queued"  # it is the same request
-        with pytest.raises(TooManyRuns, match="1 in progress and 3 waiting") as refused:
+        with pytest.raises(TooManyRuns, match="1 in progress and 3 waiting") as raised:
             await service.begin("it", "One more?", run_id="u")
-        assert refused.value.retry_after > 0
+        assert raised.value.retry_after > 0
         assert (await service.cancel("s")).status == "interrupted"
         assert len((await service.runs()).runs) == 5
         following = asyncio.ensure_future(all_of(service.follow("f")))
@@ -291,7 +294,7 @@ async def test_runs_beyond_those_in_progress_wait_for_their_turn() -> None:
         assert model.calls == 3 * 6 + 2  # of the fork the judge and the synthesizer
 
 
-async def test_owners_of_runs_that_wait_take_turns() -> None:
+async def test_owners_of_queued_runs_take_turns() -> None:
     """Lower priorities come first, also where a run was refused its place once; recovered runs keep their order."""
     store, model, patterns = MemoryStore(), Gate(at=0), {"it": rent()}
 
@@ -329,10 +332,10 @@ async def test_owners_of_runs_that_wait_take_turns() -> None:
     async with Service(patterns, store=store, model=model, max_concurrency=1, recover=True) as service:
         await service.recover()
         await service.wait("d1")
-        assert [each for each in await order() if each[0] in "de" and each[1:] in "01"] == ["e0", "e1", "d0", "d1"]
+        assert [name for name in await order() if name[0] in "de" and name[1:] in "01"] == ["e0", "e1", "d0", "d1"]
 
 
-async def test_who_waits_behind_a_run_that_is_executed_here_goes_on_when_it_ends() -> None:
+async def test_queued_run_starts_when_the_local_run_ends() -> None:
     """And not at the next poll: whoever waits for a run in the queue, and the recovery of what was left."""
     store, patterns, model = MemoryStore(), {"it": rent()}, Gate(at=0)
     async with asyncio.timeout(60), Service(patterns, store=store, model=model, max_concurrency=1, poll=300) as service:
@@ -356,7 +359,7 @@ async def test_who_waits_behind_a_run_that_is_executed_here_goes_on_when_it_ends
             assert (await service.wait(f"left{number}")).status == "complete"
 
 
-async def test_an_owner_has_so_many_runs_in_progress_at_most() -> None:
+async def test_runs_per_owner_are_limited() -> None:
     """The rest of what may run at once is for others, who need not wait, however many of theirs do."""
     model, patterns = Gate(at=0), {"it": rent()}
     async with Service(patterns, store="memory:", model=model, max_concurrency=3, owner_concurrency=1) as service:
@@ -375,7 +378,7 @@ async def test_an_owner_has_so_many_runs_in_progress_at_most() -> None:
             assert (await service.wait(run_id)).status == "complete"
 
 
-async def test_a_resumed_run_waits_for_its_turn() -> None:
+async def test_resumed_run_is_queued() -> None:
     """It is asked for as often as anybody likes, and resumed once."""
     model = Gate(at=0)
     async with Service({"it": rent()}, store="memory:", model=model, max_concurrency=1) as service:
@@ -406,23 +409,23 @@ async def test_runs_that_wait_when_a_service_ends_are_not_lost(*, recover: bool)
         assert (await service.wait("s")).status == "complete"
 
 
-async def test_the_services_limits_bound_those_of_each_run() -> None:
+async def test_service_limits_apply_to_every_run() -> None:
     """A caller can lower them, and cannot raise them."""
     async with Service({"it": rent()}, store="memory:", model=answering(), limits=Limits(calls=3)) as service:
         for given_limits, calls in ((None, 3), (Limits(calls=2), 2), (Limits(calls=50), 3)):
             run = await service.begin("it", QUESTION, limits=given_limits)
-            done = await service.wait(run.run_id)
-            assert done.status == "limit"
-            assert done.usage is not None
-            assert done.usage.calls == calls
+            finished = await service.wait(run.run_id)
+            assert finished.status == "limit"
+            assert finished.usage is not None
+            assert finished.usage.calls == calls
 
 
-async def test_a_person_answers_and_the_run_goes_on() -> None:
+async def test_run_continues_after_a_human_answer() -> None:
     """A reader who comes back is told the rest, or everything again, since the task was suspended in between."""
-    asked = debate(
+    pattern = debate(
         name="rent", debaters=[Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")], max_rounds=1
     )
-    async with Service({"it": asked}, store="memory:", model=answering()) as service:
+    async with Service({"it": pattern}, store="memory:", model=answering()) as service:
         await service.begin("it", QUESTION, run_id="r")
         before = await all_of(service.follow("r"))
         waiting = await service.run("r")
@@ -435,10 +438,10 @@ async def test_a_person_answers_and_the_run_goes_on() -> None:
         after = await all_of(service.follow("r", after=mark))
         assert after[0].kind == "reset"
         assert told(after) == told(await all_of(service.follow("r")))
-        done = await service.wait("r")
-        assert done.status == "complete"
-        assert done.document is not None
-        assert done.document.raw.transcript[0].text == "Homes first."
+        finished = await service.wait("r")
+        assert finished.status == "complete"
+        assert finished.document is not None
+        assert finished.document.raw.transcript[0].text == "Homes first."
 
 
 async def test_a_cancelled_run_is_resumed_and_no_call_is_repeated() -> None:
@@ -458,17 +461,17 @@ async def test_a_cancelled_run_is_resumed_and_no_call_is_repeated() -> None:
         assert (await service.resume("r")).status == "complete"
 
 
-async def test_a_reader_may_come_back_at_any_moment_of_a_resume() -> None:
+async def test_reader_can_reconnect_at_any_time_during_a_resume() -> None:
     """However far a new process has got with resuming the run, the reader gets exactly the rest, and no reset."""
     store, model = MemoryStore(), Gate(at=3)
     async with Service({"it": rent()}, store=store, model=model) as service:
         await service.begin("it", QUESTION, run_id="r", seed=1)
         await model.reached.wait()
-        seen = len(await service.events("r"))
+        length = len(await service.events("r"))
         killed = [line async for line in export_run(store, "r")]
         model.opened.set()
         everything = await all_of(service.follow("r"))
-    mark = [update.mark for update in everything if update.mark is not None][seen - 1]
+    mark = [update.mark for update in everything if update.mark is not None][length - 1]
     for turns in range(25):
         store = MemoryStore()
         await import_runs(store, killed, trusted=True)
@@ -479,10 +482,10 @@ async def test_a_reader_may_come_back_at_any_moment_of_a_resume() -> None:
             rest = await all_of(service.follow("r", after=mark))
             await resuming
         assert "reset" not in {update.kind for update in rest}, turns
-        assert told(rest) == told(everything)[seen:], turns
+        assert told(rest) == told(everything)[length:], turns
 
 
-async def test_a_run_that_another_process_executes_is_not_cancelled_or_deleted() -> None:
+async def test_run_in_another_process_is_not_cancelled_or_deleted() -> None:
     """The error says that it is executed elsewhere."""
     store, model = MemoryStore(), Gate(at=0)
     handle = rent().start(QUESTION, model=model, store=store, run_id="r")
@@ -501,7 +504,7 @@ async def test_a_run_that_another_process_executes_is_not_cancelled_or_deleted()
             await all_of(service.follow("r"))
 
 
-async def test_what_a_service_leaves_unfinished_the_next_one_carries_to_its_end() -> None:
+async def test_next_service_finishes_the_runs_of_the_previous_one() -> None:
     """The call in flight is finished first, and is not repeated."""
     store, model = MemoryStore(), Gate(at=1)
     service = Service({"it": rent()}, store=store, model=model, recover=True)
@@ -525,14 +528,14 @@ async def _are_left(store: MemoryStore, number: int) -> bool:
     return len(await store.runs()) == number
 
 
-async def test_runs_are_deleted_once_nothing_has_changed_for_so_many_days() -> None:
+async def test_inactive_runs_are_deleted_after_the_retention_period() -> None:
     """Whatever became of them, unless a process executes them; younger ones stay."""
     store, model = MemoryStore(), FunctionModel(lambda request: "x")
     now = time.time()
     for name, days in (("old", 31), ("waits", 40), ("young", 29)):
-        stored = header(name, created_at=now - 86_400 * days)
+        row = header(name, created_at=now - 86_400 * days)
         status: StoredStatus = "awaiting" if name == "waits" else "complete"
-        await store.add(StoredRun(header=stored, status=status, updated_at=stored.created_at, steps=0), ())
+        await store.add(StoredRun(header=row, status=status, updated_at=row.created_at, steps=0), ())
     await store.create(header("in progress", created_at=now - 86_400 * 50))
     async with Service({"it": rent()}, store=store, model=model, recover=True, keep_days=30) as service:
         await service.recover()
@@ -540,7 +543,7 @@ async def test_runs_are_deleted_once_nothing_has_changed_for_so_many_days() -> N
         assert {run.header.run_id for run in await store.runs()} == {"young", "in progress"}
 
 
-async def test_a_reader_waits_for_a_run_that_is_still_to_be_recovered() -> None:
+async def test_reader_waits_for_a_run_before_its_recovery() -> None:
     """The first reader may be there before its run is resumed: it is told the rest, and no end before it."""
     store = MemoryStore()
     for run_id in ("first", "second"):
@@ -563,7 +566,7 @@ async def test_a_reader_waits_for_a_run_that_is_still_to_be_recovered() -> None:
         assert model.calls == 2 * 4
 
 
-async def test_forks_say_what_they_took_and_what_they_asked() -> None:
+async def test_fork_reports_reused_and_new_calls() -> None:
     """Of a plan with other options, and of a registered pattern with an edit."""
     async with Service({"it": rent()}, store="memory:", model=answering()) as service:
         plan = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="plan")
@@ -571,10 +574,10 @@ async def test_forks_say_what_they_took_and_what_they_asked() -> None:
         await service.wait(plan.run_id)
         await service.wait("own")
         judged = await service.fork("plan", options={"schedule": "cyclic"}, fork_id="judged")
-        done = await service.wait(judged.run_id)
-        assert done.status == "complete"
-        assert done.fork is not None
-        assert (done.fork.parent, done.fork.reused >= 2, done.parent) == ("plan", True, "plan")
+        finished = await service.wait(judged.run_id)
+        assert finished.status == "complete"
+        assert finished.fork is not None
+        assert (finished.fork.parent, finished.fork.reused >= 2, finished.parent) == ("plan", True, "plan")
         place = "rent/round[2]/rent-turn-bob/rent-debater-bob"
         edited = await service.wait((await service.fork("own", edits={place: "I agree."})).run_id)
         assert edited.fork is not None
@@ -583,13 +586,13 @@ async def test_forks_say_what_they_took_and_what_they_asked() -> None:
             await service.fork("own", options={"max_rounds": 3})
 
 
-async def test_a_fork_has_the_question_the_seed_and_the_models_of_its_run() -> None:
+async def test_fork_keeps_question_seed_and_models() -> None:
     """Unless its options change them, which they cannot for the question."""
-    asked = {"one": 0, "two": 0}
+    calls = {"one": 0, "two": 0}
 
     def named(name: str) -> FunctionModel:
         def answer(request: ModelRequest) -> Any:
-            asked[name] += 1
+            calls[name] += 1
             return answer_to(request)
 
         model = FunctionModel(answer)
@@ -601,31 +604,31 @@ async def test_a_fork_has_the_question_the_seed_and_the_models_of_its_run() -> N
     async with Service(store=store, model=named("one")) as service:
         await service.begin("debate", "Should we ship?", options=options, run_id="run", seed=5)
         await service.wait("run")
-        again = await service.wait((await service.fork("run", seed=6)).run_id)
-        third = await service.wait((await service.fork(again.run_id)).run_id)
-        assert (again.seed, third.seed) == (6, 6)
+        second = await service.wait((await service.fork("run", seed=6)).run_id)
+        third = await service.wait((await service.fork(second.run_id)).run_id)
+        assert (second.seed, third.seed) == (6, 6)
         with pytest.raises(ConfigurationError, match="cannot be set: a fork has the question of its run"):
             await service.fork("run", options={"question": "Should we wait?"})
         with pytest.raises(ConfigurationError, match="options: `max_rounds`"):
             await service.fork("run", options={"max_rounds": 0})
-    assert asked == {"one": 4, "two": 0}
+    assert calls == {"one": 4, "two": 0}
     async with Service(store=store, model=named("two")) as service:
         judged = await service.wait((await service.fork("run", options={"max_rounds": 1})).run_id)
     assert judged.fork is not None
-    assert (judged.fork.reused, judged.fork.asked, asked["two"]) == (0, 4, 4)
+    assert (judged.fork.reused, judged.fork.asked, calls["two"]) == (0, 4, 4)
 
 
-async def test_a_run_is_resumed_and_forked_as_a_given_plan() -> None:
+async def test_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
     """In place of the stored one: here with a limit that lets it end."""
     store = MemoryStore()
-    given = {"question": "Should we ship?", "max_rounds": 1}
-    short, whole = (make_plan(DEBATE, {**given, "max_calls": number}) for number in (1, 9))
+    options = {"question": "Should we ship?", "max_rounds": 1}
+    short, unlimited = (make_plan(DEBATE, {**options, "max_calls": number}) for number in (1, 9))
     async with Service(store=store, model=answering()) as service:
         run = await service.begin(short)
         assert (await service.wait(run.run_id)).status == "limit"
-        fork = await service.wait((await service.fork(run.run_id, pattern=whole)).run_id)
+        fork = await service.wait((await service.fork(run.run_id, pattern=unlimited)).run_id)
         assert (fork.status, fork.parent) == ("complete", run.run_id)
-        resumed = await service.resume(run.run_id, plan=whole)
+        resumed = await service.resume(run.run_id, plan=unlimited)
         handle = service.handle(resumed.run_id)
         assert handle is not None
         assert (await handle).status == "complete"
@@ -654,7 +657,7 @@ async def test_nobody_waits_for_a_run_whose_process_is_gone() -> None:
         ("debate", "Which database?", {"humans": ["pro"]}, "name them"),
     ],
 )
-async def test_requests_that_cannot_be_are_refused_before_anything_is_stored(
+async def test_invalid_requests_are_rejected_before_anything_is_stored(
     pattern: str, question: Any, options: dict[str, Any], words: str
 ) -> None:
     """The error names the field, what was given, and what is allowed."""
@@ -664,7 +667,7 @@ async def test_requests_that_cannot_be_are_refused_before_anything_is_stored(
         assert (await service.runs()).runs == ()
 
 
-async def test_a_failed_proposal_of_sides_begins_no_run() -> None:
+async def test_failed_proposal_of_sides_starts_no_run() -> None:
     """The error is that of the model, and nothing is stored."""
     async with Service(store="memory:", model=FunctionModel(lambda _: {"sides": []})) as service:
         with pytest.raises(SchemaViolation, match="sides"):
@@ -672,7 +675,7 @@ async def test_a_failed_proposal_of_sides_begins_no_run() -> None:
         assert (await service.runs()).runs == ()
 
 
-async def test_a_run_whose_pattern_is_unknown_is_told_with_the_reason() -> None:
+async def test_run_with_an_unknown_pattern_gives_the_reason() -> None:
     """Its end is followed all the same."""
     store = MemoryStore()
     await rent().run(QUESTION, model=answering(), store=store, run_id="r")
@@ -687,38 +690,38 @@ async def test_pages_of_runs_add_up_to_the_list() -> None:
     async with Service({"it": rent()}, store="memory:", model=answering(), max_concurrency=20) as service:
         for number in range(7):
             await service.begin("it", f"Question {number}?", run_id=f"r-{number}", labels={"even": str(number % 2)})
-        found, before = [], None
+        names, before = [], None
         while True:
             page = await service.runs(limit=2, before=before, labels={"even": "0"}, pattern="it")
-            found += [run.run_id for run in page.runs]
+            names += [run.run_id for run in page.runs]
             before = page.next
             if before is None:
                 break
-        assert found == ["r-6", "r-4", "r-2", "r-0"]
+        assert names == ["r-6", "r-4", "r-2", "r-0"]
         with pytest.raises(ConfigurationError, match="before"):
             await service.runs(before="x")
-        for run in found:
+        for run in names:
             await service.wait(run)
 
 
-@pytest.mark.parametrize("began", [(1e-05, 2e-05, 3e-05), (-3.5, -2.0, 0.0), (1e18, 1e300, 1.5e9)], ids=str)
-async def test_pages_hold_at_any_time_and_any_id(began: tuple[float, ...]) -> None:
+@pytest.mark.parametrize("start_times", [(1e-05, 2e-05, 3e-05), (-3.5, -2.0, 0.0), (1e18, 1e300, 1.5e9)], ids=str)
+async def test_pages_hold_at_any_time_and_any_id(start_times: tuple[float, ...]) -> None:
     """Imported runs may have started whenever their file says."""
     store = MemoryStore()
-    for number, created_at in enumerate(began):
+    for number, created_at in enumerate(start_times):
         await store.create(header(f"run-{number}:a", created_at=created_at))
     async with Service(store=store) as service:
-        found: list[float] = []
+        times: list[float] = []
         before = None
-        while not found or before is not None:
+        while not times or before is not None:
             page = await service.runs(limit=1, before=before)
-            found += [run.created_at for run in page.runs]
+            times += [run.created_at for run in page.runs]
             before = page.next
-    assert found == sorted(began, reverse=True)
+    assert times == sorted(start_times, reverse=True)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.text(max_size=5), st.booleans()), max_size=30), st.integers(0, 30))
-async def test_every_reader_gets_each_calls_text_once_and_whole(
+async def test_every_reader_gets_the_text_of_each_call_exactly_once(
     pieces: list[tuple[str, str, bool]], joins: int
 ) -> None:
     """However slowly it reads, and whenever it comes while the text is written."""
@@ -739,9 +742,9 @@ async def test_every_reader_gets_each_calls_text_once_and_whole(
     channel.end()
     (updates,) = await asyncio.gather(*readers)
     for path in "abc":
-        whole = "".join(text for place, text, _ in pieces if place == path)
-        got = [update for update in updates if update.kind == "text" and update.event.path == path]
-        assert "".join(update.event.text for update in got) == whole
-        assert [update.start for update in got] == [
-            sum(len(before.event.text) for before in got[:number]) for number in range(len(got))
+        full_text = "".join(text for place, text, _ in pieces if place == path)
+        received = [update for update in updates if update.kind == "text" and update.event.path == path]
+        assert "".join(update.event.text for update in received) == full_text
+        assert [update.start for update in received] == [
+            sum(len(before.event.text) for before in received[:number]) for number in range(len(received))
         ]

@@ -86,14 +86,14 @@ def stage() -> Iterator[Stage]:
 # Command line
 
 
-def test_the_help_lists_it_and_has_its_options_and_examples() -> None:
+def test_help_lists_the_pattern_with_options_and_examples() -> None:
     """In the line of the other patterns, in its own help, and in that of batches."""
     listed = command("--help").stdout
     assert "riddle" in listed[listed.index("Other patterns:") :].partition("\n\n")[0]
-    own = command("riddle", "--help").stdout
-    assert "--solver NAME[=ROLE]  Who guesses; repeat for each." in own
-    assert 'flowdebate riddle "What has keys and opens no lock?" --max-rounds 2' in own
-    assert "Documentation: the page “Adding a pattern” of the documentation" in own
+    help_text = command("riddle", "--help").stdout
+    assert "--solver NAME[=ROLE]  Who guesses; repeat for each." in help_text
+    assert 'flowdebate riddle "What has keys and opens no lock?" --max-rounds 2' in help_text
+    assert "Documentation: the page “Adding a pattern” of the documentation" in help_text
     assert command("riddle", RIDDLE, "--solver", "=nobody").exit_code == 2
 
 
@@ -111,7 +111,7 @@ def test_the_page_shows_parts_of_the_example() -> None:
             assert piece.strip() in read_riddles()
 
 
-def test_a_program_of_two_lines_is_the_command_line_with_it(tmp_path: Path) -> None:
+def test_two_line_program_adds_the_pattern_to_the_command(tmp_path: Path) -> None:
     """In a process of its own, as the page says: all that the command builds when it is imported knows the pattern."""
     (tmp_path / "riddles.py").write_text(read_riddles())
     (tmp_path / "solve.py").write_text(EXAMPLE.with_name("solve.py").read_text("utf-8"))
@@ -135,19 +135,19 @@ def test_a_plan_is_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None
         location = ("--model", "staged", "--base-url", on.base_url)
         live = command("riddle", RIDDLE, *location, "--markdown", str(report))
         saved = command("run", str(plan), *location, "--json")
-        run_id, asked = json.loads(saved.stdout)["runId"], len(on.bodies)
-        resumed, shown = command("resume", run_id), command("show", run_id, "--page")
-        written = command("runs", "report", run_id, "--html", str(page))
+        run_id, calls = json.loads(saved.stdout)["runId"], len(on.bodies)
+        resumed, page_text = command("resume", run_id), command("show", run_id, "--page")
+        report_result = command("runs", "report", run_id, "--html", str(page))
         verified = command("runs", "verify", str(page))
-        assert len(on.bodies) == asked
+        assert len(on.bodies) == calls
         forked = command("runs", "fork", run_id, "--set", "max_rounds=1", "--json", *location[2:])
-    results = (live, saved, resumed, shown, written, verified, forked)
-    assert [each.exit_code for each in results] == [0] * 7, [each.output for each in results]
-    for each in (live.stdout, resumed.stdout, shown.stdout):
-        assert f"Riddle: {RIDDLE}\n" in each
-        assert "  A piano.\n" in each
-        assert "Ben has it." in each
-        assert "Solution" in each
+    results = (live, saved, resumed, page_text, report_result, verified, forked)
+    assert [result.exit_code for result in results] == [0] * 7, [result.output for result in results]
+    for text in (live.stdout, resumed.stdout, page_text.stdout):
+        assert f"Riddle: {RIDDLE}\n" in text
+        assert "  A piano.\n" in text
+        assert "Ben has it." in text
+        assert "Solution" in text
     document = json.loads(saved.stdout)
     assert (document["pattern"], document["maxRounds"]) == ("riddle", 2)
     assert document["debaters"][1] == {"name": "Ben", "role": "pianist"}
@@ -167,16 +167,16 @@ def test_a_batch_reads_files_and_writes_results(tmp_path: Path) -> None:
     questions, lines, table = tmp_path / "q.csv", tmp_path / "r.jsonl", tmp_path / "r.csv"
     questions.write_text(f"id,question\n1,{RIDDLE}\n2,What flies?\n")
     with model_server() as on:
-        given = ("batch", str(questions), "--pattern", "riddle", "--model", "staged", "--base-url", on.base_url)
-        first = command(*given, "--out", str(lines))
-        asked = len(on.bodies)
-        again = command(*given, "--out", str(table))
-    assert [first.exit_code, again.exit_code, len(on.bodies)] == [0, 0, asked], first.output
+        arguments = ("batch", str(questions), "--pattern", "riddle", "--model", "staged", "--base-url", on.base_url)
+        first = command(*arguments, "--out", str(lines))
+        calls = len(on.bodies)
+        second = command(*arguments, "--out", str(table))
+    assert [first.exit_code, second.exit_code, len(on.bodies)] == [0, 0, calls], first.output
     assert "Complete: 2\n" in first.stdout
     assert "solved 2" in first.stdout
-    found = [json.loads(line) for line in lines.read_text().splitlines()]
-    assert {each["question"] for each in found} == {RIDDLE, "What flies?"}
-    assert [(each["decision"], each["answer"]) for each in found] == [("solved", "a piano")] * 2
+    records = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert {record["question"] for record in records} == {RIDDLE, "What flies?"}
+    assert [(record["decision"], record["answer"]) for record in records] == [("solved", "a piano")] * 2
     assert "a piano" in table.read_text()
     misspelt = command("batch", str(questions), "--pattern", "ridle")
     assert "Did you mean riddle?" in misspelt.stderr
@@ -185,14 +185,14 @@ def test_a_batch_reads_files_and_writes_results(tmp_path: Path) -> None:
 # In the browser
 
 
-def test_its_form_begins_it_and_its_page_shows_it(stage: Stage) -> None:
+def test_form_starts_the_pattern_and_its_page_shows_it(stage: Stage) -> None:
     """Unchanged, the form is a run to the end; the page has its rounds, its rulings and its result."""
     form = stage.http.get("/new?pattern=riddle").text
     assert "Solve a riddle" in form
     assert {"riddle", "debaters", "max_rounds", "name", "role", "model"} <= set(
         re.findall(r'data-name="([^"]*)"', form)
     )
-    assert "riddle" in [each["name"] for each in stage.get("/patterns").json()]
+    assert "riddle" in [info["name"] for info in stage.get("/patterns").json()]
     texts = stage.post("/plans", BRIEF).json()
     assert 'pattern = "riddle"' in texts["toml"]
     assert json.loads(shlex.split(texts["curl"])[-1]) == BRIEF
@@ -208,7 +208,7 @@ def test_its_form_begins_it_and_its_page_shows_it(stage: Stage) -> None:
     assert 'value="riddle"' in stage.http.get("/").text
 
 
-def test_its_live_page_says_who_speaks_and_who_is_at_work() -> None:
+def test_live_page_shows_speakers_and_workers() -> None:
     """While solvers guess and while the sphinx rules, in its own words; then the ruling, as the run's page has it."""
     gate = Gate(answer)
     with staged(lambda: service(gate)) as stage:
@@ -223,12 +223,12 @@ def test_its_live_page_says_who_speaks_and_who_is_at_work() -> None:
         pieces = json.dumps(next(frames).data)
         assert "The sphinx is weighing the guesses" in pieces
         gate.let()
-        told = pieces + "".join(json.dumps(frame.data) for frame in frames)
-    assert "Ben has it." in told
-    assert "A map of islands." in told
+        text = pieces + "".join(json.dumps(frame.data) for frame in frames)
+    assert "Ben has it." in text
+    assert "A map of islands." in text
 
 
-def test_its_events_are_streamed_as_themselves(stage: Stage) -> None:
+def test_events_of_the_pattern_are_streamed_unchanged(stage: Stage) -> None:
     """With their kind and their fields, as the published schema with this pattern says."""
     run_id = stage.finished(pattern="riddle", question=RIDDLE, options={})
     (ruled,) = [frame.data for frame in stage.frames(f"/runs/{run_id}/events") if frame.data.get("kind") == "ruled"]
@@ -239,47 +239,47 @@ def test_its_events_are_streamed_as_themselves(stage: Stage) -> None:
 # Other protocols
 
 
-def test_it_is_a_model_of_openai_clients(stage: Stage) -> None:
+def test_openai_clients_see_the_pattern_as_a_model(stage: Stage) -> None:
     """The whole as Markdown, and its answer alone."""
     with openai.OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0, timeout=HTTP_TIMEOUT) as client:
         assert {"flowdebate/riddle", "flowdebate/riddle:answer"} <= {model.id for model in client.models.list()}
         messages: Any = [{"role": "user", "content": RIDDLE}]
-        whole, alone = (
+        full, alone = (
             client.chat.completions.create(model=f"flowdebate/{name}", messages=messages).choices[0].message.content
             for name in ("riddle", "riddle:answer")
         )
     assert alone == "a piano"
     for part in ("## Round 1 of 3", "**Ben**", "> A piano.", "Ben has it.", "Solution"):
-        assert part in (whole or "")
+        assert part in (full or "")
 
 
-def test_it_is_an_ag_ui_run(stage: Stage) -> None:
+def test_ag_ui_clients_can_run_the_pattern(stage: Stage) -> None:
     """Its speech as messages, its events as activities."""
     client = hold(stage, "riddle", AgUiClient("thread", "1"), question=RIDDLE)
     assert outcome_of(client) == {"type": "success"}
     assert client.said() == list(GUESSES.items())
-    (ruled,) = [each for each in client.activities.values() if each["activityType"] == "flowdebate.ruled"]
+    (ruled,) = [activity for activity in client.activities.values() if activity["activityType"] == "flowdebate.ruled"]
     assert ruled["content"]["ruling"] == RULING
     assert "flowdebate.ruled" not in [name for name, _ in client.custom]
 
 
 @pytest.mark.anyio
-async def test_hosts_of_mcp_find_it_and_start_it() -> None:
+async def test_mcp_hosts_find_and_start_the_pattern() -> None:
     """In the description of the tool, and by its name; its report has speech, ruling and result."""
     async with service() as served, Client(create_server(served)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert "riddle" in (tools["start_debate"].description or "")
         assert {prompt.name for prompt in (await client.list_prompts()).prompts} == {"debate_this", "steelman"}
         sides = [{"name": "Ada", "stance": "pilot"}, {"name": "Ben", "stance": "pianist"}]
-        given = {"question": RIDDLE, "pattern": "riddle", "sides": sides, "max_rounds": 1, "wait": 50}
-        report = data_of(await client.call_tool("start_debate", given))
+        arguments = {"question": RIDDLE, "pattern": "riddle", "sides": sides, "max_rounds": 1, "wait": 50}
+        report = data_of(await client.call_tool("start_debate", arguments))
         run_id = report["run_id"]
         resource = await client.read_resource(f"flowdebate://runs/{run_id}")
     assert report["status"] == "complete"
     assert "[Ben] A piano." in report["said"]
     assert "Ben has it." in report["said"]
     assert "a piano" in report["result"]
-    assert [each["about"] for each in report["speakers"]] == ["pilot", "pianist"]
+    assert [speaker["about"] for speaker in report["speakers"]] == ["pilot", "pianist"]
     assert "# Riddle" in str(resource)
 
 
@@ -287,13 +287,13 @@ async def test_hosts_of_mcp_find_it_and_start_it() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_notebook_shows_it_live_and_finished(riddles: ModuleType) -> None:
+async def test_notebook_shows_the_pattern_live_and_finished(riddles: ModuleType) -> None:
     """A page in its own words while it goes on, then its report; as HTML and as Markdown."""
-    asked, go = asyncio.Event(), asyncio.Event()
+    called, go = asyncio.Event(), asyncio.Event()
 
     async def slow(request: ModelRequest) -> Any:
         if request.output_schema:
-            asked.set()
+            called.set()
             await go.wait()
         return answer(request)
 
@@ -302,7 +302,7 @@ async def test_a_notebook_shows_it_live_and_finished(riddles: ModuleType) -> Non
     )
     live = Live()
     handle.listen(live.take)
-    await asked.wait()
+    await called.wait()
     assert "weighing the guesses" in str(live_html(handle, live))
     go.set()
     result = await handle
@@ -311,7 +311,7 @@ async def test_a_notebook_shows_it_live_and_finished(riddles: ModuleType) -> Non
             assert part in page
 
 
-def test_the_documentation_page_that_it_names_is_in_the_index(riddles: ModuleType) -> None:
+def test_documentation_page_of_the_pattern_is_in_the_index(riddles: ModuleType) -> None:
     """As is that of every registered pattern, and each is there."""
     root = PAGE.parents[1]
     index = (root / "docs" / "index.md").read_text("utf-8")

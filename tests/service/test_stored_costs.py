@@ -21,7 +21,7 @@ SIDES = [Debater("ann", "rents should be capped"), Debater("ben", "rents should 
 RENT = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
 
 
-async def test_a_stored_run_says_what_it_cost() -> None:
+async def test_stored_run_has_its_cost() -> None:
     """In its document and in the list, without a typed price."""
     store = MemoryStore()
     with vendors():

@@ -76,14 +76,14 @@ class Shown:
     def page(self) -> list[str]:
         """What a page is sent: all its pieces, and the texts that grow in it."""
         page = LivePage(None)
-        sent: list[str] = []
+        pieces: list[str] = []
         for update in self.updates:
             if update.event is not None:
                 page.take(update.event, update.start if update.kind == "text" else None)
-                sent.append(page.news())
+                pieces.append(page.news())
                 if update.kind == "text":
-                    sent.append(page.text(update.event.path))
-        return list(filter(None, sent))
+                    pieces.append(page.text(update.event.path))
+        return list(filter(None, pieces))
 
     @property
     def progress(self) -> list[str]:
@@ -94,7 +94,7 @@ class Shown:
 
 async def play(*turns: tuple[str, ...], times: int = 1, hold: tuple[int, int] | None = None) -> list[Shown]:
     """Debates whose turns are streamed in these pieces; one that is held goes on once some text was read."""
-    shown = []
+    runs = []
     with Stage(turns=turns, hold=hold) as stage:
         model = OpenAIModel("staged", base_url=stage.base_url, api_key="sk-none")
         async with Service(store="memory:", model=model) as service:
@@ -107,30 +107,30 @@ async def play(*turns: tuple[str, ...], times: int = 1, hold: tuple[int, int] | 
                     if update.kind == "text":
                         stage.let_go()
                 details = await service.run(run_id)
-                stored = json.dumps([message["content"] for body in stage.bodies for message in body["messages"]])
-                shown.append(Shown(updates=updates, details=details, stored=stored))
-    return shown
+                prompts = json.dumps([message["content"] for body in stage.bodies for message in body["messages"]])
+                runs.append(Shown(updates=updates, details=details, stored=prompts))
+    return runs
 
 
 @pytest.mark.parametrize("turn", [ANNOUNCED, HARMONY])
-async def test_an_announced_thought_is_seen_by_nobody(turn: tuple[str, ...]) -> None:
+async def test_announced_thought_is_never_shown(turn: tuple[str, ...]) -> None:
     """Neither by readers, nor by the opponent and the judge; what is said is streamed."""
-    (shown,) = await play(turn, ("Build ", "more."))
-    assert shown.texts == ["Homes first.", "Build more."]
-    seen = [shown.chat, shown.terminal, *shown.page, *shown.progress, shown.stored]
-    assert not [text for text in seen if THOUGHT in text or "think>" in text or "<|" in text]
-    assert "> Homes first.\n" in shown.chat
-    assert "Homes first." in shown.terminal
-    pieces = [update.event.text for update in shown.updates if update.kind == "text"]
+    (view,) = await play(turn, ("Build ", "more."))
+    assert view.texts == ["Homes first.", "Build more."]
+    texts = [view.chat, view.terminal, *view.page, *view.progress, view.stored]
+    assert not [text for text in texts if THOUGHT in text or "think>" in text or "<|" in text]
+    assert "> Homes first.\n" in view.chat
+    assert "Homes first." in view.terminal
+    pieces = [update.event.text for update in view.updates if update.kind == "text"]
     assert pieces[0].startswith("Homes")
 
 
-async def test_an_unannounced_thought_is_withdrawn_once_and_then_held_back() -> None:
+async def test_unannounced_thought_is_withdrawn_once_and_then_withheld() -> None:
     """The first time nobody could know; every front end says that it does not count."""
     first, second = await play(UNANNOUNCED, times=2)
-    for shown in (first, second):
-        assert shown.texts == ["Build more.", "Build more."]
-        assert THOUGHT not in shown.stored
+    for view in (first, second):
+        assert view.texts == ["Build more.", "Build more."]
+        assert THOUGHT not in view.stored
     withdrawn = [update for update in first.updates if isinstance(update.event, TextWithdrawn)]
     assert [update.mark for update in withdrawn] == [None]
     assert "> Build more.\n" in first.chat
@@ -140,26 +140,26 @@ async def test_an_unannounced_thought_is_withdrawn_once_and_then_held_back() -> 
     assert not [update for update in second.updates if isinstance(update.event, TextWithdrawn)]
 
 
-async def test_readers_are_told_that_a_thought_does_not_count() -> None:
+async def test_thought_is_marked_as_not_counting() -> None:
     """Who has read it sees the text that counts below it; a page shows that in its place."""
-    (shown,) = await play(UNANNOUNCED, hold=(0, 2))
-    told = "(that does not count: the model was only thinking)"
-    assert f"> {THOUGHT} is this.\n> \n\n{told}\n\n**ann**: cap rents\n\n> Build more.\n" in shown.chat
-    assert re.search(rf"{THOUGHT} is this\.\s+{re.escape(told)}\s+Build more\.", shown.terminal)
-    assert any(THOUGHT in sent for sent in shown.page)
-    assert not any(THOUGHT in sent for sent in shown.page[-3:])
-    assert shown.texts == ["Build more.", "Build more."]
+    (view,) = await play(UNANNOUNCED, hold=(0, 2))
+    remark = "(that does not count: the model was only thinking)"
+    assert f"> {THOUGHT} is this.\n> \n\n{remark}\n\n**ann**: cap rents\n\n> Build more.\n" in view.chat
+    assert re.search(rf"{THOUGHT} is this\.\s+{re.escape(remark)}\s+Build more\.", view.terminal)
+    assert any(THOUGHT in piece for piece in view.page)
+    assert not any(THOUGHT in piece for piece in view.page[-3:])
+    assert view.texts == ["Build more.", "Build more."]
 
 
 async def test_thinking_is_counted_with_its_call() -> None:
     """The server of this test counts none."""
-    (shown,) = await play(ANNOUNCED)
-    calls = [update.event for update in shown.updates if isinstance(update.event, ModelCalled)]
+    (view,) = await play(ANNOUNCED)
+    calls = [update.event for update in view.updates if isinstance(update.event, ModelCalled)]
     assert all("thought_aloud" in call.flags for call in calls[:2])
     assert all(call.usage.reasoning_tokens for call in calls[:2])
 
 
-def test_the_command_shows_what_is_said() -> None:
+def test_command_shows_only_the_spoken_text() -> None:
     """On pipes, as another program reads it."""
     with Stage(turns=(ANNOUNCED, HARMONY)) as stage:
         options = ["--debater", "ann=cap rents", "--debater", "ben=free rents", "--max-rounds", "1"]

@@ -18,8 +18,8 @@ asyncio.run(main())
 """
 
 
-def test_a_first_run_finds_imported_what_it_needs_and_no_sdk() -> None:
+def test_warm_up_imports_what_a_first_run_needs_and_no_sdk() -> None:
     """A debate and the way to its models; the SDK waits until somebody asks for it."""
     command = [sys.executable, "-c", _SCRIPT]
-    told = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout  # noqa: S603
-    assert set(told.split()) == {"flowdebate.models.openai.http", "flowdebate.patterns.debate.factory"}
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout  # noqa: S603
+    assert set(output.split()) == {"flowdebate.models.openai.http", "flowdebate.patterns.debate.factory"}
