@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def study() -> Study:
-    """Two designs, three baselines and noise, on 12 questions."""
+    """Make a study of two designs, three baselines and noise, on 12 questions."""
 
     def design(order: Any, *baselines: Any) -> Any:
-        def made(_: object, positions: Sequence[str]) -> Block[Any, Any]:
+        def make_design(_: object, positions: Sequence[str]) -> Block[Any, Any]:
             sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
             return debate(
                 name="killed",
@@ -43,7 +43,7 @@ def study() -> Study:
                 baselines=list(baselines),
             )
 
-        return made
+        return make_design
 
     rows = [
         {"question": f"Is {n} prime?", "choices": ["prime", "composite"], "truth": int(n % 3 == 0)} for n in range(12)
@@ -56,7 +56,7 @@ def study() -> Study:
 
 
 def answering(call: int) -> FunctionModel:
-    """A model whose answer follows from the prompt alone; each call is a byte in the pipe."""
+    """Make a model whose answer depends only on the prompt; each call writes a byte to the pipe."""
 
     def answer(request: ModelRequest) -> ModelResponse:
         os.write(call, b".")
@@ -72,7 +72,7 @@ def answering(call: int) -> FunctionModel:
 
 
 def attempt(folder: Path, killed_after: int | None) -> bool:
-    """Go on in a process of its own; whether it came to the end before it was killed."""
+    """Continue in a separate process; return whether it finished before it was killed."""
     reading, writing = os.pipe()
     process = os.fork()
     if not process:
@@ -91,7 +91,7 @@ def attempt(folder: Path, killed_after: int | None) -> bool:
 
 
 def main() -> None:
-    """Kill, go on, and report; the number of kills goes to stderr."""
+    """Kill, continue and report; the number of kills goes to stderr."""
     folder, kills, random = Path(sys.argv[1]), int(sys.argv[2]), Random(int(sys.argv[3]))
     # what is built at the first use is built here, not in each attempt
     with Path(os.devnull).open("wb") as nobody:

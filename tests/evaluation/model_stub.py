@@ -33,7 +33,7 @@ REFUSALS: dict[str, Callable[[Body], bool]] = {
 
 @dataclass
 class Stub:
-    """Server that plays every role; what it refuses and how it writes are options."""
+    """Server that plays every role; options set what it rejects and how it writes."""
 
     refuses: Collection[str] = ()
     words: str = "That cannot be done here."
@@ -50,7 +50,7 @@ class Stub:
     requests: list[Body] = field(default_factory=list)
 
     def server(self) -> ChatServer:
-        """Make the server, whatever model is asked."""
+        """Return the server for any model."""
         return ChatServer({}, otherwise=self)
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -96,7 +96,7 @@ class Stub:
 
 
 def schema_of(body: Body) -> Any:
-    """The schema that a request asks for, in whatever mode; None for a text."""
+    """Return the schema of a request in any output mode, or None for text."""
     form = body.get("response_format") or {}
     if "json_schema" in form:
         return form["json_schema"]["schema"]

@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 CREDITS = st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=40)
 
 
-def found(credit: float, *, calls: int = 1, tokens: int | None = 100) -> MethodAnswer:
-    """An answer that is right, wrong, or a tie of both."""
+def answer_with_credit(credit: float, *, calls: int = 1, tokens: int | None = 100) -> MethodAnswer:
+    """Make an answer that is right, wrong, or a tie of both."""
     answer = {1.0: ["right"], 0.0: ["wrong"], 0.5: ["right", "wrong"]}[credit]
     return MethodAnswer(answer=answer, calls=calls, tokens=tokens)
 
 
 def item(debate: float, **baselines: float) -> BenefitItem:
-    """What was found of a question whose right answer is "right"."""
-    answers: Any = {name: found(credit) for name, credit in baselines.items()}
-    return BenefitItem(truth="right", debate=found(debate, calls=5, tokens=940), baselines=answers)
+    """Make an item of a question whose right answer is "right"."""
+    answers: Any = {name: answer_with_credit(credit) for name, credit in baselines.items()}
+    return BenefitItem(truth="right", debate=answer_with_credit(debate, calls=5, tokens=940), baselines=answers)
 
 
 def items(
     both_right: int, better: int, worse: int, neither: int, baseline: BaselineName = "single"
 ) -> list[BenefitItem]:
-    """Questions that both were right in, the debate alone, the baseline alone, nobody."""
+    """Make items by the number that both, only the debate, only the baseline, or nobody answered correctly."""
     cells = ((1.0, 1.0, both_right), (1.0, 0.0, better), (0.0, 1.0, worse), (0.0, 0.0, neither))
     return [item(debate, **{baseline: credit}) for debate, credit, times in cells for _ in range(times)]
 
@@ -56,7 +56,7 @@ def items(
 
 @given(n=st.integers(1, 200), data=st.data(), confidence=st.sampled_from([0.8, 0.95, 0.99]))
 def test_wilson_interval_matches_scipy(n: int, data: st.DataObject, confidence: float) -> None:
-    """For whole numbers of items both say the same."""
+    """The intervals agree for whole numbers of items."""
     right = data.draw(st.integers(0, n))
     reference = stats.binomtest(right, n).proportion_ci(confidence, method="wilson")
     assert share_interval(right / n, n, confidence=confidence) == pytest.approx(
@@ -66,7 +66,7 @@ def test_wilson_interval_matches_scipy(n: int, data: st.DataObject, confidence: 
 
 @given(pairs=CREDITS)
 def test_interval_contains_the_difference_and_is_antisymmetric(pairs: list[tuple[float, float]]) -> None:
-    """The law of paired intervals: within -1 and 1, with a width, and no side is favoured."""
+    """Intervals are within -1 and 1, have a width, and favour no side."""
     firsts, seconds = zip(*pairs, strict=True)
     low, high = newcombe(firsts, seconds)
     difference = (sum(firsts) - sum(seconds)) / len(pairs)
@@ -76,7 +76,7 @@ def test_interval_contains_the_difference_and_is_antisymmetric(pairs: list[tuple
 
 
 def test_interval_has_its_nominal_coverage() -> None:
-    """Simulated: of 1,500 samples of 40 pairs that depend on each other, about 95 in 100 intervals hold the truth."""
+    """Simulated: about 95 in 100 intervals of 1,500 samples of 40 correlated pairs contain the truth."""
     random, covered = Random(5), 0
     for _ in range(1_500):
         cells = random.choices([(1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)], [0.5, 0.2, 0.1, 0.2], k=40)
@@ -87,7 +87,7 @@ def test_interval_has_its_nominal_coverage() -> None:
 
 @given(better=st.integers(0, 30), worse=st.integers(0, 30))
 def test_test_equals_the_exact_mcnemar_test(better: int, worse: int) -> None:
-    """It is the chance that a fair coin falls as unevenly, counted in full."""
+    """The p-value is the exact probability that a fair coin is at least as uneven."""
     n = better + worse
     tail = sum(Fraction(comb(n, k), 2**n) for k in range(n + 1) if abs(2 * k - n) >= abs(better - worse))
     assert sign_flip_test([1] * better + [-1] * worse) == pytest.approx(float(tail))
@@ -95,7 +95,7 @@ def test_test_equals_the_exact_mcnemar_test(better: int, worse: int) -> None:
 
 @given(ps=st.lists(st.floats(0, 1), min_size=1, max_size=6))
 def test_holm_adjustment_matches_the_stepwise_procedure(ps: list[float]) -> None:
-    """Adjusted values are never smaller, keep their order, and stay below alpha just where the procedure rejects."""
+    """Adjusted values are never smaller, keep their order, and are below alpha exactly if rejected."""
     adjusted = holm(ps)
     assert all(p <= q <= min(p * len(ps), 1.0) for p, q in zip(ps, adjusted, strict=True))
     rejected = 0
@@ -107,7 +107,7 @@ def test_holm_adjustment_matches_the_stepwise_procedure(ps: list[float]) -> None
 
 
 def test_required_number_of_items_has_the_stated_power() -> None:
-    """Simulated: with the number that is named, a gain of 15 points is shown in about four of five evaluations."""
+    """Simulated: with this number, a gain of 15 points is significant in about four of five evaluations."""
     n, random, significant = required_n(0.15, differing=0.35), Random(3), 0
     for _ in range(400):
         differences = random.choices((1, -1, 0), (0.25, 0.10, 0.65), k=n)
@@ -120,7 +120,7 @@ def test_required_number_of_items_has_the_stated_power() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Counts of one comparison, and what is said of them."""
+    """Counts of one comparison, and its summary."""
 
     id: str
     cells: tuple[int, int, int, int]
@@ -178,14 +178,14 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_summary_states_the_finding_plainly(case: Case) -> None:
-    """The words a reader sees, for each kind of result."""
+    """Each kind of result has its own words."""
     report = benefit_report(items(*case.cells), min_gain=0.1)
     assert (report.finding, report.summary) == (case.finding, case.words)
     assert report.comparisons[0].finding == case.finding
 
 
 def test_the_comparison_has_its_interval_and_its_p_value_in_words() -> None:
-    """Everything that the sentence is made of can be read, too."""
+    """All figures of the sentence are fields, too."""
     (compared,) = benefit_report(items(50, 25, 3, 22)).comparisons
     assert compared.summary == (
         "The debate helped: it was right in 75 of 100, one call in 53 (difference +22 points, 95% interval +12.2 to "
@@ -197,21 +197,23 @@ def test_the_comparison_has_its_interval_and_its_p_value_in_words() -> None:
 
 
 def test_undecided_gain_after_many_questions_is_reported_as_open() -> None:
-    """Where there are enough to show a gain that is worth it, more are not asked for."""
+    """With enough questions for a relevant gain, no more are requested."""
     report = benefit_report(items(100, 27, 15, 58), min_gain=0.1)
     assert report.comparisons[0].n >= report.comparisons[0].required_n
     assert report.comparisons[0].summary.endswith("A gain of 10 points is neither shown nor ruled out.")
     assert "takes about" not in report.summary
 
 
-def both(cells: Mapping[tuple[float, float, float], int]) -> list[BenefitItem]:
-    """Questions by the credits of the debate, one call, and the drafts."""
+def items_with_credits(cells: Mapping[tuple[float, float, float], int]) -> list[BenefitItem]:
+    """Make items by the credits of the debate, one call, and the drafts."""
     return [item(d, single=s, drafts=v) for (d, s, v), times in cells.items() for _ in range(times)]
 
 
 def test_equally_good_vote_rules_out_a_gain() -> None:
-    """Better than one call, no better than the vote: the gain was the vote's, and it is said first."""
-    report = benefit_report(both({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2}))
+    """The debate beats one call but not the vote, and the summary begins with that."""
+    report = benefit_report(
+        items_with_credits({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2})
+    )
     assert [comparison.finding for comparison in report.comparisons] == ["helped", "none_worth_it"]
     assert report.finding == "none_worth_it"
     assert report.summary.startswith(
@@ -220,8 +222,10 @@ def test_equally_good_vote_rules_out_a_gain() -> None:
 
 
 def test_open_comparison_does_not_hide_the_other() -> None:
-    """Better than one call, and it cannot be told whether better than the vote."""
-    report = benefit_report(both({(1, 0, 0): 9, (1, 0, 1): 20, (1, 1, 1): 40, (0, 0, 1): 5, (0, 0, 0): 26}))
+    """The debate beats one call; the comparison with the vote is undecided."""
+    report = benefit_report(
+        items_with_credits({(1, 0, 0): 9, (1, 0, 1): 20, (1, 1, 1): 40, (0, 0, 1): 5, (0, 0, 0): 26})
+    )
     assert [comparison.finding for comparison in report.comparisons] == ["helped", "too_few"]
     assert report.finding == "too_few"
     assert report.summary.startswith(
@@ -231,7 +235,7 @@ def test_open_comparison_does_not_hide_the_other() -> None:
 
 
 def test_several_baselines_raise_the_bar_for_a_gain() -> None:
-    """What one comparison would show by itself is not shown by the best of two."""
+    """A result that is significant alone is not significant as the best of two."""
     single_baseline = items(50, 12, 3, 35)
     assert benefit_report(single_baseline).finding == "helped"
     with_drafts = [
@@ -270,7 +274,7 @@ def test_useless_debates_are_rarely_found_helpful() -> None:
     seed=st.integers(0, 9),
 )
 def test_report_adds_up_and_is_independent_of_item_order(drawn: list[tuple[float, ...]], seed: int) -> None:
-    """Rights are sums of credits, intervals hold the accuracy, comparisons are those of the methods."""
+    """Rights are sums of credits, intervals contain the accuracy, comparisons match the methods."""
     benefit_items = [item(debate, single=single, drafts=drafts) for debate, single, drafts in drawn]
     report = benefit_report(benefit_items)
     shuffled = list(benefit_items)
@@ -290,7 +294,7 @@ def test_report_adds_up_and_is_independent_of_item_order(drawn: list[tuple[float
 
 
 def rounded(report: BenefitReport) -> str:
-    """A report without the last digits of sums."""
+    """Return a report without the last digits of sums."""
     return (
         report.model_dump_json(round_trip=True)
         if not report.n
@@ -305,14 +309,14 @@ def rounded(report: BenefitReport) -> str:
     ("answer", "credit"), list(zip(([], ["a"], ["b"], ["a", "b"], ["b", "c"]), (1 / 3, 1, 0, 0.5, 0), strict=True))
 )
 def test_undecided_answers_count_as_drawing_lots(answer: Sequence[str], credit: float) -> None:
-    """The same rule for the debate and for the baselines."""
+    """The rule applies to debates and baselines."""
     method_answer = MethodAnswer(answer=list(answer))
     assert method_answer.credit("a", sides=3) == credit
     assert method_answer.credit("a", sides=3, undecided="wrong") == (answer == ["a"])
 
 
 def test_both_scorings_are_shown_if_the_finding_depends_on_them() -> None:
-    """Debates without a winner look harmful if they count as wrong, and are a coin beside a coin if they are a lot."""
+    """Debates without a winner look harmful if they count as wrong, and neutral if they count as a lot."""
     single = [MethodAnswer(answer=["a"], calls=1), MethodAnswer(answer=["b"], calls=1)]
     items = [
         BenefitItem(truth="a", debate=MethodAnswer(answer=[], calls=5), baselines={"single": single[number % 2]})
@@ -328,7 +332,7 @@ def test_both_scorings_are_shown_if_the_finding_depends_on_them() -> None:
 
 
 def test_failed_baselines_and_unknown_truths_are_excluded_and_counted() -> None:
-    """A comparison is made on what both have answered; what was left out is said."""
+    """Comparisons use items answered by both; the number of others is shown."""
     benefit_items = [*items(3, 1, 0, 0), item(1.0), item(0.0, drafts=1.0)]
     unknown = item(1.0, single=1.0).model_copy(update={"truth": None})
     report = benefit_report([*benefit_items, unknown])
@@ -337,7 +341,7 @@ def test_failed_baselines_and_unknown_truths_are_excluded_and_counted() -> None:
 
 
 def test_unknown_costs_are_not_estimated() -> None:
-    """Without tokens the calls are told; without calls, that nothing is known."""
+    """Without tokens the calls are shown; without calls the cost is unknown."""
     for update, words in (
         ({"tokens": None}, "it cost 5.0 times the calls."),
         ({"tokens": None, "calls": 0}, "its cost is not known."),
@@ -353,14 +357,14 @@ def test_unknown_costs_are_not_estimated() -> None:
 
 @pytest.mark.parametrize("benefit_items", [[], [item(1.0)], [item(1.0, single=1.0).model_copy(update={"truth": None})]])
 def test_input_without_a_comparison_is_rejected(benefit_items: list[BenefitItem]) -> None:
-    """No items, no baselines, no truth: there is no report, and the message says what there must be."""
+    """Without items, baselines or a truth, the error lists the requirements."""
     with pytest.raises(ConfigurationError, match="at least one with a truth and an answer of a baseline"):
         benefit_report(benefit_items)
 
 
 @pytest.mark.parametrize(("field", "value"), list(product(("confidence", "min_gain"), (0, 1, True, "0.5"))))
 def test_shares_out_of_range_are_rejected(field: str, value: object) -> None:
-    """The message names the option."""
+    """The message has the option."""
     options: Any = {field: value}
     with pytest.raises(ConfigurationError, match=field):
         benefit_report(items(1, 0, 0, 0), **options)
@@ -370,19 +374,19 @@ def test_shares_out_of_range_are_rejected(field: str, value: object) -> None:
 
 
 def answer(name: BaselineName, votes: Mapping[str, int], *, tokens: int | None = 100) -> BaselineAnswer:
-    """What a baseline found, one call a vote."""
+    """Make the answer of a baseline with one call per vote."""
     tokens_of = {} if tokens is None else {"prompt_tokens": tokens - 10, "completion_tokens": 10}
     return BaselineAnswer(name=name, winner=None, votes=dict(votes), calls=sum(votes.values()) or 1, **tokens_of)
 
 
 def raw(winner: str | None) -> DebateRawOutput:
-    """What a debate came to."""
+    """Make the raw output of a debate."""
     verdict = DebateVerdict(verdict="So it is.", winner=winner, reasoning="It was not answered.")
     return DebateRawOutput(rounds=1, question="Cap rents?", transcript=[], verdict=verdict)
 
 
 def test_debate_cost_excludes_its_baselines() -> None:
-    """Calls and tokens of the run, less those of the baselines; a baseline without a vote is lost, not wrong."""
+    """Calls and tokens of baselines are subtracted; a baseline without a vote failed and is not wrong."""
     answers = [answer("single", {"yes": 1, "no": 0}), answer("drafts", {"yes": 1, "no": 1}, tokens=200)]
     unanswered = answer("self_consistency", {"yes": 0, "no": 0})
     benefit = benefit_item(raw("yes"), baselines=[*answers, unanswered], calls=9, tokens=1_340, truth="yes")
@@ -419,7 +423,7 @@ CHANGES: list[tuple[dict[str, list[str]], str]] = [
 
 @pytest.mark.parametrize(("answers", "words"), CHANGES)
 def test_without_a_truth_the_summary_reports_changes_and_cost(answers: dict[str, list[str]], words: str) -> None:
-    """All that one run can tell."""
+    """A single run shows no more than that."""
     baselines: Any = {name: MethodAnswer(answer=texts, calls=1, tokens=100) for name, texts in answers.items()}
     benefit = BenefitItem(debate=MethodAnswer(answer=["yes"], calls=5, tokens=940), baselines=baselines)
     cost = ": 9.4 times one call." if "single" in answers else "."

@@ -36,29 +36,29 @@ if TYPE_CHECKING:
 SIDES = [{"name": "a", "stance": "yes, even"}, {"name": "b", "stance": "no, odd"}]
 
 
-def answered(right: float, *, calls: int = 5, tokens: int = 100) -> MethodAnswer:
-    """An answer that is right, or wrong."""
+def method_answer(right: float, *, calls: int = 5, tokens: int = 100) -> MethodAnswer:
+    """Make an answer that is right or wrong."""
     return MethodAnswer(answer=["y"] if right else ["n"], calls=calls, tokens=tokens)
 
 
 def compared(right: float, baseline: float, cluster: str | None = None) -> BenefitItem:
-    """A question, answered by the debate and by self-consistency."""
-    baselines: Any = {"self_consistency": answered(baseline)}
-    return BenefitItem(truth="y", debate=answered(right), baselines=baselines, cluster=cluster)
+    """Make a question answered by the debate and by self-consistency."""
+    baselines: Any = {"self_consistency": method_answer(baseline)}
+    return BenefitItem(truth="y", debate=method_answer(right), baselines=baselines, cluster=cluster)
 
 
 def failed() -> BenefitItem:
-    """A question whose debate has no verdict."""
+    """Make a question whose debate has no verdict."""
     return BenefitItem(truth="y", debate=MethodAnswer(answer=[]), baselines={}, failed=True)
 
 
 def ballot(order: str, winner: str, **more: Any) -> JudgeBallot:
-    """A ballot on sides of one letter each."""
+    """Make a ballot on sides of one letter each."""
     return JudgeBallot(order=list(order), winner=winner, **more)
 
 
 def leaning(last: int, of: int = 3) -> list[JudgeBallot]:
-    """An item with `of` ballots, of which `last` are for the last slot."""
+    """Make an item with `of` ballots, `last` of them for the last slot."""
     return [ballot(order, order[at < last]) for at, order in zip(range(of), ("ab", "ba") * of, strict=False)]
 
 
@@ -66,7 +66,7 @@ def leaning(last: int, of: int = 3) -> list[JudgeBallot]:
 
 
 def test_gain_below_the_minimum_is_not_reported_as_none() -> None:
-    """36 better and 22 worse of 300: a gain of 10 points is ruled out, help is not; the interval is in the headline."""
+    """36 better and 22 worse of 300 rule out 10 points, but not any gain; the headline has the interval."""
     items = [compared(1, 0)] * 36 + [compared(0, 1)] * 22 + [compared(1, 1)] * 180 + [compared(0, 0)] * 62
     report = benefit_report(items, min_gain=0.1)
     assert report.finding == "none_worth_it"
@@ -87,15 +87,15 @@ def test_a_true_gain_is_rarely_ruled_out_however_many_baselines_there_are(names:
         items = []
         for _ in range(150):
             right = random.random() < 0.7
-            baselines: Any = {name: answered(random.random() < 0.6) for name in names}
-            items.append(BenefitItem(truth="y", debate=answered(right), baselines=baselines))
+            baselines: Any = {name: method_answer(random.random() < 0.6) for name in names}
+            items.append(BenefitItem(truth="y", debate=method_answer(right), baselines=baselines))
         report = benefit_report(items, min_gain=0.1)
         wrong += any(comparison.finding == "none_worth_it" for comparison in report.comparisons)
     assert wrong / 200 <= 0.05
 
 
 def test_failed_debates_count_as_wrong_and_are_reported() -> None:
-    """The judge's provider fails on all questions that the debate would get wrong: it is right in half of them."""
+    """The judge's provider fails on all questions that the debate would get wrong."""
 
     def answer(request: ModelRequest) -> Any:
         number = int(str(request.messages).split("Number ")[1].split(" ")[0])
@@ -136,7 +136,7 @@ def test_failed_debates_count_as_wrong_and_are_reported() -> None:
 def test_bounds_hold_for_every_possible_result_of_failed_debates(
     cells: list[tuple[bool, bool]], missing: int, data: st.DataObject
 ) -> None:
-    """The law of `worst` and `best`."""
+    """`worst` and `best` contain the difference for any missing results."""
     items = [compared(one, other) for one, other in cells]
     (comparison,) = benefit_report([*items, *[failed()] * missing]).comparisons
     would = data.draw(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=missing, max_size=missing))
@@ -146,7 +146,7 @@ def test_bounds_hold_for_every_possible_result_of_failed_debates(
 
 
 def test_repeating_questions_adds_no_evidence() -> None:
-    """40 questions asked five times each: neither the interval nor the p-value is that of 200."""
+    """40 questions asked five times give the interval and the p-value of 40, not of 200."""
     random = Random(5)
     questions = [compared(random.random() < 0.75, random.random() < 0.55, f"q{number}") for number in range(40)]
     (single,), (fivefold,) = (benefit_report(questions * times).comparisons for times in (1, 5))
@@ -157,7 +157,7 @@ def test_repeating_questions_adds_no_evidence() -> None:
 
 @pytest.mark.parametrize("shared", [0.0, 0.3, 0.6])
 def test_intervals_of_correlated_questions_have_their_coverage(shared: float) -> None:
-    """Simulated: 30 topics of 5 questions, which go together; 95% intervals hold the truth in 93% or more."""
+    """Simulated: with 30 topics of 5 correlated questions, 93% of the 95% intervals or more contain the truth."""
     random, covered = Random(7), 0
     ends = [float(stats.norm.ppf(rate)) for rate in (0.7, 0.6)]
     topics = [topic for topic in range(30) for _ in range(5)]
@@ -180,7 +180,7 @@ def test_intervals_of_correlated_questions_have_their_coverage(shared: float) ->
 
 
 def test_repeats_and_topics_are_counted_as_clusters() -> None:
-    """Repeated rows, rows with one question, and rows of one topic are each one cluster."""
+    """Repeated rows, rows with one question, and rows of one topic are one cluster each."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output_schema is None:
@@ -199,9 +199,9 @@ def test_repeats_and_topics_are_counted_as_clusters() -> None:
 
 
 def test_the_right_position_does_not_always_speak_first() -> None:
-    """Choices are dealt by lot, though the data set has the right one first in all rows; the same by the same seed."""
+    """Choices are shuffled by the seed, although the right one is first in all rows of the data set."""
 
-    def made(row: dict[str, Any], positions: Sequence[str]) -> Any:
+    def make_debate(row: dict[str, Any], positions: Sequence[str]) -> Any:
         spoke.append(positions[0] == row["choices"][0])
         roles = [Debater(name, position) for name, position in zip("ab", positions, strict=True)]
         return debate(name="t", debaters=roles, max_rounds=1, synthesizer=False, baselines=["single"])
@@ -217,7 +217,7 @@ def test_the_right_position_does_not_always_speak_first() -> None:
     drawn = []
     for _ in range(2):
         spoke: list[bool] = []
-        report = evaluate_sync(made, rows, **options).report
+        report = evaluate_sync(make_debate, rows, **options).report
         assert report.methods[0].right == 20
         drawn.append(spoke)
     assert drawn[0] == drawn[1]
@@ -225,11 +225,11 @@ def test_the_right_position_does_not_always_speak_first() -> None:
     with pytest.raises(
         ConfigurationError, match=r"evaluate\(\): `pattern` must be a function of a row and its positions"
     ):
-        evaluate_sync(made(rows[0], ["it is", "it is not"]), rows, **options)
+        evaluate_sync(make_debate(rows[0], ["it is", "it is not"]), rows, **options)
 
 
 def test_vote_of_two_drafts_is_not_a_separate_comparison() -> None:
-    """With two debaters it is right as often as one call: it is shown, and takes no place in the adjustment."""
+    """With two debaters it is as accurate as one call, so it is shown without an adjustment for it."""
     drafts = MethodAnswer(answer=["y", "n"], calls=2, votes=2)
     items = [
         benefit_item.model_copy(update={"baselines": {**benefit_item.baselines, "drafts": drafts}})
@@ -246,7 +246,7 @@ def test_vote_of_two_drafts_is_not_a_separate_comparison() -> None:
 
 
 def test_completion_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
-    """A debate reads, self-consistency writes: equal tokens are not equal cost."""
+    """A debate mostly reads and self-consistency writes, so equal tokens are not equal cost."""
     cheap = MethodAnswer(answer=["y"], calls=5, tokens=1_000, completion_tokens=200, cost=1.6)
     dear = MethodAnswer(answer=["y"], calls=9, tokens=1_000, completion_tokens=400, cost=2.2)
     report = benefit_report([BenefitItem(truth="y", debate=cheap, baselines={"self_consistency": dear})] * 3)
@@ -261,7 +261,7 @@ def test_completion_tokens_and_price_are_reported_with_tokens_and_calls() -> Non
 
 @pytest.mark.parametrize(("gain", "differing"), [(0.1, 0.3), (0.2, 0.3), (0.1, 0.2)])
 def test_required_number_of_questions_gives_the_test_its_power(gain: float, differing: float) -> None:
-    """By going through all outcomes of the exact test: 80% with this number, less with one fewer."""
+    """All outcomes of the exact test give 80% with this number, and less with one fewer."""
 
     def power(n: int) -> float:
         total = 0.0
@@ -281,7 +281,7 @@ def test_required_number_of_questions_gives_the_test_its_power(gain: float, diff
 
 
 def test_slot_interval_agrees_with_its_test() -> None:
-    """Items that lean by three count three times as much as items that lean by one, in the test as in the interval."""
+    """An item with a lean of three counts three times as much as one with a lean of one, in both."""
     strong = full_audit([leaning(3)] * 12 + [leaning(1)] * 28 + [leaning(2)] * 22)
     assert strong.slots[0].p is not None
     assert strong.slots[0].p <= 0.05
@@ -294,7 +294,7 @@ def test_slot_interval_agrees_with_its_test() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=1, max_size=40))
 def test_an_interval_never_excludes_what_its_test_does_not_reject(items: list[tuple[int, int]]) -> None:
-    """The law: with p above 5%, one half lies in the intervals of both slots."""
+    """With p above 5%, the intervals of both slots contain one half."""
     (slots,) = full_audit([leaning(min(last, of), of) for last, of in items], resamples=200).slots
     assert slots.p is not None
     for place in slots.places:
@@ -305,7 +305,7 @@ def test_an_interval_never_excludes_what_its_test_does_not_reject(items: list[tu
 
 @given(st.lists(st.integers(-3, 3), max_size=9))
 def test_sign_flip_test_enumerates_all_assignments_of_signs(leans: list[int]) -> None:
-    """Counted in full."""
+    """The test equals a complete enumeration."""
     sums = [0]
     for lean in leans:
         sums = [total + sign * lean for total in sums for sign in (1, -1)]
@@ -316,7 +316,7 @@ def test_sign_flip_test_enumerates_all_assignments_of_signs(leans: list[int]) ->
 @pytest.mark.simulation
 @pytest.mark.parametrize("n", [10, 20, 30])
 def test_consistency_intervals_have_their_coverage(n: int) -> None:
-    """Each item is consistent or not: the exact interval, which grows with the share and covers 95% at any rate."""
+    """The exact interval grows with the share and covers 95% at any rate of consistent items."""
     consistent, inconsistent = [ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "a"), ballot("ba", "b")]
     intervals = []
     for k in range(n + 1):
@@ -335,7 +335,7 @@ def test_consistency_intervals_have_their_coverage(n: int) -> None:
 
 @pytest.mark.simulation
 def test_fair_panels_are_rarely_accused_however_many_tests_are_made() -> None:
-    """Five fair judges, slots and labels: 12 tests, and a preference is found in at most one of twenty audits or so."""
+    """Five fair judges give 12 tests; about one of twenty audits reports a preference."""
     random, accused = Random(3), 0
     for _ in range(60):
         items = []
@@ -353,7 +353,7 @@ def test_fair_panels_are_rarely_accused_however_many_tests_are_made() -> None:
 
 
 def test_result_of_one_among_many_tests_is_not_a_finding() -> None:
-    """P = .04 among four tests: neither "favours" nor "no slot bias found"."""
+    """P = .04 among four tests gives neither "favours" nor "no slot bias found"."""
     cast = [[ballot("ab", "a", model="m"), ballot("ba", "ab"[at % 2], model="n")] for at in range(37)]
     cast += [[ballot("ba", "a", model="m"), ballot("ab", "ab"[at % 2], model="n")] for at in range(23)]
     report = full_audit(cast, resamples=0)
@@ -363,7 +363,7 @@ def test_result_of_one_among_many_tests_is_not_a_finding() -> None:
 
 
 def test_panel_worth_has_an_interval_and_needs_50_items() -> None:
-    """Three judges on 60 items: the interval holds the estimate; on 49 items nothing is said."""
+    """With three judges on 60 items the interval contains the estimate; 49 items give none."""
     random = Random(4)
     items = [
         [ballot("ab", "a" if random.random() < 0.5 + 0.3 * (side == "a") else "b", model=model) for model in "xyz"]
@@ -382,7 +382,7 @@ def test_panel_worth_has_an_interval_and_needs_50_items() -> None:
 
 
 def rebuttals_win(request: ModelRequest) -> Any:
-    """A judge that gives everything to whoever has answered the other side."""
+    """Judge for whoever has answered the other side."""
     text = str(request.messages[-1]["content"]).split("Round 1:")[1]
     replies = dict(re.findall(r"\[(tea|coffee)\] (I [a-z]+)", text))
     return {
@@ -393,7 +393,7 @@ def rebuttals_win(request: ModelRequest) -> Any:
 
 
 def test_preference_for_the_last_speaker_is_found_if_the_speaking_order_is_known() -> None:
-    """All views have one speaking order, so slots look clean; the order of turns shows it, and LIMITS names it."""
+    """With one speaking order in all views, slots look unbiased; the order of turns shows the bias."""
 
     def chat(request: ModelRequest) -> str:
         text = " ".join(str(message["content"]) for message in request.messages)
@@ -440,6 +440,6 @@ def test_preference_for_the_last_speaker_is_found_if_the_speaking_order_is_known
     ],
 )
 def test_statistics_of_empty_input_are_rejected(call: Any, message: str) -> None:
-    """With what would be allowed, and without a division by zero."""
+    """The error has the permitted values; there is no division by zero."""
     with pytest.raises(ConfigurationError, match=message):
         call()

@@ -32,12 +32,12 @@ TEXTS = {"a": "a good answer", "b": "a bad one"}
 
 
 def good(text: str) -> float:
-    """How good a text is."""
+    """Return the quality of a text."""
     return 2.0 * text.count("good")
 
 
 def rows_of(number: int, *names: str, seed: int = 1) -> list[dict[str, str]]:
-    """Rows of texts of different lengths."""
+    """Make rows of texts of different lengths."""
     draw = Random(seed)
     return [
         {"question": f"Q{at}?", **{name: f"{name} {at} " + "x" * draw.randint(1, 40) for name in names}}
@@ -46,16 +46,16 @@ def rows_of(number: int, *names: str, seed: int = 1) -> list[dict[str, str]]:
 
 
 async def test_each_judge_reads_each_text_first_once_and_no_names() -> None:
-    """Three texts have six orders; shares are of all ballots; a judge whose winner changes has flipped."""
+    """Three texts have six orders; shares count all ballots; a judge with several winners has flipped."""
     prompts: list[str] = []
 
-    class Seen(SimJudge):
+    class RecordingJudge(SimJudge):
         async def request(self, request: ModelRequest, /) -> Any:
             prompts.append("\n".join(str(message["content"]) for message in request.messages))
             return await super().request(request)
 
     texts = {"gpt-9": "a good answer", "llama-9": "bad", "own": "bad as well"}
-    judges = [Seen(quality=good, name="fair"), SimJudge(quality=good, slot=9.0, name="biased")]
+    judges = [RecordingJudge(quality=good, name="fair"), SimJudge(quality=good, slot=9.0, name="biased")]
     comparison = await compare("Which?", texts, judges=judges, reference="the answer", seed=3, store=False)
     assert (comparison.winner, comparison.flips, len(comparison.ballots)) == ("gpt-9", 1, 12)
     assert [(judge.judge, judge.flipped, judge.for_first, judge.ballots) for judge in comparison.judges] == [
@@ -71,13 +71,13 @@ async def test_each_judge_reads_each_text_first_once_and_no_names() -> None:
 
 
 async def test_comparison_stopped_by_a_limit_reports_no_verdict() -> None:
-    """It names the run."""
+    """The error has the run id."""
     with pytest.raises(FlowDebateError, match=r"run \w+ ended without a verdict"):
         await compare("Which?", TEXTS, judges=[SimJudge(quality=good)], limits=Limits(calls=1), store=False)
 
 
 async def test_a_rubric_is_scored_by_criterion_and_weighted() -> None:
-    """The mean of each criterion, and shares of the weighted sums; a debate's judge takes one, too."""
+    """Criteria have means, and shares follow the weighted sums, as for a debate's judge."""
 
     def answer(request: ModelRequest) -> Reply:
         prompt = str(request.messages[-1]["content"])
@@ -99,7 +99,7 @@ async def test_a_rubric_is_scored_by_criterion_and_weighted() -> None:
 
 
 async def test_side_missing_from_all_rows_is_rejected() -> None:
-    """A misspelt name would leave a system out."""
+    """A misspelt name would omit a system."""
     with pytest.raises(ConfigurationError, match=r"`sides` must be keys of texts.*\['theirz'\]"):
         await compare_all(
             rows_of(2, "ours", "theirs", "third"), sides=["ours", "theirs", "theirz"], judges=[SimJudge()]
@@ -107,7 +107,7 @@ async def test_side_missing_from_all_rows_is_rejected() -> None:
 
 
 async def test_models_of_any_vendor_can_judge() -> None:
-    """Also one whose service gives no log-probabilities, by name or as an object, large or small."""
+    """Services without log-probabilities are included, by name or object, large or small."""
 
     def say(request: Asked) -> Any:
         return {"reasoning": "R.", "scores": {"A": 80, "B": 20}, "verdict": "V."}
@@ -125,7 +125,7 @@ async def test_models_of_any_vendor_can_judge() -> None:
 
 
 async def test_local_model_judges_by_letter() -> None:
-    """A model with the profile "concise", whose reasons may contradict its winner."""
+    """A model with the profile "concise" can contradict its winner in its reasons."""
     judge = SimJudge(quality=good)
     judge.profile = "concise"  # type: ignore[attr-defined] # an attribute that models may have
     comparison = await compare("Q?", TEXTS, judges=[judge], store=False)
@@ -155,7 +155,7 @@ async def test_local_model_judges_by_letter() -> None:
     ],
 )
 async def test_invalid_input_is_rejected_before_any_call(texts: Any, options: dict[str, Any], field: str) -> None:
-    """The error names the field; in a row of many, the row as well."""
+    """The error has the field, and the row if there are several."""
     judge = SimJudge()
     with pytest.raises(ConfigurationError, match=field):
         await compare("Q?", texts, **{"judges": [judge], "store": False, **options})
@@ -166,7 +166,7 @@ async def test_invalid_input_is_rejected_before_any_call(texts: Any, options: di
 
 
 async def test_rows_are_compared_once_however_often_the_call_is_interrupted(tmp_path: Path) -> None:
-    """What failed is asked again, what was answered is not; the tables are equal."""
+    """Only failed rows are repeated, and the tables are equal."""
     rows, prompts, broken = rows_of(8, "left", "right"), [], True
 
     class Breaking(SimJudge):
@@ -196,7 +196,7 @@ async def test_rows_are_compared_once_however_often_the_call_is_interrupted(tmp_
 
 
 async def test_a_table_says_how_often_judges_are_right() -> None:
-    """In each order, and where both agree; the truth is not shown to a judge, and may be unknown."""
+    """Accuracy is shown by order and for agreeing orders; judges do not see the truth, which may be unknown."""
     printed_lines: list[str] = []
 
     def by_number(request: ModelRequest) -> dict[str, Any]:
@@ -243,7 +243,7 @@ async def test_a_table_says_how_often_judges_are_right() -> None:
 
 @pytest.mark.parametrize(("rows", "better"), [(4, False), (5, False), (6, True)])
 async def test_system_is_better_if_an_exact_test_rejects_equality(rows: int, better: bool) -> None:  # noqa: FBT001 - of pytest
-    """Two equal systems reach four wins of four in one table of eight."""
+    """Two equal systems reach four wins of four in one of eight tables."""
     texts = [{"question": f"Q{number}?", "ours": "a good answer", "theirs": "a bad one"} for number in range(rows)]
     table = await compare_all(texts, judges=[SimJudge(quality=good, noise=0.0)], store=False)
     assert table.p == 2 / 2**rows
@@ -251,7 +251,7 @@ async def test_system_is_better_if_an_exact_test_rejects_equality(rows: int, bet
 
 
 async def test_a_judge_that_favours_the_first_place_is_found_over_200_rows() -> None:
-    """The table names it, with intervals, and does not name the fair one."""
+    """The table names it with intervals, and does not name the fair judge."""
     judges = [SimJudge(slot=1.0, noise=0.3, name="biased"), SimJudge(noise=0.3, name="fair")]
     table = await compare_all(rows_of(200, "left", "right"), judges=judges, store=False, max_concurrency=50)
     biased, fair = table.judges
@@ -264,7 +264,7 @@ async def test_a_judge_that_favours_the_first_place_is_found_over_200_rows() -> 
 
 
 async def test_a_table_equals_reference_libraries() -> None:
-    """Kappa, alpha and Wilson's intervals to 1e-9; a ranking of three systems, to 1e-6."""
+    """Kappa, alpha and Wilson's intervals agree to 1e-9, a ranking of three systems to 1e-6."""
     rows = rows_of(40, "a", "b", "c")
     for row in rows[:10]:
         del row["c"]
@@ -290,7 +290,7 @@ async def test_a_table_equals_reference_libraries() -> None:
 
 
 def cover_share(studies: int, judges: int, *, seed: int) -> float:
-    """How often the interval of a share holds the mean of the judges that these were drawn from."""
+    """Return how often the interval of a share contains the mean of the simulated judges."""
     from flowdebate.evaluation.statistics import share_interval
 
     rng = np.random.default_rng(seed)
@@ -303,17 +303,17 @@ def cover_share(studies: int, judges: int, *, seed: int) -> float:
 
 
 def test_intervals_hold_what_they_claim() -> None:
-    """In at least .93 of simulated studies."""
+    """The coverage is at least .93 in simulated studies."""
     assert min(cover_share(1_000, judges, seed=6) for judges in (1, 2, 3, 5, 9)) >= 0.93
 
 
 @pytest.mark.simulation
 def test_intervals_hold_what_they_claim_in_thousands_of_studies() -> None:
-    """The same."""
+    """The coverage is at least .93."""
     assert min(cover_share(20_000, judges, seed=9) for judges in (1, 2, 3, 5, 9)) >= 0.93
 
 
 def test_empty_table_is_reported_as_empty() -> None:
-    """Where all rows failed."""
+    """All rows failed."""
     table = tabulate([], failed={0: "no"})
     assert (table.rows, table.systems, table.findings) == (0, [], ["left out, because their judging failed: 1 row"])

@@ -18,8 +18,8 @@ from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 STRENGTHS = {"a": 0.5, "b": 0.0, "c": -0.5}
 
 
-def drawn(seed: int, items: int, *, length: float = 0.6, shares: bool = False) -> list[ContentChoice]:
-    """Ballots in both orders of pairs of three systems; longer sides, the first place and kin are worth something."""
+def draw_choices(seed: int, items: int, *, length: float = 0.6, shares: bool = False) -> list[ContentChoice]:
+    """Draw ballots in both orders of pairs of three systems; length, the first place and kin have effects."""
     rng, choices = np.random.default_rng(seed), []
     for item in range(items):
         one, other = rng.choice([*STRENGTHS], 2, replace=False)
@@ -49,8 +49,8 @@ def drawn(seed: int, items: int, *, length: float = 0.6, shares: bool = False) -
 @pytest.mark.parametrize("shares", [False, True], ids=["winners", "shares"])
 @pytest.mark.parametrize("seed", range(3))
 def test_regression_matches_statsmodels(seed: int, shares: bool) -> None:  # noqa: FBT001 - of pytest
-    """A binomial model of the differences, to 1e-6, with the errors of Bell and McCaffrey."""
-    choices = drawn(seed, 150, shares=shares)
+    """The binomial model of differences agrees to 1e-6, with errors by Bell and McCaffrey."""
+    choices = draw_choices(seed, 150, shares=shares)
     report = content_audit(choices)
     rows = [
         [(choice.systems[0] == name) - (choice.systems[1] == name) for name in "bc"]
@@ -83,7 +83,7 @@ def test_regression_matches_statsmodels(seed: int, shares: bool) -> None:  # noq
 
 
 def ballots_of(group: str) -> list[ContentChoice]:
-    """Those of the local judge by letter, in both orders, on written debates with a better side."""
+    """Return ballots by letter of the local judge, in both orders, on written debates with a better side."""
     cases_by_id, choices = {case.id: case for case in cases()}, []
     for record in found_in():
         case = cases_by_id[record.case]
@@ -96,7 +96,7 @@ def ballots_of(group: str) -> list[ContentChoice]:
 
 @pytest.mark.parametrize("group", ["tuning", "new"])
 def test_length_effect_is_found_in_the_project_s_ballots(group: str) -> None:
-    """The local judge goes by length and by what it reads first; at equal length the better side is still ahead."""
+    """The local judge favours length and the first text; at equal length the better side is still ahead."""
     report = content_audit(ballots_of(group))
     assert [*report.effects] == ["order", "length"]
     assert all((effect.low or 0) > 0 for effect in report.effects.values())
@@ -105,7 +105,7 @@ def test_length_effect_is_found_in_the_project_s_ballots(group: str) -> None:
 
 
 def test_controlling_for_length_removes_the_length_effect() -> None:
-    """Two systems that differ in nothing but length, of which the longer one wins more, are even at equal length."""
+    """Two systems that differ only in length, where the longer one wins more, are even at equal length."""
     rng, choices = np.random.default_rng(7), []
     for number in range(1_500):
         lengths = [float(rng.normal(1, 1)), float(rng.normal())]
@@ -124,7 +124,7 @@ def test_controlling_for_length_removes_the_length_effect() -> None:
 
 
 def test_ballots_give_the_features_of_each_side() -> None:
-    """From texts: length, Markdown and kin; from a ballot by letter its own lengths; a spoiled one is left out."""
+    """Length, Markdown and kin come from texts, lengths from letter ballots; invalid ballots are skipped."""
     texts = {"yes": "# So\n- **it** is\n", "no": "x" * 64}
     ballots = [
         JudgeBallot(order=["no", "yes"], model="m", winner="yes"),
@@ -139,7 +139,7 @@ def test_ballots_give_the_features_of_each_side() -> None:
 
 
 def test_purely_positional_judge_has_no_regression() -> None:
-    """And the report says why."""
+    """The report has the reason."""
     slot = [ContentChoice(systems=["a", "b"], shares=[1, 0], columns={"order": [0.5, -0.5]}) for _ in range(9)]
     report = content_audit(slot)
     assert (report.effects, report.systems) == ({}, [])
@@ -159,7 +159,7 @@ def test_purely_positional_judge_has_no_regression() -> None:
     ids=["none", "one side", "other columns"],
 )
 def test_incomparable_choices_are_rejected(choices: Any) -> None:
-    """With the number of the first such one."""
+    """The error has the number of the first one."""
     with pytest.raises(ConfigurationError, match="choices"):
         content_audit(choices)
 
@@ -179,10 +179,10 @@ def test_length_effect_is_found_only_if_present() -> None:
     """False alarms in at most .07 of 400 audits (coverage .93), an effect of 1 in at least .7 of 100 with 60 items."""
     alarms, hits = 0, 0
     for seed in range(400):
-        none = content_audit(drawn(seed, 80, length=0.0)).effects["length"]
+        none = content_audit(draw_choices(seed, 80, length=0.0)).effects["length"]
         alarms += not (none.low or 0) <= 0 <= (none.high or 0)
     for seed in range(100):
-        effect = content_audit(drawn(seed, 60, length=1.0)).effects["length"]
+        effect = content_audit(draw_choices(seed, 60, length=1.0)).effects["length"]
         hits += (effect.low or 0) > 0
     assert alarms / 400 <= 0.07
     assert hits / 100 >= 0.7

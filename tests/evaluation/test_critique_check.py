@@ -53,7 +53,7 @@ def model_of(*, critic: float, alone: float, failing: str = "") -> FunctionModel
 
 
 def test_a_critic_that_finds_more_than_the_judge_is_recommended() -> None:
-    """With the rates of both, and the paired interval of their difference."""
+    """The report has both rates and the paired interval of their difference."""
     check = critique_check_sync(rows_of(100), model=model_of(critic=0.9, alone=0.3))
     assert check.critique.found is not None
     assert check.alone.found is not None
@@ -71,7 +71,7 @@ def test_a_critic_that_finds_more_than_the_judge_is_recommended() -> None:
 
 
 def test_critic_that_finds_less_than_the_judge_is_not_recommended() -> None:
-    """And too few answers decide nothing, which says how many it takes."""
+    """Too few answers decide nothing, and the report has the required number."""
     worse = critique_check_sync(rows_of(100), model=model_of(critic=0.3, alone=0.9))
     assert worse.helps is False
     assert "Do not use critique()" in worse.summary
@@ -92,7 +92,7 @@ def test_answers_without_a_decision_are_left_out_and_counted() -> None:
 
 @pytest.mark.anyio
 async def test_stored_check_repeats_no_call() -> None:
-    """With the same `batch_id` it continues where it stopped."""
+    """The same `batch_id` continues where it stopped."""
     store, requests = MemoryStore(), []
     inner = model_of(critic=1.0, alone=1.0)
 
@@ -112,7 +112,7 @@ async def test_stored_check_repeats_no_call() -> None:
     ("value", "right"), [(True, True), ("wrong", False), ("Yes", True), (0, False), ([], True), (["late"], False)]
 )
 def test_labels_are_words_or_lists_of_faults(value: object, right: bool) -> None:  # noqa: FBT001 - a label
-    """As data sets have them."""
+    """Data sets have both."""
     [row] = rows_of(1)
     check = critique_check_sync([{**row, "label": value}], truth="label", model=model_of(critic=1, alone=1))
     assert check.answers[0].is_right is right
@@ -127,17 +127,17 @@ def test_labels_are_words_or_lists_of_faults(value: object, right: bool) -> None
     ],
 )
 def test_invalid_rows_are_rejected(change: dict[str, Any], field: str) -> None:
-    """Before any model is asked."""
+    """The error comes before any call."""
     with pytest.raises(ConfigurationError) as error:
         critique_check_sync([{**rows_of(1)[0], **change}], model=FunctionModel(lambda _: pytest.fail("asked")))
     assert error.value.field == field
 
 
 def test_critics_and_judge_use_the_models_of_the_pattern() -> None:
-    """The judge alone is the judge of the critique."""
+    """The lone judge is the judge of the critique."""
     models: dict[str, set[str]] = {}
 
-    def named(name: str) -> FunctionModel:
+    def named_model(name: str) -> FunctionModel:
         inner = model_of(critic=1.0, alone=1.0)
 
         async def reply(request: ModelRequest) -> Any:
@@ -146,6 +146,6 @@ def test_critics_and_judge_use_the_models_of_the_pattern() -> None:
 
         return FunctionModel(reply, name=name)
 
-    seats = {"critic": named("critic"), "judge": named("judge")}
+    seats = {"critic": named_model("critic"), "judge": named_model("judge")}
     critique_check_sync(rows_of(2), critics=[{"name": "Ada"}], model=seats)
     assert models == {"critique-critic-Ada": {"critic"}, "critique-judge": {"judge"}, "alone-judge": {"judge"}}

@@ -23,7 +23,7 @@ SAME = Agreement(agree=lambda pair: pair.first == pair.second)
 
 
 def replayed(answers: list[tuple[str, str, str]], *, tokens: bool = True) -> tuple[Any, Any, list[dict[str, str]]]:
-    """An escalation of two answers and a panel, the panel alone, and the rows, whose right answer is always "a"."""
+    """Make an escalation of two answers and a panel, the panel alone, and rows with the right answer "a"."""
 
     def reply(request: ModelRequest) -> ModelResponse:
         row, at = int(str(request.messages[-1]["content"])), ["one", "two", "panel"].index(request.block)

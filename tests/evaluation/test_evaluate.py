@@ -28,7 +28,7 @@ ROWS = [{"question": f"Is {number} even?", "truth": "for" if number % 2 == 0 els
 
 
 def rent(**options: Any) -> Sequencer[Any, Any]:
-    """A short debate with its baselines."""
+    """Make a short debate with its baselines."""
     pattern = debate(name="rent", debaters=SIDES, max_rounds=1, **{"synthesizer": False, **options})
     return with_baselines(pattern, SIDES, baselines=["single", "drafts"])
 
@@ -36,7 +36,7 @@ def rent(**options: Any) -> Sequencer[Any, Any]:
 def answering(
     judge: Callable[[str], Any], direct: Callable[[str], Any], blocks: list[str] | None = None
 ) -> FunctionModel:
-    """A model whose judge, and whose direct answers, are functions of the prompt."""
+    """Make a model whose judge and whose direct answers are functions of the prompt."""
 
     def answer(request: ModelRequest) -> Any:
         if blocks is not None:
@@ -53,14 +53,14 @@ def answering(
 
 
 def knows(prompt: str) -> str:
-    """Who knows what is even."""
+    """Answer as somebody who knows which numbers are even."""
     number = re.search(r"Is (\d+) even", prompt)
     assert number is not None
     return "for" if int(number[1]) % 2 == 0 else "against"
 
 
 async def test_baselines_leave_the_debate_unchanged() -> None:
-    """The verdict, the output and the transcript are the debate's; the raw output has what it is compared with."""
+    """Verdict, output and transcript are those of the debate; the raw output adds the baselines."""
     result = await rent().run(QUESTION, model=answering(lambda _: "for", lambda _: "against"), seed=1)
     assert result.output is result.raw
     assert result.raw.verdict.winner == "for"
@@ -73,7 +73,7 @@ async def test_baselines_leave_the_debate_unchanged() -> None:
 
 
 async def test_a_synthesizers_output_is_the_output_of_the_debate_with_baselines() -> None:
-    """The output of the debate is passed on unchanged."""
+    """It is passed on unchanged."""
     model = by_role(last="Cap them.")
 
     def answer(request: ModelRequest) -> Any:
@@ -85,7 +85,7 @@ async def test_a_synthesizers_output_is_the_output_of_the_debate_with_baselines(
 
 
 async def test_a_debate_without_a_verdict_pays_for_no_baseline() -> None:
-    """There would be nothing to compare."""
+    """There would be nothing to compare with."""
     blocks: list[str] = []
     model = answering(lambda _: "nobody", lambda _: "for", blocks)
 
@@ -100,7 +100,7 @@ async def test_a_debate_without_a_verdict_pays_for_no_baseline() -> None:
 
 
 async def test_limits_never_cost_the_verdict() -> None:
-    """What ends the baselines leaves what the debate found."""
+    """A limit that ends the baselines keeps the debate's verdict."""
     model = answering(lambda _: "for", lambda _: "against")
     for calls in (3, 4, 5, 6):
         result = await rent().run(QUESTION, model=model, limits=Limits(calls=calls))
@@ -109,7 +109,7 @@ async def test_limits_never_cost_the_verdict() -> None:
 
 
 async def test_evaluation_reports_whether_the_debate_helped() -> None:
-    """Judges that know against calls that do not, on rows with truths: all is counted row by row."""
+    """Knowing judges are compared with ignorant calls, row by row."""
     evaluation = await evaluate(rent(), ROWS, truth="truth", model=answering(knows, lambda _: "for"), batch_id="even")
     assert [result.right for result in evaluation.report.methods] == [6, 3, 3]
     assert evaluation.report.summary.startswith("Too few to say: the debate was right in 6 of 6, one call in 3")
@@ -119,7 +119,7 @@ async def test_evaluation_reports_whether_the_debate_helped() -> None:
 
 
 async def test_interrupted_evaluation_is_resumed() -> None:
-    """With a store and a name nothing is paid twice; what failed is tried again, and counted as wrong before."""
+    """With a store and a name nothing is paid twice; failures count as wrong until they are retried."""
     store, blocks = MemoryStore(), list[str]()
 
     def fails(prompt: str) -> Any:
@@ -137,7 +137,7 @@ async def test_interrupted_evaluation_is_resumed() -> None:
 
 
 def test_each_row_can_have_different_positions() -> None:
-    """A function of the row makes its debate."""
+    """A function of the row builds its debate."""
     rows = [{"question": f"Is {number} even?", "sides": (f"{number} is", f"{number} is not")} for number in range(3)]
 
     def of(row: dict[str, Any]) -> Sequencer[Any, Any]:
@@ -155,7 +155,7 @@ def test_each_row_can_have_different_positions() -> None:
 
 
 async def test_invalid_evaluations_are_rejected() -> None:
-    """No rows, a truth that is no position, a debate without baselines: each is told with what there must be."""
+    """Missing rows, an unknown truth and a debate without baselines have errors with the requirement."""
     model = answering(knows, knows)
     bare = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     for pattern, rows, truth, message in (
@@ -169,7 +169,7 @@ async def test_invalid_evaluations_are_rejected() -> None:
 
 @pytest.mark.parametrize("options", [{"missing": "ignored"}, {"confidence": 1.5}, {"min_gain": 0}], ids=repr)
 async def test_report_options_are_checked_before_any_call(options: dict[str, Any]) -> None:
-    """The report is made last."""
+    """The report itself comes last."""
     blocks: list[str] = []
     model = answering(knows, knows, blocks)
     with pytest.raises(ConfigurationError, match=rf"evaluate\(\): `{next(iter(options))}` must be"):

@@ -23,13 +23,13 @@ SIDES = ("yes", "no", "both")
 
 
 def ballot(order: str, winner: str | None, **more: object) -> JudgeBallot:
-    """A ballot on sides of one letter each."""
+    """Make a ballot on sides of one letter each."""
     return JudgeBallot.model_validate({"order": list(order), "winner": winner, **more})
 
 
 @st.composite
 def ballots(draw: st.DrawFn) -> JudgeBallot:
-    """A ballot that makes sense, or that could not be used."""
+    """Draw a valid or an unusable ballot."""
     order = draw(st.permutations(SIDES[: draw(st.integers(2, 3))]))
     labels = None
     if draw(st.booleans()):
@@ -56,12 +56,12 @@ anything = st.builds(
 
 
 def all_figures(report: JudgeAudit) -> list[JudgeFigures]:
-    """Those of all ballots, and those of each model."""
+    """Return the figures of all ballots, and those of each model."""
     return [report, *report.models.values()]
 
 
 def test_judge_that_always_picks_the_first_side_has_extreme_figures() -> None:
-    """No item has the same verdict in both orders, all of them went to the first slot: PC 0, PF -1."""
+    """No item is consistent and all prefer the first slot, so PC is 0 and PF is -1."""
     report = audit([[ballot("ab", "a"), ballot("ba", "b")]] * 3)
     assert report.position_consistency is not None
     assert report.preference_fairness is not None
@@ -74,7 +74,7 @@ def test_judge_that_always_picks_the_first_side_has_extreme_figures() -> None:
 
 
 def test_decided_judge_is_consistent_and_unbiased() -> None:
-    """A win for each slot, by design: nothing in it speaks for a preference."""
+    """Each slot wins once by design, so there is no preference."""
     report = audit([[ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "b"), ballot("ba", "b")]])
     assert report.position_consistency is not None
     assert report.preference_fairness is not None
@@ -83,7 +83,7 @@ def test_decided_judge_is_consistent_and_unbiased() -> None:
 
 
 def test_preference_fairness_matches_its_paper() -> None:
-    """(recency² - primacy²) / inconsistent, by the most that it can be; a tie in one order only is inconsistent."""
+    """PF is (recency² - primacy²) / inconsistent over its maximum; a tie in one order counts as inconsistent."""
     primacy = [[ballot("ab", "a"), ballot("ba", "b")], [ballot("ab", "a"), ballot("ba", None)]]
     recency = [[ballot("ab", "b"), ballot("ba", "a")], [ballot("ab", None), ballot("ba", "a")]] * 2
     ties = [[ballot("ab", None), ballot("ba", None)], [ballot("ab", "a"), ballot("ba", "a")]]
@@ -97,7 +97,7 @@ def test_preference_fairness_matches_its_paper() -> None:
 
 
 def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> None:
-    """Of one model on one view; other views and other models are no repetition."""
+    """Only ballots of one model on one view are repetitions."""
     repeats = [ballot("ab", "a"), ballot("ab", "a"), ballot("ab", "b")]
     report = audit([[*repeats, ballot("ba", "b"), ballot("ab", "b", model="other")]])
     assert report.repetition_stability is not None
@@ -107,13 +107,13 @@ def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> Non
 
 
 def test_scores_determine_the_winner() -> None:
-    """The side with the largest share, none for a tie, as verdicts are made of ballots."""
+    """The largest share wins and a tie has no winner, as in verdicts."""
     report = audit([[ballot("ab", None, scores={"a": 0.2, "b": 0.8}), ballot("ba", "a", scores={"a": 0.5, "b": 0.5})]])
     assert (report.slots[0].places[1].wins, report.undecided) == (1, 1)
 
 
 def test_labels_are_counted_like_slots() -> None:
-    """By the label that the winner had in the view."""
+    """The label of the winner in the view counts."""
     report = audit(
         [[ballot("ab", "a", labels={"a": "Y", "b": "X"})], [ballot("ab", "b", labels={"a": "X", "b": "Y"})]],
     )
@@ -123,7 +123,7 @@ def test_labels_are_counted_like_slots() -> None:
 
 
 def test_unusable_ballots_are_counted_and_excluded() -> None:
-    """Too few sides, one twice, a winner that is none of them; an answer without a use is another matter."""
+    """Missing, repeated and unknown sides are unusable; unparsed answers are counted separately."""
     bad = [
         ballot("", None),
         ballot("a", "a"),
@@ -139,7 +139,7 @@ def test_unusable_ballots_are_counted_and_excluded() -> None:
 
 
 def test_several_models_have_separate_figures_and_are_compared() -> None:
-    """Each by its name; models that always agree are worth one."""
+    """Models that always agree are worth one."""
     cast = [
         [ballot("ab", winner, model=model) for model in ("one", "two", "three")]
         for winner in ("a", "b", "a", "b", "b") * 10
@@ -158,7 +158,7 @@ def test_several_models_have_separate_figures_and_are_compared() -> None:
 
 
 def test_models_are_compared_by_errors_if_the_truth_is_known() -> None:
-    """Two that are right and wrong at different times are worth more than two that agree."""
+    """Two models with different errors are worth more than two that agree."""
     right = "ab" * 30
     one_ballots = [ballot("ab", "a", model="one") for _ in right]
     two_ballots = [ballot("ab", "b", model="two") for _ in right]
@@ -171,7 +171,7 @@ def test_models_are_compared_by_errors_if_the_truth_is_known() -> None:
 
 
 def test_empty_audit_has_no_figures() -> None:
-    """No item, and items without ballots, have no figures; it is said."""
+    """Without items or ballots, the findings say so."""
     nothing: list[list[list[JudgeBallot]]] = [[], [[]]]
     for empty in nothing:
         report = audit(empty)
@@ -182,14 +182,14 @@ def test_empty_audit_has_no_figures() -> None:
 
 @given(items, st.data())
 def test_the_order_of_items_and_ballots_changes_nothing(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
-    """To the last bit."""
+    """Results are equal to the last bit."""
     shuffled = [data.draw(st.permutations(cell)) for cell in data.draw(st.permutations(cast))]
     assert audit(shuffled) == audit(cast)
 
 
 @given(items)
 def test_side_names_change_nothing(cast: list[list[JudgeBallot]]) -> None:
-    """Another name for each side, in every item."""
+    """Each side of every item is renamed."""
     names = {"yes": "zeta", "no": "alpha", "both": "mu"}
     original, renamed = audit(cast), audit([[_renamed(vote, names) for vote in item] for item in cast])
     assert renamed.model_copy(update={"rho": None, "effective_n": None}) == original.model_copy(
@@ -199,7 +199,7 @@ def test_side_names_change_nothing(cast: list[list[JudgeBallot]]) -> None:
 
 @given(items)
 def test_mirroring_negates_preference_fairness(cast: list[list[JudgeBallot]]) -> None:
-    """All orders the other way round: PF with the other sign, slots the other way round, all else the same."""
+    """With all orders reversed, PF changes its sign, slots swap, and everything else is equal."""
     mirrored = [[vote.model_copy(update={"order": vote.order[::-1]}) for vote in item] for item in cast]
     for figure, mirror in zip(all_figures(audit(cast)), all_figures(audit(mirrored)), strict=True):
         assert figure.position_consistency == mirror.position_consistency
@@ -214,7 +214,7 @@ def test_mirroring_negates_preference_fairness(cast: list[list[JudgeBallot]]) ->
 
 @given(items)
 def test_figures_stay_in_their_bounds(cast: list[list[JudgeBallot]]) -> None:
-    """Rates add up to 1, shares are from 0 to 1, PF is no further from 0 than PC is from 1; counts add up."""
+    """Rates add up to 1, shares are from 0 to 1, |PF| is at most 1 - PC, and counts add up."""
     for figure in all_figures(audit(cast)):
         for places in (*figure.slots, *figure.labels):
             assert sum(place.rate for place in places.places) == pytest.approx(1)
@@ -230,7 +230,7 @@ def test_figures_stay_in_their_bounds(cast: list[list[JudgeBallot]]) -> None:
 
 @given(st.lists(st.lists(anything, max_size=4), max_size=4))
 def test_no_ballot_makes_the_audit_fail(cast: Sequence[Sequence[JudgeBallot]]) -> None:
-    """Hostile ones are counted, and said in words; the last of these is always what cannot be seen."""
+    """Hostile ballots are counted and reported; the last finding always states the limits."""
     report = audit(cast)
     assert report.ballots == sum(map(len, cast))
     assert report.findings[-1] == LIMITS
@@ -253,7 +253,7 @@ def _scored(order: str, share: float, **more: object) -> JudgeBallot:
 
 @pytest.mark.parametrize(("full", "times"), [(20, 1), (16, 1), (15, 0), (0, 0)])
 def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
-    """From .8 of the ballots on; .99 is everything, .98 is not; what has no scores, or letters, does not count."""
+    """The threshold is .8 of the ballots with a share of .99; ballots without scores or by letter are ignored."""
     cast = [[_scored("ab", 0.99), _scored("ba", 0.01)] for _ in range(full // 2)]
     cast += [[_scored("ab", 0.99)] for _ in range(full % 2)]
     cast += [[_scored("ab", 0.98)] for _ in range(20 - full)]
@@ -275,7 +275,7 @@ def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
     sides=st.integers(2, 3),
 )
 def test_planted_slot_preference_is_recovered_in_log_odds(worths: list[list[float]], slot: float, sides: int) -> None:
-    """Whatever the sides are worth, over balanced orders; in one order it could be the sides, so nothing is said."""
+    """This holds for any sides in balanced orders; a single order gives no result."""
     cast = []
     for worth in worths:
         item = []

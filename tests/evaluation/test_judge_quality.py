@@ -28,7 +28,7 @@ NAMES = st.sampled_from("abc")
 
 @given(pairs=st.lists(st.tuples(NAMES, NAMES), min_size=2, max_size=40))
 def test_kappa_matches_scikit_learn(pairs: list[tuple[str, str]]) -> None:
-    """To 1e-9; where the library has no number, we have none either."""
+    """Values agree to 1e-9, and are undefined in the same cases."""
     from sklearn.metrics import cohen_kappa_score
 
     firsts, seconds = ([pair[place] for pair in pairs] for place in (0, 1))
@@ -42,7 +42,7 @@ def test_kappa_matches_scikit_learn(pairs: list[tuple[str, str]]) -> None:
 
 @given(table=st.lists(st.tuples(NAMES, NAMES, NAMES), min_size=2, max_size=30))
 def test_fleiss_kappa_matches_statsmodels(table: list[tuple[str, str, str]]) -> None:
-    """To 1e-9."""
+    """Values agree to 1e-9."""
     from statsmodels.stats.inter_rater import fleiss_kappa as reference
 
     counts = [{name: item.count(name) for name in "abc"} for item in table]
@@ -58,7 +58,7 @@ def test_fleiss_kappa_matches_statsmodels(table: list[tuple[str, str, str]]) -> 
     )
 )
 def test_alpha_matches_krippendorff_with_missing_ratings(table: list[list[int | None]]) -> None:
-    """To 1e-9, with any ratings missing."""
+    """Values agree to 1e-9 for any missing ratings."""
     import krippendorff
 
     alpha = krippendorff_alpha(table)
@@ -70,7 +70,7 @@ def test_alpha_matches_krippendorff_with_missing_ratings(table: list[list[int | 
 
 @given(outcomes=st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=2, max_size=60))
 def test_brier_score_and_calibration_error_match_the_reference(outcomes: list[tuple[bool, float]]) -> None:
-    """Brier's is scikit-learn's; the calibration error is the usual one over ten equal parts."""
+    """Brier's score is scikit-learn's; the calibration error uses ten equal bins."""
     from sklearn.metrics import brier_score_loss
 
     items = [
@@ -88,8 +88,8 @@ def test_brier_score_and_calibration_error_match_the_reference(outcomes: list[tu
     assert sum(part.n for part in quality.reliability) == len(items)
 
 
-def judged(n: int, slope: float, seed: int) -> list[JudgedItem]:
-    """Items of a judge whose log-odds are `slope` times too far from even."""
+def judged_items_of(n: int, slope: float, seed: int) -> list[JudgedItem]:
+    """Make items of a judge whose log-odds are `slope` times too extreme."""
     random, items = Random(seed), []
     for _ in range(n):
         odds = random.gauss(0, 1.5)
@@ -101,14 +101,14 @@ def judged(n: int, slope: float, seed: int) -> list[JudgedItem]:
 
 
 def test_overconfident_judges_are_calibrated_and_calibrated_ones_unchanged() -> None:
-    """The slope undoes what was done, on items that it was not fitted on; a slope that does not help is refused."""
-    bold = judge_quality(judged(400, 3.0, seed=1))
+    """The slope is undone on new items; a slope that does not help is rejected."""
+    bold = judge_quality(judged_items_of(400, 3.0, seed=1))
     assert bold.calibration.helps
     assert abs(bold.calibration.slope - 1 / 3) < 0.1
-    second = judged(400, 3.0, seed=2)
+    second = judged_items_of(400, 3.0, seed=2)
     calibrated = [item.model_copy(update={"shares": bold.calibration.shares(item.shares)}) for item in second]
     assert judge_quality(calibrated).ece.value < judge_quality(second).ece.value / 2
-    calibrations = [judge_quality(judged(60, 1.0, seed)).calibration for seed in range(8)]
+    calibrations = [judge_quality(judged_items_of(60, 1.0, seed)).calibration for seed in range(8)]
     calibrations = [calibration for calibration in calibrations if not calibration.helps]
     assert len(calibrations) >= 4
     with pytest.raises(ConfigurationError, match="held-out"):
@@ -117,7 +117,7 @@ def test_overconfident_judges_are_calibrated_and_calibrated_ones_unchanged() -> 
 
 @pytest.mark.simulation
 def test_corrected_rates_have_their_coverage() -> None:
-    """In 94 of 100 studies or more, with a judge that is wrong in one direction; its own rate never does."""
+    """94 of 100 intervals or more contain the truth for a one-sided judge, whose own rate never does."""
     random, covered, uncorrected = Random(3), 0, 0
     for _ in range(2_000):
         truth = [float(random.random() < 0.6) for _ in range(600)]
@@ -131,7 +131,7 @@ def test_corrected_rates_have_their_coverage() -> None:
 
 
 def test_ballots_of_audit_items_become_judged_items() -> None:
-    """Both orders together; items without a truth, or without a usable ballot, are left out."""
+    """Orders are combined; items without a truth or a usable ballot are skipped."""
 
     def ballot(order: list[str], yes: float) -> JudgeBallot:
         return JudgeBallot(order=order, scores={"yes": yes, "no": 1 - yes}, winner="yes" if yes > 0.5 else "no")
@@ -152,14 +152,14 @@ def test_ballots_of_audit_items_become_judged_items() -> None:
     ids=["none", "truth"],
 )
 def test_invalid_input_is_rejected(items: list[JudgedItem], field: str) -> None:
-    """With the field."""
+    """The error has the field."""
     with pytest.raises(ConfigurationError) as caught:
         judge_quality(items)
     assert caught.value.field == field
 
 
 def test_calibration_error_is_shown_with_that_of_a_calibrated_judge() -> None:
-    """Chance alone makes an error of .1 with 40 items, which is no finding; that of a judge that is too sure is one."""
+    """With 40 items chance gives an error of .1, which is no finding; an overconfident judge is one."""
     random, larger, values = Random(8), 0, []
     for _ in range(25):
         items = []

@@ -18,17 +18,17 @@ scipy = pytest.importorskip("scipy")
 
 
 def ballots(winner: str | None, *sides: str) -> list[JudgeBallot]:
-    """A judge that finds the same in both orders."""
+    """Make ballots of a judge with one winner in both orders."""
     return [JudgeBallot(view=at, order=list(order), winner=winner) for at, order in enumerate([sides, sides[::-1]])]
 
 
 def dealt(count: int) -> list[list[str]]:
-    """Speaking orders of two sides, each as often as the other."""
+    """Return speaking orders of two sides, each equally often."""
     return [["tea", "coffee"] if at % 2 else ["coffee", "tea"] for at in range(count)]
 
 
 def test_judge_that_always_favours_the_last_word_is_detected_in_23_debates() -> None:
-    """E.g. one that pays rebuttals: slots are clean, since it reads both orders; and the last word is 100 percent."""
+    """A judge that rewards rebuttals reads both orders, so slots look unbiased; the last word wins always."""
     spoken = dealt(23)
     report = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)
     assert report.last_word is not None
@@ -47,7 +47,7 @@ def test_judge_that_always_favours_the_last_word_is_detected_in_23_debates() -> 
 
 
 def test_a_judge_without_a_preference_is_not_accused() -> None:
-    """Nor is its interval without the even rate."""
+    """Its interval contains the even rate."""
     spoken = dealt(40)
     report = full_audit([ballots("tea", *order) for order in spoken], spoken=spoken)
     assert report.last_word is not None
@@ -61,7 +61,7 @@ def test_a_judge_without_a_preference_is_not_accused() -> None:
     ("liked", "words"), [(2, "favours the last word: it won 30 of 30"), (0, "is against the last")]
 )
 def test_with_more_sides_the_last_word_is_tested_separately(liked: int, words: str) -> None:
-    """Against one in three; the even rate is in the sentence."""
+    """The even rate is one in three, and the sentence has it."""
     orders = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]] * 10
     report = full_audit([ballots(order[liked], *order)[:1] for order in orders], spoken=orders)
     assert report.last_word is not None
@@ -73,7 +73,7 @@ def test_with_more_sides_the_last_word_is_tested_separately(liked: int, words: s
 
 
 def test_unknown_or_simultaneous_order_has_no_last_word() -> None:
-    """A figure of nothing would mislead."""
+    """A figure without data would mislead."""
     assert audit([ballots("tea", "tea", "coffee")]).last_word is None
     for order, expected in (("simultaneous", None), ("rotated", ["stance of bea", "stance of ann"])):
         raw = build("debate", 2, turn_order=order).run_sync("Q?", model=Speakers().model).raw
@@ -82,7 +82,7 @@ def test_unknown_or_simultaneous_order_has_no_last_word() -> None:
 
 
 def test_ballots_have_the_speaking_order_of_their_transcript() -> None:
-    """As in mirrored debates: a judge that finds for quality in both leans nowhere, one for the last word fully."""
+    """In mirrored debates, a quality judge has no lean, and a last-word judge a full one."""
 
     def mirrored(*winners: str) -> list[JudgeBallot]:
         orders = (["tea", "coffee"], ["coffee", "tea"])
@@ -100,14 +100,14 @@ def test_ballots_have_the_speaking_order_of_their_transcript() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(any), min_size=1, max_size=12))
 def test_place_test_with_two_places_equals_the_sign_flip_test(wins: list[tuple[int, int]]) -> None:
-    """To the last digit but rounding."""
+    """Values agree up to rounding."""
     leans = [one - other for one, other in wins]
     assert place_test([(win, 1) for win in wins]) == pytest.approx(sign_flip_test(leans))
 
 
 @given(st.integers(2, 5), st.integers(1, 15), st.data())
 def test_place_test_of_single_wins_is_binomial(sides: int, items: int, data: st.DataObject) -> None:
-    """By the distance from the mean, as the other tests."""
+    """The distance from the mean decides, as in the other tests."""
     from scipy import stats
 
     last = data.draw(st.integers(0, items))
@@ -121,7 +121,7 @@ def test_place_test_of_single_wins_is_binomial(sides: int, items: int, data: st.
 
 
 def test_last_word_is_in_the_command_output_and_the_json_document(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line of the table, and a field."""
+    """The table has a line, and the document a field."""
     import sys
 
     from flowdebate.cli.terminal.page import Page
@@ -144,7 +144,7 @@ def test_mirrored_ballots_cancel_a_last_word_worth_as_much_as_quality() -> None:
     quality = draw.normal(0, 1, debates)
 
     def share(last: float) -> Any:
-        """The share of the side that is better where `quality` is positive."""
+        """Return the share of the better side for positive `quality`."""
         return 1 / (1 + np.exp(-(quality + last + draw.normal(0, 0.5, debates))))
 
     def right(mean: Any) -> float:

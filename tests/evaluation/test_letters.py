@@ -23,8 +23,8 @@ SIDES = ("cap", "free")
 WEIGHTS = "/models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
 
-def judged(lead: float, lengths: tuple[int, int], *, slot: float = 1.0, fit: LetterFit | None = None) -> Judging:
-    """Two ballots of which the first side is ahead by `lead` on average, whatever the slot is worth."""
+def draw_ballots(lead: float, lengths: tuple[int, int], *, slot: float = 1.0, fit: LetterFit | None = None) -> Judging:
+    """Draw two ballots with the first side ahead by `lead` on average, for any slot effect."""
     ballots = []
     for view, order in enumerate((SIDES, SIDES[::-1])):
         ahead = lead + (slot if view == 0 else -slot)
@@ -35,35 +35,35 @@ def judged(lead: float, lengths: tuple[int, int], *, slot: float = 1.0, fit: Let
 
 
 def test_a_judge_of_length_and_quality_is_fitted() -> None:
-    """The slope comes back, and of further equal pairs about one in twenty is beyond the threshold."""
+    """The slope is recovered, and one in twenty equal pairs exceeds the threshold."""
     random = Random(7)
 
     def draw(quality: float) -> tuple[float, tuple[int, int]]:
         ratio = random.uniform(-1.1, 1.1)
         return quality + 0.1 * ratio + random.gauss(0, 0.05), (round(3_000 * math.exp(ratio)), 3_000)
 
-    judgings = [(judged(*draw(0.2)), "cap") for _ in range(400)]
-    equal = [(judged(*draw(0.0)), None) for _ in range(4_000)]
+    judgings = [(draw_ballots(*draw(0.2)), "cap") for _ in range(400)]
+    equal = [(draw_ballots(*draw(0.0)), None) for _ in range(4_000)]
     fit = fit_letters([*judgings, *equal])
     assert fit.per_log_length == pytest.approx(0.1, abs=0.01)
     assert fit.min_log_odds == pytest.approx(1.96 * 0.05, abs=0.02)
     beyond = 0
     for _ in range(1_000):
-        ballots = judged(*draw(0.0), fit=fit).ballots
+        ballots = draw_ballots(*draw(0.0), fit=fit).ballots
         beyond += decide(ballots, sides=SIDES, by="log_odds", min_log_odds=fit.min_log_odds).winner is not None
     assert 25 <= beyond <= 85
 
 
 def test_unfittable_ballots_are_rejected() -> None:
-    """Too few of a kind, one length for all, a stranger as the better side, ballots without letters."""
-    judgings = [(judged(0.1, (100 + number, 100)), "cap") for number in range(10)]
-    equal = [(judged(0.0, (100, 100)), None)] * 20
+    """Too few pairs of a kind, equal lengths, an unknown better side and missing letters are errors."""
+    judgings = [(draw_ballots(0.1, (100 + number, 100)), "cap") for number in range(10)]
+    equal = [(draw_ballots(0.0, (100, 100)), None)] * 20
     assert fit_letters([*judgings, *equal]).min_log_odds >= 0
     for given_, location in (
         ([*judgings, *equal[1:]], "10 and 19"),
         ([*judgings[1:], *equal], "9 and 20"),
         ([*[judgings[0]] * 10, *equal], "10 and 20"),
-        ([(judged(0.1, (2, 1)), "tea")], r"judged\[0\].*tea"),
+        ([(draw_ballots(0.1, (2, 1)), "tea")], r"judged\[0\].*tea"),
         ([(Judging(ballots=[], scores={}), None)], r"judged\[0\]"),
     ):
         with pytest.raises(ConfigurationError, match=location):
@@ -76,9 +76,9 @@ def test_unfittable_ballots_are_rejected() -> None:
     slope=st.floats(-1, 1),
 )
 def test_length_effect_is_bounded_and_cancels(lead: float, lengths: tuple[int, int], slope: float) -> None:
-    """It never is more than for four times the length, and what one side loses the other gains."""
+    """It is capped at four times the length; what one side loses the other gains."""
     fit = LetterFit(per_log_length=slope, min_log_odds=0.1)
-    for ballot in judged(lead, lengths, fit=fit).ballots:
+    for ballot in draw_ballots(lead, lengths, fit=fit).ballots:
         explained = ballot.for_length
         assert sum(explained.values()) == pytest.approx(0, abs=1e-12)
         assert abs(explained["cap"] - explained["free"]) <= abs(slope) * math.log(4) + 1e-12
@@ -86,7 +86,7 @@ def test_length_effect_is_bounded_and_cancels(lead: float, lengths: tuple[int, i
 
 
 def verdict(model: Any, **options: Any) -> Any:
-    """On a debate whose first side says three times as much."""
+    """Judge a debate whose first side writes three times as much."""
     texts = {"cap": "Rents rose by a third. " * 3, "free": "Rents rose by a third. "}
     sides = [Debater(name, name, block=lambda _, __, text=text: text) for name, text in texts.items()]
     judge = JudgeOptions(answer_form="letter", quotes=False, **options)
@@ -95,7 +95,7 @@ def verdict(model: Any, **options: Any) -> Any:
 
 
 def by_length(weights: str | None = None) -> FunctionModel:
-    """A judge that gives .2 for each unit of the logarithm of the length, and nothing for anything else."""
+    """Make a judge that gives .2 per unit of log length and ignores everything else."""
 
     def answer(request: Any) -> ModelResponse:
         turn = request.messages[-1]["content"]
@@ -108,7 +108,7 @@ def by_length(weights: str | None = None) -> FunctionModel:
 
 
 def test_length_alone_wins_only_without_a_fit() -> None:
-    """Both leads are told; the log-odds of the letters stay on the ballot."""
+    """Both leads are shown; ballots keep the log-odds of the letters."""
     assert verdict(by_length()).winner == "cap"
     result = verdict(by_length(), fit=LetterFit(per_log_length=0.2, min_log_odds=0.15))
     assert result.winner is None
@@ -127,7 +127,7 @@ def test_length_alone_wins_only_without_a_fit() -> None:
 
 
 def test_local_model_fit_matches_its_weights_and_the_default_prompt() -> None:
-    """Not for other weights under the same name, nor for other words."""
+    """Other weights under this name and other prompts have no fit."""
     [(slope, threshold)] = FITTED.values()
     fit = LetterFit(per_log_length=slope, min_log_odds=threshold)
     assert [ballot.fit for ballot in verdict(by_length(WEIGHTS)).judging.ballots] == [fit, fit]

@@ -32,7 +32,7 @@ KEY = "sk-canary-0123456789"
 
 
 def model_at(base_url: str, **options: Any) -> OpenAIModel:
-    """A model whose key may be shown nowhere; what another test learned at the same port is forgotten."""
+    """Return a model with a secret key; knowledge about earlier servers at the port is dropped."""
     learned_of.cache_clear()
     return OpenAIModel("m", base_url=base_url, api_key=KEY, retry=Retry(first_wait=0), **options)
 
@@ -52,17 +52,17 @@ async def check_stub(stub: Stub, record: Path | None = None) -> ModelCheck:
 
 
 def outcomes(report: ModelCheck, *unlike: str) -> dict[str, str]:
-    """The rows whose outcome is none of `unlike`, by name."""
+    """Return rows by name, except those with an outcome in `unlike`."""
     return {row.name: row.outcome for row in report.rows() if row.outcome not in unlike}
 
 
 def row_of(report: ModelCheck, name: str) -> CheckRow:
-    """The row with a name."""
+    """Return the row with a name."""
     return next(row for row in report.rows() if row.name == name)
 
 
 async def test_a_model_that_can_do_everything_passes_with_nothing_to_set() -> None:
-    """In as many calls as were announced."""
+    """The number of calls is the announced one."""
     stub = Stub()
     report = await check_stub(stub)
     assert outcomes(report, "works") == {"model": "differs"}, report.rows()
@@ -106,7 +106,7 @@ async def test_a_model_that_can_do_everything_passes_with_nothing_to_set() -> No
 async def test_server_rejections_are_listed_in_the_server_s_words(
     refuses: list[str], rows: list[str], advice: list[str]
 ) -> None:
-    """Every role is played all the same, and only what a user can change is advised."""
+    """Every role is still played, and the advice is limited to user settings."""
     report = await check_stub(Stub(refuses=refuses, words="Diese Angabe wird hier nicht angenommen."))
     refusals = [row for row in report.rows() if row.outcome == "refused"]
     assert [row.name for row in refusals if row.group == "request"] == [name for name in rows if "json" not in name]
@@ -120,7 +120,7 @@ async def test_server_rejections_are_listed_in_the_server_s_words(
 
 @pytest.mark.parametrize("status", [200, 404, 422, 501])
 async def test_a_refusal_is_recognized_whatever_its_status(status: int, tmp_path: Path) -> None:
-    """Also in a 200; and so it is when it is read back."""
+    """A response with status 200 can be one; the recording keeps it."""
     record = tmp_path / "check.jsonl"
     report = await check_stub(Stub(refuses=["stream"], words="No streaming on this plan.", status=status), record)
     assert row_of(report, "streaming").detail == f"{status}: No streaming on this plan."
@@ -130,7 +130,7 @@ async def test_a_refusal_is_recognized_whatever_its_status(status: int, tmp_path
 
 
 async def test_accepted_name_of_the_token_limit_is_reported() -> None:
-    """It is no refusal of the limit."""
+    """The limit itself is not rejected."""
     report = await check_stub(Stub(refuses=["older limit"]))
     assert row_of(report, "token limit") == CheckRow(
         group="request", name="token limit", outcome="works", detail="as max_completion_tokens"
@@ -138,7 +138,7 @@ async def test_accepted_name_of_the_token_limit_is_reported() -> None:
 
 
 async def test_thinking_and_repairs_and_endings_are_counted() -> None:
-    """A model that thinks aloud, fences its JSON and ends in its own way plays every role."""
+    """A model with thinking aloud, fenced JSON and its own endings plays every role."""
 
     def write(text: str) -> str:
         fenced = f"```json\n{text}\n```" if text.startswith("{") else text
@@ -153,7 +153,7 @@ async def test_thinking_and_repairs_and_endings_are_counted() -> None:
 
 
 async def test_unplayable_role_is_reported_with_a_remedy() -> None:
-    """The others are tried all the same, and the requests are bounded."""
+    """Other roles are still tried, and the number of requests is bounded."""
     stub = Stub(
         data=lambda body, data: "I would rather not." if "scores" in json.dumps(data) else data,
         letters=False,
@@ -168,7 +168,7 @@ async def test_unplayable_role_is_reported_with_a_remedy() -> None:
 
 
 async def test_order_following_judge_is_detected() -> None:
-    """It prefers the first side, whichever that is."""
+    """It prefers the first side in every order."""
 
     def prefer_the_first(body: Any, data: Any) -> Any:
         if "scores" in data:
@@ -184,7 +184,7 @@ async def test_order_following_judge_is_detected() -> None:
 
 
 async def test_wrong_person_name_is_distinguished_from_a_schema_mismatch() -> None:
-    """It fits the schema, so nothing else would show it."""
+    """The schema permits the name, so no other check detects it."""
 
     def blame(_: Any, data: Any) -> Any:
         return {**data, "winner": "Blaise Pascal"} if "confidence" in data else data
@@ -208,7 +208,7 @@ async def test_wrong_person_name_is_distinguished_from_a_schema_mismatch() -> No
 async def test_a_model_that_does_not_answer_ends_the_check_at_once(
     status: int, body: Any, requests: int, says: str
 ) -> None:
-    """With the error that says what to do; a server that says nothing is asked in two ways."""
+    """The error has a remedy; an unclear server is asked in two ways."""
 
     async def serve(exchange: Exchange) -> None:
         if isinstance(body, str):
@@ -227,7 +227,7 @@ async def test_a_model_that_does_not_answer_ends_the_check_at_once(
 
 
 async def test_the_requests_of_a_check_are_bounded() -> None:
-    """Whatever is refused again and again."""
+    """This holds for any repeated rejections."""
     stub = Stub(data=lambda *_: "no", refuses=["formats"])
     report = await check_stub(stub)
     assert len(stub.requests) <= MOST_REQUESTS
@@ -235,7 +235,7 @@ async def test_the_requests_of_a_check_are_bounded() -> None:
 
 
 async def test_model_without_a_server_can_be_checked() -> None:
-    """It has no parts of requests, and one way to answer with data."""
+    """It has no request features and one output mode."""
 
     def reply(request: Any) -> Any:
         return "Trams." if request.output is None else {"reasoning": "r", "winner": "Ada Lovelace", "confidence": 1}
@@ -250,7 +250,7 @@ async def test_model_without_a_server_can_be_checked() -> None:
 
 
 def weird() -> Stub:
-    """A server whose words and answers have what is nobody's business."""
+    """Serve texts and answers with private data."""
     return Stub(
         refuses=["temperature", "schema"],
         words=f"No. {KEY} at http://127.0.0.1:8123/v1, gpu-7.internal, /home/ann/model.gguf, org-abcdef123456",
@@ -259,7 +259,7 @@ def weird() -> Stub:
 
 
 async def test_replayed_recording_has_the_same_faults(tmp_path: Path) -> None:
-    """A check of it has the same rows, although names and prompts of other runs are other ones."""
+    """A check of it has the same rows, although names and prompts of other runs differ."""
     record = tmp_path / "check.jsonl"
     report = await check_stub(weird(), record)
     with serve_recording(record) as base_url:
@@ -270,7 +270,7 @@ async def test_replayed_recording_has_the_same_faults(tmp_path: Path) -> None:
 
 
 async def test_the_record_is_a_cassette(tmp_path: Path) -> None:
-    """Whose answers are replayed without a server, with all that was repaired and flagged."""
+    """Answers are replayed without a server, with their repairs and flags."""
     record = tmp_path / "check.jsonl"
     report = await check_stub(weird(), record)
     replayed = await check(ReplayModel(record))
@@ -280,7 +280,7 @@ async def test_the_record_is_a_cassette(tmp_path: Path) -> None:
 
 
 async def test_the_record_has_no_key_and_no_address(tmp_path: Path) -> None:
-    """Nor what a server says of itself and of its user."""
+    """It also omits what a server reveals about itself and its user."""
     record = tmp_path / "check.jsonl"
     await check_stub(weird(), record)
     text = record.read_text()
@@ -293,7 +293,7 @@ async def test_the_record_has_no_key_and_no_address(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "gemini", "ollama"])
 async def test_every_vendor_is_checked_and_replayed_through_its_interface(vendor: Any, tmp_path: Path) -> None:
-    """Over aiohttp and over the SDK of Anthropic, whose requests have other parts."""
+    """Requests use aiohttp and Anthropic's SDK, which have different features."""
     record = tmp_path / "check.jsonl"
     with vendors() as clients:
         name = f"{vendor}/{clients[vendor].models[0]}"
@@ -310,7 +310,7 @@ async def test_every_vendor_is_checked_and_replayed_through_its_interface(vendor
 
 
 async def test_recording_answers_other_requests_with_the_same_parts(tmp_path: Path) -> None:
-    """A refused part is refused, an answered one answered, and one that was never sent is named."""
+    """A rejected feature is rejected, an accepted one answered, and an unknown one named."""
     record = tmp_path / "check.jsonl"
     await check_stub(Stub(refuses=["temperature"], words="No temperature."), record)
     with serve_recording(record) as base_url:
@@ -330,7 +330,7 @@ async def test_recording_answers_other_requests_with_the_same_parts(tmp_path: Pa
 
 
 def plain_cassette(folder: Path) -> Path:
-    """A cassette without exchanges."""
+    """Write a cassette without exchanges."""
     path = folder / "plain.jsonl"
     RecordingModel(FunctionModel(lambda _: "Trams."), path)
     return path

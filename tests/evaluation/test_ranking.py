@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 NAMES = "abcde"
 
 
-def drawn(seed: int, *, ties: bool, games: int = 400) -> list[Game]:
-    """Games of five systems, of which some are better, and the first place is worth something."""
+def draw_games(seed: int, *, ties: bool, games: int = 400) -> list[Game]:
+    """Draw games of five systems of different strength, with an advantage of the first place."""
     random, played = Random(seed), []
     for row in range(games):
         one, other = random.sample(range(5), 2)
@@ -33,7 +33,7 @@ def drawn(seed: int, *, ties: bool, games: int = 400) -> list[Game]:
 
 
 def reference(games: Sequence[Game], *, order: bool, ties: bool) -> np.ndarray:
-    """The coefficients of statsmodels' stratified model of Cox: strengths (the first is 0), order, ties."""
+    """Return coefficients of statsmodels' stratified Cox model: strengths (the first is 0), order, ties."""
     rows, choices, groups = [], [], []
     for number, game in enumerate(games):
         for option, sign in ((1.0, 0.5), (0.0, -0.5), *([(0.5, 0.0)] if ties else [])):
@@ -51,8 +51,8 @@ def reference(games: Sequence[Game], *, order: bool, ties: bool) -> np.ndarray:
 @pytest.mark.parametrize("order", [False, True], ids=["no order", "order"])
 @pytest.mark.parametrize("seed", range(3))
 def test_ranking_matches_a_reference_fit(seed: int, order: bool, ties: bool) -> None:  # noqa: FBT001 - of pytest
-    """To 1e-6: strengths, what the first place is worth, and Davidson's parameter."""
-    games = drawn(seed, ties=ties, games=200)
+    """Strengths, the first-place effect and Davidson's parameter agree to 1e-6."""
+    games = draw_games(seed, ties=ties, games=200)
     expected = reference(games, order=order, ties=ties)
     strengths = np.array([0.0, *expected[:4]])
     ranking = rank_games(games, order=order)
@@ -72,7 +72,7 @@ def test_ranking_matches_a_reference_fit(seed: int, order: bool, ties: bool) -> 
 
 
 def test_systems_outside_the_largest_connected_part_are_above_or_below_it() -> None:
-    """They have no strength; those with whom no chain of games connects are apart."""
+    """They have no strength; systems without any connection are listed separately."""
     even = [Game(one, other, 1, (one, other)) for one, other in ("ab", "ba", "bc", "ca")]
     odd = [Game("top", "a", 1), Game("higher", "top", 1), Game("b", "low", 1), Game("x", "y", 1), Game("x", "low", 1)]
     ranking = rank_games([*even, *odd], order=False)
@@ -87,7 +87,7 @@ def test_systems_outside_the_largest_connected_part_are_above_or_below_it() -> N
 
 
 def test_a_tie_connects_systems_both_ways() -> None:
-    """If other games say how likely ties are; otherwise ties explain everything, and strengths are infinite."""
+    """Other games must show how likely ties are; otherwise strengths are infinite."""
     tied = [Game("a", "b", 0.5, 1), Game("a", "b", 1, 2), Game("a", "b", 1, 3)]
     assert "no two systems" in str(rank_games(tied, order=False).problem)
     connected = [Game(one, other, won, 4) for one, other, won in (("b", "c", 1), ("c", "b", 1), ("b", "c", 0.5))]
@@ -98,7 +98,7 @@ def test_a_tie_connects_systems_both_ways() -> None:
 
 
 def test_a_prior_ranks_all_systems() -> None:
-    """Also one that won everything, and systems that never met; a narrower prior draws strengths nearer to 0."""
+    """Systems that won everything or never met are included; a narrower prior shrinks strengths."""
     games = [Game("a", "b", 1, 1), Game("b", "c", 1, 2), Game("c", "b", 1, 3), Game("d", "e", 1, 4)]
     assert rank_games(games, order=False).above == ["a"]
     wide, narrow = (rank_games(games, order=False, prior=prior) for prior in (2, 0.5))
@@ -115,7 +115,7 @@ def test_a_prior_ranks_all_systems() -> None:
 
 
 def test_problems_name_infinite_strengths() -> None:
-    """Games that were all tied, one system that always won, and a first place that always won."""
+    """Only ties, a system that always won, and a first place that always won are examples."""
     assert rank_games([Game("a", "b", 0.5)] * 3).problem == "no ranking: all games are ties"
     assert "no two systems" in str(rank_games([Game("a", "b", 1), Game("b", "c", 1)], order=False).problem)
     always = [Game(one, other, 1) for one, other in (("a", "b"), ("b", "a")) for _ in range(5)]
@@ -136,7 +136,7 @@ def test_problems_name_infinite_strengths() -> None:
     ids=["one question", "two questions", "alike"],
 )
 def test_clusters_that_show_no_variation_give_no_intervals(games: list[Game], reason: str) -> None:
-    """The strengths are there, and the reason is in words."""
+    """Strengths are reported with the reason."""
     ranking = rank_games(games, order=False)
     assert [(system.low, system.high) for system in ranking.systems] == [(None, None)] * 2
     assert ranking.systems[0].strength == pytest.approx(np.log(2) / 2)
@@ -145,7 +145,7 @@ def test_clusters_that_show_no_variation_give_no_intervals(games: list[Game], re
 
 
 def test_interval_width_follows_the_smallest_number_of_questions() -> None:
-    """A system that played on three of thirty questions has the interval of three."""
+    """A system with three of thirty questions has the interval of three."""
     random = Random(4)
     games = [
         Game(one, other, float(random.random() < 0.5), question)
@@ -184,19 +184,19 @@ def infinite(tables: range) -> list[int]:
 
 
 def test_no_random_table_has_an_infinite_strength() -> None:
-    """The strengths that exist are those that a table of this size can show."""
+    """All strengths are possible for a table of this size."""
     assert infinite(range(80)) == []
 
 
 @pytest.mark.parametrize("games", [[], [Game("a", "a", 1)], [Game("a", "b", 2)]], ids=["none", "itself", "2 wins"])
 def test_invalid_games_are_rejected(games: list[Game]) -> None:
-    """Before anything is fitted."""
+    """The error comes before the fit."""
     with pytest.raises(ConfigurationError, match="games"):
         rank_games(games)
 
 
 def cover(studies: int, rows: int, *, seed: int) -> float:
-    """How often the interval of a strength holds the true one, where texts of a row share a topic's luck."""
+    """Return how often strength intervals contain the truth if texts of a row share a topic effect."""
     rng = np.random.default_rng(seed)
     true = dict(zip("abc", (0.6, 0.1, -0.7), strict=True))
     hits = 0
@@ -217,17 +217,19 @@ def cover(studies: int, rows: int, *, seed: int) -> float:
 
 
 def cover_order(studies: int, games: int, *, seed: int) -> tuple[float, float]:
-    """How often the intervals of the first place's and of Davidson's parameter hold the true ones."""
+    """Return how often the intervals of the first-place effect and Davidson's parameter contain the truth."""
     rng, true, first, ties = np.random.default_rng(seed), (0.5, 0.0, -0.5), 0.4, -0.3
     hits = np.zeros(2)
     for _ in range(studies):
-        drawn_: list[Game] = []
+        simulated_games: list[Game] = []
         for row in range(games):
             one, other = rng.choice(3, 2, replace=False)
             lead = true[one] - true[other] + first
             weights = np.exp([lead / 2, -lead / 2, ties])
-            drawn_.append(Game("abc"[one], "abc"[other], (1, 0, 0.5)[rng.choice(3, p=weights / weights.sum())], row))
-        ranking = rank_games(drawn_)
+            simulated_games.append(
+                Game("abc"[one], "abc"[other], (1, 0, 0.5)[rng.choice(3, p=weights / weights.sum())], row)
+            )
+        ranking = rank_games(simulated_games)
         assert ranking.order is not None
         assert ranking.ties is not None
         for at, (figure, truth) in enumerate(((ranking.order, first), (ranking.ties, ties))):
@@ -237,7 +239,7 @@ def cover_order(studies: int, games: int, *, seed: int) -> tuple[float, float]:
 
 @pytest.mark.slow
 def test_intervals_hold_what_they_claim() -> None:
-    """In at least .93 of simulated studies."""
+    """The coverage is at least .93 in simulated studies."""
     assert cover(200, 60, seed=5) >= 0.93
     assert min(cover_order(100, 120, seed=6)) >= 0.9
     assert min(simulated_cover(systems, 3, studies=80).holds for systems in (2, 3)) >= 0.93

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-def said(*stances: str) -> list[DebateContributionEntry]:
-    """An argument for each of `stances`."""
+def arguments_of(*stances: str) -> list[DebateContributionEntry]:
+    """Make an argument for each of `stances`."""
     return [DebateContributionEntry(round=1, agent_name=side, stance=side, text=f"For {side}.") for side in stances]
 
 
-def argued(*stances: str) -> ArguedDebate:
-    """A debate of so many sides."""
-    return ArguedDebate(question="Q?", transcript=said(*stances))
+def debate_output(*stances: str) -> ArguedDebate:
+    """Make a debate with these sides."""
+    return ArguedDebate(question="Q?", transcript=arguments_of(*stances))
 
 
 class Judge:
-    """Finds for what it is shown last, and counts how often it is asked."""
+    """Judge for the last side shown that counts its calls."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -67,7 +67,7 @@ class Judge:
     ],
 )
 async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], mirror: bool) -> None:  # noqa: FBT001 - drawn
-    """In the same form, in as many orders, with the same labels and rule, unless something else is asked for."""
+    """Form, orders, labels and rule are the same unless options change them."""
     how = JudgeOptions(**options, quotes=False)
     sides = [Debater("ann", "cats", block=lambda _: "A cat."), Debater("bea", "dogs", block=lambda _: "A dog.")]
     pattern = debate(name="d", debaters=sides, max_rounds=1, judge=how, mirror=mirror, synthesizer=False)
@@ -101,10 +101,10 @@ async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], m
 
 
 async def test_each_side_appears_in_each_slot_and_no_debater_is_called() -> None:
-    """A Latin square by default: as many calls as there are sides, each about the whole transcript."""
+    """The default is a Latin square: one call per side about the whole transcript."""
     judge = Judge()
-    raw = DebateRawOutput(rounds=1, question="Q?", transcript=said("a", "b", "c"), verdict=None)
-    results = await rejudge([raw, argued("yes", "no")], model=judge.model, store=False)
+    raw = DebateRawOutput(rounds=1, question="Q?", transcript=arguments_of("a", "b", "c"), verdict=None)
+    results = await rejudge([raw, debate_output("yes", "no")], model=judge.model, store=False)
     first, second = (item.unwrap().output.ballots for item in results)
     assert [len(first), len(second), len(judge.asked)] == [3, 2, 5]
     assert {ballot.order[slot] for ballot in first for slot in range(3)} == {"a", "b", "c"}
@@ -114,23 +114,23 @@ async def test_each_side_appears_in_each_slot_and_no_debater_is_called() -> None
 
 
 async def test_repeated_views_have_the_same_order() -> None:
-    """What is judged several times is what was judged, and another item has orders of its own."""
+    """Repeated judgments use one view, and other items have other orders."""
     judge = Judge()
-    results = await rejudge([argued("a", "b", "c")] * 8, repeat=2, model=judge.model, seed=4, store=False)
+    results = await rejudge([debate_output("a", "b", "c")] * 8, repeat=2, model=judge.model, seed=4, store=False)
     orders = [[tuple(ballot.order) for ballot in item.unwrap().output.ballots] for item in results]
     assert all(order[:3] == order[3:] for order in orders)
     assert len({order[0] for order in orders}) > 1
 
 
 async def test_single_judge_call_names_a_winner() -> None:
-    """The debate's own judge, with the schedule "single"."""
-    results = await rejudge([argued("a", "b")], judge=JudgeOptions(), model=Judge().model, store=False)
+    """The schedule "single" is that of an ordinary judge."""
+    results = await rejudge([debate_output("a", "b")], judge=JudgeOptions(), model=Judge().model, store=False)
     (ballot,) = results[0].unwrap().output.ballots
     assert (ballot.scores, ballot.winner) == (None, None)
 
 
 async def test_the_judge_has_the_instructions_of_its_options() -> None:
-    """`JudgeOptions` of a judge that judges again count as in a debate."""
+    """`JudgeOptions` work as in a debate."""
     systems: list[str] = []
 
     def answer(request: ModelRequest) -> Reply:
@@ -138,16 +138,16 @@ async def test_the_judge_has_the_instructions_of_its_options() -> None:
         return Judge().answer(request)
 
     how = JudgeOptions(instructions="Weigh the numbers.", model=FunctionModel(answer))
-    results = await rejudge([argued("a", "b")], judge=how, store=False)
+    results = await rejudge([debate_output("a", "b")], judge=how, store=False)
     assert [len(item.unwrap().output.ballots) for item in results] == [1]
     assert ["Weigh the numbers." in system for system in systems] == [True]
 
 
 async def test_stored_verdicts_are_not_requested_again(tmp_path: Path) -> None:
-    """Under the same name in the same store."""
+    """The store and the name are the same."""
     judge = Judge()
     runs = [
-        await rejudge([argued("a", "b")], model=judge.model, store=tmp_path / "runs.db", batch_id="again")
+        await rejudge([debate_output("a", "b")], model=judge.model, store=tmp_path / "runs.db", batch_id="again")
         for _ in range(2)
     ]
     assert len(judge.asked) == 2
@@ -165,23 +165,23 @@ async def test_stored_verdicts_are_not_requested_again(tmp_path: Path) -> None:
     ids=["curtailed", "a person", "never", "no seed"],
 )
 async def test_judge_that_omits_ballots_is_rejected(options: dict[str, Any], message: str) -> None:
-    """An audit is of all of them."""
+    """An audit needs all ballots."""
     with pytest.raises(ConfigurationError, match=message):
         create_rejudge(stances=["a", "b"], **options)
 
 
 async def test_unjudgeable_debates_are_rejected_before_any_call() -> None:
-    """No debate, and one of one side."""
+    """No debate, and a debate with one side, are errors."""
     judge = Judge()
     with pytest.raises(ConfigurationError, match="`debates` must be at least one"):
         await rejudge([], model=judge.model)
     with pytest.raises(ConfigurationError, match=r"`debates\[1\]` must be arguments of two sides or more"):
-        await rejudge([argued("a", "b"), argued("a")], model=judge.model)
+        await rejudge([debate_output("a", "b"), debate_output("a")], model=judge.model)
     assert judge.asked == []
 
 
 async def test_names_in_arguments_are_hidden_again() -> None:
-    """The judge of a stored debate sees aliases, as the first one did."""
+    """The judge of a stored debate sees aliases like the original judge."""
     judge = Judge()
     texts = {"yes": "As anna, I say yes.", "no": "ben: no."}
     entries = [
@@ -194,28 +194,28 @@ async def test_names_in_arguments_are_hidden_again() -> None:
 
 
 async def test_letter_ballots_are_judged_again(tmp_path: Path) -> None:
-    """All ballots by letter, without quotes; the audit reads the judge's bias from them, and nobody is asked twice."""
+    """Ballots have no quotes; the audit uses them for the judge's bias, and no call is repeated."""
     judge, requests = SimJudge(slot=1.5, quality=lambda text: len(text) / 10), []
 
-    def counted(request: ModelRequest) -> Any:
+    def count_request(request: ModelRequest) -> Any:
         requests.append(request)
         return judge.request(request)
 
-    async def again() -> Any:
+    async def rejudge_again() -> Any:
         return await rejudge(
-            [argued("a", "b", "c"), argued("yes", "no")],
+            [debate_output("a", "b", "c"), debate_output("yes", "no")],
             judge=JudgeOptions(answer_form="letter"),
-            model=FunctionModel(counted),
+            model=FunctionModel(count_request),
             store=str(tmp_path / "runs.db"),
             batch_id="again",
         )
 
-    cast = [item.unwrap().output.ballots for item in await again()]
+    cast = [item.unwrap().output.ballots for item in await rejudge_again()]
     assert [len(ballots) for ballots in cast] == [3, 2]
     assert len(requests) == 5
     assert all(ballot.log_odds is not None and ballot.problem is None for ballots in cast for ballot in ballots)
     slot = audit(cast).slot_log_odds
     assert slot is not None
     assert slot.value == pytest.approx(1.5, abs=1e-9)
-    assert [item.unwrap().output.ballots for item in await again()] == cast
+    assert [item.unwrap().output.ballots for item in await rejudge_again()] == cast
     assert len(requests) == 5

@@ -14,7 +14,7 @@ FAULT = PlantedFault(file="a.py", line=10, end_line=12, kind="resource-leak")
 
 
 def finding(title: str, **place: Any) -> Finding:
-    """A finding by one reviewer."""
+    """Make a finding by one reviewer."""
     location = Place(**{"file": "a.py", "line": 10, "found": True, **place})
     raised = Raised(agent_name="Ada", title=title, claim="So it is.", severity="major", place=location)
     return Finding(id="F1", title=title, claim="So it is.", severity="major", place=location, raised=[raised])
@@ -37,7 +37,7 @@ def finding(title: str, **place: Any) -> Finding:
     ],
 )
 def test_a_hit_is_in_the_same_file_within_three_lines(place: dict[str, Any], *, is_named: bool) -> None:
-    """At a place that the material has."""
+    """The location must exist in the material."""
     assert FAULT.is_named(finding("The file is never closed", **place)) is is_named
 
 
@@ -46,11 +46,11 @@ def test_a_hit_is_in_the_same_file_within_three_lines(place: dict[str, Any], *, 
     [("Resource leak", True), ("The handle is not released", True), ("No docstring", False), ("SQL injection", False)],
 )
 def test_a_hit_names_the_kind_of_fault(title: str, *, is_named: bool) -> None:
-    """A finding at the right place about something else is none."""
+    """A finding at the right location about something else is no hit."""
     assert FAULT.is_named(finding(title)) is is_named
 
 
 def test_a_benchmark_needs_a_review() -> None:
-    """Rates of nothing are rejected."""
+    """Rates without data are rejected."""
     with pytest.raises(ConfigurationError):
         review_benchmark([])

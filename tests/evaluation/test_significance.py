@@ -31,14 +31,14 @@ MIRRORED = ballot("ba", "b"), ballot("ba", "a")
 
 
 def singles(n: int, rate: float, source: Random) -> list[list[JudgeBallot]]:
-    """Verdicts, one an item in an order drawn by chance, of a judge that takes the first slot at this rate."""
+    """Draw single verdicts in random order by a judge that prefers the first slot at this rate."""
     return [[source.choice((FIRST, MIRRORED[0]) if source.random() < rate else (LAST, MIRRORED[1]))] for _ in range(n)]
 
 
-def judged(
+def draw_items(
     n: int, schedule: str, sides: Sequence[str], source: Random, *, bias: float = 0.0
 ) -> list[list[JudgeBallot]]:
-    """Items by a schedule: a side is better by up to 2 than others, the first slot by `bias`, and there is noise."""
+    """Draw items by a schedule: sides differ by up to 2, the first slot has `bias`, and there is noise."""
     cast = []
     for _ in range(n):
         quality = {side: source.gauss(0, 1) for side in sides}
@@ -53,13 +53,13 @@ def _cast(order: Sequence[str], quality: dict[str, float], source: Random, bias:
 
 
 def alarms(audits: Sequence[JudgeAudit]) -> int:
-    """How many of them have found a preference for a slot."""
+    """Return how many audits report a preference for a slot."""
     return sum(any(finding.startswith("favours") for finding in report.findings) for report in audits)
 
 
 @pytest.mark.simulation
 def test_four_in_five_audits_of_54_verdicts_find_a_bias_of_70_percent() -> None:
-    """The power that is promised, with false alarms on a fair judge in no more than one of twenty."""
+    """The power is as documented; at most one of twenty audits accuses a fair judge."""
     source = Random(1)
     detected = alarms([full_audit(singles(54, 0.7, source), resamples=0) for _ in range(AUDITS)])
     false = alarms([full_audit(singles(54, 0.5, source), resamples=0) for _ in range(AUDITS)])
@@ -72,22 +72,22 @@ def test_four_in_five_audits_of_54_verdicts_find_a_bias_of_70_percent() -> None:
     ("schedule", "sides"), [("swap", "ab"), ("cyclic", "abc"), ("swap", "abc"), ("single", "abcd")]
 )
 def test_verdicts_on_one_item_are_not_independent_evidence(schedule: str, sides: str) -> None:
-    """Whatever the schedule, a fair judge is not found to favour a slot more often than one time in twenty."""
+    """For any schedule, at most one of twenty audits accuses a fair judge."""
     source = Random(2)
     resamples = 0 if sides == "ab" else 99
-    audits = [full_audit(judged(40, schedule, sides, source), resamples=resamples) for _ in range(60)]
+    audits = [full_audit(draw_items(40, schedule, sides, source), resamples=resamples) for _ in range(60)]
     assert alarms(audits) <= 7  # 60 at 5% are 3: more than 7 come once in a hundred times
 
 
 def test_a_preference_is_found_in_schedules_too() -> None:
-    """With three sides, in a Latin square."""
+    """Three sides are judged in a Latin square."""
     source = Random(3)
-    audits = [full_audit(judged(60, "cyclic", "abc", source, bias=0.8), resamples=99) for _ in range(10)]
+    audits = [full_audit(draw_items(60, "cyclic", "abc", source, bias=0.8), resamples=99) for _ in range(10)]
     assert alarms(audits) >= 8
 
 
 def test_order_audit_does_not_see_a_preference_for_content() -> None:
-    """The negative control: a judge that always takes the longer side looks perfect, and is said not to be cleared."""
+    """A judge that always prefers the longer side looks perfect, and the findings state this limit."""
     longer = [[FIRST, MIRRORED[1]], [LAST, MIRRORED[0]]] * 30
     report = full_audit(longer)
     assert report.position_consistency is not None
@@ -99,7 +99,7 @@ def test_order_audit_does_not_see_a_preference_for_content() -> None:
 
 
 def test_audit_reports_that_a_sample_is_too_small() -> None:
-    """Below the number that it takes, whatever was seen; from that number on not."""
+    """Below the required number the finding is always there, and never from that number on."""
     source = Random(4)
     for n in (1, 12, 53):
         findings = full_audit(singles(n, 0.5, source), resamples=0).findings
@@ -112,7 +112,7 @@ def test_audit_reports_that_a_sample_is_too_small() -> None:
 
 
 def test_preference_found_in_few_items_is_reported_once() -> None:
-    """The size is said beside it, and not before as if nothing could be found."""
+    """Its size is in the sentence, without a separate remark about the small sample."""
     findings = full_audit(singles(23, 1.0, Random(1)), resamples=0).findings
     mentions = [finding for finding in findings if "the first slot" in finding]
     assert len(mentions) == 1
@@ -121,7 +121,7 @@ def test_preference_found_in_few_items_is_reported_once() -> None:
 
 
 def test_preference_is_reported_with_its_numbers() -> None:
-    """How often, of how many, between what, and how likely by chance."""
+    """The sentence has count, sample size, interval and p-value."""
     cast = [[FIRST]] * 20 + [[MIRRORED[0]]] * 18 + [[LAST]] * 16
     assert full_audit(cast).findings[0] == ("favours the first slot: 38 of 54 (70%, 95% CI 56% to 82%, p = 0.0038)")
     fair = [[FIRST]] * 14 + [[MIRRORED[0]]] * 14 + [[LAST]] * 13 + [[MIRRORED[1]]] * 13
@@ -133,7 +133,7 @@ def test_preference_is_reported_with_its_numbers() -> None:
 
 
 def test_labels_that_never_move_cannot_be_separated_from_sides() -> None:
-    """Sides that keep their slots, and labels that keep theirs."""
+    """Neither fixed slots nor fixed labels can be tested."""
     labelled = [ballot(order, order[0], labels={order[0]: "A", order[1]: "B"}) for order in ("ab", "ba")]
     assert full_audit([[FIRST]] * 60).findings[0].startswith("cannot tell: all 60 items were shown in one order")
     findings = full_audit([[ballot_] for ballot_ in labelled * 30]).findings
@@ -142,7 +142,7 @@ def test_labels_that_never_move_cannot_be_separated_from_sides() -> None:
 
 
 def test_intervals_have_a_width_where_nothing_varies() -> None:
-    """60 of 60 is no certainty: Clopper and Pearson's lower end; what varies is resampled by item."""
+    """60 of 60 has the lower end of Clopper and Pearson; varying figures are resampled by item."""
     report = full_audit([[FIRST], [MIRRORED[0]]] * 30)
     first, last = report.slots[0].places
     end = 0.025 ** (1 / 60)
@@ -158,7 +158,7 @@ def test_intervals_have_a_width_where_nothing_varies() -> None:
 @settings(max_examples=example_count(8))
 @given(items, st.data())
 def test_resampling_depends_only_on_the_seed(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
-    """The same in whatever order items are; all that is not drawn is as without; intervals hold their figures."""
+    """The order of items does not matter, other figures are unchanged, and intervals contain theirs."""
     report = full_audit(cast, seed=5, resamples=50)
     assert full_audit(data.draw(st.permutations(cast)), seed=5, resamples=50) == report
     for tested, plain in zip(all_figures(report), all_figures(audit(cast)), strict=True):
@@ -173,7 +173,7 @@ def test_resampling_depends_only_on_the_seed(cast: list[list[JudgeBallot]], data
 
 
 def test_required_sample_sizes_match_the_test() -> None:
-    """The smallest from which on the power stays; the table that needs no library is what is computed."""
+    """From this size on the power stays; the stored table equals a computation."""
     assert [smallest_n(rate) for rate in (0.6, 0.7, 0.8)] == [210, 54, 23]
     for rate in (0.6, 0.7, 0.8, 0.95):
         n = smallest_n(rate)
@@ -199,7 +199,7 @@ def test_required_sample_sizes_match_the_test() -> None:
     ids=["even", "one side", "certain", "no item", "no items", "seed", "resamples"],
 )
 def test_invalid_arguments_are_rejected(call: object, message: str) -> None:
-    """With what would be allowed."""
+    """The error has the permitted values."""
     assert callable(call)
     with pytest.raises(ConfigurationError, match=message):
         call()
@@ -239,7 +239,7 @@ def test_bootstrap_intervals_are_those_of_scipy(size: int) -> None:
 
 
 def test_run_audit_needs_no_optional_library() -> None:
-    """The figures and their words import neither numpy nor scipy; what needs them says how to get them."""
+    """Figures and findings import neither numpy nor scipy; functions that need them name the extra."""
     script = """
 import sys
 class Gone:

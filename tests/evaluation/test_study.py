@@ -57,18 +57,18 @@ ROWS = [
 def primes(
     *baselines: str, order: str = "simultaneous", judge: JudgeOptions | None = None
 ) -> Callable[[Any, Sequence[str]], Block[Any, Any]]:
-    """A design: two sides, one round."""
+    """Make a design with two sides and one round."""
 
-    def made(_: object, positions: Sequence[str]) -> Block[Any, Any]:
+    def make_design(_: object, positions: Sequence[str]) -> Block[Any, Any]:
         sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
         options: Any = {"turn_order": order, "baselines": list(baselines), "judge": judge}
         return debate(name="primes", debaters=sides, max_rounds=1, moderator=False, synthesizer=False, **options)
 
-    return made
+    return make_design
 
 
 class Answering:
-    """A model that finds for what `finds` says of the request's role, and fails where that is an error."""
+    """Model whose judge follows `finds` for each request, and fails if that returns an error."""
 
     def __init__(self, finds: Callable[[ModelRequest, str], Any] = lambda request, question: "It is prime") -> None:
         self.asked: list[ModelRequest] = []
@@ -89,13 +89,13 @@ class Answering:
 
 
 def study(rows: Sequence[Mapping[str, Any]] = ROWS, **options: Any) -> Study:
-    """A study with one design and two baselines."""
+    """Make a study with one design and two baselines."""
     designs = {"together": primes("single", "self_consistency")}
     return Study(**{"name": "primes", "rows": rows, "designs": designs, "seed": 7, **options})
 
 
 async def test_every_question_is_asked_once_and_stored_without_texts(tmp_path: Path) -> None:
-    """The file says what was answered, in which order and at which cost, and holds nothing that a model wrote."""
+    """The file has answers, orders and costs, but no text of a model."""
     path, voters = tmp_path / "answers.jsonl", Answering()
     answers = await ask_study(study(), path, model=voters.model)
     assert [answer.item for answer in answers] == list(dict.fromkeys(answer.item for answer in answers))
@@ -111,7 +111,7 @@ async def test_every_question_is_asked_once_and_stored_without_texts(tmp_path: P
 
 @pytest.mark.parametrize("by", ["log_odds", "mean"])
 async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedBy) -> None:
-    """What a letter or a rubric says of a side is kept under its number, and decides as it did; of noise as well."""
+    """Letters and rubrics are stored under side numbers and give the same winner, also for noise."""
 
     def answer(request: ModelRequest) -> ModelResponse:
         if request.choices:
@@ -137,7 +137,7 @@ async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedB
 
 
 async def test_all_designs_deal_positions_alike() -> None:
-    """Designs differ in nothing else, and the right position speaks first in some questions and not in others."""
+    """Designs differ in nothing else, and the right position speaks first in some questions only."""
     experiment = study(designs={"together": primes("single"), "in_turn": primes(order="declared")})
     dealt = {(case.design, case.item): case.positions for case in experiment.cases}
     assert all(dealt["together", case.item] == dealt["in_turn", case.item] for case in experiment.cases)
@@ -147,7 +147,7 @@ async def test_all_designs_deal_positions_alike() -> None:
 
 @pytest.mark.parametrize("kills", [1, 20])
 async def test_killed_study_finds_the_same_as_an_uninterrupted_one(tmp_path: Path, kills: int) -> None:
-    """Cut off in a line, or between two: what is there counts, and nothing is asked twice."""
+    """The file ends within a line or between two; recorded answers count, and no call is repeated."""
     uninterrupted = await ask_study(study(), tmp_path / "whole.jsonl", model=Answering().model)
     lines = (tmp_path / "whole.jsonl").read_bytes()
     random, path, voters = Random(kills), tmp_path / "killed.jsonl", Answering()
@@ -165,7 +165,7 @@ async def test_killed_study_finds_the_same_as_an_uninterrupted_one(tmp_path: Pat
 
 @pytest.mark.parametrize("seed", slow_but_first([1, 2]))
 def test_study_killed_twenty_times_has_the_same_table(tmp_path: Path, seed: int) -> None:
-    """By SIGKILL in the middle of debates, baselines and noise: the whole report is that of the one that was not."""
+    """After SIGKILL in debates, baselines and noise, the whole report is equal."""
     reports = []
     for kills in (0, 20):
         folder = tmp_path / str(kills)
@@ -180,7 +180,7 @@ def test_study_killed_twenty_times_has_the_same_table(tmp_path: Path, seed: int)
 
 
 async def test_interrupted_debate_is_resumed(tmp_path: Path) -> None:
-    """With a store, recorded answers are not paid for again; a failed question is asked again by the next call."""
+    """With a store, recorded answers are reused; a failed question is retried by the next call."""
     down = True
     voters = Answering(lambda *_: ProviderFailed("away", status=503) if down else "It is not")
     options: Any = {"model": voters.model, "store": tmp_path / "runs.db", "max_concurrency": 1}
@@ -193,13 +193,13 @@ async def test_interrupted_debate_is_resumed(tmp_path: Path) -> None:
 
 
 async def test_two_processes_cannot_write_to_one_file(tmp_path: Path) -> None:
-    """The second one is refused."""
+    """The second one is rejected."""
     with AnswersFile(tmp_path / "a.jsonl"), pytest.raises(BadFile, match="another process"):
         await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
 
 
 async def test_noise_judges_the_arguments_of_another_question(tmp_path: Path) -> None:
-    """Under the positions of this one; every question is read with those of a different one."""
+    """Every question keeps its positions and gets the arguments of a different question."""
     noisy = study(noise=True, designs={"together": primes("single")}, primary=("together", "noise"))
     voters = Answering()
     answers = await ask_study(noisy, tmp_path / "a.jsonl", model=voters.model, store=tmp_path / "runs.db")
@@ -215,19 +215,19 @@ async def test_noise_judges_the_arguments_of_another_question(tmp_path: Path) ->
 
 
 def noted(rows: Sequence[Mapping[str, Any]] = ROWS) -> list[dict[str, Any]]:
-    """Rows with a note that decides each."""
+    """Return rows with a decisive note each."""
     return [{**row, "note": f"The right answer is number {row['truth']}."} for row in rows]
 
 
 def reads_notes(request: ModelRequest, _: str) -> str:
-    """Find for what a note says, and for one position where there is none."""
+    """Judge by the note, or for one position without a note."""
     text = str(request.messages)
     return "It is not" if "The right answer is number 1." in text else "It is prime"
 
 
 @pytest.mark.parametrize("judge", [None, JudgeOptions()], ids=["as judged", "judge given"])
 async def test_a_judge_that_reads_the_notes_passes_the_control(tmp_path: Path, judge: JudgeOptions | None) -> None:
-    """Then all is asked; the report says by how much, and the registration has what decides."""
+    """The study continues; the report has the gain, and the registration has the threshold."""
     experiment = study(noted(), control="note", control_gain=0.1, judge=judge)
     assert experiment.methods[-2:] == ("control", "alone")
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering(reads_notes).model)
@@ -246,7 +246,7 @@ async def test_a_judge_that_reads_the_notes_passes_the_control(tmp_path: Path, j
 
 @pytest.mark.parametrize("judge", [None, JudgeOptions()], ids=["as judged", "judge given"])
 async def test_a_judge_that_cannot_use_the_notes_stops_the_study(tmp_path: Path, judge: JudgeOptions | None) -> None:
-    """After one debate at most, and it says so; another call asks nothing."""
+    """At most one debate runs, the summary says so, and another call does nothing."""
     experiment, voters = study(noted(), control="note", judge=judge, noise=True), Answering()
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model)
     debates = [answer for answer in answers if answer.design == "together"]
@@ -263,7 +263,7 @@ async def test_a_judge_that_cannot_use_the_notes_stops_the_study(tmp_path: Path,
 
 
 async def test_a_control_that_is_interrupted_is_finished_before_any_debate(tmp_path: Path) -> None:
-    """Whatever stopped it."""
+    """The reason of the interruption does not matter."""
     experiment, voters = study(noted(), control="note", judge=JudgeOptions()), Answering(reads_notes)
     path = tmp_path / "a.jsonl"
     answers = await ask_study(
@@ -281,7 +281,7 @@ async def test_a_control_that_is_interrupted_is_finished_before_any_debate(tmp_p
 @settings(max_examples=example_count(20))
 @given(slices=st.lists(st.integers(1, 5), max_size=5), at_once=st.integers(1, 4))
 async def test_noise_partners_do_not_depend_on_the_time_of_the_calls(slices: list[int], at_once: int) -> None:
-    """Those of the next question, as soon as it has been debated; the last one's are lost without a store."""
+    """The partner is the next debated question; without a store the last one is lost."""
     noisy = study(noise=True, designs={"together": primes()}, primary=("together", "noise"))
     items = [case.item for case in noisy.cases]
     with tempfile.TemporaryDirectory() as folder:
@@ -296,7 +296,7 @@ async def test_noise_partners_do_not_depend_on_the_time_of_the_calls(slices: lis
 
 
 async def test_no_noise_is_requested_after_the_deadline(tmp_path: Path) -> None:
-    """Also where all debates were held before, and only noise is missing; a later call goes on with it."""
+    """This holds even if only noise is missing; a later call continues."""
     noisy, voters = study(noise=True, designs={"together": primes()}, primary=("together", "noise")), Answering()
     options: Any = {"model": voters.model, "store": tmp_path / "runs.db"}
     answers = await ask_study(noisy, tmp_path / "a.jsonl", **options)
@@ -312,16 +312,16 @@ async def test_no_noise_is_requested_after_the_deadline(tmp_path: Path) -> None:
 
 
 async def test_noise_partner_has_as_many_positions(tmp_path: Path) -> None:
-    """One that has no like has no noise, is not waited for, and takes none from others."""
+    """A question without such a partner has no noise, does not delay the study, and is skipped by others."""
     three = {"question": "What is 2?", "choices": ["It is prime", "It is not", "It is no number"], "truth": 0}
     rows = [*ROWS[:2], three, *ROWS[2:4]]
 
-    def made(_: object, positions: Sequence[str]) -> Block[Any, Any]:
+    def make_design(_: object, positions: Sequence[str]) -> Block[Any, Any]:
         sides = [Debater(name, stance) for name, stance in zip("abc", positions, strict=False)]
         return debate(name="primes", debaters=sides, max_rounds=1, moderator=False, synthesizer=False)
 
     experiment, so_far = (
-        study(rows, noise=True, designs={"together": made}, primary=("together", "noise")),
+        study(rows, noise=True, designs={"together": make_design}, primary=("together", "noise")),
         list[StudyProgress](),
     )
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering().model, progress=so_far.append)
@@ -334,7 +334,7 @@ async def test_noise_partner_has_as_many_positions(tmp_path: Path) -> None:
 
 
 async def test_failed_debate_counts_as_wrong_and_helps_no_baseline(tmp_path: Path) -> None:
-    """Or is left out, if the study says so; the report says how many there were."""
+    """An option of the study excludes it instead; the report has the number."""
 
     def finds(request: ModelRequest, prompt: str) -> Any:
         undecided = "judge" in str(request.block) and "Is 31 prime?" in prompt
@@ -351,7 +351,7 @@ async def test_failed_debate_counts_as_wrong_and_helps_no_baseline(tmp_path: Pat
 
 
 def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -> tuple[Study, list[StudyAnswer]]:
-    """A study whose answers are these: was the debate right, was the vote?"""
+    """Make a study with answers from pairs: was the debate right, and was the vote?"""
     rows = [{"question": str(n), "choices": ["yes", "no"], "truth": "yes"} for n in range(len(wins))]
     experiment = study(rows, cluster=(lambda row: int(row["question"]) % clusters) if clusters else None)
     answers = [
@@ -376,7 +376,7 @@ def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -
 
 
 def test_primary_comparison_is_tested_alone_and_states_its_finding() -> None:
-    """Better, worse, no gain that is worth it, or too few; the e-value is that of the questions that differ."""
+    """Findings are better, worse, no relevant gain, or too few; the e-value uses discordant questions."""
     for wins, finding in (
         ([(True, False)] * 12 + [(True, True)] * 8, "helped"),
         ([(False, True)] * 12 + [(True, True)] * 8, "harmed"),
@@ -391,7 +391,7 @@ def test_primary_comparison_is_tested_alone_and_states_its_finding() -> None:
 
 
 def test_report_states_the_number_of_undecided_answers() -> None:
-    """By either method of the primary comparison: who names no position is not right, which is no opposite finding."""
+    """Both methods of the primary comparison count; an undecided answer is not right, but no opposite finding."""
     experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     assert "Undecided" not in study_report(experiment, answers).summary
     for answer in answers[:5]:
@@ -405,7 +405,7 @@ def test_report_states_the_number_of_undecided_answers() -> None:
 
 
 def test_unfinished_study_concludes_only_by_its_e_value() -> None:
-    """However small its p-value is; it says what is missing. With all answers the same figures may conclude."""
+    """A small p-value is not enough until all answers are there; the summary says what is missing."""
     experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     early, complete = study_report(experiment, answers[:8]), study_report(experiment, answers)
     assert early.primary is not None
@@ -447,7 +447,7 @@ def test_finished_stage_of_a_study_is_reported_alone() -> None:
 
 
 def test_report_shows_who_abandoned_the_truth() -> None:
-    """From one call to the debate, and from the judge's first ballot to its last; undecided is not right."""
+    """One call is compared with the debate, and the first ballot with the last; undecided is not right."""
     experiment, answers = made_up([(n % 4 > 0, True) for n in range(8)])
     ballot = {"order": ["0", "1"], "scores": {"0": 0.8, "1": 0.2}, "winner": "0"}
     changed = [
@@ -472,7 +472,7 @@ def test_report_shows_who_abandoned_the_truth() -> None:
 
 
 def test_report_shows_how_often_a_judge_favours_the_first_text() -> None:
-    """A debate is one observation, whatever its ballots; those for nobody, and debates of three, say nothing."""
+    """A debate is one observation; undecided ballots and debates of three do not count."""
     experiment, answers = made_up([(True, True)] * 5)
     casts = ["01", "00", "1", "", "0"]  # the side that each ballot is for, read in turns first and last
     judged = [
@@ -501,7 +501,7 @@ def test_report_shows_how_often_a_judge_favours_the_first_text() -> None:
 
 
 def test_frontier_omits_methods_with_a_cheaper_equal() -> None:
-    """A vote that is as often right at half the tokens leaves the debate behind it."""
+    """A vote that is as accurate at half the tokens excludes the debate."""
     for wins, frontier in (
         ([(True, True)] * 3, ["self_consistency"]),
         ([(True, False), (True, True)], ["self_consistency", "together"]),
@@ -510,7 +510,7 @@ def test_frontier_omits_methods_with_a_cheaper_equal() -> None:
 
 
 def test_few_unknown_amounts_do_not_hide_the_mean() -> None:
-    """One call of twenty whose server did not say what it used; of half of them there is no mean."""
+    """One unknown amount of twenty is ignored; with half of them there is no mean."""
     experiment, answers = made_up([(True, True)] * 20)
     unknown = MethodAnswer(answer=["0"], calls=3, tokens=None)
     for missing, expected in ((1, 300), (10, None)):
@@ -524,7 +524,7 @@ def test_few_unknown_amounts_do_not_hide_the_mean() -> None:
 
 
 async def test_report_page_is_inert_and_hides_nothing(tmp_path: Path) -> None:
-    """No script, nothing to load, names as they are; how much is missing, and whether it was registered."""
+    """There is no script and nothing to load; names are escaped; missing answers and registration are shown."""
     name = "<b>primes</b>\u202e"
     experiment = study(name=name)
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering().model)
@@ -542,7 +542,7 @@ async def test_report_page_is_inert_and_hides_nothing(tmp_path: Path) -> None:
 
 
 def test_costs_do_not_depend_on_the_order_of_answers() -> None:
-    """Not in their last digits either: a study that was killed has answers in another order."""
+    """Even the last digits agree, as a resumed study has answers in another order."""
     experiment, answers = made_up([(True, False), (True, True)] * 30)
     for number, answer in enumerate(answers):
         for name, method_answer in answer.answers.items():
@@ -551,7 +551,7 @@ def test_costs_do_not_depend_on_the_order_of_answers() -> None:
 
 
 async def test_permanently_failed_debate_does_not_keep_a_study_unfinished(tmp_path: Path) -> None:
-    """Noise needs its arguments, of which there are none; all else is answered, and may be concluded from."""
+    """Noise has no arguments then; everything else is answered and can be concluded from."""
     voters = Answering(lambda request, prompt: ProviderFailed("no") if "Is 31 prime?" in prompt else "It is prime")
     experiment, so_far = study(noise=True), list[StudyProgress]()
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model, progress=so_far.append)
@@ -563,7 +563,7 @@ async def test_permanently_failed_debate_does_not_keep_a_study_unfinished(tmp_pa
 
 @given(wins=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60), clusters=st.integers(2, 9))
 def test_the_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[bool, bool]], clusters: int) -> None:
-    """And its difference is that of the accuracies, inside its interval."""
+    """The difference is that of the accuracies, inside its interval."""
     experiment, answers = made_up(wins, clusters=clusters)
     forward, backward = study_report(experiment, answers), study_report(experiment, answers[::-1])
     for first, second in zip(forward.comparisons, backward.comparisons, strict=True):
@@ -576,13 +576,13 @@ def test_the_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[boo
 @settings(max_examples=example_count(200))
 @given(wins=st.integers(0, 60), losses=st.integers(0, 60))
 def test_e_value_is_a_fair_bet(wins: int, losses: int) -> None:
-    """If both are as good, the mean of the bet after the next question is the bet before it (a martingale)."""
+    """Between equal methods, the expected bet after the next question is the current bet (a martingale)."""
     after = (e_value(wins + 1, losses) + e_value(wins, losses + 1)) / 2
     assert math.isclose(after, e_value(wins, losses), rel_tol=1e-9)
 
 
 async def test_registration_is_written_once_and_shows_differences(tmp_path: Path) -> None:
-    """Rows, designs, seed, comparisons: what changed since is in the report, and so are answers that are older."""
+    """Changed rows, designs, seeds and comparisons are reported, and answers older than the registration."""
     path, answers = (
         tmp_path / "registration.json",
         await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model),
@@ -606,7 +606,7 @@ async def test_registration_is_written_once_and_shows_differences(tmp_path: Path
 
 
 async def test_a_frame_has_a_row_for_each_answer_of_each_method(tmp_path: Path) -> None:
-    """As plain rows, which any library of tables takes; the tables for a paper are those of the report."""
+    """Rows are plain data for any table library; tables for a paper match the report."""
     answers = await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
     rows = frame(study(), answers)
     assert len(rows) == 3 * len(ROWS)
@@ -617,7 +617,7 @@ async def test_a_frame_has_a_row_for_each_answer_of_each_method(tmp_path: Path) 
 
 
 async def test_frame_becomes_a_pandas_table_unchanged(tmp_path: Path) -> None:
-    """Numbers are numbers: the accuracy of a method is a mean of a column."""
+    """Numbers stay numbers: the accuracy of a method is the mean of a column."""
     pandas: Any = pytest.importorskip("pandas")
     answers = await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
     table = pandas.DataFrame(frame(study(), answers))
@@ -628,7 +628,7 @@ async def test_frame_becomes_a_pandas_table_unchanged(tmp_path: Path) -> None:
 
 
 class Columns:
-    """What iterates over columns, as data frames do."""
+    """Table that iterates over its columns, like a data frame."""
 
     columns = ("question",)
 
@@ -668,14 +668,14 @@ class Columns:
     ids=lambda fields: ", ".join(fields) if isinstance(fields, dict) else fields,
 )
 def test_invalid_studies_are_rejected_before_any_call(options: dict[str, Any], field: str) -> None:
-    """With the field, what was given, and what is allowed."""
+    """The error has the field, the value and the permitted values."""
     with pytest.raises(ConfigurationError) as caught:
         study(**options)
     assert caught.value.field == field
 
 
 async def test_invalid_row_is_rejected_before_any_call(tmp_path: Path) -> None:
-    """Also the last one of the last design, and however few are to be asked."""
+    """The last row of the last design is checked, even if few calls are requested."""
     voters, odd = Answering(), {**ROWS[0], "choices": ["It is prime", "it is PRIME"]}
     with pytest.raises(ConfigurationError, match="stance of row 10` must be"):
         await ask_study(study([*ROWS, odd]), tmp_path / "a.jsonl", model=voters.model, maximum=1)
@@ -683,7 +683,7 @@ async def test_invalid_row_is_rejected_before_any_call(tmp_path: Path) -> None:
 
 
 async def test_budget_includes_failed_calls(tmp_path: Path) -> None:
-    """Calls of debates that ended without an answer were paid for."""
+    """Calls of debates without an answer were paid for."""
     so_far: list[StudyProgress] = []
     voters = Answering(lambda *_: ProviderFailed("down"))
     await ask_study(
@@ -695,7 +695,7 @@ async def test_budget_includes_failed_calls(tmp_path: Path) -> None:
 
 
 async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
-    """A debate with its baselines takes longer than noise, whatever was asked first; 0 at the end."""
+    """A debate with baselines takes longer than noise in any order; the estimate ends at 0."""
     designs, so_far = {"together": primes("single"), "in_turn": primes(order="declared")}, list[StudyProgress]()
     experiment = study(designs=designs, noise=True)
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering().model, progress=so_far.append)
@@ -716,7 +716,7 @@ async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
 
 
 async def test_answer_counts_for_its_row(tmp_path: Path) -> None:
-    """If another position is right now, that is said; clusters are those that the rows have now."""
+    """A changed truth is reported; clusters are those of the current rows."""
     path, rows = tmp_path / "a.jsonl", ROWS[:2]
     answers = await ask_study(study(rows), path, model=Answering().model)
     with pytest.raises(ConfigurationError, match="as when it was answered, position 0"):
@@ -728,14 +728,14 @@ async def test_answer_counts_for_its_row(tmp_path: Path) -> None:
 
 
 async def test_rows_can_come_from_a_data_frame(tmp_path: Path) -> None:
-    """Numbers and lists of numpy are numbers and lists."""
+    """Numbers and lists of numpy are converted."""
     numpy: Any = pytest.importorskip("numpy")
     rows = [{**row, "truth": numpy.int64(row["truth"]), "choices": numpy.array(row["choices"])} for row in ROWS]
     assert study(iter(rows)).cases == study().cases  # type: ignore[arg-type] # a generator
 
 
 def test_invalid_line_is_named(tmp_path: Path) -> None:
-    """With its number and its field."""
+    """The error has its number and its field."""
     path = tmp_path / "a.jsonl"
     path.write_text('{"design": "together"}\n', "utf-8")
     with pytest.raises(BadFile, match="line 1: `item`"):

@@ -27,13 +27,13 @@ BEGUN = [arm for arm in ARMS.values() if arm.answers.exists()]
 
 
 def fixed(arm: Arm) -> dict[str, Any]:
-    """What was registered."""
+    """Return the registered settings."""
     settings: dict[str, Any] = json.loads(arm.registration.read_text("utf-8"))["fixed"]
     return settings
 
 
 def check(expected_figures: dict[str, Any], report: StudyReport) -> None:
-    """Every figure of the page, to 1e-9."""
+    """Check every figure of the page to 1e-9."""
 
     def near(values: Any) -> Any:
         return pytest.approx([-1 if value is None else value for value in values], abs=1e-9)
@@ -67,7 +67,7 @@ def check(expected_figures: dict[str, Any], report: StudyReport) -> None:
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
 def test_shipped_answers_reproduce_the_figures_on_the_page(arm: Arm) -> None:
-    """By two programs that have nothing in common."""
+    """Two independent programs compute them."""
     answers = arm.read()
     figures = derive(arm.answers.read_text("utf-8").splitlines(), fixed(arm))
     check(figures, study_report(arm.study(answers), answers))
@@ -81,7 +81,7 @@ def test_shipped_answers_reproduce_the_figures_on_the_page(arm: Arm) -> None:
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
 def test_page_reports_deviations_from_the_registration(arm: Arm) -> None:
-    """Options, where the version that was registered hashes them; comparisons; and answers from before."""
+    """Hashed options, comparisons, and answers from before the registration are reported."""
     answers, registered = arm.read(), Registration.read(arm.registration)
     assert differences(arm.study(answers), answers, registered) == []
     planted = {"min_gain": 0.2, "fixed": {"options of together": "0" * 12}}
@@ -94,7 +94,7 @@ def test_page_reports_deviations_from_the_registration(arm: Arm) -> None:
 
 
 def test_one_rule_for_indecision_decides_what_the_puzzles_say() -> None:
-    """A lot: no difference; counted as wrong, the debates look harmful. The page has both."""
+    """Drawing lots gives no difference; counting as wrong makes debates look harmful. The page has both."""
     text = " ".join(PAGE.read_text("utf-8").split())
     assert "50.6% against 49.6% of 250" in text
     assert "With undecided answers counted as wrong: with_notes is right less often than single: 5.2%" in text
@@ -106,7 +106,7 @@ def test_one_rule_for_indecision_decides_what_the_puzzles_say() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_generated_answers_give_the_same_figures_as_the_report(seed: int) -> None:
-    """A whole study with ties, failures, a question asked again, and unknown tokens."""
+    """A whole study has ties, failures, a repeated question, and unknown tokens."""
     random, lines = Random(seed), []
     methods = {"together": ["together", "single", "self_consistency", "revision"], "in_turn": ["in_turn"]}
     for number in range(260):

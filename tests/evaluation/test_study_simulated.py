@@ -19,8 +19,8 @@ RIGHT, WRONG = (MethodAnswer.model_construct(answer=[digit], calls=1, tokens=1) 
 
 
 @cache
-def held(questions: int, clusters: int) -> Study:
-    """A study of `questions` in so many clusters, for its primary comparison with `revision`."""
+def make_study(questions: int, clusters: int) -> Study:
+    """Make a study of `questions` in this many clusters, for its primary comparison with `revision`."""
 
     def design(_: object, positions: Any) -> Any:
         sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
@@ -34,7 +34,7 @@ def held(questions: int, clusters: int) -> Study:
 
 
 def report_of(study: Study, firsts: Any, seconds: Any) -> Any:
-    """The primary comparison of a study in which the debate and the other method were right there."""
+    """Return the primary comparison of a study with these results of the debate and the other method."""
     answers = [
         StudyAnswer.model_construct(
             design="debate",
@@ -61,7 +61,7 @@ def coverage(seed: int, studies: int, *, questions: int, clusters: int, spread: 
     Both methods share the mood of a cluster in part: what they differ by is clustered as well.
     """
     rng, hits = np.random.default_rng(seed), 0
-    study = held(questions, clusters)
+    study = make_study(questions, clusters)
     for _ in range(studies):
         # within 0 and 1 on both sides of their means, so that these are .6 and .5 exactly
         moods = rng.uniform(-spread, spread, (2, clusters))[:, np.arange(questions) % clusters]
@@ -78,7 +78,7 @@ def martingale(seed: int, studies: int, *, questions: int) -> tuple[float, float
     often as far as certainty, with the same mean (a martingale).
     """
     rng, gains, conclusions = np.random.default_rng(seed), [], 0
-    study = held(questions, questions)
+    study = make_study(questions, questions)
     for _ in range(studies):
         belief = rng.beta(2, 1.5, questions)
         drifted = rng.beta(0.4 * belief, 0.4 * (1 - belief))
@@ -89,7 +89,7 @@ def martingale(seed: int, studies: int, *, questions: int) -> tuple[float, float
 
 
 def false_alarms(seed: int, studies: int, *, questions: int, differing: float) -> float:
-    """How often the e-value ever reaches 20 between two equal methods, looked at after each question."""
+    """Return how often the e-value ever reaches 20 between two equal methods, checked after each question."""
     rng, alarms = np.random.default_rng(seed), 0
     for _ in range(studies):
         steps = rng.choice([-1, 0, 1], questions, p=[differing / 2, 1 - differing, differing / 2])
@@ -100,9 +100,9 @@ def false_alarms(seed: int, studies: int, *, questions: int, differing: float) -
 
 
 def found_early(seed: int, studies: int, *, questions: int) -> float:
-    """How often a report finds a difference between equal methods, asked again after every tenth question."""
+    """Return how often a report finds a difference between equal methods, checked after every tenth question."""
     rng, alarms = np.random.default_rng(seed), 0
-    study = held(questions, questions)
+    study = make_study(questions, questions)
     for _ in range(studies):
         firsts, seconds = rng.random((2, questions)) < 0.5
         looks = (report_of(study, firsts[:at], seconds[:at]) for at in range(10, questions, 10))
@@ -111,7 +111,7 @@ def found_early(seed: int, studies: int, *, questions: int) -> float:
 
 
 def test_studies_in_short() -> None:
-    """The same figures, of few studies: whatever breaks them badly is seen at once."""
+    """A few studies detect severe errors of all figures quickly."""
     assert coverage(1, 60, questions=80, clusters=20, spread=0.3) >= 0.85
     gain, conclusions = martingale(1, 30, questions=200)
     assert abs(gain) <= 0.02
@@ -127,7 +127,7 @@ def test_studies_in_short() -> None:
     ("questions", "clusters", "spread"), [(160, 40, 0.35), (90, 15, 0.3), (120, 120, 0.0)], ids=["40", "15", "alone"]
 )
 def test_intervals_hold_the_planted_gain(seed: int, questions: int, clusters: int, spread: float) -> None:
-    """In at least .93 of 2,000 studies, with many clusters, few, and none."""
+    """The coverage is at least .93 of 2,000 studies, with many clusters, few, and none."""
     assert coverage(seed, 2_000, questions=questions, clusters=clusters, spread=spread) >= 0.93
 
 
@@ -135,7 +135,7 @@ def test_intervals_hold_the_planted_gain(seed: int, questions: int, clusters: in
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1])
 def test_martingale_has_no_expected_gain(seed: int) -> None:
-    """Over 2,000 studies of 100 questions: 0 ± .02, and a difference is found in at most .05."""
+    """Over 2,000 studies of 100 questions the gain is 0 ± .02, and at most .05 find a difference."""
     gain, conclusions = martingale(seed, 2_000, questions=100)
     assert abs(gain) <= 0.02
     assert conclusions <= 0.05
@@ -154,5 +154,5 @@ def test_repeated_looks_rarely_give_a_wrong_conclusion(seed: int, differing: flo
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1])
 def test_unfinished_reports_rarely_find_false_effects(seed: int) -> None:
-    """Asked again and again, it finds a difference in at most .05 of 200 studies."""
+    """Repeated reports find a difference in at most .05 of 200 studies."""
     assert found_early(seed, 200, questions=120) <= 0.05

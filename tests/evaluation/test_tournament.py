@@ -29,7 +29,7 @@ STRONG = {"ann": 2.0, "bob": 0.0, "cy": -1.5}
 
 
 class Judging:
-    """Models that sign what they say, and a judge that finds for the stronger one, with some luck."""
+    """Models that sign their arguments, and a judge that prefers the stronger one with some noise."""
 
     def __init__(self, *, fails: Sequence[str] = ()) -> None:
         self.fails = fails
@@ -56,7 +56,7 @@ class Judging:
 
 
 async def test_each_pair_meets_from_both_seats_and_is_ranked(tmp_path: Path) -> None:
-    """Six games a row for three systems; again, nothing is asked. The judge reads no system's name."""
+    """Three systems play six games a row, and a repeated call plays none. The judge sees no names."""
     judging = Judging()
     options: Any = {"judge": judging.judge, "store": tmp_path / "t.db"}
     result = await tournament(judging.systems, ROWS, **options)
@@ -75,7 +75,7 @@ async def test_each_pair_meets_from_both_seats_and_is_ranked(tmp_path: Path) -> 
 
 
 async def test_failed_debates_are_repeated(tmp_path: Path) -> None:
-    """And only these: what was said is in the store."""
+    """Only these are repeated; finished arguments are in the store."""
     judging = Judging(fails=["Question 3?"])
     options: Any = {"judge": judging.judge, "store": tmp_path / "t.db"}
     first = await tournament(judging.systems, ROWS[:5], **options)
@@ -88,7 +88,7 @@ async def test_failed_debates_are_repeated(tmp_path: Path) -> None:
 
 
 async def test_custom_play_function_can_be_used() -> None:
-    """A persona, a design: a function makes the debate. A judge that goes by the seat ranks nobody."""
+    """A function of a persona or a design makes the debate. A seat-biased judge ranks nobody."""
 
     def play(_: object, seats: Sequence[Seat[str]]) -> Any:
         sides = [Debater(name, seat.position, role=seat.system) for name, seat in zip("ab", seats, strict=True)]
@@ -104,7 +104,7 @@ async def test_custom_play_function_can_be_used() -> None:
 
 
 async def test_one_question_gives_strengths_without_intervals() -> None:
-    """The reason is in words in the report, and no interval is as narrow as nothing."""
+    """The report has the reason; no interval has zero width."""
     judging = Judging()
     by_seat = FunctionModel(lambda _: {"reasoning": "-", "winner": "yes", "verdict": "-"}, name="seat")
     result = await tournament(judging.systems, ROWS[:1], judge=by_seat)
@@ -133,7 +133,7 @@ async def test_without_a_verdict_there_is_no_ranking() -> None:
     ids=["one system", "no row", "one position", "a text", "no such column"],
 )
 async def test_invalid_tournaments_are_rejected(systems: Any, rows: Any, field: str) -> None:
-    """Before any call, with the field."""
+    """The error has the field and comes before any call."""
     with pytest.raises(ConfigurationError) as caught:
         await tournament(systems, rows)
     assert caught.value.field == field
