@@ -124,8 +124,8 @@ class Hub:
         return {"id": number, "user": {"login": self.login}, "body": body, **fields}
 
 
-class Refused(Exception):
-    """An answer that is an error."""
+class RequestError(Exception):
+    """Error response of the server."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
         self.status, self.message, self.headers = status, message, headers
@@ -151,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
                     headers["link"] = f'<{following}>; rel="next", <{following}>; rel="last"'
                 answer = answer[size * (page - 1) : size * page]
             status = 201 if self.command == "POST" and "graphql" not in path else 200
-        except Refused as refusal:
+        except RequestError as refusal:
             status, headers, answer = refusal.status, refusal.headers, {"message": refusal.message}
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
@@ -169,9 +169,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Refuse a request over a limit, or with another token."""
         if self.hub.limits:
             status, headers = self.hub.limits.pop(0)
-            raise Refused(status, "You have exceeded a rate limit.", **headers)
+            raise RequestError(status, "You have exceeded a rate limit.", **headers)
         if self.headers.get("authorization") not in (None, f"Bearer {TOKEN}"):
-            raise Refused(401, "Bad credentials")
+            raise RequestError(401, "Bad credentials")
 
     def answer(self, path: str, query: dict[str, list[str]], body: Any) -> Any:
         """Answer a request."""
@@ -180,18 +180,18 @@ class _Handler(BaseHTTPRequestHandler):
             return {"data": {"viewer": {"login": hub.login}}}
         if path == "/user":
             if hub.is_app:
-                raise Refused(403, "Resource not accessible by integration")
+                raise RequestError(403, "Resource not accessible by integration")
             return {"login": hub.login}
         if self.command != "GET":
             if not hub.can_write:
-                raise Refused(403, "Resource not accessible by integration")
+                raise RequestError(403, "Resource not accessible by integration")
             if len(body.get("body", "")) > LONGEST:
-                raise Refused(422, "Validation Failed")
-            return self.written(path, body)
-        return self.read(path, query)
+                raise RequestError(422, "Validation Failed")
+            return self.save_comment(path, body)
+        return self.answer_read(path, query)
 
-    def read(self, path: str, query: dict[str, list[str]]) -> Any:
-        """Answer a request that changes nothing."""
+    def answer_read(self, path: str, query: dict[str, list[str]]) -> Any:
+        """Answer a read-only request."""
         hub = self.hub
         changed = hub.files(hub.fork_point(hub.base, hub.head), hub.head)
         head = {"sha": hub.head, "repo": {"full_name": hub.owner}}
@@ -207,13 +207,13 @@ class _Handler(BaseHTTPRequestHandler):
             return self.compared(*match.groups())
         if path.startswith("/contents"):
             return self.content(path.removeprefix("/contents").lstrip("/"), query["ref"][0])
-        raise Refused(404, "Not Found")
+        raise RequestError(404, "Not Found")
 
     def compared(self, base: str, head: str) -> Any:
         """Compare two commits."""
         hub = self.hub
         if not {base, head} <= hub.commits.keys():
-            raise Refused(404, "Not Found")
+            raise RequestError(404, "Not Found")
         fork = hub.fork_point(base, head)
         status = "identical" if base == head else "ahead" if fork == base else "behind" if fork == head else "diverged"
         return {"status": status, "merge_base_commit": {"sha": fork}, "files": hub.files(fork, head)[:300]}
@@ -227,29 +227,29 @@ class _Handler(BaseHTTPRequestHandler):
             return {"type": "file", "content": base64.b64encode(tree[path]).decode()}
         inside = [name for name in tree if name.rpartition("/")[0] == path]
         if not inside:
-            raise Refused(404, "Not Found")
+            raise RequestError(404, "Not Found")
         return [{"path": name, "type": "symlink" if name in self.hub.links else "file"} for name in inside]
 
-    def written(self, path: str, body: Any) -> Any:
+    def save_comment(self, path: str, body: Any) -> Any:
         """Create or update a comment."""
         hub = self.hub
         if path == "/pulls/7/reviews":
             if not all(map(hub.has_line, body["comments"])):
-                raise Refused(422, "Unprocessable Entity: Line could not be resolved")
+                raise RequestError(422, "Unprocessable Entity: Line could not be resolved")
             hub.reviews.append(hub.comment(body["body"], commit_id=body.get("commit_id"), event=body["event"]))
             hub.notes += [hub.comment(note["body"], path=note["path"], line=note["line"]) for note in body["comments"]]
             return hub.reviews[-1]
         if path == "/pulls/7/comments":
             if not hub.has_line(body):
-                raise Refused(422, "Validation Failed: line must be part of the diff")
+                raise RequestError(422, "Validation Failed: line must be part of the diff")
             hub.notes.append(hub.comment(body["body"], path=body["path"], line=body["line"]))
             return hub.notes[-1]
         comments = hub.reviews if "/reviews/" in path else hub.notes
         match = next((comment for comment in comments if comment["id"] == int(path.rpartition("/")[2])), None)
         if match is None:
-            raise Refused(404, "Not Found")
+            raise RequestError(404, "Not Found")
         if match["user"]["login"] != hub.login:
-            raise Refused(403, "You cannot edit this comment")
+            raise RequestError(403, "You cannot edit this comment")
         match["body"] = body["body"]
         return match
 

@@ -43,12 +43,12 @@ VERBS = {
 
 
 def stage(**more: Any) -> Stage:
-    """A stage on which every turn says the same, so that the order in which turns are asked for makes no difference."""
+    """Serve a stage on which every turn has the same text, so that the order of requests makes no difference."""
     return Stage(turns=(("Homes ", "first."),), answers=ANSWERS, **more)
 
 
 def saved(text: str) -> dict[str, dict[str, Any]]:
-    """A document of each pattern in which all that others wrote is `text`, with everything that a page shows."""
+    """Build a document of a pattern in which all foreign text is `text` and every part of the page is present."""
     speakers = [{"name": text, "role": text}, {"name": "b", "role": None}]
     loss = {"round": 1, "role": "debater", "name": text, "error": text, "instead": "skipped"}
     ends = {"status": "degraded", "error": text, "usage": {"calls": 3}, "seconds": 1.25, "seed": 7}

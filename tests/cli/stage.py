@@ -85,12 +85,12 @@ class Stage:
                 return [(int(turn), int(piece)) for turn, piece in several]
 
     def let_go(self, *gates: tuple[int, int]) -> None:
-        """Go on where these turns are held, or all."""
+        """Release these held turns, or all of them."""
         for gate in gates or self._held:
             self._loop.call_soon_threadsafe(self._gates[gate].set)
 
     def wait_for_turn(self, number: int) -> None:
-        """Wait until that many turns have been asked for."""
+        """Wait until this many turns have been requested."""
         with self._asked:
             assert self._asked.wait_for(lambda: self._turn >= number, PATIENCE)
 
@@ -194,7 +194,7 @@ class Stage:
 
 
 def _schema_in(body: Mapping[str, Any]) -> str:
-    """The schema of a structured answer, in whatever mode it is asked for; "{}" for a text."""
+    """Return the schema of a structured answer in any output mode; "{}" for text."""
     prompt = str(body["messages"][-1]["content"])
     asks = re.search("json.schema", prompt, re.IGNORECASE)
     return prompt if asks else json.dumps(body.get("tools") or body.get("response_format", {}))
@@ -232,13 +232,13 @@ class OnTerminal:
         return screen_of(self.seen)
 
     def until(self, text: str) -> None:
-        """Read until `text` has been written."""
+        """Read until `text` appears."""
         deadline = time.monotonic() + PATIENCE
         while text not in self.seen and text not in self.screen:
             assert self._read(deadline), f"{text!r} never came: {self.seen!r}"
 
     def until_like(self, pattern: str) -> None:
-        """Read until something like `pattern` has been written; `.` is any character, a line's end too."""
+        """Read until something like `pattern` appears; `.` also matches a line end."""
         deadline = time.monotonic() + PATIENCE
         while not re.search(pattern, self.seen, re.DOTALL):
             assert self._read(deadline), f"{pattern!r} never came: {self.seen!r}"
@@ -248,7 +248,7 @@ class OnTerminal:
         os.write(self._master, text.encode())
 
     def end(self) -> int:
-        """Read to the end; the exit code."""
+        """Read to the end and return the exit code."""
         deadline = time.monotonic() + PATIENCE
         while self._read(deadline):
             pass
@@ -280,17 +280,17 @@ class OnTerminal:
 
 
 def on_pipes(*arguments: str) -> Warm:
-    """The command with pipes for stdout and stderr, ended by leaving it."""
+    """Start the command with pipes for stdout and stderr; stop it at the end of the block."""
     return Warm(COMMAND, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
 
 
 def command(*arguments: str) -> list[str]:
-    """The installed command, as this Python runs it."""
+    """Return the installed command of this Python."""
     return [sys.executable, "-c", COMMAND, *arguments]
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, without what would change how the command looks or which model it takes."""
+    """Return this environment without variables that affect layout, colours or the choice of model."""
     looks = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PYTHONUNBUFFERED"}
     models = {
         "OPENAI_BASE_URL",

@@ -21,12 +21,12 @@ VERDICT = json.dumps({"reasoning": "It answered.", "winner": "cap rents", "verdi
 
 
 def command(*arguments: str, typed: str = "") -> Result:
-    """The command, which reads `typed` from a pipe."""
+    """Run the command with `typed` on a pipe."""
     return CliRunner().invoke(app, list(arguments), input=typed, prog_name="flowdebate")
 
 
 def test_run_waits_for_its_humans_and_continues() -> None:
-    """Without a terminal a debater and the judge answer later; each answer is taken once, and no call repeated."""
+    """Without a terminal, a debater and the judge answer later; each answer counts once and no call is repeated."""
     with Stage() as on:
         parked = command(*on.options(*SIDES, "--human", "con", "--human", "judge"))
         hint = re.search(r"flowdebate runs answer (\w{8})", parked.stderr)
@@ -54,7 +54,7 @@ def test_run_waits_for_its_humans_and_continues() -> None:
 
 
 def test_roles_are_checked_before_any_call() -> None:
-    """Who is nobody is named; a run that is not kept cannot wait."""
+    """Unknown roles are named, and a run without a store cannot wait."""
     with Stage() as on:
         nobody = command(*on.options(*SIDES, "--human", "ann"))
         unkept = command(*on.options(*SIDES, "--human", "con", "--no-store"))
@@ -64,7 +64,7 @@ def test_roles_are_checked_before_any_call() -> None:
 
 
 def test_humans_type_in_a_terminal() -> None:
-    """A debater types lines, the judge fields; what does not fit is asked again."""
+    """A debater types lines and the judge fills in fields; invalid input is requested again."""
     humans = ("--human", "con", "--human", "judge")
     with Stage() as on, OnTerminal(*on.options(*SIDES, *humans)) as terminal:
         terminal.until("(end with an empty line)")
@@ -83,7 +83,7 @@ def test_humans_type_in_a_terminal() -> None:
 
 
 def test_typing_is_interrupted_and_resumed() -> None:
-    """Ctrl-C ends the run at once; it waits for the human then, like a suspended one."""
+    """Ctrl-C ends the run at once; afterwards it waits for the human like a suspended run."""
     with Stage() as on:
         options = on.options(*SIDES, "--human", "con", "--schedule", "single")
         with OnTerminal(*options) as terminal:

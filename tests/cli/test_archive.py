@@ -40,36 +40,36 @@ def voters(**more: Any) -> Voters:
     return Voters(turns=(("Homes ", "first."),), answers=ANSWERS, **more)
 
 
-def held(on: Stage, *more: str) -> dict[str, Any]:
-    """The raw output of a consensus debate by the command."""
+def run_consensus(on: Stage, *more: str) -> dict[str, Any]:
+    """Run a consensus debate by the command and return its raw output."""
     result = command(*on.options(*SHORT, "--json", *more, verb="consensus"))
     assert result.exit_code == 0, result.stderr
     raw: dict[str, Any] = json.loads(result.stdout)["raw"]
     return raw
 
 
-def shown(on: Stage) -> str:
-    """What models were shown since the last look."""
+def new_prompts(on: Stage) -> str:
+    """Return the prompts since the last call."""
     text = json.dumps(on.bodies)
     on.bodies.clear()
     return text
 
 
 def remembered() -> list[dict[str, Any]]:
-    """The archive, as the command has it."""
+    """Return the archive as the command lists it."""
     debates: list[dict[str, Any]] = json.loads(command("runs", "archive", "--json").stdout)
     return debates
 
 
 def test_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> None:
-    """Recorded by the command in between; each of them is a process of its own for the store."""
+    """The outcome is recorded in between; each command is a separate process with the same store."""
     with voters() as on:
-        first = held(on)
-        assert "earlier debate" not in shown(on)
+        first = run_consensus(on)
+        assert "earlier debate" not in new_prompts(on)
         (entry,) = remembered()
         recorded = command("runs", "archive", "outcome", entry["id"][:8], "--right", "Guardian")
-        second = held(on)
-        prompts = shown(on)
+        second = run_consensus(on)
+        prompts = new_prompts(on)
     assert first["tally"]["weights"] == {"Planner": 2.0, "Maker": 0.0, "Guardian": 1.0}
     assert recorded.exit_code == 0, recorded.stderr
     assert "Turned out: Guardian was right" in recorded.stdout
@@ -82,30 +82,30 @@ def test_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> 
 
 
 def test_archive_entry_is_listed_shown_corrected_and_deleted() -> None:
-    """The list has the ids that the others take; a run outlives what is remembered of it."""
+    """The list has the ids that the other commands accept; deleting an entry leaves its run."""
     with voters() as on:
-        held(on)
+        run_consensus(on)
         listed = command("runs", "archive").stdout
         (run_id,) = re.findall(r"^([0-9a-f]{8}) +\d{4}-\d\d-\d\d .*Cap rents\?$", listed, re.MULTILINE)
         assert "Dissent: Guardian: Guardian says so." in command("runs", "archive", "show", run_id).stdout
         changed = command("runs", "archive", "correct", run_id, "--answer", "Cap them at 4%.")
         assert "Cap them at 4%." in changed.stdout
-        shown(on)
-        held(on)
-        assert "agreement on Cap them at 4%." in shown(on)
+        new_prompts(on)
+        run_consensus(on)
+        assert "agreement on Cap them at 4%." in new_prompts(on)
     assert "Deleted" in command("runs", "archive", "delete", run_id).stdout
     assert [entry["id"].startswith(run_id) for entry in remembered()] == [False]
     assert command("show", run_id).exit_code == 0
 
 
 def test_deleted_run_is_removed_from_the_archive(store: Path) -> None:
-    """What was deleted is shown to nobody."""
+    """Nobody sees an entry after its run is deleted."""
     with voters() as on:
-        held(on)
+        run_consensus(on)
         assert command("runs", "delete", newest(store).header.run_id, "--yes").exit_code == 0
-        shown(on)
-        held(on)
-        assert "earlier debate" not in shown(on)
+        new_prompts(on)
+        run_consensus(on)
+        assert "earlier debate" not in new_prompts(on)
 
 
 @pytest.mark.parametrize(
@@ -114,19 +114,19 @@ def test_deleted_run_is_removed_from_the_archive(store: Path) -> None:
 def test_debate_can_ignore_the_archive(
     without: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a flag, by the key of a plan file, or without a store; then it remembers nothing either."""
+    """A flag, a key of a plan file, or `--no-store` turns the archive off; such a debate is not archived either."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.toml").write_text("archive = false\n")
     with voters() as on:
-        held(on)
-        shown(on)
-        held(on, *without)
-        assert "earlier debate" not in shown(on)
+        run_consensus(on)
+        new_prompts(on)
+        run_consensus(on, *without)
+        assert "earlier debate" not in new_prompts(on)
     assert len(remembered()) == 1
 
 
 def test_batch_uses_the_archive_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a row would depend on the rows before it."""
+    """Otherwise a row would depend on the rows before it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.txt").write_text("Cap rents?\nCap all rents?\n")
     (tmp_path / "asked.toml").write_text("archive = true\n")
@@ -134,17 +134,17 @@ def test_batch_uses_the_archive_only_on_request(tmp_path: Path, monkeypatch: pyt
         batch = ("batch", "q.txt", "--pattern", "consensus", "--max-rounds", "1", "--model", "staged", "--base-url")
         options = (on.base_url, "--max-concurrency", "1")
         assert command(*batch, *options).exit_code == 0
-        assert "earlier debate" not in shown(on)
+        assert "earlier debate" not in new_prompts(on)
         assert remembered() == []
         assert command(*batch, *options, "--file", "asked.toml").exit_code == 0
-        assert "an earlier debate about: Cap rents?" in shown(on)
+        assert "an earlier debate about: Cap rents?" in new_prompts(on)
         assert [entry["task"] for entry in remembered()] == ["Cap all rents?", "Cap rents?"]
 
 
 def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
-    """SIGKILL in a proposal; then what it had read is corrected, outdone by others, and deleted."""
+    """SIGKILL arrives during a proposal; afterwards the entries it read are corrected, superseded and deleted."""
     with voters() as on:
-        held(on)
+        run_consensus(on)
         first = newest(store).header.run_id
     with voters(hold=(2, 0)) as on, on_pipes(*on.options(*SHORT, verb="consensus")) as process:
         on.wait_for_turn(3)
@@ -155,7 +155,7 @@ def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
         assert command("runs", "archive", "correct", first, "--answer", "Forget it.").exit_code == 0
         assert command("runs", "delete", first, "--yes").exit_code == 0
         result = command("resume", "--last", "--base-url", on.base_url, "--json")
-        prompts = shown(on)
+        prompts = new_prompts(on)
     assert result.exit_code == 0, result.stderr
     raw = json.loads(result.stdout)["raw"]
     assert [past["answer"] for past in raw["context"]["pastDebates"]] == ["Cap rents at 3%."]
@@ -176,6 +176,6 @@ def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
     ],
 )
 def test_invalid_arguments_are_rejected(arguments: tuple[str, ...], sentence: str) -> None:
-    """Before anything is changed."""
+    """The error comes before anything is changed."""
     result = command("runs", "archive", *arguments)
     assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr

@@ -30,12 +30,12 @@ SCORES = {"reasoning": "It answered.", "scores": {"yes": 80, "no": 20}, "verdict
 
 
 def command(*arguments: str, stdin: str | None = None) -> Result:
-    """The command, in this process."""
+    """Run the command in this process."""
     return CliRunner().invoke(app, list(arguments), input=stdin, catch_exceptions=False)
 
 
 def audit(*arguments: str) -> dict[str, Any]:
-    """What `audit --json` prints."""
+    """Return the output of `audit --json`."""
     result = command("eval", "audit", *arguments, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
     document: dict[str, Any] = json.loads(result.stdout)
@@ -43,29 +43,29 @@ def audit(*arguments: str) -> dict[str, Any]:
 
 
 def line(*ballots: tuple[str, str | None], **more: object) -> str:
-    """A line of a data set: ballots as (order, winner)."""
+    """Write a line of a data set: ballots as (order, winner)."""
     cast = [{"order": list(order), "winner": winner, **more} for order, winner in ballots]
     return json.dumps({"ballots": cast}) + "\n"
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """60 items in both orders, of a judge that takes the first slot in 50 of them."""
+    """Write 60 items in both orders by a judge that picks the first slot in 50 of them."""
     path = tmp_path / "ballots.jsonl"
     biased, fair = line(("ab", "a"), ("ba", "b"), model="m$x$"), line(("ab", "a"), ("ba", "a"), model="m$x$")
     path.write_text(biased * 50 + fair * 10)
     return path
 
 
-def held(on: Stage, *more: str) -> str:
-    """The id of a debate that is kept."""
+def run_debate(on: Stage, *more: str) -> str:
+    """Run and store a debate; return its id."""
     result = command(*on.options(*SIDES, "--max-rounds", "1", "--json", *more))
     assert result.exit_code == 0
     return str(json.loads(result.stdout)["runId"])
 
 
 def test_data_set_gives_a_table_and_findings(data: Path) -> None:
-    """Each figure with its interval and what it was counted over, then what it comes to in words."""
+    """Each figure has its interval and sample size; the findings follow in words."""
     result = command("eval", "audit", "--data", str(data))
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("Audit of 120 ballots on 60 items\n\nJUDGE  FIGURE")
@@ -83,7 +83,7 @@ def test_data_set_gives_a_table_and_findings(data: Path) -> None:
 
 
 def test_json_output_is_deterministic(data: Path) -> None:
-    """One document, the same for the same seed, from stdin too."""
+    """The same seed gives the same document, also from stdin."""
     first = audit("--data", str(data), "--seed", "3")
     assert first["audit"]["seed"] == 3
     assert first["audit"]["positionConsistency"]["n"] == 60
@@ -93,7 +93,7 @@ def test_json_output_is_deterministic(data: Path) -> None:
 
 
 def test_names_of_models_are_printed_safely(tmp_path: Path) -> None:
-    """Nothing in them acts on a terminal."""
+    """Nothing in a model's name controls the terminal."""
     path = tmp_path / "two.jsonl"
     path.write_text(line(("ab", "a"), model="m") + line(("ba", None), model="\x1b[31mn", problem="no JSON"))
     result = command("eval", "audit", "--data", str(path))
@@ -113,7 +113,7 @@ def test_names_of_models_are_printed_safely(tmp_path: Path) -> None:
     ids=["empty", "no JSON", "a list", "NaN", "no order", "deep"],
 )
 def test_invalid_data_set_is_rejected(tmp_path: Path, content: str, problem: str) -> None:
-    """With the line, and the field."""
+    """The error has the line and the field."""
     path = tmp_path / "bad.jsonl"
     path.write_text(content)
     result = command("eval", "audit", "--data", str(path))
@@ -147,16 +147,16 @@ def test_invalid_data_set_is_rejected(tmp_path: Path, content: str, problem: str
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
 def test_invalid_option_combinations_are_rejected(arguments: tuple[str, ...], problem: str) -> None:
-    """Before anything is read or paid."""
+    """The error comes before anything is read or paid for."""
     result = command("eval", "audit", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
 
 
 def test_stored_runs_are_audited(store: Path) -> None:
-    """Those with ballots; how many have none is said, and why."""
+    """Stored runs with ballots are audited; the number of runs without ballots is reported with the reason."""
     with Stage(turns=(("One.",), ("Two.",), ("Three.",), ("Four.",))) as on:
-        first, second = held(on), held(on)
+        first, second = run_debate(on), run_debate(on)
     last = newest(store)
     assert last.outcome is not None
     raw = last.outcome["raw"]
@@ -183,9 +183,9 @@ def test_stored_runs_are_audited(store: Path) -> None:
 
 
 def test_readers_who_voted_are_compared_with_the_judge(store: Path) -> None:
-    """In the table, in the findings and in the document; without votes nothing is said about them."""
+    """The table, the findings and the document show the comparison; without votes there is none."""
     with Stage(turns=(("One.",), ("Two.",), ("Three.",), ("Four.",))) as on:
-        run_id = held(on)
+        run_id = run_debate(on)
     assert "readers" not in audit()
     run = newest(store)
     assert run.outcome is not None
@@ -207,9 +207,9 @@ def test_readers_who_voted_are_compared_with_the_judge(store: Path) -> None:
 
 
 def test_stored_debate_is_rejudged_and_paid_once() -> None:
-    """Every view of the schedule, by each model; the same command again asks nobody, and all ballots are one item."""
+    """Each model judges every view of the schedule; a repeated command makes no call, and all ballots are one item."""
     with Stage(answers={"scores": SCORES}) as on:
-        run_id = held(on)
+        run_id = run_debate(on)
         calls = len(on.bodies)
         options = ("--rejudge", "--base-url", on.base_url, "--model", "staged", "--schedule", "swap", "--repeat", "2")
         report = audit(run_id, *options)
@@ -229,9 +229,9 @@ def test_stored_debate_is_rejudged_and_paid_once() -> None:
 
 
 def test_stored_debate_is_rejudged_by_letter() -> None:
-    """In both orders, as a batch of its own; the table has the judge's preference for the first slot."""
+    """Both orders are judged in a separate batch; the table shows the preference for the first slot."""
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
-        run_id = held(on)
+        run_id = run_debate(on)
         options = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged", "--answer-form", "letter")
         report = audit(*options)
         calls = len(on.bodies)
@@ -245,9 +245,9 @@ def test_stored_debate_is_rejudged_by_letter() -> None:
 
 
 def test_rejudging_keeps_the_letter_form_of_the_run() -> None:
-    """Without an option that says so; a schedule that is asked for changes the orders alone."""
+    """No option is needed for the letter form; a `--schedule` changes only the orders."""
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
-        run_id = held(on, "--answer-form", "letter")
+        run_id = run_debate(on, "--answer-form", "letter")
         options = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")
         repeated, single = audit(*options), audit(*options, "--schedule", "single")
     assert repeated["audit"]["slotLogOdds"]["value"] == pytest.approx(1.5)
@@ -255,7 +255,7 @@ def test_rejudging_keeps_the_letter_form_of_the_run() -> None:
 
 
 def test_interrupted_audit_shows_how_to_continue() -> None:
-    """With the exit code of the signal, and without an audit of a part."""
+    """The exit code is that of the signal, and no partial audit is shown."""
     before = signal.getsignal(signal.SIGINT)
     ended, first = threading.Event(), threading.Lock()
 
@@ -266,7 +266,7 @@ def test_interrupted_audit_shows_how_to_continue() -> None:
         return SCORES
 
     with Stage(answers={"scores": interrupt}) as on:
-        run_id = held(on)
+        run_id = run_debate(on)
         result = command("eval", "audit", run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")
         ended.set()
     signal.signal(signal.SIGINT, before)
@@ -275,9 +275,9 @@ def test_interrupted_audit_shows_how_to_continue() -> None:
 
 
 def test_unjudgeable_runs_are_reported(store: Path) -> None:
-    """A run without a transcript is left out, one whose judge fails is told; the others are audited."""
+    """A run without a transcript is skipped, one with a failing judge is reported, and the others are audited."""
     with Stage(answers={"scores": SCORES}) as on:
-        run_id = held(on)
+        run_id = run_debate(on)
         outcome = newest(store).outcome
         add_like(store, "other", outcome={**(outcome or {}), "raw": None})
         options = ("--rejudge", "--base-url", on.base_url, "--model", "staged", "--json")

@@ -49,7 +49,7 @@ SHORT = ("--max-rounds", "1")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that the command is run in, with questions in it."""
+    """Run the command in a folder with questions."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.csv").write_text(QUESTIONS)
     (tmp_path / "sides.toml").write_text(
@@ -59,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def on(stage: Stage, *more: str) -> list[str]:
-    """The arguments of a batch on this stage."""
+    """Return the arguments of a batch on this stage."""
     short = SHORT if "--pattern" in more or "--file" in more else (*SHORT, "--no-synthesizer")
     if "--file" not in more and ("--pattern" not in more or "debate" in more):
         short = (*short, "--file", "sides.toml")
@@ -67,23 +67,23 @@ def on(stage: Stage, *more: str) -> list[str]:
 
 
 def batch(stage: Stage, *more: str, text: str | None = None) -> Result:
-    """A batch in this process."""
+    """Run a batch in this process."""
     return CliRunner().invoke(app, on(stage, *more), input=text, catch_exceptions=False)
 
 
 def warnings_of(result: Result) -> str:
-    """What stands on stderr but the progress, which is there every five seconds."""
+    """Return stderr without the progress lines."""
     return re.sub(r"^.* done; .*\n", "", result.stderr, flags=re.MULTILINE)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """Lines of JSON, by index."""
+    """Return lines of JSON by index."""
     return sorted((json.loads(line) for line in path.read_text().splitlines()), key=lambda line: line["index"])
 
 
 @pytest.mark.parametrize("pattern", ["debate", "deliberation", "handoff", "consensus", "round-robin"])
 def test_each_pattern_runs_a_batch_and_pays_once(folder: Path, pattern: str) -> None:
-    """The rows' own columns go with the results; again, nothing is asked and no row is written twice."""
+    """Columns of the rows are kept in the results; a second batch makes no call and writes no row twice."""
     code = 3 if pattern == "deliberation" else 0  # its first rounds come to no decision
     with stage() as played:
         first = batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
@@ -104,7 +104,7 @@ def test_each_pattern_runs_a_batch_and_pays_once(folder: Path, pattern: str) -> 
 
 
 def test_lines_of_json_hold_the_whole_document(folder: Path) -> None:
-    """A line shows as any document that is saved; fields of the row go with it."""
+    """A line can be rendered like a saved document, and keeps the fields of its row."""
     (folder / "q.jsonl").write_text('{"question": "Cap rents?", "tags": ["a"]}\n\n"Tea?"\n')
     with Stage() as played:
         result = batch(played, "q.jsonl", "--out", "r.jsonl", "--batch-id", "rents")
@@ -121,7 +121,7 @@ def test_lines_of_json_hold_the_whole_document(folder: Path) -> None:
 
 
 def test_questions_come_from_stdin_and_results_go_to_stdout(folder: Path) -> None:
-    """Then the summary is on stderr, where it is in nobody's way."""
+    """The summary goes to stderr then."""
     with Stage() as played:
         result = batch(played, "-", "--out", "-", "--limit", "1", text="Cap rents?\n\nTea?\n")
         objects = batch(played, "-", text='{"question": "Tea?"}\n')
@@ -132,7 +132,7 @@ def test_questions_come_from_stdin_and_results_go_to_stdout(folder: Path) -> Non
 
 
 def test_failed_questions_do_not_stop_the_batch_and_are_retried(folder: Path) -> None:
-    """Exit code 1, a line that says what; the same command asks only what is missing, and its line takes the place."""
+    """The exit code is 1 and a line has the error; a second batch makes the missing calls and replaces the line."""
     with Stage(broken=(0,)) as played:
         failed = batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--attempts", "1")
         calls = len(played.bodies)
@@ -148,7 +148,7 @@ def test_failed_questions_do_not_stop_the_batch_and_are_retried(folder: Path) ->
 
 
 def test_limits_leave_questions_without_a_result(folder: Path) -> None:
-    """Of each question, and of all: exit code 3; a higher total goes on."""
+    """Limits apply to each question and to the batch; the exit code is 3, and a higher total continues."""
     with Stage() as played:
         limited = batch(played, "q.csv", "--max-calls", "1", "--batch-id", "each", "--out", "each.jsonl")
         total = batch(played, "q.csv", "--max-total-calls", "3", "--max-concurrency", "1", "--batch-id", "all")
@@ -164,7 +164,7 @@ def test_limits_leave_questions_without_a_result(folder: Path) -> None:
 
 
 def test_pattern_options_come_from_a_file(folder: Path) -> None:
-    """Sides with models of their own, a schema beside the file; each is one object for all questions."""
+    """Sides have their own models and a schema is beside the file; each is one object for all questions."""
     (folder / "answer.json").write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}}')
     (folder / "plan.toml").write_text(
         'output_schema = "answer.json"\nmoderator = true\nmax_rounds = 5\n[[debaters]]\nname = "ann"\nstance = "for"\n'
@@ -201,7 +201,7 @@ def test_pattern_options_come_from_a_file(folder: Path) -> None:
     ],
 )
 def test_invalid_row_is_rejected_before_any_call(folder: Path, content: str, form: str, problem: str) -> None:
-    """With the file, the line and the field; exit code 2."""
+    """The error has the file, the line and the field; the exit code is 2."""
     (folder / "bad").write_text(content)
     with Stage() as played:
         result = batch(played, "bad", "--format", form, "--out", "r.jsonl")
@@ -235,7 +235,7 @@ def test_invalid_row_is_rejected_before_any_call(folder: Path, content: str, for
     ],
 )
 def test_invalid_options_give_one_message(folder: Path, options: tuple[str, ...], problem: str) -> None:
-    """Before anything is paid; exit code 2, and no file is changed."""
+    """The error comes before any call; the exit code is 2, and no file is changed."""
     (folder / "recorded.toml").write_text('record = "x.json"\n')
     (folder / "replayed.toml").write_text('replay = "x.json"\n')
     (folder / "other.jsonl").write_text('{"index": 0, "runId": "z-0", "status": "complete"}\n')
@@ -259,7 +259,7 @@ def test_invalid_options_give_one_message(folder: Path, options: tuple[str, ...]
 
 
 def test_different_questions_under_one_batch_id_are_rejected(folder: Path) -> None:
-    """Before anything is paid; more questions at the end are welcome."""
+    """The error comes before any call; additional questions at the end are accepted."""
     with Stage() as played:
         batch(played, "q.csv", "--batch-id", "b", "--limit", "2")
         calls = len(played.bodies)
@@ -274,7 +274,7 @@ def test_different_questions_under_one_batch_id_are_rejected(folder: Path) -> No
 
 
 def test_conflicting_column_names_are_distinguished(folder: Path) -> None:
-    """Ours are called result_…; rows that are not alike fit no CSV; what looks like a formula is tamed."""
+    """Columns of results are called result_…; uneven rows are no CSV, and formulas are escaped."""
     (folder / "s.csv").write_text("question;status\nTea?;new\n")
     verdict = {"reasoning": "r", "winner": None, "verdict": "=1+1"}
     with Stage(verdict=verdict) as played:
@@ -294,7 +294,7 @@ SIGNS = st.text(st.sampled_from("'=+-@\t\r\n\uff1d 1.a\","), max_size=6) | st.te
 
 @given(text=SIGNS)
 def test_cells_are_never_formulas_and_round_trip(text: str) -> None:
-    """The law, of any text: numbers aside, it begins with no sign of a formula."""
+    """For any text, a cell that is not a number never begins with a formula character."""
     cell = safe_cell(text)
     assert read_cell(cell) == text
     assert cell[:1] not in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20" or cell == "" or float(cell) == float(text)
@@ -302,7 +302,7 @@ def test_cells_are_never_formulas_and_round_trip(text: str) -> None:
 
 @given(texts=st.lists(SIGNS, min_size=1))
 def test_csv_record_round_trips_as_one_record(texts: list[str]) -> None:
-    """The law, of any texts: also with a bare carriage return, which some readers take for the end of a record."""
+    """This holds for any texts, including a bare carriage return, which some readers take for a line end."""
     line = csv_line(texts)
     (record,) = csv.reader(io.StringIO(line, newline=""), strict=True)
     assert [read_cell(cell) for cell in record] == texts
@@ -310,7 +310,7 @@ def test_csv_record_round_trips_as_one_record(texts: list[str]) -> None:
 
 
 def test_formulas_of_models_and_of_rows_are_text_and_the_file_continues(folder: Path) -> None:
-    """Question, columns, their names, verdict and error; a bare carriage return in a verdict; then the same again."""
+    """Question, columns, column names, verdict and error are escaped, and a second batch continues the file."""
     (folder / "s.csv").write_text('question,=note,n\n=HYPERLINK("x"),@sum,-3\n"+1\r2",-tell,+x\n', newline="")
     verdict = {"reasoning": "r", "winner": None, "verdict": "=1\rtwo"}
     with Stage(verdict=verdict) as played:
@@ -333,7 +333,7 @@ def test_formulas_of_models_and_of_rows_are_text_and_the_file_continues(folder: 
 
 @given(data=st.data(), form=st.sampled_from(["csv", "jsonl"]))
 def test_file_truncated_anywhere_is_completed(tmp_path_factory: pytest.TempPathFactory, data: Any, form: str) -> None:
-    """The law: cut at any byte, then resumed with all lines, it holds each line once, as before."""
+    """Cut at any byte and resumed with all lines, the file has each line once, as before."""
     path = tmp_path_factory.mktemp("torn") / f"r.{form}"
     finished = data.draw(st.lists(st.sampled_from(LINES), unique_by=lambda line: line.index))
     with open_out(str(path), "b", [line.row for line in LINES]) as out:
@@ -383,7 +383,7 @@ def test_file_open_for_writing_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_batch(folder: Path) -> None:
-    """One message; what was answered is kept, and goes to another file without a call."""
+    """There is one message; answers are kept and go to another file without a call."""
     if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device
         pytest.skip("there is no /dev/full here")
     (folder / "full.jsonl").symlink_to("/dev/full")
@@ -401,7 +401,7 @@ def test_a_full_disk_ends_the_batch(folder: Path) -> None:
 
 
 def test_rows_are_read_as_spreadsheets_write_them(tmp_path: Path) -> None:
-    """A byte order mark, semicolons, tabs, one column of any name, and text."""
+    """A byte order mark, semicolons, tabs, a single column of any name, and plain text are accepted."""
     path = tmp_path / "q.csv"
     for content in ("\ufeffquestion;id\nTea, or not?;1\n", "question\tid\r\nTea, or not?\t1\r\n"):
         path.write_text(content, newline="")
@@ -412,7 +412,7 @@ def test_rows_are_read_as_spreadsheets_write_them(tmp_path: Path) -> None:
 
 
 def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
-    """As from JSON Lines; a date is text, an error names the file."""
+    """Rows are read as from JSON Lines; dates become text, and an error names the file."""
     arrow: Any = import_module("pyarrow")
     parquet: Any = import_module("pyarrow.parquet")
     path = tmp_path / "q.parquet"
@@ -437,14 +437,14 @@ def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is in no extra: it is large, and few need it."""
+    """No extra includes pyarrow, because it is large and few users need it."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(BadFile, match="pip install pyarrow"):
         read_rows(str(tmp_path / "q.parquet"))
 
 
 def test_without_a_terminal_progress_is_occasional_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    """Not more often than every five seconds."""
+    """A line is printed at most every five seconds."""
     now = 0.0
     view = ProgressLines(clock=lambda: now)
     summary = BatchSummary(total=10_000, done=100, seconds=50.0, usage=Usage.unknown(), failures={"E": 2})
@@ -469,7 +469,7 @@ def test_without_a_terminal_progress_is_occasional_lines(capsys: pytest.CaptureF
 
 @given(st.integers(1, 9), st.integers(2, 50), st.integers(1, 40), st.floats(0.5, 1000))
 def test_remaining_time_is_estimated_from_the_first_call(usual: int, total: int, calls: int, seconds: float) -> None:
-    """By the usual calls of a question until one has ended, by its own calls then; what was complete before is free."""
+    """The estimate uses the usual calls of a question, then the measured ones; stored answers cost nothing."""
     view = ProgressLines(calls=usual)
     summary = BatchSummary(total=total, running=1, seconds=seconds, usage=Usage(calls=calls))
     assert view.left(replace(summary, usage=Usage.none())) is None
@@ -486,7 +486,7 @@ def test_remaining_time_is_estimated_from_the_first_call(usual: int, total: int,
 
 @pytest.fixture
 def signals() -> Iterator[None]:
-    """What this process does on signals is afterwards as before."""
+    """Restore the signal handlers of this process afterwards."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():
@@ -495,7 +495,7 @@ def signals() -> Iterator[None]:
 
 @pytest.mark.usefixtures("signals")
 def test_interrupted_batch_keeps_its_answers(folder: Path) -> None:
-    """The call in flight is given up; what was answered before it is not asked for again."""
+    """The call in flight is abandoned; earlier answers are not requested again."""
     with Stage(hold=(1, 0)) as played:
 
         def interrupt() -> None:
@@ -515,14 +515,14 @@ def test_interrupted_batch_keeps_its_answers(folder: Path) -> None:
 
 
 class Terminal(io.StringIO):
-    """A terminal, as far as its stream knows."""
+    """Stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def test_terminal_shows_a_progress_bar_that_disappears() -> None:
-    """What fails stands above it, and nothing of it acts on the terminal."""
+    """Failures are shown above the bar, and nothing in them controls the terminal."""
     stream = Terminal()
     with open_progress(stream) as view:
         view.show(BatchSummary(total=4, done=1, seconds=1.0, usage=Usage.unknown()))
@@ -535,13 +535,13 @@ def test_terminal_shows_a_progress_bar_that_disappears() -> None:
 
 
 def failed(question: str) -> BatchItem[Any]:
-    """A question whose run has failed."""
+    """Return a question with a failed run."""
     error = ValueError("no [bold]")
     return BatchItem(index=2, row=None, question=question, run_id="b-2", seed=1, status="failed", error=error)
 
 
 def test_warnings_of_all_questions_are_shown_once(folder: Path) -> None:
-    """Five rounds are suspicious; three questions are no three warnings."""
+    """Three questions with the same warning show it once."""
     with Stage() as played:
         result = CliRunner().invoke(app, [*on(played, "q.csv"), "--max-rounds", "5"], catch_exceptions=False)
     assert result.exit_code == 0
@@ -550,7 +550,7 @@ def test_warnings_of_all_questions_are_shown_once(folder: Path) -> None:
 
 
 def test_unopenable_output_file_gives_one_message(folder: Path) -> None:
-    """A socket has a name in a folder, and is no file."""
+    """A socket has a path but cannot be opened as a file."""
     with Stage() as played, socket.socket(socket.AF_UNIX) as server:
         server.bind("r.jsonl")
         result = batch(played, "q.csv", "--out", "r.jsonl")
@@ -560,7 +560,7 @@ def test_unopenable_output_file_gives_one_message(folder: Path) -> None:
 
 
 def test_killed_batch_is_resumed_by_the_same_command(folder: Path) -> None:
-    """SIGKILL in the middle: the second life asks for what was not answered, and the server saw all else once."""
+    """After SIGKILL, the second process requests only missing answers, and the server sees every other call once."""
     (folder / "q.txt").write_text("".join(f"Question {number}?\n" for number in range(6)))
     options = ("q.txt", "--max-concurrency", "2", "--out", "r.jsonl")
     with Stage(hold=(7, 0)) as played:
@@ -582,7 +582,7 @@ def test_killed_batch_is_resumed_by_the_same_command(folder: Path) -> None:
 
 
 def test_ctrl_c_keeps_results_and_shows_how_to_continue(folder: Path) -> None:
-    """A bar shows how far it is; exit code 130; the same command finishes it."""
+    """The bar shows the progress, the exit code is 130, and repeating the command finishes the batch."""
     (folder / "q.txt").write_text("One?\nTwo?\nThree?\n")
     with Stage(hold=(3, 0)) as played:
         arguments = on(played, "q.txt", "--max-concurrency", "1", "--batch-id", "b", "--out", "r.jsonl")
@@ -604,7 +604,7 @@ def test_ctrl_c_keeps_results_and_shows_how_to_continue(folder: Path) -> None:
 
 
 def test_batch_is_one_row_in_the_run_list(folder: Path) -> None:
-    """With how many of its runs came to what; --batch-id lists them one by one."""
+    """The row counts the runs by status; --batch-id lists them individually."""
     with Stage(broken={1}) as played:
         command = ("q.csv", "--max-concurrency", "1", "--batch-id", "rents", "--attempts", "1", "--max-rounds", "1")
         batch(played, *command)

@@ -89,7 +89,7 @@ def run(stage: Stage | None, *more: str) -> Result:
 
 
 def test_rates_of_known_reviewers_match_a_calculation_by_hand(changes: str) -> None:
-    """Both faults are raised and one is confirmed; one of three findings is false, and it is not confirmed."""
+    """Both faults are raised and one is confirmed; one of three findings is false and not confirmed."""
     with Reviewers() as stage:
         result = run(stage, changes, "--json")
     assert result.exit_code == 0, result.output
@@ -110,7 +110,7 @@ def test_rates_of_known_reviewers_match_a_calculation_by_hand(changes: str) -> N
 
 
 def test_repeated_command_continues_without_repeating_calls(changes: str) -> None:
-    """A review that failed is asked again; complete ones are read from the store, and so is a corrected key."""
+    """A failed review is repeated; complete reviews are read from the store, also after a corrected key."""
     with Reviewers(refuse=lambda body: (503, {}) if "c.py" in json.dumps(body["messages"]) else None) as stage:
         first = run(stage, changes, "--on-failure", "fail", "--attempts", "1")
         assert first.exit_code == 1
@@ -141,14 +141,14 @@ def test_repeated_command_continues_without_repeating_calls(changes: str) -> Non
 )
 @pytest.mark.usefixtures("changes")
 def test_single_review_options_are_rejected(arguments: list[str], message: str) -> None:
-    """Before a model is asked."""
+    """The error comes before any call."""
     result = run(None, *arguments)
     assert result.exit_code in (1, 2)
     assert message in result.output
 
 
 def test_an_unknown_kind_of_fault_is_rejected_with_its_line(tmp_path: Path) -> None:
-    """And the kinds that there are."""
+    """The error lists the known kinds."""
     path = tmp_path / "changes.jsonl"
     faults = [{**CHANGES[0]["faults"][0], "kind": "typo"}]
     path.write_text(json.dumps(CHANGES[2]) + "\n" + json.dumps({**CHANGES[0], "faults": faults}))

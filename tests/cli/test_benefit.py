@@ -42,7 +42,7 @@ RIGHT = (
 
 
 class School(Stage):
-    """A stage whose judge finds for what is right, and whose direct answers are the first position that is listed."""
+    """Stage whose judge prefers the truth, and whose direct answers are the first listed position."""
 
     async def _answer(self, exchange: Any) -> None:
         schema = json.dumps(exchange.body.get("response_format", {}))
@@ -62,14 +62,14 @@ class School(Stage):
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that the command is run in, with a data set in it."""
+    """Run the command in a folder with a data set."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "facts.jsonl").write_text("\n".join(json.dumps(fact) for fact in FACTS))
     return tmp_path
 
 
 def run(stage: Stage | None, *more: str) -> Result:
-    """An evaluation in this process."""
+    """Run an evaluation in this process."""
     url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
     options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3", "--max-rounds", "1", "--seed", "1")
     single_schedule = () if "--schedule" in more else ("--schedule", "single")
@@ -77,7 +77,7 @@ def run(stage: Stage | None, *more: str) -> Result:
 
 
 def test_a_data_set_is_evaluated_and_paid_once(folder: Path) -> None:
-    """Each row has positions of its own, though the questions are the same; again, it is all read from the store."""
+    """Each row has its own positions although the questions are equal; a second evaluation reads only the store."""
     with School() as school:
         first = run(school, "facts.jsonl", "--out", "r.jsonl", "--json")
         calls = len(school.bodies)
@@ -98,7 +98,7 @@ def test_a_data_set_is_evaluated_and_paid_once(folder: Path) -> None:
 
 
 def test_page_has_tables_and_a_plain_summary(folder: Path) -> None:
-    """Whoever reads it sees how each fared, how sure that is, and what it cost."""
+    """The page shows the accuracy, its uncertainty and the cost of each method."""
     with School() as school:
         result = run(school, "facts.jsonl", "--baseline", "single", "--limit", "3")
     assert result.exit_code == 0
@@ -109,7 +109,7 @@ def test_page_has_tables_and_a_plain_summary(folder: Path) -> None:
 
 
 def test_self_consistency_budget_can_be_in_another_unit(folder: Path) -> None:
-    """As many calls as the debate, or what its calls cost by the prices; each is a batch of its own."""
+    """The budget is the number of calls of the debate, or their price; each unit is a separate batch."""
     with School() as school:
         runs = [
             run(school, "facts.jsonl", "--limit", "2", "--json", *more)
@@ -125,7 +125,7 @@ def test_self_consistency_budget_can_be_in_another_unit(folder: Path) -> None:
 
 
 def test_rows_without_positions_use_yes_and_no(folder: Path) -> None:
-    """A CSV with questions of yes or no needs no column but the truth."""
+    """A CSV of yes-or-no questions needs only the column with the truth."""
     (folder / "q.csv").write_text("question,correct\nShould cars be banned?,yes\nShould tea be free?,FALSE\n")
     with School() as school:
         result = run(school, "q.csv", "--truth", "correct", "--baseline", "single", "--json")
@@ -135,7 +135,7 @@ def test_rows_without_positions_use_yes_and_no(folder: Path) -> None:
 
 
 def test_named_debaters_get_the_positions_at_random(folder: Path) -> None:
-    """A file's debaters keep names and roles; who speaks for the truth is drawn for each question."""
+    """Debaters of a plan file keep names and roles; the side of the truth is drawn for each question."""
     rows = [{"question": f"Q{number}?", "good": "it is", "bad": "it is not", "answer": "it is"} for number in range(12)]
     (folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with School() as school:
@@ -149,7 +149,7 @@ def test_named_debaters_get_the_positions_at_random(folder: Path) -> None:
 
 
 def test_failed_debates_count_as_wrong_and_are_retried(folder: Path) -> None:
-    """A debate whose provider fails has no right answer; the same command goes on with it."""
+    """A debate with a failed provider has no right answer; repeating the command retries it."""
     with School(broken=range(3)) as school:
         first = run(school, "facts.jsonl", "--attempts", "1", "--max-concurrency", "1", "--json")
     with School() as school:
@@ -166,7 +166,7 @@ def test_failed_debates_count_as_wrong_and_are_retried(folder: Path) -> None:
 
 
 def test_unstarted_and_failed_debates_are_listed_below_the_report(folder: Path) -> None:
-    """A total that is used up leaves questions out, a provider an answer: the page has both, and how to go on."""
+    """An exhausted total leaves out one question, a provider another; the page shows both and how to continue."""
     with School(broken={3}) as school:
         options = ("--max-total-calls", "6", "--attempts", "1", "--max-concurrency", "1", "--baseline", "single")
         result = run(school, "facts.jsonl", *options)
@@ -178,7 +178,7 @@ def test_unstarted_and_failed_debates_are_listed_below_the_report(folder: Path) 
 
 
 def test_missing_comparisons_are_reported(folder: Path) -> None:
-    """Where no debate came to a verdict there is no report, and no crash."""
+    """Without any verdict there is no report, and no traceback."""
     with School() as school:
         result = run(school, "facts.jsonl", "--max-calls", "1", "--json")
     assert result.exit_code == 3
@@ -219,7 +219,7 @@ MISUSE = {
 def test_misuse_is_rejected_before_any_call(
     folder: Path, rows: list[dict[str, Any]], options: tuple[str, ...], message: str
 ) -> None:
-    """One message with the question and the column, or the option; exit code 2."""
+    """One message names the question and the column, or the option; the exit code is 2."""
     (folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
     result = run(None, "q.jsonl", *options)
     assert result.exit_code == 2
@@ -228,7 +228,7 @@ def test_misuse_is_rejected_before_any_call(
 
 @given(stances=st.lists(st.text(st.characters(codec="ascii"), min_size=2), min_size=2, max_size=5, unique=True))
 def test_exact_text_of_a_position_has_priority(stances: list[str]) -> None:
-    """The law: whatever letters and numbers positions are made of, the text of one means that one."""
+    """For any letters and numbers, the exact text of a position selects that position."""
     folded = [stance.strip().casefold() for stance in stances]
     names = ["a", "b", "c", "d", "e"][: len(stances)]
     for stance in stances:
@@ -247,19 +247,19 @@ def test_exact_text_of_a_position_has_priority(stances: list[str]) -> None:
 def test_choices_come_from_a_list_cell_or_separate_columns(
     cells: dict[str, Any], columns: list[str], choices: list[str]
 ) -> None:
-    """CSV has lists as JSON; blank cells are no choice; without a column there are none."""
+    """CSV cells have lists as JSON; blank cells are no choice, and without a column there are no choices."""
     row = Row(question="?", columns=cells)
     assert read_choices(row, columns, path="q.csv", number=1) == choices
 
 
 def test_cell_without_a_list_is_rejected() -> None:
-    """What can only be one position is told with the column."""
+    """A cell with only one possible position is reported with its column."""
     with pytest.raises(BadFile, match="`choices` must hold 2 to 26 different texts"):
         read_choices(Row(question="?", columns={"choices": "tea or coffee"}), [], path="q.csv", number=1)
 
 
 def test_single_debate_of_an_evaluation_can_be_resumed(folder: Path) -> None:
-    """A debate of an evaluation is a kept run like others: `resume` holds it, baselines included, and pays nothing."""
+    """A debate of an evaluation is a stored run: `resume` shows it with its baselines and makes no call."""
     with School() as school:
         first = run(school, "facts.jsonl", "--out", "r.jsonl", "--limit", "1")
         calls = len(school.bodies)
@@ -271,7 +271,7 @@ def test_single_debate_of_an_evaluation_can_be_resumed(folder: Path) -> None:
 
 
 def test_judge_options_apply_to_every_debate(folder: Path) -> None:
-    """Two views of each debate, with letters: what is evaluated need not be a judge that is asked once."""
+    """Every debate is judged in two orders by letter."""
     scores = {"reasoning": "So.", "scores": {"A": 90, "B": 10}, "verdict": "So it is."}
     with School(answers={"scores": scores}) as school:
         options = ("--baseline", "single", "--limit", "1", "--schedule", "swap", "--labels", "--out", "r.jsonl")
@@ -284,7 +284,7 @@ def test_judge_options_apply_to_every_debate(folder: Path) -> None:
 
 
 def test_cluster_column_groups_questions_and_failures_can_be_excluded(folder: Path) -> None:
-    """The column must be there; "left-out" counts only debates with a verdict."""
+    """The column must exist; "left-out" counts only debates with a verdict."""
     rows = [{**fact, "topic": "physics"} for fact in FACTS]
     (folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with School() as school:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Judge(BaseHTTPRequestHandler):
-    """Finds for a text that says "good"; where none or all do, for what it reads first."""
+    """Judge that prefers the text with "good", or the first text if none or several have it."""
 
     prompts: list[str]
 
@@ -46,12 +46,12 @@ class Judge(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
-        """Nothing on stderr."""
+        """Log nothing to stderr."""
 
 
 @pytest.fixture
 def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What a judge on the loopback is asked; the folder has texts and rows."""
+    """Serve a judge on the loopback and write texts and rows; return its prompts."""
     monkeypatch.chdir(tmp_path)
     Judge.prompts = []
     for name, text in (("ours.txt", "A good answer."), ("theirs.txt", "An answer."), ("third.txt", "Another.")):
@@ -72,7 +72,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
 
 
 def run(*words: str, environment: dict[str, str] | None = None) -> Result:
-    """The command in this process."""
+    """Run the command in this process."""
     import os
 
     options = ("--base-url", os.environ["FLOWDEBATE_TEST_URL"], "--model", "staged", "--store", "runs.sqlite3")
@@ -80,7 +80,7 @@ def run(*words: str, environment: dict[str, str] | None = None) -> Result:
 
 
 def test_files_are_compared_in_all_orders(judge: list[str]) -> None:
-    """In text, Markdown and JSON; the second and third command pay for nothing."""
+    """Text, Markdown and JSON show the result; the second and third command make no call."""
     words = ("ours.txt", "theirs.txt", "third.txt", "--question", "Which?")
     result = run(*words)
     assert result.exit_code == 0
@@ -93,7 +93,7 @@ def test_files_are_compared_in_all_orders(judge: list[str]) -> None:
 
 
 def test_each_reason_is_on_a_separate_line(judge: list[str]) -> None:
-    """Where the judge found for another text in another order, there is one for each."""
+    """If the judge preferred different texts in different orders, each has its own reason."""
     output = run("theirs.txt", "third.txt", "--question", "Which?").output
     assert "\n- For theirs: R | *x*" in output
     assert "\n- For third: R | *x*" in output
@@ -101,7 +101,7 @@ def test_each_reason_is_on_a_separate_line(judge: list[str]) -> None:
 
 
 def test_rows_are_summarized_and_position_bias_is_found(judge: list[str], tmp_path: Path) -> None:
-    """200 rows with a judge that favours the first place; some of them at several widths, paid for once."""
+    """A judge of 200 rows favours the first place; the tables fit several widths and are paid for once."""
     result = run("rows.csv", "--max-concurrency", "20", "--format", "json")
     table = json.loads(result.stdout)
     assert (table["rows"], len(judge)) == (200, 400)
@@ -119,7 +119,7 @@ def test_rows_are_summarized_and_position_bias_is_found(judge: list[str], tmp_pa
 
 
 def test_a_rubric_has_a_column_for_each_criterion(judge: list[str]) -> None:
-    """With weights, as in Python."""
+    """Weights work as in Python."""
     words = ("ours.txt", "theirs.txt", "--question", "Which?", "--criterion", "correct=3", "--criterion", "clear")
     assert "CORRECT  CLEAR" in run(*words).output
     assert json.loads(run(*words, "--format", "json").output)["sides"][0]["criteria"] == {"correct": 80, "clear": 50}
@@ -127,7 +127,7 @@ def test_a_rubric_has_a_column_for_each_criterion(judge: list[str]) -> None:
 
 
 def test_truth_column_names_the_right_text(judge: list[str]) -> None:
-    """An empty cell is an unknown truth, and a name without a text is an error."""
+    """An empty cell is an unknown truth, and an unknown name is an error."""
     lines = ["question,ours,theirs,label", "Q1?,One.,Two.,ours", "Q2?,One.,Two.,theirs", "Q3?,One.,Two.,"]
     Path("known.csv").write_text("\n".join(lines))
     table = json.loads(run("known.csv", "--truth", "label", "--format", "json").stdout)
@@ -169,7 +169,7 @@ def test_invalid_input_is_rejected_before_any_call(judge: list[str], words: tupl
 
 
 def test_an_empty_cell_of_a_row_is_named(judge: list[str]) -> None:
-    """With what to do about it; a row of three texts compares the others."""
+    """The error has a remedy; with three texts, the other two are compared."""
     Path("rows.csv").write_text("question,ours,theirs\nQ1?,One.,Two.\nQ2?,One.,\n")
     result = run("rows.csv")
     assert result.exit_code == 2

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def complete(shell: str, line: str) -> list[str]:
-    """What a shell offers for the last word of `line`; with an empty last word after a space."""
+    """Return what a shell offers for the last word of `line`; an empty last word after a space."""
     words = line.split()
     position = len(words) if line.endswith(" ") else len(words) - 1
     variables = {
@@ -32,7 +32,7 @@ def complete(shell: str, line: str) -> list[str]:
 
 
 def run(*arguments: str, env: dict[str, str]) -> str:
-    """What the command writes in such an environment; nothing may be on stderr."""
+    """Return the output of the command in this environment; nothing may be on stderr."""
     with Warm(COMMAND, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
         stdout, stderr = process.communicate(PATIENCE)
     assert stderr == b""
@@ -69,7 +69,7 @@ def test_run_ids_are_completed_with_their_questions(store: Path) -> None:
 
 @pytest.mark.parametrize("store", ["postgresql://nobody@127.0.0.1:9/none", "/proc/no/such.sqlite3"])
 def test_unreadable_store_gives_no_completions(store: str) -> None:
-    """And says nothing: a shell would write it into the line that is being typed."""
+    """Nothing is printed: a shell would insert it into the line that is being typed."""
     assert complete("bash", f"flowdebate show --store {store} ") == []
 
 

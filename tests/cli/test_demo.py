@@ -23,7 +23,7 @@ def _play(*options: str) -> str:
 
 
 def test_a_recorded_debate_is_played_to_its_verdict_without_a_model() -> None:
-    """Both sides, quotes that were verified, and who spoke and how it was recorded."""
+    """Both sides, verified quotes, and the origin of the recording are shown."""
     output = _play("--speed", "1000")
     assert "no model is asked" in output
     assert "Qwen2.5-Coder-1.5B-Instruct" in output
@@ -33,7 +33,7 @@ def test_a_recorded_debate_is_played_to_its_verdict_without_a_model() -> None:
 
 
 def test_recording_matches_current_prompts_and_is_small() -> None:
-    """So it could be replayed as any cassette; it has no path of the machine that it comes from."""
+    """The recording could be replayed like any cassette, and has no path of the recording machine."""
     plan = recorded_plan(1_000)
     played = plan.pattern().run_sync(plan.subject, model=plan.models, seed=plan.seed, store=False)
     assert played.raw.status == "complete"
@@ -50,20 +50,20 @@ def test_recording_matches_current_prompts_and_is_small() -> None:
 
 @pytest.mark.parametrize("speed", ["0", "-1", "1001", "nan"])
 def test_invalid_speed_is_rejected(speed: str) -> None:
-    """It must be a number above 0."""
+    """The speed must be a positive number."""
     assert "--speed" in _play("--speed", speed)
 
 
 def test_every_answer_is_streamed_word_by_word() -> None:
-    """In the order of the block's; once they are through, there is nothing more to play."""
+    """Answers come in the order of the block; after the last one there is nothing left to play."""
     model = PlayedModel(RECORDING, words=100_000)
     block = generator(name="debate-debater-remy", prompt="Say something else.", model=model)
 
-    async def heard() -> list[str]:
+    async def collect() -> list[str]:
         handle = block.start("Now.")
         return [event.text async for event in handle if isinstance(event, TextDelta)]
 
-    pieces = asyncio.run(heard())
+    pieces = asyncio.run(collect())
     assert len(pieces) > 10
     assert "".join(pieces).startswith("The firm should go on with working from home.")
     stranger = generator(name="somebody", prompt="Speak.", model=PlayedModel(RECORDING, words=1e6))
@@ -81,7 +81,7 @@ def test_every_answer_is_streamed_word_by_word() -> None:
 def test_page_shows_the_run_and_requires_its_token(
     monkeypatch: pytest.MonkeyPatch, command: list[str], question: str
 ) -> None:
-    """A browser is sent to it; the server has nothing else, and nothing can be started there."""
+    """The browser is opened there; the server has no other run and cannot start one."""
     opened: list[str] = []
 
     async def serve(app: Any, *, port: int, started: Any) -> None:
@@ -102,7 +102,7 @@ def test_page_shows_the_run_and_requires_its_token(
 
 
 def test_a_recorded_review_is_shown_without_a_model() -> None:
-    """As the library would review it today: the recording is what it asks, to the last call."""
+    """The recording matches all calls that the library would make today."""
     result = CliRunner().invoke(app, ["review", "--demo"], catch_exceptions=False)
     assert result.exit_code == 0
     for text in ("no model is asked", "Examination", 'Gate: "no confirmed blocker" holds', "1 confirmed (1 major)"):
@@ -114,7 +114,7 @@ def test_a_recorded_review_is_shown_without_a_model() -> None:
 
 
 def test_a_recorded_review_takes_less_than_a_second() -> None:
-    """Beside the start of the process: nothing waits."""
+    """The time excludes the start of the process; nothing waits."""
     CliRunner().invoke(app, ["review", "--demo"])  # imports
     start = time.process_time()
     CliRunner().invoke(app, ["review", "--demo"])
@@ -122,7 +122,7 @@ def test_a_recorded_review_takes_less_than_a_second() -> None:
 
 
 def test_a_demo_in_a_pipe_does_not_wait() -> None:
-    """Nobody reads along, so nobody waits for the speed of reading: a minute of it."""
+    """A pipe has no reader whose reading speed matters, so a minute of waiting is skipped."""
     start = time.monotonic()
     output = _play()
     assert "Verdict" in output
@@ -133,7 +133,7 @@ def test_a_demo_in_a_pipe_does_not_wait() -> None:
     ("options", "message"), [(["--page"], "add --demo"), (["--demo", "--benchmark"], "cannot be combined")]
 )
 def test_options_of_the_recorded_review_need_it(options: list[str], message: str) -> None:
-    """Misuse, before anything is played."""
+    """Without the recorded review, these options are misuse."""
     result = CliRunner().invoke(app, ["review", *options])
     assert result.exit_code == 2
     assert message in result.output

@@ -80,7 +80,7 @@ TYPER = {
 def test_misuse_gives_one_sentence_with_a_remedy(
     line: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On stderr, with exit code 2; not forced into "must be …, got None"."""
+    """Errors go to stderr with exit code 2, each in a fitting form."""
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, line.split(), catch_exceptions=False)
     message = result.stderr.replace(str(store), "STORE")
@@ -93,7 +93,7 @@ def test_misuse_gives_one_sentence_with_a_remedy(
 
 @pytest.mark.parametrize("line", TYPER)
 def test_typos_get_a_suggestion(line: str) -> None:
-    """By the parser, with the usage and exit code 2."""
+    """The parser shows the usage; the exit code is 2."""
     result = CliRunner().invoke(app, line.split(), catch_exceptions=False)
     assert (result.exit_code, result.stdout) == (2, "")
     assert all(part in result.stderr for part in TYPER[line])
@@ -104,14 +104,14 @@ def test_typos_get_a_suggestion(line: str) -> None:
 )
 @pytest.mark.parametrize("option", ["--model", "--fallback", "--panel"])
 def test_mistyped_model_name_gets_a_suggestion(option: str, suggestion: str) -> None:
-    """Before anything is asked."""
+    """The suggestion comes before any call."""
     result = CliRunner().invoke(app, ["debate", "Should we ship?", option, suggestion], catch_exceptions=False)
     assert result.exit_code == 2
     assert "Did you mean openai/gpt-5-mini?" in result.stderr
 
 
 def test_eval_benefit_shows_how_to_install_its_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command, the library, and the extra."""
+    """The error has the install command, the library and the extra."""
     monkeypatch.setattr("flowdebate.cli.benefit.find_spec", lambda _: None)
     result = CliRunner().invoke(app, ["eval", "benefit", "x.csv"], catch_exceptions=False)
     assert result.exit_code == 2

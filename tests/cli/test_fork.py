@@ -27,12 +27,12 @@ OF_ANN = "debate/round[1]/debate-turn-pro/debate-debater-pro"
 
 
 def steps_of(path: Path, run_id: str) -> list[StepRow]:
-    """The steps of a stored run."""
+    """Return the steps of a stored run."""
     return list(in_store(path, lambda store: store.steps(run_id)))
 
 
 def forked(*arguments: str) -> dict[str, Any]:
-    """The document of a fork."""
+    """Return the document of a fork."""
     result = command("runs", "fork", *arguments, "--json")
     assert result.exit_code == 0, result.stderr
     document: dict[str, Any] = json.loads(result.stdout)
@@ -40,7 +40,7 @@ def forked(*arguments: str) -> dict[str, Any]:
 
 
 def test_changing_the_judge_repeats_only_judge_calls(store: Path, tmp_path: Path) -> None:
-    """The first line says what is reused; page, report, JSON and `show` end with what was; the parent stays."""
+    """The first line shows the reused calls; page, report, JSON and `show` have everything; the parent is unchanged."""
     report = tmp_path / "fork.md"
     with Stage(turns=SAID) as on:
         command(*on.options(*SIDES, "--max-rounds", "1", "--seed", "7"))
@@ -75,7 +75,7 @@ def test_changing_the_judge_repeats_only_judge_calls(store: Path, tmp_path: Path
 
 
 def test_answer_to_edit_is_selected_by_path_or_prefix(tmp_path: Path, store: Path) -> None:
-    """From the command line, a file or stdin; what depends on it is asked for, and what does not is reused."""
+    """The new text comes from the command line, a file or stdin; only dependent calls are repeated."""
     reply = tmp_path / "reply.txt"
     reply.write_text("No = never.\n")
     with Stage(turns=SAID) as on:
@@ -104,7 +104,7 @@ def test_answer_to_edit_is_selected_by_path_or_prefix(tmp_path: Path, store: Pat
 
 
 def test_fork_id_can_be_chosen(store: Path) -> None:
-    """So that a script need not look for it; a taken one is refused before anything is asked."""
+    """Scripts need not search for the id; an existing id is rejected before any call."""
     with Stage(turns=SAID) as on:
         command(*on.options(*SIDES, "--max-rounds", "1"))
         document = forked("--last", "--model", "synthesize=other", "--fork-id", "rents-2")
@@ -119,7 +119,7 @@ def test_fork_id_can_be_chosen(store: Path) -> None:
 
 
 def test_calls_after_a_path_are_repeated(store: Path) -> None:
-    """Although the requests are the same."""
+    """They are repeated even if their requests are unchanged."""
     with Stage(turns=SAID) as on:
         command(*on.options(*SIDES, "--max-rounds", "2"))
         calls = len(on.bodies)
@@ -132,7 +132,7 @@ def test_calls_after_a_path_are_repeated(store: Path) -> None:
 
 @pytest.mark.parametrize("verb", ALL)
 def test_fork_without_changes_makes_no_call(verb: str) -> None:
-    """It comes to the same document."""
+    """The fork has the same document."""
     with stage() as on:
         command(*on.options(*ALL[verb][1], "--seed", "5", verb=verb))
         original = json.loads(command("show", "--last", "--page", "--json").stdout)
@@ -148,7 +148,7 @@ def test_fork_without_changes_makes_no_call(verb: str) -> None:
 
 
 def test_any_option_of_a_plan_can_be_changed() -> None:
-    """As in a plan file; a stop condition is evaluated again, so that further rounds ask only for themselves."""
+    """Any plan option can change; a stop condition is evaluated again, so only further rounds make calls."""
     with Stage(turns=SAID) as on:
         command(*on.options(*SIDES, "--max-rounds", "3", "--terminate-when", "rounds(1)"))
         calls = len(on.bodies)
@@ -167,7 +167,7 @@ def test_any_option_of_a_plan_can_be_changed() -> None:
 
 
 def test_fork_uses_the_models_of_its_run(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run took the environment's; by now that is another one."""
+    """The model in the environment has changed since the run."""
     with Stage(turns=SAID) as on:
         monkeypatch.setenv("OPENAI_BASE_URL", on.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "k")
@@ -180,8 +180,8 @@ def test_fork_uses_the_models_of_its_run(store: Path, monkeypatch: pytest.Monkey
 
 
 def test_unforkable_runs_give_one_message(store: Path) -> None:
-    """Before anything is stored or asked for; it names the option."""
-    block = handler(_mine, name="mine")
+    """The error comes before anything is stored or requested, and names the option."""
+    block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap rents?", store=store, run_id="my-run"))
     with Stage(turns=SAID) as on:
         command(*on.options(*SIDES, "--max-rounds", "1"))
@@ -212,9 +212,9 @@ def test_unforkable_runs_give_one_message(store: Path) -> None:
 
 
 def test_fork_of_an_imported_run_contacts_no_server_without_consent(tmp_path: Path, store: Path) -> None:
-    """And then reuses what the file has recorded."""
+    """With consent, the fork reuses the recorded answers of the file."""
     with Stage(turns=SAID) as sender:
-        run_id, file = forged(sender, tmp_path, asked=True)
+        run_id, file = forged(sender, tmp_path, answered=True)
         command("import", str(file))
         result = command("runs", "fork", run_id)
         assert (result.exit_code, sender.bodies) == (2, [])
@@ -225,6 +225,6 @@ def test_fork_of_an_imported_run_contacts_no_server_without_consent(tmp_path: Pa
     assert newest(store).header.foreign
 
 
-async def _mine(value: str) -> str:
-    """A program's block."""
+async def _program_block(value: str) -> str:
+    """Return a text from a block of another program."""
     return value

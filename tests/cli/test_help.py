@@ -29,7 +29,7 @@ LONGEST = 65
 
 
 def test_help_lists_at_most_twelve_commands_and_the_other_patterns() -> None:
-    """Each with one sentence on one line; every pattern is in the list or in the line below it."""
+    """Each command has one sentence on one line; every pattern is in the list or in the line below it."""
     listed = CliRunner().invoke(app, ["--help"], terminal_width=80).stdout
     commands = listed[listed.index("Commands:\n") + 10 : listed.index("\n\n", listed.index("Commands:"))].splitlines()
     assert len(commands) <= 12
@@ -43,7 +43,7 @@ def test_help_lists_at_most_twelve_commands_and_the_other_patterns() -> None:
 
 @pytest.mark.parametrize("group", ["runs", "eval"])
 def test_group_help_describes_each_command_in_a_sentence(group: str) -> None:
-    """Also if they are loaded later."""
+    """Commands that are loaded late are included."""
     listed = CliRunner().invoke(app, [group, "--help"], terminal_width=80).stdout
     for name in get_command(app).commands[group].commands:  # type: ignore[attr-defined]  # a group
         assert re.search(rf"^  {name} +[A-Z]", listed, re.MULTILINE)
@@ -52,13 +52,13 @@ def test_group_help_describes_each_command_in_a_sentence(group: str) -> None:
 
 @pytest.mark.parametrize("command", ["show", "export", "import"])
 def test_three_commands_of_runs_also_work_without_their_group(command: str) -> None:
-    """They are the same command: its help has the same text."""
+    """They are the same commands, with the same help text."""
     short, full = (CliRunner().invoke(app, [*words, command, "--help"]).stdout for words in ([], ["runs"]))
     assert short == full
 
 
 def test_moved_or_misspelt_command_gets_a_suggestion() -> None:
-    """Also inside of a group; the exit code is that of misuse."""
+    """Commands inside of groups are included; the exit code is that of misuse."""
     for typed, suggestion in {
         "fork": "flowdebate runs fork",
         "audit": "flowdebate eval audit",
@@ -71,14 +71,14 @@ def test_moved_or_misspelt_command_gets_a_suggestion() -> None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_pattern_help_begins_with_a_one_line_summary(name: str) -> None:
-    """The list of commands shows it."""
+    """The list of commands shows this summary."""
     sentence, dot, _ = PATTERNS[name].help.partition(". ")
     assert dot
     assert len(sentence) <= LONGEST
 
 
 def words_of(command: str) -> list[str]:
-    """What is typed for a command, after the name of the program."""
+    """Return the words of a command line after the program name."""
     top: Any = get_command(app)
     if command == "flowdebate":
         return []
@@ -87,12 +87,12 @@ def words_of(command: str) -> list[str]:
 
 
 def headings(page: str) -> list[str]:
-    """The titles of a help page's panels."""
+    """Return the panel titles of a help page."""
     return [line for line in page.splitlines() if line.endswith(":") and line[0] != " "]
 
 
 def test_options_are_listed_in_panels() -> None:
-    """By what they are for, those of the pattern before the shared ones, the plain ones last; then more examples."""
+    """Panels are ordered by purpose: those of the pattern before shared ones, plain options last; then examples."""
     listed = CliRunner().invoke(app, ["debate", "--help"]).stdout
     panels = ["Sides:", "Rounds:", "Judge:", "Model:", "Prompts:", "Limits:", "Storage:", "Output:", "Options:"]
     assert headings(listed) == ["Usage:", "Arguments:", *panels, "More examples:"]
@@ -100,7 +100,7 @@ def test_options_are_listed_in_panels() -> None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_option_of_a_pattern_has_a_panel(name: str) -> None:
-    """One that is declared without would be listed between file and seed."""
+    """An option without a panel would be listed between file and seed."""
     options = PATTERNS[name].load_page().options
     offered = [key for key in options.names() if key not in (options.SUBJECT, "seed", "weights")]
     assert [key for key in offered if option_of(options, key).panel is None] == []
@@ -109,7 +109,7 @@ def test_every_option_of_a_pattern_has_a_panel(name: str) -> None:
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize("command", list(EXAMPLES))
 def test_no_line_of_help_is_wider_than_the_terminal(command: str, columns: int) -> None:
-    """Nothing is cut off either; descriptions are broken between words."""
+    """Nothing is cut off, and descriptions are wrapped between words."""
     arguments = [*words_of(command), "--help"]
     page = CliRunner().invoke(app, arguments, terminal_width=columns).stdout
     assert max(map(len, page.splitlines())) <= columns
@@ -117,7 +117,7 @@ def test_no_line_of_help_is_wider_than_the_terminal(command: str, columns: int) 
 
 
 def forms_of(page: str, heading: str) -> list[list[str]]:
-    """The command lines below a heading, as the shell reads them."""
+    """Return the command lines below a heading, split as a shell does."""
     if f"{heading}:\n" not in page:
         return []
     start = page.index(f"{heading}:\n") + len(heading) + 2
@@ -126,7 +126,7 @@ def forms_of(page: str, heading: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("command", list(EXAMPLES))
 def test_every_help_page_begins_with_two_usage_forms(command: str) -> None:
-    """Further examples stand at its end; all are shown whole, in whatever width."""
+    """Further examples are at the end; all are shown in full at any width."""
     for columns in (60, 100):
         page = CliRunner().invoke(app, [*words_of(command), "--help"], terminal_width=columns).stdout
         forms, more = forms_of(page, "Usage"), forms_of(page, "More examples")
@@ -137,7 +137,7 @@ def test_every_help_page_begins_with_two_usage_forms(command: str) -> None:
 
 @pytest.mark.parametrize("command", [name for name in EXAMPLES if name not in GROUPS])
 def test_every_help_page_ends_with_exit_codes_and_a_pointer(command: str) -> None:
-    """The pointer is to a page of the documentation."""
+    """The pointer leads to a page of the documentation."""
     page = CliRunner().invoke(app, [*words_of(command), "--help"]).stdout
     assert "Exit codes: 0 done" in page
     title = re.search(r"Documentation: .*?page “(.+?)” of the documentation\Z", " ".join(page.split()))
@@ -146,7 +146,7 @@ def test_every_help_page_ends_with_exit_codes_and_a_pointer(command: str) -> Non
 
 
 def test_every_command_has_usage_forms() -> None:
-    """None is listed without."""
+    """No command is listed without usage forms."""
     top: Any = get_command(app)
     names = {*top.commands, *(name for group in ("runs", "eval") for name in top.commands[group].commands)}
     assert names | {"flowdebate"} == set(EXAMPLES)
@@ -154,7 +154,7 @@ def test_every_command_has_usage_forms() -> None:
 
 @pytest.mark.parametrize("example", [example for examples in EXAMPLES.values() for example in examples])
 def test_examples_are_accepted_by_the_parser(example: str) -> None:
-    """No option of an example is unknown, and none lacks its value."""
+    """No example has an unknown option or an option without its value."""
     command: Any = get_command(app)
     arguments = shlex.split(example.partition(" > ")[0], comments=True)[1:]
     while arguments and hasattr(command, "commands"):
@@ -166,7 +166,7 @@ def test_examples_are_accepted_by_the_parser(example: str) -> None:
 
 
 def test_width_and_colours_are_options_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the name of the subcommand; they hold for this one call."""
+    """The options come before the subcommand and apply to one call."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "77")
     settings: dict[str, str | None] = {}
@@ -181,7 +181,7 @@ def test_width_and_colours_are_options_of_the_command(monkeypatch: pytest.Monkey
 
 
 def test_question_without_a_command_suggests_the_command() -> None:
-    """The error names the command that debates it."""
+    """The error names the command that debates the question."""
     result = CliRunner().invoke(app, ["Should we cap rents?"])
     assert result.exit_code == 2
     assert 'flowdebate debate "…"' in result.stderr
@@ -191,7 +191,7 @@ def test_question_without_a_command_suggests_the_command() -> None:
     "arguments", [["--help"], ["--version"], ["runs", "--help"], ["runs", "show", "--help"]], ids=" ".join
 )
 def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
-    """Patterns are listed from the registry; their options, pages and plans are loaded where they are used."""
+    """Patterns are listed from the registry; their options, pages and plans are loaded on demand."""
     code = (
         "import sys\n"
         "from typer.testing import CliRunner\n"
@@ -205,7 +205,7 @@ def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
 
 
 def test_help_of_a_pattern_command_is_complete() -> None:
-    """Its text, its argument and its own options, although they are loaded late."""
+    """The text, the argument and the options are there although they are loaded late."""
     help_page = " ".join(CliRunner().invoke(app, ["consensus", "--help"]).stdout.split())
     assert PATTERNS["consensus"].help in help_page
     assert "Arguments: TASK" in help_page

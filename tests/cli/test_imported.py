@@ -30,20 +30,20 @@ KEY = "sk-of-the-user"
 
 @pytest.fixture
 def sender() -> Iterator[Stage]:
-    """The server of whoever wrote the file."""
+    """Serve the models of the person who wrote the file."""
     with Stage() as on:
         yield on
 
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
-    """A file of the user."""
+    """Write a private file of the user."""
     path = tmp_path / "material.txt"
     path.write_text(SECRET)
     return path
 
 
-def forged(sender: Stage, tmp_path: Path, *, answered: bool = False, **options: Any) -> tuple[str, Path]:
+def export_forged_run(sender: Stage, tmp_path: Path, *, answered: bool = False, **options: Any) -> tuple[str, Path]:
     """An unfinished run on the server `sender`, and its export, with other `options` in the plan.
 
     Unless models have `answered`, it has no step yet: a recorded answer would not fit to other prompts.
@@ -74,9 +74,9 @@ def change_plan(file: Path, change: Mapping[str, Any]) -> None:
 def test_imported_run_contacts_no_server_and_reads_no_file_without_consent(
     how: tuple[str, ...], sender: Stage, secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a terminal it is refused, with what it would use and what to type; then that is what it takes."""
+    """Without a terminal the command is rejected with a list of what it would use and the options that permit it."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    run_id, file = forged(sender, tmp_path, sources=[str(secret)])
+    run_id, file = export_forged_run(sender, tmp_path, sources=[str(secret)])
     assert command("import", str(file)).exit_code == 0
     how = tuple(run_id if word == "RUN" else word for word in how)
     result = command("resume", *how, "--max-calls", "9", "--allow-changes")
@@ -94,8 +94,8 @@ def test_imported_run_contacts_no_server_and_reads_no_file_without_consent(
 def test_repeated_options_are_used_and_missing_ones_require_consent(
     sender: Stage, secret: Path, tmp_path: Path
 ) -> None:
-    """The user's own server replaces the sender's; a file that the plan names is still not read."""
-    run_id, file = forged(sender, tmp_path, sources=[str(secret)])
+    """The user's server replaces the sender's; a file in the plan is still not read."""
+    run_id, file = export_forged_run(sender, tmp_path, sources=[str(secret)])
     command("import", str(file))
     with Stage() as receiver:
         options = ("--base-url", receiver.base_url, "--max-calls", "9", "--allow-changes")
@@ -109,13 +109,13 @@ def test_repeated_options_are_used_and_missing_ones_require_consent(
 
 
 def test_repeated_server_is_sufficient_without_other_references(sender: Stage, tmp_path: Path) -> None:
-    """Texts of sources and schemas inside the file are its content: nothing else is used for them."""
+    """Texts of sources and schemas in the file are its content: nothing else is used for them."""
     content: dict[str, Any] = {
         "sources": {"report": "Homes first."},
         "output_schema": {"type": "object"},
         "synthesizer": True,
     }
-    run_id, file = forged(sender, tmp_path, **content)
+    run_id, file = export_forged_run(sender, tmp_path, **content)
     command("import", str(file))
     with Stage() as receiver:
         result = command("resume", run_id, "--base-url", receiver.base_url, "--max-calls", "9", "--allow-changes")
@@ -127,14 +127,14 @@ def test_repeated_server_is_sufficient_without_other_references(sender: Stage, t
 def test_imported_run_starts_no_program_without_consent(
     verb: str, sender: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is refused with the program's name, and `--trust-plan` starts it."""
+    """The error has the program name, and `--trust-plan` starts the program."""
     program = tmp_path / "bin" / "opencode"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("OPENCODE_API_KEY", "of-nobody")
-    run_id, file = forged(sender, tmp_path, base_url=None, model="cli/opencode")
+    run_id, file = export_forged_run(sender, tmp_path, base_url=None, model="cli/opencode")
     command("import", str(file))
     words = ["resume"] if verb == "resume" else ["runs", "fork"]
     result = command(*words, run_id, "--max-calls", "9")
@@ -145,8 +145,8 @@ def test_imported_run_starts_no_program_without_consent(
 
 
 def test_terminal_shows_the_references_and_asks(sender: Stage, tmp_path: Path) -> None:
-    """Only a yes goes on."""
-    run_id, file = forged(sender, tmp_path)
+    """Only a yes continues."""
+    run_id, file = export_forged_run(sender, tmp_path)
     command("import", str(file))
     for answer, code in (("n", 2), ("y", 0)):
         with OnTerminal("resume", run_id, "--max-calls", "9") as terminal:
@@ -161,7 +161,7 @@ def test_terminal_shows_the_references_and_asks(sender: Stage, tmp_path: Path) -
 def test_answer_to_an_imported_run_contacts_no_server_without_consent(
     sender: Stage, secret: Path, tmp_path: Path
 ) -> None:
-    """The answer is recorded; resuming the run needs what `resume` needs."""
+    """The answer is recorded; resuming the run requires the same consent as `resume`."""
     store = ("--store", str(tmp_path / "theirs.db"))
     result = command(*sender.options("--human", "pro", *SIDES, "--max-rounds", "1", "--suspend", "--json", *store))
     run_id = json.loads(result.stdout)["runId"]
@@ -177,8 +177,10 @@ def test_answer_to_an_imported_run_contacts_no_server_without_consent(
 
 
 def test_showing_an_imported_run_reads_no_file_of_its_plan(sender: Stage, secret: Path, tmp_path: Path) -> None:
-    """The page and the report have what was recorded; a path in the plan is not opened, whatever it names."""
-    run_id, file = forged(sender, tmp_path, answered=True, sources=[str(secret), "missing"], output_schema="/dev/zero")
+    """The page and the report show the recording; no path in the plan is opened."""
+    run_id, file = export_forged_run(
+        sender, tmp_path, answered=True, sources=[str(secret), "missing"], output_schema="/dev/zero"
+    )
     command("import", str(file))
     report = tmp_path / "report.md"
     for arguments in (
@@ -194,13 +196,13 @@ def test_showing_an_imported_run_reads_no_file_of_its_plan(sender: Stage, secret
 
 
 def test_local_run_is_resumed_without_consent(sender: Stage) -> None:
-    """Its plan is what the user typed."""
+    """Its plan is the user's input."""
     run_id = ended_early(sender)
     assert command("resume", run_id, "--max-calls", "9").exit_code == 0
 
 
 def test_plan_file_is_trusted(sender: Stage, secret: Path, tmp_path: Path) -> None:
-    """`run PLAN` uses the addresses and paths in it."""
+    """`run PLAN` uses the addresses and paths of the plan."""
     plan = tmp_path / "plan.toml"
     options = {
         "pattern": "debate",
@@ -221,8 +223,8 @@ def test_plan_file_is_trusted(sender: Stage, secret: Path, tmp_path: Path) -> No
     ids=str,
 )
 def test_malformed_plan_is_an_error(change: dict[str, Any], sender: Stage, tmp_path: Path) -> None:
-    """One message and exit code 2, not a traceback."""
-    run_id, file = forged(sender, tmp_path)
+    """There is one message with exit code 2 and no traceback."""
+    run_id, file = export_forged_run(sender, tmp_path)
     change_plan(file, change)
     assert command("import", str(file)).exit_code == 0
     result = command("resume", run_id)
@@ -233,7 +235,7 @@ def test_malformed_plan_is_an_error(change: dict[str, Any], sender: Stage, tmp_p
 @pytest.mark.parametrize("version", ["2", None])
 def test_a_plan_of_another_version_is_not_imported(version: str | None, sender: Stage, tmp_path: Path) -> None:
     """The error says which format the plan has, and nothing is stored."""
-    run_id, file = forged(sender, tmp_path)
+    run_id, file = export_forged_run(sender, tmp_path)
     change_plan(file, {"format": version})
     result = command("import", str(file))
     assert (result.exit_code, sender.bodies) == (2, [])
@@ -245,7 +247,7 @@ def test_a_plan_of_another_version_is_not_imported(version: str | None, sender: 
 
 
 def unsaid(kind: Any, metadata: tuple[Any, ...] = ()) -> Iterator[Any]:
-    """The types of text inside `kind` that do not say what they reach."""
+    """Return the text types inside `kind` that do not declare what they reach."""
     origin, parts = get_origin(kind), get_args(kind)
     has_reach = any(isinstance(item, Reach) for item in metadata)
     if origin is Annotated:
@@ -263,19 +265,19 @@ def unsaid(kind: Any, metadata: tuple[Any, ...] = ()) -> Iterator[Any]:
 
 
 def unsaid_fields(options: type[BaseModel]) -> list[str]:
-    """The options that may hold a text without saying what it reaches."""
+    """Return the options with a text that does not declare what it reaches."""
     fields = options.model_fields.items()
     return [name for name, field in fields if list(unsaid(field.annotation, tuple(field.metadata)))]
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_plan_option_declares_what_its_text_reaches(name: str) -> None:
-    """A new option is text, a path or an address by its type."""
+    """The type of each option is a text, a path or an address."""
     assert unsaid_fields(PATTERNS[name].load_page().options) == []
 
 
 def test_undeclared_option_is_detected() -> None:
-    """The test above can fail: plain strings, also inside of lists, tables and entries."""
+    """The previous test can fail: plain strings are detected inside lists, tables and entries, too."""
 
     class Entry(BaseModel):
         name: Text
@@ -288,26 +290,26 @@ def test_undeclared_option_is_detected() -> None:
         entries: list[Entry] | None = None
         right: Text | int | Literal["a"] | None = None
 
-    assert unsaid_fields(Wrong) == ["own", "many", "table", "entries"]
+    assert unsaid_fields(Wrong) == ["label", "many", "table", "entries"]
 
 
 def test_undeclared_option_counts_as_file_and_server() -> None:
-    """An option that was forgotten is asked for, not used."""
+    """The user is asked about such an option before it is used."""
 
-    class Own(PlanOptions):
+    class UndeclaredOptions(PlanOptions):
         plain: list[dict[str, str]] | None = None
         path: dict[str, FilePath] | None = None
         text: Text | None = None
 
     settings = {"plain": [{"a": "x"}], "path": {"b": "/y"}, "text": "t", "base_url": "http://h/v1", "record": "r"}
-    options = Own.read({}, file=settings)
+    options = UndeclaredOptions.read({}, file=settings)
     assert options.reached("server") == {"base_url": ["http://h/v1"], "plain": ["x"]}
     assert options.reached("file") == {"record": ["r"], "plain": ["x"], "path": ["/y"]}
-    assert Own.read({"base_url": "http://mine/v1"}, file=settings).reached("server") == {"plain": ["x"]}
+    assert UndeclaredOptions.read({"base_url": "http://mine/v1"}, file=settings).reached("server") == {"plain": ["x"]}
 
 
 def test_options_that_reach_files_or_servers_are_listed() -> None:
-    """So that a reviewer sees a new one."""
+    """A reviewer sees a new one in the diff of this list."""
     reachable = set()
     for info in PATTERNS.values():
         options = info.load_page().options
@@ -337,6 +339,6 @@ def _reaches(kind: Any, metadata: tuple[Any, ...]) -> Iterator[str]:
 
 
 def test_the_help_of_resume_and_answer_names_the_option() -> None:
-    """`--trust-plan`, for scripts."""
+    """Scripts use `--trust-plan`."""
     for words in (["resume"], ["runs", "answer"]):
         assert "--trust-plan" in CliRunner().invoke(app, [*words, "--help"]).stdout

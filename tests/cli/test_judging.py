@@ -31,7 +31,7 @@ def _run(stage: Stage, *more: str) -> Result:
 
 
 def test_inconsistent_judge_is_reported(tmp_path: Path) -> None:
-    """Two orders, two answers: the page and the report name the ballots and their shares, the document has them all."""
+    """With two answers in two orders, page and report show ballots and shares, and the document has all of them."""
     answers = {"scores": [_scored(90, 10), _scored(40, 60)]}
     report = tmp_path / "report.md"
     with Stage(answers=answers) as stage:
@@ -52,7 +52,7 @@ def test_inconsistent_judge_is_reported(tmp_path: Path) -> None:
     ("on_flip", "winner"), [("abstain", "none (the judge abstained)"), ("tie", "none (tie)")], ids=str
 )
 def test_verdict_without_a_winner_gives_the_reason(on_flip: str, winner: str) -> None:
-    """An abstention is no synthesis of several positions."""
+    """An abstention is not described as a synthesis."""
     with Stage(answers={"scores": [_scored(90, 10), _scored(40, 60)]}) as stage:
         result = _run(stage, "--schedule", "swap", "--on-flip", on_flip)
     assert result.exit_code == 0
@@ -60,7 +60,7 @@ def test_verdict_without_a_winner_gives_the_reason(on_flip: str, winner: str) ->
 
 
 def test_a_panel_of_two_models_votes() -> None:
-    """Each model of the panel is asked; the ballots that could change nothing are saved."""
+    """Each model of the panel is asked; ballots that cannot change the result are skipped."""
     panel = ("--panel", "staged", "--panel", "other", "--panel", "ann-model")
     with Stage(answers={"scores": _scored(80, 20)}) as stage:
         result = _run(stage, *panel, "--schedule", "single", "--decided-by", "vote", "--curtail")
@@ -70,7 +70,7 @@ def test_a_panel_of_two_models_votes() -> None:
 
 
 def test_rubric_scores_are_in_page_report_and_document(tmp_path: Path) -> None:
-    """The mean of both orders by criterion, and the weighted mean decides; so it does from a plan file."""
+    """The mean of both orders is shown for each criterion, and the weighted mean decides, also from a plan file."""
     report, plan = tmp_path / "report.md", tmp_path / "plan.toml"
     plan.write_text('criteria = ["evidence=3", "clarity"]\nschedule = "swap"\n')
     by = {"cap rents": {"evidence": 80, "clarity": 40}, "free rents": {"evidence": 30, "clarity": 70}}
@@ -94,14 +94,14 @@ def test_rubric_scores_are_in_page_report_and_document(tmp_path: Path) -> None:
 
 
 def _likely(prompt: str) -> dict[str, float]:
-    """The side of the first argument is ahead in both orders, and the first slot more so."""
+    """Return log-probabilities with the first argument ahead in both orders, and more so in the first slot."""
     if "Build more." not in prompt.partition("Side B")[0]:
         return {"A": -0.2, "B": -1.8, "The": -9.0}
     return {"A": -3.0, "B": -2.5} if "Side B" in prompt else {"A": -0.1}
 
 
 def test_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
-    """Each order with its log-odds, little probability, and quotes once; the document and the stored run have them."""
+    """Each order has its log-odds and share, with one set of quotes; the document and the stored run include them."""
     report = tmp_path / "report.md"
     with Stage(letters=_likely) as stage:
         plain = _run(stage, "--answer-form", "letter", "--seed", "1", "--markdown", str(report))
@@ -122,7 +122,7 @@ def test_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
 
 
 def test_letter_form_can_be_set_in_every_way(tmp_path: Path) -> None:
-    """Crossed with slots; after reasons; by the rule alone; and by a plan file, whose options are stored."""
+    """Options and plan files set slots, reasons and the rule; the plan is stored with them."""
     plan = tmp_path / "plan.toml"
     plan.write_text('answer_form = "letter"\nschedule = "single"\n')
     ways = {
@@ -142,7 +142,7 @@ def test_letter_form_can_be_set_in_every_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("threshold", "winner"), [((), None), (("--min-log-odds", "0"), "cap rents")])
 def test_winning_margin_can_be_set(threshold: tuple[str, ...], winner: str | None) -> None:
-    """By letter a small lead is none, unless any lead is to decide."""
+    """By letter, a small lead gives no winner unless any lead decides."""
 
     def barely(prompt: str) -> dict[str, float]:
         con_is_first = "Build more." in prompt.partition("Side B")[0]
@@ -155,7 +155,7 @@ def test_winning_margin_can_be_set(threshold: tuple[str, ...], winner: str | Non
 
 
 def test_letter_judge_quotes_can_be_omitted() -> None:
-    """No call asks for a sentence then, and the verdict has no quote."""
+    """No call requests a sentence, and the verdict has no quote."""
     turns = (("Build more. It is cheap.",), ("Cap them. It is fair.",))
     documents = {}
     for quoted in ("--quotes", "--no-quotes"):
@@ -172,7 +172,7 @@ def test_letter_judge_quotes_can_be_omitted() -> None:
 
 
 def test_missing_log_probabilities_are_reported() -> None:
-    """The judge scores, and the page has the reason; and shows no log-odds."""
+    """The judge scores instead; the page gives the reason and shows no log-odds."""
     with Stage(answers={"scores": _scored(90, 10)}) as stage:
         result = _run(stage, "--answer-form", "letter")
     assert result.exit_code == 0, result.stderr
@@ -182,7 +182,7 @@ def test_missing_log_probabilities_are_reported() -> None:
 
 
 def test_biased_letter_judge_names_no_winner() -> None:
-    """The page says so, and does not call it a synthesis or a tie."""
+    """The page reports the bias and calls the result neither a synthesis nor a tie."""
     with Stage(letters=lambda _: {"A": -0.1, "B": -2.5}) as stage:
         result = _run(stage, "--answer-form", "letter")
     assert "none (no side is clearly ahead)" in result.stdout
@@ -214,7 +214,7 @@ WRONG = {
 
 @pytest.mark.parametrize("options", WRONG, ids=" ".join)
 def test_invalid_judge_options_are_rejected(options: tuple[str, ...]) -> None:
-    """The error names the option, and what is allowed; nothing is asked."""
+    """The error has the option and the permitted values; no call is made."""
     with Stage() as stage:
         result = _run(stage, *options)
     assert result.exit_code == 2
@@ -223,7 +223,7 @@ def test_invalid_judge_options_are_rejected(options: tuple[str, ...]) -> None:
 
 
 def test_quotes_and_baselines_are_reported_at_the_end(tmp_path: Path) -> None:
-    """The sources are read from their files, quotes are counted, and it is said what takes no debate."""
+    """Sources are read from files, quotes are counted, and the baselines are compared."""
     source = tmp_path / "report.txt"
     source.write_text("Homes were built first of all in the south.")
     direct = {"DirectAnswer": {"reasoning": "It is.", "winner": "cap rents"}}
@@ -239,7 +239,7 @@ def test_quotes_and_baselines_are_reported_at_the_end(tmp_path: Path) -> None:
 
 
 def test_unreadable_source_is_named(tmp_path: Path) -> None:
-    """No file, one without text, and two of one name: exit code 2 and the path; nothing is asked."""
+    """A missing file, an empty file and two files of one name give exit code 2 with the path, before any call."""
     empty, twice = tmp_path / "empty.txt", tmp_path / "more" / "empty.txt"
     empty.write_text(" ")
     twice.parent.mkdir()

@@ -16,7 +16,7 @@ PIECES = st.lists(
 
 
 def styled(pieces: list[str]) -> list[tuple[str, str]]:
-    """Each character with its style."""
+    """Return each character with its style."""
     marks = Marks()
     parts = [part for piece in pieces for part in marks.feed(piece)] + list(marks.feed("", last=True))
     return [(char, style) for part, style in parts for char in part]
@@ -24,7 +24,7 @@ def styled(pieces: list[str]) -> list[tuple[str, str]]:
 
 @given(PIECES)
 def test_rendering_is_independent_of_chunk_boundaries(pieces: list[str]) -> None:
-    """And it has all its words."""
+    """No word is lost either."""
     text = "".join(pieces)
     assert styled(pieces) == styled([text]) == styled(list(text))
     marks = r"[-*`#|:─\s]"
@@ -32,7 +32,7 @@ def test_rendering_is_independent_of_chunk_boundaries(pieces: list[str]) -> None
 
 
 def test_marks_become_styles() -> None:
-    """Emphasis, code and headings; what only looks like a mark stays."""
+    """Emphasis, code and headings are styled; similar characters are kept."""
     text = "## Head\nA **b c** *d* `e*f` 2 * 3 ** 4\n* item\n```\n**x**\n```\n**open\n\nafter"
     styles = styled([text])
     assert "".join(char for char, _ in styles) == "Head\nA b c d e*f 2 * 3 ** 4\n* item\n\n**x**\n\nopen\n\nafter"
@@ -43,7 +43,7 @@ def test_marks_become_styles() -> None:
 
 
 def test_table_is_aligned_in_columns() -> None:
-    """Numbers at the right, the head in bold; one that is too wide stays as it is."""
+    """Numbers are right-aligned and the head is bold; a table that is too wide is unchanged."""
     text = "| Option | Cost |\n|---|---:|\n| **Postgres** | $5 |\n| `a\\|b` | $1,200 |\n\nSo: wait."
     rows = ["Option      Cost", "────────  ──────", "Postgres      $5", "a|b       $1,200", "", "So: wait."]
     lines = styled([text])

@@ -27,8 +27,8 @@ SHORT = {
 """Options by which a verb is short, and where its contributions are."""
 
 
-def shown(saved: dict[str, Any], folder: Path) -> tuple[str, str]:
-    """The page and the report of a document."""
+def page_and_report(saved: dict[str, Any], folder: Path) -> tuple[str, str]:
+    """Return the page and the report of a document."""
     path, report = folder / "saved.json", folder / "report.md"
     path.write_text(json.dumps(saved))
     result = command("runs", "render", str(path), "--markdown", str(report))
@@ -38,7 +38,7 @@ def shown(saved: dict[str, Any], folder: Path) -> tuple[str, str]:
 
 @pytest.mark.parametrize("verb", SHORT)
 def test_truncated_contribution_is_marked_everywhere(verb: str, tmp_path: Path) -> None:
-    """Once, behind it, on the live page as on the saved one and in the report; nobody is said to have failed."""
+    """The mark follows the contribution once, live, saved and in the report; no failure is reported."""
     options, location = SHORT[verb]
     chair = {"answer": "Cap them.", "dissent": None}
     with stage(cut_off={0}, output=chair) as on:
@@ -47,7 +47,7 @@ def test_truncated_contribution_is_marked_everywhere(verb: str, tmp_path: Path) 
         document = json.loads(command(*on.options(*options, "--json", verb=verb)).stdout)
     contributions = document["raw"][location]
     assert [entry.get("flag") for entry in contributions].count("cut_off") == 1
-    page, report = shown(document, tmp_path)
+    page, report = page_and_report(document, tmp_path)
     for text in (" ".join(live.stdout.split()), page, report):
         assert text.count(FLAGS["cut_off"]) == 1
         assert "failed" not in text
@@ -56,32 +56,32 @@ def test_truncated_contribution_is_marked_everywhere(verb: str, tmp_path: Path) 
 
 
 def debated() -> dict[str, Any]:
-    """The document of a short debate."""
+    """Return the document of a short debate."""
     with Stage() as on:
         value: dict[str, Any] = json.loads(command(*on.options(*DEBATE, "--json")).stdout)
     return value
 
 
 def test_an_empty_contribution_is_marked(tmp_path: Path) -> None:
-    """On the page and in the report; it is not counted as complete."""
+    """The page and the report have the mark, and the contribution does not count as complete."""
     document = debated()
     document["raw"]["transcript"][0] |= {"text": "", "flag": "empty"}
     document["status"] = document["raw"]["status"] = "degraded"
-    page, report = shown(document, tmp_path)
+    page, report = page_and_report(document, tmp_path)
     assert f"({FLAGS['empty']})" in page
     assert f"({FLAGS['empty']})" in report
     assert "after 1 complete argument." in page
 
 
 def test_unknown_winner_is_shown_as_none(tmp_path: Path) -> None:
-    """With what the judge named, and never as a winner."""
+    """The page quotes the name that the judge gave, but not as a winner."""
     document = debated()
     document["raw"]["verdict"] |= {"winner": None, "unknownWinner": "the mayor"}
     document["raw"]["losses"] = [
         {"round": 1, "role": "judge", "name": "my-judge", "error": "the mayor?", "instead": "not_counted"},
         {"round": 1, "role": "debater", "name": "con", "error": "never asked", "instead": "unheard"},
     ]
-    for text in shown(document, tmp_path):
+    for text in page_and_report(document, tmp_path):
         assert "none; the judge named 'the mayor', which is not a position" in text.replace("\\", "")
         assert "Judge my-judge named no side" in text.replace("\\", "")
         assert "Debater con was not heard" in text
@@ -89,7 +89,7 @@ def test_unknown_winner_is_shown_as_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["handoff", "deliberation", "round-robin", "council"])
 def test_run_without_contributions_has_no_result(verb: str) -> None:
-    """Exit code 3, or 1 where the pattern fails; never 0."""
+    """The exit code is 3, or 1 if the pattern fails, but never 0."""
     options, location = SHORT[verb]
     flags = ("--attempts", "1", "--on-failure", "skip", "--json")
     with stage(broken=range(99)) as on:

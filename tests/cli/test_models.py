@@ -37,7 +37,7 @@ CLEAN = dict.fromkeys(("FLOWDEBATE_MODEL", "OPENAI_BASE_URL", "FLOWDEBATE_LOCAL_
 
 
 def models(*arguments: str, **env: str) -> Result:
-    """The command in an environment where nothing is set up but `env`."""
+    """Run the command in an environment with nothing but `env`."""
     return CliRunner(env={**CLEAN, **env}).invoke(app, ["models", *arguments], catch_exceptions=False)
 
 
@@ -51,7 +51,7 @@ def models(*arguments: str, **env: str) -> Result:
     ],
 )
 def test_model_is_shown_with_its_origin(env: dict[str, str], model: str, source: str) -> None:
-    """As page and as JSON; whether keys are set, and none of them."""
+    """Page and JSON show which keys are set, but no key."""
     page, document = models(**env), json.loads(models("--json", **env).stdout)
     assert page.exit_code == 0
     assert f"Model: {model}\n" in page.stdout
@@ -63,7 +63,7 @@ def test_model_is_shown_with_its_origin(env: dict[str, str], model: str, source:
 
 
 def test_local_model_is_shown_with_its_weights(tmp_path: Path) -> None:
-    """Where they are and how large, whatever is installed."""
+    """The path and the size are shown whether or not the runtime is installed."""
     weights = tmp_path / "own.gguf"
     weights.write_bytes(b"GGUF" + bytes(1_500_000_000 // 1000))
     local = json.loads(models("--json", FLOWDEBATE_LOCAL_MODEL=str(weights), OPENAI_API_KEY="x").stdout)["local"]
@@ -73,7 +73,7 @@ def test_local_model_is_shown_with_its_weights(tmp_path: Path) -> None:
 
 
 def test_without_a_model_the_setup_options_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With exit code 3."""
+    """The exit code is 3."""
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", lambda: {"ollama": None})
     result = models()
@@ -87,7 +87,7 @@ def test_without_a_model_the_setup_options_are_listed(monkeypatch: pytest.Monkey
 
 
 def test_a_server_on_this_machine_is_shown_with_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it comes from, and in the first line of a run, before it is asked."""
+    """Its origin is shown there, and in the first line of a run before the first call."""
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", lambda: {"ollama": "gemma3"})
     page, document = models(), json.loads(models("--json").stdout)
     assert "Model: ollama/gemma3\n" in page.stdout
@@ -101,7 +101,7 @@ def test_a_server_on_this_machine_is_shown_with_its_model(monkeypatch: pytest.Mo
 
 
 def test_run_that_cannot_start_leaves_no_files(tmp_path: Path) -> None:
-    """The reason is all that is said: there is nothing to resume."""
+    """Only the reason is printed, as there is nothing to resume."""
     env = {**CLEAN, "FLOWDEBATE_STORE": str(tmp_path / "runs.sqlite3")}
     command_line = ["debate", "Trams or roads?", "--debater", "ann=Trams", "--debater", "bob=Roads"]
     run = CliRunner(env=env).invoke(app, [*command_line, "--model", "openai/gpt-5-mini"])
@@ -115,7 +115,7 @@ def test_run_that_cannot_start_leaves_no_files(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell closes it")
 @pytest.mark.parametrize("pattern", ["debate", "council"])
 def test_closed_stdin_is_treated_as_empty(pattern: str, tmp_path: Path) -> None:
-    """As cron and some containers leave it."""
+    """Cron and some containers start programs like this."""
     command_line = f"{pattern} 'Trams or roads?' --model openai/gpt-5-mini"
     command = f"exec {shlex.quote(sys.executable)} -m flowdebate {command_line} <&-"
     env = {**os.environ, "HOME": str(tmp_path), "OPENAI_API_KEY": ""}
@@ -126,7 +126,7 @@ def test_closed_stdin_is_treated_as_empty(pattern: str, tmp_path: Path) -> None:
 
 
 def test_anthropic_key_alone_is_sufficient() -> None:
-    """By Anthropic's own interface, with that key, and no word of OpenAI's."""
+    """Anthropic's interface is used with this key, and OpenAI is not mentioned."""
     with vendors() as clients:
         sides = ("--debater", "ann=Trams", "--debater", "bob=Roads")
         command_line = ["debate", "Trams or roads?", *sides, "--max-rounds", "1", "--no-synthesizer", "--no-store"]
@@ -140,7 +140,7 @@ def test_anthropic_key_alone_is_sufficient() -> None:
 
 
 def test_quick_check_makes_one_call_and_reports_its_duration() -> None:
-    """Of each named model; one that does not answer is exit code 1, and the others are asked all the same."""
+    """Each named model gets one call; a model without an answer gives exit code 1 and does not stop the others."""
     with Stage(turns=[["ready"]]) as stage:
         env = {"OPENAI_BASE_URL": stage.base_url, "OPENAI_API_KEY": SECRET}
         fine = models("check", "--quick", **env)
@@ -156,14 +156,14 @@ def test_quick_check_makes_one_call_and_reports_its_duration() -> None:
 
 
 def test_unknown_model_is_rejected_with_a_suggestion() -> None:
-    """Before anything is asked."""
+    """The error comes before any call."""
     result = models("check", "openai:gpt-5", "--quick")
     assert result.exit_code == 2
     assert "Did you mean openai/gpt-5?" in result.stderr
 
 
 class Played:
-    """A stub for checks in a thread of its own, for as long as it is entered."""
+    """Stub for checks, in its own thread while it is entered."""
 
     def __init__(self, stub: Stub) -> None:
         self._stub = stub
@@ -191,7 +191,7 @@ class Played:
 
 
 def test_check_shows_abilities_and_recommended_settings(tmp_path: Path) -> None:
-    """As page and as JSON, at an address of its own; the calls are announced before the first one."""
+    """Page and JSON show the results for a given address; the calls are announced before the first one."""
     record = tmp_path / "check.jsonl"
     with Played(Stub(refuses=["temperature", "schema"], words="Not with this model.")) as played:
         options = ("check", "m", "--base-url", played.base_url)
@@ -215,7 +215,7 @@ def test_check_shows_abilities_and_recommended_settings(tmp_path: Path) -> None:
 
 
 def test_recording_is_not_overwritten(tmp_path: Path) -> None:
-    """It may be somebody's only one."""
+    """It may be the only copy."""
     record = tmp_path / "check.jsonl"
     record.write_text("mine")
     with Played(Stub()) as played:
@@ -250,7 +250,7 @@ def test_recording_is_not_overwritten(tmp_path: Path) -> None:
 def test_failed_check_gives_the_reason(
     arguments: list[str], code: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is paid."""
+    """The error comes before any call."""
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
     result = models(*arguments)
@@ -259,7 +259,7 @@ def test_failed_check_gives_the_reason(
 
 
 def test_ctrl_c_shows_partial_results() -> None:
-    """With the exit code of the signal, and the advice that follows from it."""
+    """The exit code is that of the signal, and the advice so far is shown."""
 
     def stall(body: Any, data: Any) -> Any:
         if "confidence" in data:
@@ -280,7 +280,7 @@ def test_ctrl_c_shows_partial_results() -> None:
 
 
 def test_python_m_runs_the_command() -> None:
-    """`python -m flowdebate`, under the name of the command."""
+    """`python -m flowdebate` has the name of the command."""
     arguments = [sys.executable, "-m", "flowdebate", "--help"]
     process = subprocess.run(arguments, env=environment(), capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own
     assert process.stdout.startswith("Usage:\n  flowdebate debate ")

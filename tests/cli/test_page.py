@@ -48,7 +48,7 @@ class View:
 
 
 def turn(*events: object) -> str:
-    """What is shown of a turn of anna's in which `events` are told."""
+    """Return the page of one turn by anna with these `events`."""
     stream = io.StringIO()
     live = View(stream)
     fields = {"block": "a", "round": 1, "agent_name": "anna", "stance": "cap rents"}
@@ -59,7 +59,7 @@ def turn(*events: object) -> str:
 
 @given(HOSTILE)
 def test_foreign_text_cannot_control_the_terminal(text: str) -> None:
-    """In frames, headings and labels too: but for the page's own colours, all that is written is printable."""
+    """Frames, headings and labels included, everything but the page's colours is printable."""
     value = {**DOCUMENT, "status": "failed", "error": text, "output": {text: text}}
     value["debaters"] = [{"name": text, "stance": text, "role": text}]
     value["raw"] = {
@@ -79,7 +79,7 @@ def test_foreign_text_cannot_control_the_terminal(text: str) -> None:
 
 @given(st.lists(HOSTILE, max_size=5), HOSTILE)
 def test_live_text_is_printable_for_any_chunks(pieces: list[str], tool: str) -> None:
-    """Pieces, tools and their results: nothing of them acts, and no line of theirs begins at the left edge."""
+    """Chunks, tools and their results cannot control the terminal or start at the left edge."""
     events = [TextDelta(block="a", text=piece) for piece in pieces]
     output = turn(ToolCalled(block="a", tool=tool, arguments=tool, result=tool), *events)
     assert printable(output) == output
@@ -89,7 +89,7 @@ def test_live_text_is_printable_for_any_chunks(pieces: list[str], tool: str) -> 
 
 
 def test_text_is_shown_once_streamed_or_not() -> None:
-    """Servers that do not stream, and those that do, leave the same page."""
+    """Servers with and without streaming give the same page."""
     answer = BlockAnswered(block="a", output="Homes first.")
     pieces = [TextDelta(block="a", text="Homes "), TextDelta(block="a", text="first.")]
     assert turn(answer) == turn(*pieces, answer) == "\nanna:\n  Homes first.\n"
@@ -102,14 +102,14 @@ def test_truncated_text_is_marked() -> None:
 
 
 def test_tool_calls_are_shown_briefly() -> None:
-    """What was asked, and the beginning of what came back."""
+    """The call and the beginning of its result are shown."""
     output = turn(ToolCalled(block="a", tool="lookup", arguments='{"q": 1}', result="x" * 5000))
     assert "".join(output.split()) == f'anna:Tool:lookup({{"q":1}})={"x" * 200}…(5,000)'  # at any width
 
 
 @given(st.data())
 def test_simultaneous_speakers_are_shown_one_after_another(data: st.DataObject) -> None:
-    """However their pieces mingle, the page is that of the same turns in order; a turn that was skipped blocks none."""
+    """However chunks interleave, the page shows the turns in order; a skipped turn blocks none."""
     turns = []
     for name in ("anna", "ben", "cy"):
         fields = {"block": f"debate-{name}", "round": 1, "agent_name": name, "stance": "s"}
@@ -128,7 +128,7 @@ def test_simultaneous_speakers_are_shown_one_after_another(data: st.DataObject) 
 
 
 def shown_of(events: list[Any]) -> str:
-    """What a page shows of `events`."""
+    """Return the page of `events`."""
     stream = io.StringIO()
     live = View(stream)
     for event in events:
@@ -137,7 +137,7 @@ def shown_of(events: list[Any]) -> str:
 
 
 def test_page_marks_the_answer_that_counts() -> None:
-    """What does not count is marked as soon as that is known; the one that counts is shown whole."""
+    """A void answer is marked as soon as possible; the valid one is shown in full."""
     retried = CallRetried(block="a", model="m", attempt=2, error="Copied", message="it copies", wait=0.0)
     events = [
         TextDelta(block="a", text="First.", path="a", at=0.0),

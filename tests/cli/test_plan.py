@@ -45,7 +45,7 @@ type = "object"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A debate file that cannot be used, and what is said of it."""
+    """Invalid debate file and its error."""
 
     id: str
     text: str
@@ -121,13 +121,13 @@ BAD = [
 
 
 def plan_of(path: Path, **options: Any) -> Any:
-    """The plan of a file, under some options."""
+    """Return the plan of a file with some options."""
     return make_plan(DEBATE, {"question": None, **options}, file=str(path))
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
 def test_invalid_file_gives_one_error_with_file_and_key(case: Case, tmp_path: Path) -> None:
-    """One line, with the file's name, whatever is wrong."""
+    """There is one line with the file's name, whatever the error."""
     path = tmp_path / case.name
     path.write_text(case.text)
     with pytest.raises((BadFile, ConfigurationError)) as caught:
@@ -139,7 +139,7 @@ def test_invalid_file_gives_one_error_with_file_and_key(case: Case, tmp_path: Pa
 
 
 def test_plan_file_can_set_every_option(tmp_path: Path) -> None:
-    """Question, sides with roles and models of their own, rounds, moderator, model, schema, instructions, seed."""
+    """Question, sides with roles and models, rounds, moderator, model, schema, instructions and seed are set."""
     path = tmp_path / "debate.toml"
     path.write_text(TOML)
     plan = plan_of(path)
@@ -157,7 +157,7 @@ def test_plan_file_can_set_every_option(tmp_path: Path) -> None:
 
 
 def test_json_and_toml_plans_are_equivalent(tmp_path: Path) -> None:
-    """The suffix tells which of both it is."""
+    """The suffix selects the format."""
     toml, also = tmp_path / "debate.toml", tmp_path / "debate.JSON"
     toml.write_text(TOML)
     also.write_text(json.dumps(read_plan_file(str(toml))))
@@ -165,7 +165,7 @@ def test_json_and_toml_plans_are_equivalent(tmp_path: Path) -> None:
 
 
 def test_options_override_the_file(tmp_path: Path) -> None:
-    """Each by itself; what is not given stays as the file has it."""
+    """Each option overrides one key; other keys stay."""
     path = tmp_path / "debate.toml"
     path.write_text(TOML)
     plan = plan_of(
@@ -182,7 +182,7 @@ def test_options_override_the_file(tmp_path: Path) -> None:
 
 
 def test_a_schema_s_path_is_relative_to_the_file_that_names_it(tmp_path: Path) -> None:
-    """A folder with both can be moved."""
+    """A folder with both files can be moved."""
     (tmp_path / "answer.json").write_text('{"type": "object", "required": ["x"]}')
     path = tmp_path / "debate.toml"
     path.write_text('question = "Why?"\noutput_schema = "answer.json"')
@@ -190,7 +190,7 @@ def test_a_schema_s_path_is_relative_to_the_file_that_names_it(tmp_path: Path) -
 
 
 def test_model_names_are_passed_to_a_base_url_unchanged() -> None:
-    """One object for each name; the embedded model has no address."""
+    """Each name gives one object; the embedded model has no address."""
     plan = make_plan(
         DEBATE, {"question": "Why?", "model": ["a/b", "synthesize=a/b"], "base_url": "http://127.0.0.1:1/v1"}
     )
@@ -202,7 +202,7 @@ def test_model_names_are_passed_to_a_base_url_unchanged() -> None:
 
 @given(st.text(), st.text())
 def test_side_is_parsed_or_rejected(name: str, stance: str) -> None:
-    """`name=stance`: the first "=" separates; nothing else than what was given comes back."""
+    """In `name=stance`, the first "=" separates; name and stance are kept unchanged."""
     try:
         side = parse_entry(f"{name}={stance}", "--debater", key="stance", needed=True)
     except ConfigurationError as error:
@@ -231,7 +231,7 @@ def test_side_is_parsed_or_rejected(name: str, stance: str) -> None:
     ],
 )
 def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
-    """Before any model is asked, on stderr, without a traceback and without what a terminal would obey."""
+    """The error comes before any call, on stderr, without a traceback or terminal control characters."""
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -256,7 +256,7 @@ def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) 
     ids=str,
 )
 def test_typos_get_a_suggestion(arguments: list[str], plan: str, suggestion: str, tmp_path: Path) -> None:
-    """Options, keys of plan files and of speakers in them, and names of models, wherever they stand."""
+    """Options, keys of plan files and speakers, and model names are included."""
     path = tmp_path / "plan.toml"
     path.write_text(plan)
     result = CliRunner().invoke(app, ["debate", "Q?", "--file", str(path), "--no-store", *arguments])
@@ -277,7 +277,7 @@ def test_typos_get_a_suggestion(arguments: list[str], plan: str, suggestion: str
     )
 )
 def test_any_file_is_a_plan_or_raises_a_library_error(settings: dict[str, Any]) -> None:
-    """No content of a file is a programming error of the command."""
+    """No file content leads to a programming error."""
     import tempfile
 
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def prompts(*options: str) -> list[str]:
-    """The system messages of one debate by the command."""
+    """Return the system messages of one debate by the command."""
     with Stage() as stage:
         result = run(stage, *SIDES, "--max-rounds", "1", *options)
     assert result.exit_code == 0, result.stderr
@@ -24,7 +24,7 @@ def prompts(*options: str) -> list[str]:
 
 
 def test_profile_length_and_instructions_reach_the_prompts(tmp_path: Path) -> None:
-    """A plan file says the same under the same names."""
+    """A plan file has the same keys."""
     full = prompts()
     assert "two to four paragraphs" in full[0]
     assert "two or three short sentences" in prompts("--profile", "concise", "--answer-form", "winner")[0]
@@ -47,7 +47,7 @@ def test_profile_length_and_instructions_reach_the_prompts(tmp_path: Path) -> No
     ],
 )
 def test_invalid_choice_is_rejected_with_the_option_name(options: tuple[str, ...], problem: Any) -> None:
-    """Before anything is asked."""
+    """The error comes before any call."""
     with Stage() as stage:
         result = run(stage, *SIDES, *options)
     assert result.exit_code == 2

@@ -31,7 +31,7 @@ SEATS = ("--reviewer", "Ada", "--reviewer", "Ben", "--model", "openai/gpt-5-mini
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    """A repository whose pull request has a flaw and a picture."""
+    """Make a repository whose pull request has a flaw and a picture."""
     hub = Hub()
     hub.base = hub.commit("m1", None, app__py=CODE, other__py="a = 1\n")
     hub.head = hub.commit("h1", "m1", app__py=BAD, docs__md="# Shop\n")
@@ -68,7 +68,7 @@ class Models:
 
 @pytest.fixture
 def models() -> Iterator[Models]:
-    """Scripted models behind a vendor's address."""
+    """Serve scripted models behind a vendor's address."""
     models = Models()
     with vendors() as clients:
         clients["openai"].say = models
@@ -84,7 +84,7 @@ GATE = ("--post", "--gate", "no confirmed blocker")
 
 
 def test_a_review_is_one_comment_with_notes_that_the_next_push_updates(hub: Hub, models: Models) -> None:
-    """Only what is new is read; what stands stays in the gate, and what was mended is marked."""
+    """Only new changes are read; open findings stay in the gate, and resolved ones are marked."""
     first = review(*GATE)
     assert first.exit_code == 4, first.output
     [comment] = hub.reviews
@@ -116,7 +116,7 @@ def test_a_review_is_one_comment_with_notes_that_the_next_push_updates(hub: Hub,
 
 
 def test_unresolved_findings_fail_the_gate_without_a_call(hub: Hub, models: Models) -> None:
-    """A push of nothing but excluded files, and the same commit again; nobody is asked."""
+    """A push of excluded files only, and a second review of one commit, make no call."""
     assert review(*GATE, "--exclude", "*.lock").exit_code == 4
     models.prompts.clear()
     assert review(*GATE, "--exclude", "*.lock").exit_code == 4
@@ -130,7 +130,7 @@ def test_unresolved_findings_fail_the_gate_without_a_call(hub: Hub, models: Mode
 
 
 def test_change_of_excluded_files_alone_passes(hub: Hub, models: Models) -> None:
-    """The gate holds; a file that nobody allowed leaves it undecided."""
+    """The gate passes; a file that is not excluded leaves it open."""
     hub.head = hub.commit("l1", "m1", uv__lock="x\n" * 9)
     assert review(*GATE, "--exclude", "*.lock").exit_code == 0
     assert "Excluded: uv.lock" in hub.reviews[0]["body"].replace("\\", "")
@@ -142,7 +142,7 @@ def test_change_of_excluded_files_alone_passes(hub: Hub, models: Models) -> None
 
 @pytest.mark.parametrize("how", ["author", "edited", "state", "other"])
 def test_foreign_comment_is_ignored(hub: Hub, models: Models, how: str) -> None:
-    """Whatever its state says: the whole change is read."""
+    """Its state is ignored, and the whole change is read."""
     models.flaws = []
     assert review(*GATE).exit_code == 0
     comment = hub.reviews[0]
@@ -168,7 +168,7 @@ def test_foreign_comment_is_ignored(hub: Hub, models: Models, how: str) -> None:
 
 
 def test_rewritten_branch_is_reviewed_in_full_and_keeps_its_findings(hub: Hub, models: Models) -> None:
-    """Also under another name of the file."""
+    """Findings follow a file to a new name."""
     assert review(*GATE).exit_code == 4
     hub.head = hub.commit("r1", "m1", app__py=None, main__py=BAD, docs__md="# Shop\n")
     models.flaws = []
@@ -181,7 +181,7 @@ def test_rewritten_branch_is_reviewed_in_full_and_keeps_its_findings(hub: Hub, m
 
 
 def test_changes_hidden_in_a_merge_are_reviewed(hub: Hub, models: Models) -> None:
-    """A merge that drops what the base has changed shows no change of the branch since."""
+    """A merge that drops changes of the base shows no difference since the branch."""
     models.flaws = []
     assert review(*GATE).exit_code == 0
     hub.base = hub.commit("m2", "m1", other__py="a = 'mended'\n")
@@ -192,7 +192,7 @@ def test_changes_hidden_in_a_merge_are_reviewed(hub: Hub, models: Models) -> Non
 
 
 def test_hidden_patches_are_reviewed_and_unreadable_ones_leave_the_gate_open(hub: Hub, models: Models) -> None:
-    """A patch that GitHub leaves out is made from both versions; links, pictures and submodules are named."""
+    """Omitted patches are built from both versions; links, pictures and submodules are named."""
     models.flaws = []
     hub.hidden.add("app.py")
     hub.links.add("link")
@@ -212,7 +212,7 @@ def test_hidden_patches_are_reviewed_and_unreadable_ones_leave_the_gate_open(hub
 
 
 def test_pagination_and_rate_limits_are_handled(hub: Hub, models: Models) -> None:
-    """A short limit is waited for, a long one is an error that says so."""
+    """A short limit is waited for; a long one is an error with its duration."""
     hub.page = 2
     hub.head = hub.commit("h2", "h1", **{f"file{number}__py": f"n = {number}\n" for number in range(7)})
     hub.limits = [(403, {"retry-after": "0"}), (429, {"retry-after": "0"}), (502, {})]
@@ -227,7 +227,7 @@ def test_pagination_and_rate_limits_are_handled(hub: Hub, models: Models) -> Non
 def test_read_only_token_puts_the_review_in_the_summary(
     hub: Hub, models: Models, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As from a fork; the exit code says that it is not posted."""
+    """A fork has such a token; the exit code says that nothing was posted."""
     models.flaws = []
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     hub.can_write = False
@@ -243,7 +243,7 @@ def test_read_only_token_puts_the_review_in_the_summary(
 
 
 def test_failed_run_is_reported_and_keeps_confirmed_findings(hub: Hub, models: Models) -> None:
-    """A model that is not there, and a mistake in the options."""
+    """A missing model and invalid options are reported."""
     assert review(*GATE).exit_code == 4
     hub.head = hub.commit("h2", "h1", other__py="a = 2\n")
     failed = review("--post", "--gate", "be nice")
@@ -256,7 +256,7 @@ def test_failed_run_is_reported_and_keeps_confirmed_findings(hub: Hub, models: M
 
 
 def test_finding_outside_the_diff_is_only_in_the_comment(hub: Hub, models: Models) -> None:
-    """Also where GitHub rejects a line that it showed before."""
+    """GitHub may also reject a line that it showed before."""
     hub.hidden.add("app.py")  # no line of it is in GitHub's diff
     assert review(*GATE).exit_code == 4
     assert "app.py" in hub.reviews[0]["body"]
@@ -264,7 +264,7 @@ def test_finding_outside_the_diff_is_only_in_the_comment(hub: Hub, models: Model
 
 
 def test_commit_can_be_named_and_nothing_is_posted_by_default(hub: Hub, models: Models) -> None:
-    """`--since` reads what is new; without `--post` nothing is written."""
+    """`--since` selects new changes; without `--post`, nothing is written."""
     before = hub.head
     hub.head = hub.commit("h2", "h1", other__py="a = 2\n")
     result = review("--since", before, "--format", "json")
@@ -276,7 +276,7 @@ def test_commit_can_be_named_and_nothing_is_posted_by_default(hub: Hub, models: 
 
 
 def test_plan_file_in_the_change_does_not_affect_its_gate(hub: Hub, models: Models) -> None:
-    """Its globs count for nothing, nor does its gate."""
+    """Neither its globs nor its gate are used."""
     Path("review.toml").write_text('exclude = ["*.py"]\n')
     result = review(*GATE, "--file", "review.toml")
     assert result.exit_code == 4, result.output  # globs are those of the command line
@@ -287,7 +287,7 @@ def test_plan_file_in_the_change_does_not_affect_its_gate(hub: Hub, models: Mode
 
 
 def test_fork_without_a_key_gets_an_explanation(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a comment, and by the exit code: a gate never holds over what was not read."""
+    """A comment and the exit code explain it: a gate never passes over an unread change."""
     hub.owner = "mallory/shop"
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     result = review(*GATE)
@@ -299,7 +299,7 @@ def test_fork_without_a_key_gets_an_explanation(hub: Hub, monkeypatch: pytest.Mo
 
 @pytest.mark.usefixtures("models")
 def test_the_workflow_of_the_example_reviews_and_gives_forks_no_key(hub: Hub) -> None:
-    """It checks out nothing of the change, and its actions are those of our own workflows, by commit."""
+    """The workflow checks out nothing of the change, and pins the same actions as our workflows."""
     root = Path(__file__).parents[2]
     text = (root / "examples/review/flowdebate-review.yml").read_text()
     workflows = "".join(workflow.read_text() for workflow in (root / ".github" / "workflows").glob("*.yml"))
@@ -321,7 +321,7 @@ def test_the_workflow_of_the_example_reviews_and_gives_forks_no_key(hub: Hub) ->
 
 @pytest.mark.usefixtures("hub")
 def test_misuse_is_reported_before_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options that need --pr, a token or a repository."""
+    """Options that require --pr, a token or a repository are rejected."""
     runner = CliRunner()
     assert "--post requires --pr N" in runner.invoke(app, ["review", "--post", "--diff"]).stderr
     monkeypatch.delenv("GITHUB_TOKEN")

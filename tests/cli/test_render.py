@@ -63,8 +63,8 @@ HOSTILE = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
 )
 
 
-def shown(value: dict[str, Any]) -> str:
-    """What `render` shows of a document that is no terminal's."""
+def rendered_page(value: dict[str, Any]) -> str:
+    """Return the output of `render` without a terminal."""
     document = DebateDocument.model_validate(value)
     page = io.StringIO()
     render(document, Page(page, document.speakers, environ={"FORCE_COLOR": "1"}))
@@ -72,8 +72,8 @@ def shown(value: dict[str, Any]) -> str:
 
 
 def test_saved_debate_is_rendered_like_the_live_one() -> None:
-    """All parts, as plain lines."""
-    assert shown(DOCUMENT) == snapshot("""\
+    """All parts are shown as plain lines."""
+    assert rendered_page(DOCUMENT) == snapshot("""\
 Question: Cap rents?
   anna: cap rents (tenant)
   ben: free rents
@@ -114,14 +114,14 @@ Seed: 3
 
 @given(HOSTILE)
 def test_foreign_text_never_starts_a_line_or_becomes_markup(text: str) -> None:
-    """With text of others in every place, the lines at the left edge are the page's own, and nothing is lost."""
+    """With foreign text everywhere, only the page's own lines start at the left edge, and nothing is lost."""
     value = json.loads(json.dumps(DOCUMENT).replace("Homes first.", "X"))
     raw = value["raw"]
     raw["transcript"] = [{"round": 1, "agentName": "anna", "stance": text, "text": text}]
     raw["moderatorDecisions"] = [{"round": 1, "nextSpeakers": ["anna"], "briefing": text, "newAngle": text}]
     raw["question"] = value["debaters"][0]["stance"] = value["output"] = text
     raw["verdict"] = {"verdict": text, "winner": text, "reasoning": text}
-    page = shown(value)
+    page = rendered_page(value)
     headings = [line.partition(":")[0] for line in page.split("\n") if line and not line.startswith(" ")]
     assert headings == [
         "Question",
@@ -145,7 +145,7 @@ def test_foreign_text_never_starts_a_line_or_becomes_markup(text: str) -> None:
     )
 )
 def test_json_round_trips_without_terminal_control_characters(value: object) -> None:
-    """Whatever a debate came to."""
+    """This holds for any result of a debate."""
     text = as_json(value)
     assert json.loads(text) == value
     assert set(text) <= {"\\"} | {char for char in text if not printable(char).startswith("\\")}
@@ -153,7 +153,7 @@ def test_json_round_trips_without_terminal_control_characters(value: object) -> 
 
 @pytest.mark.parametrize("style", ["camelCase", "snake_case"])
 def test_a_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Path) -> None:
-    """As flow-state-dev writes it, or as Python's fields are called."""
+    """Keys can be camel case, as in flow-state-dev, or snake case, as in Python."""
     document = DebateDocument.model_validate(DOCUMENT)
     path = tmp_path / "raw.json"
     path.write_text(json.dumps(RAW) if style == "camelCase" else document.raw.model_dump_json())
@@ -164,7 +164,7 @@ def test_a_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Pa
 
 
 def test_stdin_can_be_rendered(tmp_path: Path) -> None:
-    """`-` is stdin; the report is written as for a run."""
+    """`-` stands for stdin; a report is written as for a run."""
     report = tmp_path / "report.md"
     result = CliRunner().invoke(app, ["runs", "render", "-", "--markdown", str(report)], input=json.dumps(DOCUMENT))
     assert result.exit_code == 0
@@ -189,7 +189,7 @@ BAD = [
 
 @pytest.mark.parametrize("depth", [100, 400, 900, 5_000])
 def test_deep_nesting_gives_no_traceback(depth: int, tmp_path: Path) -> None:
-    """An output that is nested deeply is shown, or is an error."""
+    """A deeply nested output is shown or rejected."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps({**DOCUMENT, "output": "DEEP"}).replace('"DEEP"', "[" * depth + "]" * depth))
     result = CliRunner().invoke(app, ["runs", "render", str(path), "--markdown", str(tmp_path / "report.md")])
@@ -198,7 +198,7 @@ def test_deep_nesting_gives_no_traceback(depth: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "message"), BAD, ids=[message for _, message in BAD])
 def test_invalid_file_gives_one_error_with_line_or_field(text: str, message: str, tmp_path: Path) -> None:
-    """And exit code 2; nothing is on stdout."""
+    """The exit code is 2, and stdout is empty."""
     path = tmp_path / "saved.json"
     path.write_text(text)
     result = CliRunner().invoke(app, ["runs", "render", str(path)])
@@ -210,7 +210,7 @@ def test_invalid_file_gives_one_error_with_line_or_field(text: str, message: str
 
 
 def test_undecodable_bytes_are_an_error_with_a_line(tmp_path: Path) -> None:
-    """Bytes that are not UTF-8, and a file that is not there."""
+    """Invalid UTF-8 and a missing file are errors."""
     path = tmp_path / "saved.json"
     path.write_bytes(b'{\n"\xff"}')
     with pytest.raises(BadFile, match="line 2: is not UTF-8"):

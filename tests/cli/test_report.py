@@ -54,7 +54,7 @@ OWN = {"heading_open", "paragraph_open", "blockquote_open", "bullet_list_open", 
 
 
 def document(text: str, *, output: Any = None) -> DebateDocument:
-    """A moderated debate in which all that others wrote is `text`."""
+    """Build a moderated debate in which all foreign text is `text`."""
     return DebateDocument(
         status="failed",
         error=text,
@@ -78,14 +78,14 @@ def document(text: str, *, output: Any = None) -> DebateDocument:
 
 
 def parsed(text: str) -> Iterator[Token]:
-    """All tokens of a page, inline ones too."""
+    """Return all tokens of a page, inline ones included."""
     for token in MARKDOWN.parse(text):
         yield token
         yield from token.children or ()
 
 
 def headings(text: str) -> list[str]:
-    """What stands in the headings."""
+    """Return the texts of the headings."""
     tokens = MARKDOWN.parse(text)
     return [after.content for token, after in pairwise(tokens) if token.type == "heading_open"]
 
@@ -93,7 +93,7 @@ def headings(text: str) -> list[str]:
 @given(FOREIGN, FOREIGN)
 @example("a\n===\n<b>", "x")
 def test_foreign_text_never_becomes_markup(text: str, output: str) -> None:
-    """Parsed as Markdown, the page has its own headings, and no HTML, link, image, table, rule or code of others."""
+    """Parsed as Markdown, the page has only its own headings, and no foreign HTML, link, image, table, rule or code."""
     page = report(document(text, output=output))
     assert headings(page) == ["Debate", "Positions", "Round 1 of 2", "Verdict", "Summary", "Usage"]
     kinds = {token.type for token in parsed(page) if token.nesting >= 0}
@@ -102,7 +102,7 @@ def test_foreign_text_never_becomes_markup(text: str, output: str) -> None:
 
 @given(FOREIGN)
 def test_a_quote_shows_the_text(text: str) -> None:
-    """What a reader sees of a quote is the printable text, but for white space."""
+    """The visible quote is the printable text, except for white space."""
     visible_text = "".join(token.content for token in parsed(quoted(text)) if token.type in ("text", "text_special"))
     assert "".join(visible_text.split()) == "".join(printable(text).split())
 
@@ -129,12 +129,12 @@ def test_structured_output_stays_in_its_fence(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["https://evil.example", "www.evil.example", "a@evil.example", "HTTP://EVIL.EXAMPLE"])
 def test_bare_urls_are_not_links_on_github(text: str) -> None:
-    """What GitHub makes links of by itself is escaped where it looks for it."""
+    """Text that GitHub would turn into a link is escaped."""
     assert "\\" in escaped(text)
 
 
 def test_report_matches_its_snapshot() -> None:
-    """The whole page, as a reader of the file sees it."""
+    """The snapshot is the whole file."""
     assert report(document("Cap *them*.")) == snapshot("""\
 # Debate
 

@@ -20,13 +20,13 @@ SIDES = ("--debater", "ann=cap rents", "--debater", "bob=build homes")
 
 
 def command(*arguments: str, text: str | None = None) -> Result:
-    """The command, in this process."""
+    """Run the command in this process."""
     return CliRunner().invoke(app, list(arguments), input=text)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a store of one run, its reports and its export."""
+    """Make a folder with a store of one run, its reports and its export."""
     folder = tmp_path_factory.mktemp("reports")
     store = ("--store", str(folder / "runs.sqlite3"))
     with Stage() as on:
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_report_is_verified_without_a_store_or_a_model(folder: Path) -> None:
-    """And so is an export; both also from stdin."""
+    """Exports can be verified, too; both can come from stdin."""
     for name in ("r.html", "r.jsonl"):
         result = command("runs", "verify", str(folder / name))
         assert result.exit_code == 0, result.output
@@ -56,7 +56,7 @@ def test_a_report_is_verified_without_a_store_or_a_model(folder: Path) -> None:
 
 
 def test_exit_code_reflects_the_verification(folder: Path) -> None:
-    """1 for what does not follow, 2 for what cannot be read, 3 for what cannot be checked here."""
+    """The code is 1 for a mismatch, 2 for an unreadable file, and 3 for a file that cannot be checked here."""
     html = (folder / "r.html").read_text()
     changed = command("runs", "verify", "-", text=html.replace("cap rents", "cut rents", 1))
     assert changed.exit_code == 1
@@ -72,7 +72,7 @@ def test_exit_code_reflects_the_verification(folder: Path) -> None:
 
 
 def test_report_requires_a_target_and_a_run(folder: Path) -> None:
-    """Nothing is written where something is missing."""
+    """Nothing is written if one is missing."""
     store = ("--store", str(folder / "runs.sqlite3"))
     assert "--html FILE" in command("runs", "report", "--last", *store).output
     assert (

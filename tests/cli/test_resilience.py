@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def texts(result: Result) -> list[str]:
-    """The arguments of a document."""
+    """Return the arguments of a document."""
     return [entry["text"] for entry in json.loads(result.stdout)["raw"]["transcript"]]
 
 
 def test_failed_call_is_retried_and_reported() -> None:
-    """The debate is whole, and nothing is lost."""
+    """The debate is complete."""
     with Stage(broken={0}) as stage:
         plain = run(stage, *SIDES, "--max-rounds", "1")
         posts = len(stage.bodies)
@@ -46,7 +46,7 @@ def test_single_attempt_makes_one_request() -> None:
 
 
 def test_debate_can_continue_without_a_turn(tmp_path: Path) -> None:
-    """Screen, document, report and `render` say what is missing."""
+    """Screen, document, report and `render` show the gap."""
     report = tmp_path / "report.md"
     options = (*SIDES, "--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
     with Stage(broken={2}) as stage:
@@ -72,7 +72,7 @@ def test_debate_can_continue_without_a_turn(tmp_path: Path) -> None:
 
 
 def test_failed_judge_leaves_a_debate_without_a_verdict() -> None:
-    """Exit code 3: scripts see that there is nothing to route on."""
+    """Exit code 3 tells scripts that there is no verdict."""
     with Stage(broken={2}) as stage:
         result = run(stage, *SIDES, "--max-rounds", "1", "--attempts", "1", "--on-failure", "skip", "--json")
     assert result.exit_code == 3
@@ -90,7 +90,7 @@ def test_failed_judge_leaves_a_debate_without_a_verdict() -> None:
     ids=lambda value: str(value[0]),
 )
 def test_limit_ends_the_debate_with_a_partial_result(limit: tuple[str, str], message: str) -> None:
-    """Exit code 3; the screen and the document say which limit it was."""
+    """The exit code is 3; the screen and the document name the limit."""
     with Stage(hold=(1, 0)) as stage:
         result = run(stage, *SIDES, "--max-rounds", "1", *limit, "--json")
     with Stage(hold=(1, 0)) as stage:
@@ -105,7 +105,7 @@ def test_limit_ends_the_debate_with_a_partial_result(limit: tuple[str, str], mes
 
 
 def test_fallback_model_is_used_after_a_failure() -> None:
-    """`--fallback`, with the server's own names, for that call; the reader is told."""
+    """`--fallback` takes the server's model names and applies to that call; the reader sees a notice."""
     options = (*SIDES, "--max-rounds", "1", "--attempts", "1", "--fallback", "spare")
     with Stage(broken={0}) as stage:
         result = run(stage, *options, "--json")
@@ -131,7 +131,7 @@ def test_fallback_model_is_used_after_a_failure() -> None:
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
 def test_meaningless_options_give_one_message(options: tuple[str, ...], field: str) -> None:
-    """With the option, before anything is asked; exit code 2."""
+    """The error has the option and comes before any call; the exit code is 2."""
     with Stage() as stage:
         result = run(stage, *SIDES, *options)
         assert stage.bodies == []
@@ -141,7 +141,7 @@ def test_meaningless_options_give_one_message(options: tuple[str, ...], field: s
 
 
 def test_plan_file_sets_the_same_options(tmp_path: Path) -> None:
-    """With keys for the options; a wrong one is named with the file."""
+    """Each option has a key; an invalid key is reported with the file."""
     file = tmp_path / "debate.toml"
     settings: dict[str, Any] = {
         "max_calls": 1,
@@ -162,7 +162,7 @@ def test_plan_file_sets_the_same_options(tmp_path: Path) -> None:
 
 
 def test_stop_condition_ends_a_debate_normally(tmp_path: Path) -> None:
-    """As an option or in a file; the page and the document say which one held, and there is a verdict."""
+    """An option or a file sets the condition; page and document name it, and there is a verdict."""
     condition = "tokens(1000000) | rounds(2) & ~seconds(1000)"
     file = tmp_path / "debate.toml"
     file.write_text(f'terminate_when = "{condition}"')
@@ -191,7 +191,7 @@ def test_stop_condition_ends_a_debate_normally(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_stop_condition_is_rejected_before_any_call(tmp_path: Path, condition: str, message: str) -> None:
-    """The error points at the place, and names the option, or the file and its key."""
+    """The error points to the position in the condition, and has the option, or the file and its key."""
     file = tmp_path / "debate.toml"
     file.write_text(f"terminate_when = '{condition}'")
     for place, options in (
@@ -205,7 +205,7 @@ def test_invalid_stop_condition_is_rejected_before_any_call(tmp_path: Path, cond
 
 
 def test_recorded_debate_is_replayed_without_a_server(tmp_path: Path) -> None:
-    """With the same options and seed it is the same debate, and nobody is asked."""
+    """The same options and seed give the same debate, without a call."""
     cassette = tmp_path / "debate.cassette"
     options = (*SIDES, "--seed", "3", "--moderator", "--json", "--schedule", "single")
     with Stage() as stage:
@@ -219,7 +219,7 @@ def test_recorded_debate_is_replayed_without_a_server(tmp_path: Path) -> None:
 
 
 def test_replay_with_a_different_request_fails(tmp_path: Path) -> None:
-    """The difference is shown; a recording never takes the place of a file."""
+    """The difference is shown; a recording never overwrites a file."""
     cassette = tmp_path / "debate.cassette"
     with Stage() as stage:
         assert run(stage, *SIDES, "--max-rounds", "1", "--record", str(cassette)).exit_code == 0
@@ -234,7 +234,7 @@ def test_replay_with_a_different_request_fails(tmp_path: Path) -> None:
 
 
 def test_recording_includes_the_models_of_all_roles(tmp_path: Path) -> None:
-    """One file for all of them."""
+    """One file has all of them."""
     cassette = tmp_path / "debate.cassette"
     with Stage() as stage:
         result = run(stage, *SIDES, "--max-rounds", "1", "--model", "synthesize=staged", "--record", str(cassette))

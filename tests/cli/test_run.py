@@ -22,12 +22,12 @@ SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--no-synt
 
 
 def run(stage: Stage, *more: str) -> Result:
-    """A run on the stage, in this process; the user likes colours, and its output is no terminal."""
+    """Run the command on the stage in this process; stdout is not a terminal."""
     return CliRunner(env={"FORCE_COLOR": "1"}).invoke(app, stage.options(*more), catch_exceptions=False)
 
 
 def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
-    """The raw output as it goes over the wire, with output, usage, seed and status; the same as a plain run shows."""
+    """The document has raw output, output, usage, seed and status, as a plain run shows them."""
     schema = tmp_path / "answer.json"
     schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
     options = (*SIDES, "--seed", "5", "--moderator", "--synthesizer", "--output-schema", str(schema))
@@ -62,7 +62,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_yes_and_no_are_the_default_sides() -> None:
-    """Two rounds, no moderator, a synthesizer; the stances are in the prompts."""
+    """There are two rounds, no moderator and a synthesizer; the stances are in the prompts."""
     with Stage() as stage:
         options = ["debate", "Should we cap rents?", *stage.options("--json")[2:]]
         result = CliRunner().invoke(app, options, catch_exceptions=False)
@@ -77,7 +77,7 @@ def test_yes_and_no_are_the_default_sides() -> None:
 
 
 def test_a_synthesizer_writes_text_without_a_schema() -> None:
-    """Which is streamed like an argument."""
+    """Its text is streamed like an argument."""
     turns = (("Homes ", "first."), ("Build ", "more."), ("Do ", "both."))
     with Stage(turns=turns) as stage:
         result = run(stage, *SIDES, "--max-rounds", "1", "--synthesizer")
@@ -85,7 +85,7 @@ def test_a_synthesizer_writes_text_without_a_schema() -> None:
 
 
 def test_failure_keeps_the_arguments(tmp_path: Path) -> None:
-    """One message on stderr, exit code 1; the document and the report say how far it came."""
+    """There is one message on stderr with exit code 1; document and report have the finished part."""
     report = tmp_path / "report.md"
     wrong = {"reasoning": "r", "winner": "nobody \x1b[2J", "verdict": "v"}
     with Stage(verdict=wrong) as stage:
@@ -105,7 +105,7 @@ def test_failure_keeps_the_arguments(tmp_path: Path) -> None:
 
 
 def test_unreachable_server_gives_one_message() -> None:
-    """No traceback, exit code 1; and how to try again."""
+    """There is no traceback; the exit code is 1, and the message says how to try again."""
     options = ["debate", "Should we cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 1
@@ -116,7 +116,7 @@ def test_unreachable_server_gives_one_message() -> None:
 
 
 def test_library_warnings_are_lines_on_stderr() -> None:
-    """Five rounds are allowed, and suspicious."""
+    """Five rounds are permitted with a warning."""
     with Stage() as stage:
         result = run(stage, *SIDES, "--max-rounds", "5", "--json")
     assert result.exit_code == 0
@@ -126,7 +126,7 @@ def test_library_warnings_are_lines_on_stderr() -> None:
 
 
 def test_report_replaces_an_older_one_atomically(tmp_path: Path) -> None:
-    """No other file is left; links and permissions stay what they were."""
+    """No temporary file is left; links and permissions stay."""
     report, link = tmp_path / "report.md", tmp_path / "link.md"
     report.write_text("old")
     report.chmod(0o640)

@@ -25,7 +25,7 @@ NAMED = ("--run-id", "rents", "--resume")
 
 @pytest.mark.parametrize("verb", ALL)
 def test_same_command_starts_resumes_and_shows_a_run(verb: str, store: Path) -> None:
-    """Of every pattern: cut short, gone on with, and over, in which case no model is asked."""
+    """For every pattern, the command starts a run, continues it, and shows it without a call once finished."""
     options = (*ALL[verb][1], "--seed", "5", *NAMED, "--json")
     with stage() as on:
         result = command(*on.options(*ALL[verb][1], "--seed", "5", "--no-store", verb=verb))
@@ -37,13 +37,13 @@ def test_same_command_starts_resumes_and_shows_a_run(verb: str, store: Path) -> 
         assert len(on.bodies) == calls
     assert early.exit_code == 3
     assert later.exit_code == last.exit_code == result.exit_code
-    documents = [json.loads(result.stdout) for result in (later, last)]
+    documents = [json.loads(run.stdout) for run in (later, last)]
     assert documents[0]["runId"] == newest(store).header.run_id == "rents"
     assert documents[0]["raw"] == documents[1]["raw"]
 
 
 def test_plan_file_can_set_run_id_and_labels(tmp_path: Path) -> None:
-    """`run PLAN --run-id ID --resume` is the line of a job."""
+    """`run PLAN --run-id ID --resume` is the command of a scheduled job."""
     with Stage(turns=SAID) as on:
         plan = tmp_path / "plan.toml"
         asks = f'question = "Should we ship?"\nmodel = "staged"\nbase_url = "{on.base_url}"'
@@ -55,7 +55,7 @@ def test_plan_file_can_set_run_id_and_labels(tmp_path: Path) -> None:
 
 
 def test_a_run_is_found_by_its_labels() -> None:
-    """They are given with the command that starts it; what is none is refused before anything is asked."""
+    """Labels are set by the command that starts the run; invalid labels are rejected before any call."""
     with Stage(turns=SAID) as on:
         line = on.options(*SIDES, "--max-rounds", "1")
         assert command(*line, "--label", "team=red", "--label", "topic=rents=1").exit_code == 0
@@ -69,7 +69,7 @@ def test_a_run_is_found_by_its_labels() -> None:
 
 
 def test_run_id_conflicts_are_rejected() -> None:
-    """A taken id, another question, and options that do not go together are refused before anything is asked."""
+    """An existing id, a different question and conflicting options are rejected before any call."""
     with Stage(turns=SAID) as on:
         line = on.options(*SIDES, "--max-rounds", "1")
         assert command(*line, "--run-id", "rents").exit_code == 0
@@ -86,7 +86,7 @@ def test_run_id_conflicts_are_rejected() -> None:
 
 
 def test_proposed_sides_are_paid_for_once() -> None:
-    """The proposal is stored beside the run, so that a line that is repeated has the same sides."""
+    """The proposal is stored beside the run, and a repeated command reuses it."""
     with Stage(answers={"sides": PROPOSED}) as on:
         line = ["debate", ASKED, *on.options("--max-rounds", "1", "--no-synthesizer", *NAMED, "--json")[2:]]
         early = CliRunner().invoke(app, [*line, "--max-calls", "1"])
@@ -97,7 +97,7 @@ def test_proposed_sides_are_paid_for_once() -> None:
 
 @pytest.mark.parametrize("ends", ["by itself", "killed"])
 def test_run_in_another_process_is_awaited(ends: str, store: Path) -> None:
-    """To its end, which is shown; if that process is killed, this one goes on from its journal."""
+    """The command waits for the end and shows it; if the other process is killed, it continues from the journal."""
     with Stage(turns=SAID, hold=(1, 0)) as on:
         line = on.options(*SIDES, "--max-rounds", "1", *NAMED)
         with on_pipes(*line) as first:
@@ -117,7 +117,7 @@ def test_run_in_another_process_is_awaited(ends: str, store: Path) -> None:
 
 
 def test_fork_is_continued_by_its_id() -> None:
-    """The same line forks, resumes and shows; a run of that id that is another fork is not taken for it."""
+    """The same command forks, resumes and shows; a different fork with this id is not confused with it."""
     with Stage(turns=SAID) as on:
         command(*on.options(*SIDES, "--max-rounds", "1", "--run-id", "rents"))
         calls = len(on.bodies)

@@ -39,14 +39,14 @@ FOREIGN = st.lists(LONG | HOSTILE, min_size=1, max_size=4).map(" ".join)
 
 
 class Terminal(io.StringIO):
-    """A terminal, as far as its stream knows."""
+    """Stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def environ(columns: int, **more: str) -> dict[str, str]:
-    """An environment with a terminal of so many columns."""
+    """Return an environment with a terminal of this width."""
     return {"TERM": "xterm", "COLUMNS": str(columns), **more}
 
 
@@ -54,7 +54,7 @@ def environ(columns: int, **more: str) -> dict[str, str]:
     FOREIGN, st.sampled_from(WIDTHS), st.sampled_from(["debate", "deliberation", "handoff", "round_robin", "consensus"])
 )
 def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, pattern: str) -> None:
-    """At 60, 80 and 120 columns, whatever is in every place of a document: characters count as rich counts them."""
+    """This holds at 60, 80 and 120 columns for any text in a document; characters are measured as by rich."""
     value: dict[str, Any] = {**DOCUMENT, "debaters": [{"name": "anna", "stance": text, "role": text}], "output": text}
     value["raw"] = {
         **DOCUMENT["raw"],
@@ -70,7 +70,7 @@ def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, p
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_words_of_a_page_are_never_split(columns: int) -> None:
-    """Remarks, warnings and findings too, and names with brackets."""
+    """This includes remarks, warnings, findings and names with brackets."""
     page = Page(screen := Terminal(), [], environ=environ(columns, NO_COLOR="1"))
     text = "the extra flowdebate[audit] is needed for the intervals of styles and the findings on each of them"
     page.line(text)
@@ -97,7 +97,7 @@ WORK = Working(
     ],
 )
 def test_live_line_shows_who_is_working_and_for_how_long(columns: int, live_line: str) -> None:
-    """In one line, with as much else as fits; when the run is over it is gone, and the text stays."""
+    """One line shows as much as fits; it disappears after the run, and the text stays."""
     now = 5.0
     screen = Screen(stream := Terminal(), environ=environ(columns), clock=lambda: now)
     with screen.live():
@@ -113,7 +113,7 @@ def test_live_line_shows_who_is_working_and_for_how_long(columns: int, live_line
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_without_colours_there_is_no_live_line_and_no_escape_code(env: dict[str, str]) -> None:
-    """What is written is the text alone."""
+    """Only the text is written."""
     screen = Screen(stream := Terminal(), environ=environ(80, **env))
     with screen.live():
         screen.working(WORK)
@@ -123,7 +123,7 @@ def test_without_colours_there_is_no_live_line_and_no_escape_code(env: dict[str,
 
 
 def test_live_line_is_hidden_while_a_human_answers() -> None:
-    """It is gone while somebody types, and comes back; text that was not finished stays."""
+    """The line disappears while somebody types and returns; unfinished text stays."""
     screen = Screen(stream := Terminal(), environ=environ(80), clock=lambda: 6.0)
 
     async def ask(_: object) -> str:
@@ -145,7 +145,7 @@ def test_live_line_is_hidden_while_a_human_answers() -> None:
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_every_call_of_every_pattern_shows_a_worker(pattern: str) -> None:
-    """By a name or a role, never by the name of a block, with the time since the call began."""
+    """Workers are shown by name or role, never by block name, with the time since the call began."""
     info = PATTERNS[pattern]
     plan = make_plan(
         info, {info.subject: "Should we cap rents?", "model": "staged", "base_url": "http://127.0.0.1:9/v1"}
@@ -173,12 +173,12 @@ def test_every_call_of_every_pattern_shows_a_worker(pattern: str) -> None:
 
 
 def simulated(request: ModelRequest) -> Any:
-    """Text for text; for a schema, no answer that fits, which ends the run."""
+    """Return text for text; for a schema, an invalid answer that ends the run."""
     return "Homes first." if request.output is None else "{}"
 
 
 def test_quiet_shows_only_the_result() -> None:
-    """The verdict and the totals, in a terminal and elsewhere."""
+    """Verdict and totals are shown, on a terminal and elsewhere."""
     with Stage() as stage, OnTerminal(*stage.options(*SIDES, "--quiet")) as terminal:
         assert terminal.end() == 0
     assert "Verdict" in terminal.screen
@@ -190,7 +190,7 @@ def test_quiet_shows_only_the_result() -> None:
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_lines_are_whole_at_any_terminal_width(columns: int) -> None:
-    """The first line names the model; tokens, and the cost with what it is in, are in the last ones."""
+    """The first line names the model; the last ones have tokens and the cost with its currency."""
     with Stage() as stage, OnTerminal(*stage.options(*SIDES, "--price", "1/2"), columns=columns) as terminal:
         assert terminal.end() == 0
     lines = terminal.screen.split("\n")
@@ -200,7 +200,7 @@ def test_lines_are_whole_at_any_terminal_width(columns: int) -> None:
 
 
 def test_models_are_listed_with_their_roles() -> None:
-    """Sides, panel and judge with models of their own; a recording asks none."""
+    """Sides, panel and judge can have separate models; a recording uses none."""
     sides = [{"name": "anna", "stance": "a", "model": "openai/gpt-5"}, {"name": "ben", "stance": "b"}]
     options = {"question": "Q?", "model": ["ollama/gemma3", "judge=openai/gpt-5"]}
     plan = make_plan(PATTERNS["debate"], options, file={"debaters": sides})
@@ -211,7 +211,7 @@ def test_models_are_listed_with_their_roles() -> None:
 
 
 def test_price_applies_to_all_models_or_to_one() -> None:
-    """The local model is free; without a price for all, a model that has none is an error of the limits."""
+    """The local model is free; a cost limit requires a price for every model."""
     usage = Usage(calls=1, prompt_tokens=1_000_000, completion_tokens=1_000_000)
     price: Any = prices_of(["1/2", "big=10/20"])
     assert [price(model, usage) for model in ("small", "big", "local")] == [3.0, 30.0, 0.0]
@@ -221,7 +221,7 @@ def test_price_applies_to_all_models_or_to_one() -> None:
 
 
 def test_output_without_a_terminal_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is transient, and no line is broken, unless COLUMNS says where."""
+    """Nothing is transient, and lines are only wrapped if COLUMNS is set."""
     plan = make_plan(
         PATTERNS["debate"], {"question": "word " * 60, "model": "staged", "base_url": "http://127.0.0.1:9/v1"}
     )

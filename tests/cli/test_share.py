@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def share(folder: Path, *arguments: str) -> tuple[int | None, str]:
-    """What the command said."""
+    """Return the output of the command."""
     command = (COMMAND, "runs", "share", "--store", "runs.sqlite3", *arguments)
     with Warm(*command, stdout=PIPE, stderr=PIPE, cwd=folder, env=environment(folder)) as process:
         assert process.stdout is not None
@@ -27,7 +27,7 @@ def share(folder: Path, *arguments: str) -> tuple[int | None, str]:
 
 
 def test_run_is_shared_and_unshared_from_the_command_line(tmp_path: Path) -> None:
-    """The server shows it at once, and no longer once it is revoked."""
+    """The server shows the run immediately, and stops when the link is revoked."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0"))
     with serving(tmp_path, "--app", "application:service") as (_, url, token), client(url, token) as http:
         run_id = http.post("/api/v1/runs", json=BRIEF).json()["runId"]

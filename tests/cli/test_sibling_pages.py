@@ -45,26 +45,26 @@ each_pattern = pytest.mark.parametrize("pattern", PATTERNS)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that the examples of a property share."""
+    """Share a folder between the examples of a property."""
     return tmp_path_factory.mktemp("saved")
 
 
 def document(pattern: str, text: str, folder: Path) -> Document:
-    """A document as it is read back, in which all that others wrote is `text`."""
+    """Read back a document in which all foreign text is `text`."""
     path = folder / "saved.json"
     path.write_text(json.dumps(saved(text)[pattern]))
     return read_document(str(path))
 
 
-def shown(page: str) -> str:
-    """A page without the line about the model, and without the last lines, which tell times."""
+def normalized_page(page: str) -> str:
+    """Return a page without the line about the model and the last lines, which have times."""
     return re.sub(r"^Model: .*\n|\nTokens:(.|\n)*", "", page)
 
 
 @each_pattern
 @given(text=HOSTILE)
 def test_foreign_text_cannot_control_the_terminal(pattern: str, folder: Path, text: str) -> None:
-    """In frames, labels, remarks and headings: but for the page's own colours, all that is written is printable."""
+    """Frames, labels, remarks and headings included, everything but the page's colours is printable."""
     run_document = document(pattern, text, folder)
     screen = Screen()
     render(run_document, Page(screen, run_document.speakers, environ=TERMINAL))
@@ -84,7 +84,7 @@ HEADS = {
 @each_pattern
 @given(text=HOSTILE)
 def test_foreign_text_never_starts_at_the_left_edge(pattern: str, folder: Path, text: str) -> None:
-    """Nothing that others wrote passes for a heading, another speaker or a result; names stand before a colon."""
+    """Foreign text never looks like a heading, another speaker or a result; names precede a colon."""
     run_document = document(pattern, text, folder)
     page = io.StringIO()
     render(run_document, Page(page, run_document.speakers, environ={}))
@@ -108,7 +108,7 @@ TITLES = {
 @each_pattern
 @given(text=FOREIGN)
 def test_foreign_text_never_becomes_report_markup(pattern: str, folder: Path, text: str) -> None:
-    """Parsed as Markdown it has its own headings, and no HTML, link, image, table, rule or code of others."""
+    """Parsed as Markdown, it has only its own headings, and no foreign HTML, link, image, table, rule or code."""
     page = report(document(pattern, text, folder))
     assert headings(page) == TITLES[pattern]
     kinds = {token.type for token in parsed(page) if token.nesting >= 0}
@@ -116,7 +116,7 @@ def test_foreign_text_never_becomes_report_markup(pattern: str, folder: Path, te
 
 
 def test_simultaneous_speakers_are_shown_whole_and_in_turn() -> None:
-    """Pieces of several answers do not mingle: an answer stands there once it is finished, while others are awaited."""
+    """An answer is shown as soon as it is complete, while others are pending; chunks never interleave."""
     turns = (("alpha ", "beta."), ("gamma ", "delta."))
     with Stage(turns=turns, answers=ANSWERS, hold=((0, 0), (0, 1), (1, 0))) as on:
         options = on.options("--max-rounds", "1", "--debater", "Ann=first", "--debater", "Ben", verb="deliberation")
@@ -133,11 +133,11 @@ def test_simultaneous_speakers_are_shown_whole_and_in_turn() -> None:
 
 
 def test_deliberation_page_matches_its_snapshot() -> None:
-    """Rounds, what each said, what the moderator found, the decision."""
+    """The page has rounds, contributions, reports of the moderator, and the decision."""
     with stage() as on:
         result = hold(on, "deliberation", "--debater", "Bull=optimistic investor", "--debater", "Bear=risk analyst")
     assert result.exit_code == 0
-    text = re.sub(r"(Bear|Bull):\n  Homes first\.", "X", shown(result.stdout))  # in the order of arrival
+    text = re.sub(r"(Bear|Bull):\n  Homes first\.", "X", normalized_page(result.stdout))  # in the order of arrival
     assert text == snapshot("""\
 Topic: Cap rents?
   Bull: optimistic investor
@@ -169,7 +169,7 @@ Decision
 
 
 def test_a_deliberation_without_a_decision_has_no_result() -> None:
-    """Exit code 3, also where all rounds were held; with a decision it is 0, settled or not."""
+    """The exit code is 3, even after all rounds; with a decision it is 0, settled or not."""
     with Stage(answers={"SETTLED": REPORTS[0]}) as on:
         undecided = hold(on, "deliberation", "--max-rounds", "1")
     with Stage(answers={"SETTLED": REPORTS[1] | {"status": "CONTINUE"}}) as on:
@@ -180,7 +180,7 @@ def test_a_deliberation_without_a_decision_has_no_result() -> None:
 
 
 def test_moderator_model_can_return_text() -> None:
-    """For models without structured answers."""
+    """This serves models without structured answers."""
     with Stage(turns=(("SUMMARY: One mind.\n", "STATUS: SETTLED\nDECISION: Cap."),)) as on:
         result = hold(on, "deliberation", "--report", "text")
         assert all("response_format" not in body for body in on.bodies)
@@ -189,7 +189,7 @@ def test_moderator_model_can_return_text() -> None:
 
 
 def test_deliberation_can_continue_without_a_turn() -> None:
-    """What is missing is said, on the page and in the saved one."""
+    """The live page and the saved one show the gap."""
     three = [word for name in "abc" for word in ("--debater", name)]
     with stage(broken={0}) as on:
         result = hold(on, "deliberation", *three, "--attempts", "1", "--on-failure", "skip", "--json")
@@ -203,11 +203,11 @@ def test_deliberation_can_continue_without_a_turn() -> None:
 
 
 def test_handoff_page_matches_its_snapshot() -> None:
-    """Who has which turn, who hands over to whom, and where the lot chose since nobody was named who could be next."""
+    """The page shows turns, handoffs, and where a random choice replaced a missing name."""
     with stage() as on:
         result = hold(on, "handoff")
     assert result.exit_code == 0
-    assert shown(result.stdout) == snapshot("""\
+    assert normalized_page(result.stdout) == snapshot("""\
 Proposition: Cap rents?
   Proponent: agrees with the proposition
   Opponent: disagrees with the proposition
@@ -227,7 +227,7 @@ The lot names: Neutral ('Opponent' handed over to itself)
 
 @pytest.mark.parametrize("transition", ["text", "tool", "structured"])
 def test_each_handoff_form_can_be_selected(transition: str) -> None:
-    """As the model's last line, as a call of a function, as JSON; the first turn can be anybody's."""
+    """The last line of an answer, a function call or JSON can name the next speaker; anyone can start."""
     answers = {"next_agent_name": {"response": "So I say.", "next_agent_name": "Neutral"}}
     with Stage(turns=(("So I say.\n", "Transition to neutral"),), answers=answers) as on:
         result = hold(on, "handoff", "--transition", transition, "--max-turns", "1", "--first", "Opponent", "--json")
@@ -238,7 +238,7 @@ def test_each_handoff_form_can_be_selected(transition: str) -> None:
 
 
 def test_handoff_to_nobody_can_fail() -> None:
-    """`--on-invalid error`: exit code 1; what was said stands there."""
+    """`--on-invalid error` gives exit code 1 and keeps the transcript."""
     with Stage(turns=(("I say ", "nothing of it."),)) as on:
         result = hold(on, "handoff", "--transition", "text", "--on-invalid", "error")
     assert result.exit_code == 1
@@ -247,13 +247,13 @@ def test_handoff_to_nobody_can_fail() -> None:
 
 
 def test_panel_page_matches_its_snapshot(tmp_path: Path) -> None:
-    """What each said, what the referee found, and the output that a schema describes."""
+    """The page has contributions, referee reports, and the output of a schema."""
     schema = tmp_path / "answer.json"
     schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
     with stage() as on:
         result = hold(on, "round-robin", "--output-schema", str(schema))
     assert result.exit_code == 0
-    assert shown(result.stdout) == snapshot("""\
+    assert normalized_page(result.stdout) == snapshot("""\
 Question: Cap rents?
   Analyst: weighs the evidence
   Practitioner: knows how it is done
@@ -281,7 +281,7 @@ Summary
 
 
 def test_panel_can_have_a_synthesized_result() -> None:
-    """A synthesizer writes text, unless it is left out; a lost one leaves no result: exit code 3."""
+    """A synthesizer writes text unless it is disabled; a failed one leaves no result and exit code 3."""
     with stage() as on:
         plain, bare = hold(on, "round-robin"), hold(on, "round-robin", "--no-synthesizer")
     with stage(broken={4}) as on:
@@ -293,12 +293,12 @@ def test_panel_can_have_a_synthesized_result() -> None:
 
 
 def test_consensus_page_matches_its_snapshot() -> None:
-    """Proposals, critiques in short, revisions, votes, and what they come to, in declared order where it was saved."""
+    """The page has proposals, short critiques, revisions, votes and the result; the saved one is in declared order."""
     with stage() as on:
         result = hold(on, "consensus", "--agent", "Planner=plans", "--agent", "Guardian", "--json")
     assert result.exit_code == 0
     rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
-    assert shown(rendered.stdout) == snapshot("""\
+    assert normalized_page(rendered.stdout) == snapshot("""\
 Task: Cap rents?
   Planner: plans
   Guardian
@@ -340,7 +340,7 @@ Outcome
 
 
 def test_without_a_consensus_there_is_no_result() -> None:
-    """Exit code 3; the votes say why. A judge of ties may find a winner, whom too few voted for."""
+    """The exit code is 3, and the votes give the reason. A tie-breaking judge cannot outvote the threshold."""
     answers = {**ANSWERS, "confidence": [{"choice": name, "reasoning": "r", "confidence": 1.0} for name in "ab"]}
     two = ("--agent", "a", "--agent", "b")
     with Stage(answers=answers) as on:
@@ -352,7 +352,7 @@ def test_without_a_consensus_there_is_no_result() -> None:
 
 
 def test_agents_without_an_answer_are_reported_and_skipped() -> None:
-    """A failure is shown where it happened, and never as a proposal."""
+    """A failure is shown at its place and never as a proposal."""
     with stage(broken={0}) as on:
         result = hold(on, "consensus", "--attempts", "1", "--json")
     with stage(broken={0}) as on:
@@ -367,7 +367,7 @@ def test_agents_without_an_answer_are_reported_and_skipped() -> None:
 
 
 def test_consensus_can_fail_with_its_first_agent() -> None:
-    """`--on-failure fail`, which is not the default: the run ends with the provider's error."""
+    """`--on-failure fail` ends the run with the provider's error; it is not the default."""
     with stage(broken={0}) as on:
         result = hold(on, "consensus", "--attempts", "1", "--on-failure", "fail", "--json")
     document = json.loads(result.stdout)
@@ -375,7 +375,7 @@ def test_consensus_can_fail_with_its_first_agent() -> None:
 
 
 def test_late_answer_counts_as_failed() -> None:
-    """`--turn-timeout`; the debate goes on without it."""
+    """`--turn-timeout` sets the limit; the debate continues without the answer."""
     turns = 0
 
     async def answer(request: ModelRequest) -> Any:
@@ -397,7 +397,7 @@ def test_late_answer_counts_as_failed() -> None:
 
 
 def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:
-    """Who criticises whom, when rounds end, how votes count; weights stand in a file."""
+    """Critique topology, stopping and vote counting are options; weights are set in a file."""
     plan = tmp_path / "plan.toml"
     plan.write_text('voting = "weighted"\nconvergence = false\n[weights]\nGuardian = 9.0\n')
     star = ("--topology", "star", "--hub", "Maker", "--seed", "5")
@@ -422,7 +422,7 @@ def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:
 
 
 def test_repeated_request_to_a_speaker_is_shown() -> None:
-    """What was said first stands; who is next is the second answer's."""
+    """The first answer stays; the second one determines the next speaker."""
     answers = {
         "next_agent_name": [
             {"response": "So I say.", "next_agent_name": "nobody"},
@@ -440,7 +440,7 @@ def test_repeated_request_to_a_speaker_is_shown() -> None:
 
 
 def test_round_without_a_report_is_shown() -> None:
-    """The moderator failed, and the deliberation goes on."""
+    """The deliberation continues after a failed moderator."""
     options = ("--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
     with stage(broken={2}) as on:
         result = hold(on, "deliberation", *options, "--json")
@@ -454,7 +454,7 @@ def test_round_without_a_report_is_shown() -> None:
 
 
 def test_truncated_answer_is_marked_among_simultaneous_speakers() -> None:
-    """Behind that answer, not behind another one's."""
+    """The mark follows that answer and no other."""
     page = io.StringIO()
     deliberation = find_pattern("deliberation")
     assert deliberation is not None
@@ -473,7 +473,7 @@ def test_truncated_answer_is_marked_among_simultaneous_speakers() -> None:
 
 @each_pattern
 def test_raw_output_alone_names_its_speakers(pattern: str, tmp_path: Path) -> None:
-    """Without the document around it, the page and the report show what there is."""
+    """Without its document, the page and the report show the available parts."""
     path, report_path = tmp_path / "raw.json", tmp_path / "report.md"
     path.write_text(json.dumps(saved("Homes first.")[pattern]["raw"]))
     run_document = read_document(str(path))

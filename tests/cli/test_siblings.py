@@ -50,13 +50,13 @@ TURNS = {"handoff": ("--transition", "text")}
 
 
 def hold(on: Stage, verb: str, *more: str) -> Result:
-    """A run of `verb` on the stage, in this process."""
+    """Run a pattern's command on the stage, in this process."""
     options = (*VERBS[verb][1], *more)
     return CliRunner(env={"FORCE_COLOR": "1"}).invoke(app, on.options(*options, verb=verb), catch_exceptions=False)
 
 
 def lines(page: str) -> list[str]:
-    """The lines of a page, whatever their order, without time and id: some speak at the same time."""
+    """Return the lines of a page without time and id, in any order, as speakers can be simultaneous."""
     return sorted(
         filter(None, re.sub(r"Time: .*? s|Run: \w+|^Model: .*| · flowdebate show \w+", "", page).splitlines())
     )
@@ -64,7 +64,7 @@ def lines(page: str) -> list[str]:
 
 @each_verb
 def test_render_shows_the_json_document_like_the_run(verb: str, tmp_path: Path) -> None:
-    """The pattern's raw output as it goes over the wire, and nothing else on stdout; a report of the same."""
+    """Stdout has only the raw output of the pattern; the report is equal, too."""
     report, markdown = tmp_path / "report.md", tmp_path / "again.md"
     with stage() as on:
         result = hold(on, verb, "--json", "--markdown", str(report))
@@ -83,7 +83,7 @@ def test_render_shows_the_json_document_like_the_run(verb: str, tmp_path: Path) 
 
 @each_verb
 def test_bare_raw_output_is_assigned_to_its_pattern(verb: str, tmp_path: Path) -> None:
-    """In either key style, without the document around it."""
+    """Both key styles work without the surrounding document."""
     path = tmp_path / "raw.json"
     value = saved("Homes first.")[VERBS[verb][0]]["raw"]
     pages = []
@@ -106,7 +106,7 @@ def _snake(value: Any) -> Any:
 
 @each_verb
 def test_plan_file_can_set_every_option(verb: str, tmp_path: Path) -> None:
-    """Who speaks, with roles, system prompts and models of their own; options win over it."""
+    """Speakers have roles, system prompts and models; options override the file."""
     (key,) = {"debaters", "agents"} & set(_parameters(verb))
     subject = next(iter(_parameters(verb)))
     file = tmp_path / "plan.toml"
@@ -147,7 +147,7 @@ def _parameters(verb: str) -> list[str]:
 
 @each_verb
 def test_limit_ends_the_run_with_a_partial_result(verb: str) -> None:
-    """Exit code 3; the document and the page say which limit it was."""
+    """The exit code is 3; document and page name the limit."""
     with stage() as on:
         result = hold(on, verb, "--max-calls", "1", "--json")
     with stage() as on:
@@ -162,7 +162,7 @@ def test_limit_ends_the_run_with_a_partial_result(verb: str) -> None:
 
 @each_verb
 def test_failure_gives_one_message_and_keeps_the_transcript(verb: str) -> None:
-    """Exit code 1, without a traceback."""
+    """The exit code is 1, without a traceback."""
     with stage(broken=range(100)) as on:
         result = hold(on, verb, "--attempts", "1", "--json")
     with stage(broken=range(100)) as on:
@@ -176,7 +176,7 @@ def test_failure_gives_one_message_and_keeps_the_transcript(verb: str) -> None:
 
 @each_verb
 def test_repeated_call_is_reported(verb: str) -> None:
-    """The reader sees why nothing comes; and from whom, where several speak at the same time."""
+    """The reader sees why there is no text, and whose call it is among simultaneous speakers."""
     with stage(broken={0}) as on:
         plain = hold(on, verb)
     assert plain.exit_code == 0
@@ -186,7 +186,7 @@ def test_repeated_call_is_reported(verb: str) -> None:
 
 @each_verb
 def test_recording_is_replayed_without_a_server(verb: str, tmp_path: Path) -> None:
-    """With the same options and seed it comes to the same."""
+    """The same options and seed give the same result."""
     cassette = tmp_path / "cassette"
     options = ("--seed", "3", "--json")
     with stage() as on:
@@ -203,7 +203,7 @@ def test_recording_is_replayed_without_a_server(verb: str, tmp_path: Path) -> No
 
 @each_verb
 def test_ctrl_c_keeps_the_transcript(verb: str, tmp_path: Path) -> None:
-    """On a terminal, while a model writes: exit code 130; what was said before stands there, and in the report."""
+    """On a terminal, while a model writes, the exit code is 130; page and report have the finished part."""
     report = tmp_path / "report.md"
     options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--markdown", str(report))
     with stage(hold=(1, 1)) as on, OnTerminal(*on.options(*options, verb=verb)) as terminal:
@@ -219,7 +219,7 @@ def test_ctrl_c_keeps_the_transcript(verb: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["deliberation", "consensus"])
 def test_a_terminated_run_leaves_its_document(verb: str) -> None:
-    """SIGTERM while the first answers are awaited: exit code 143, a document that can be shown."""
+    """SIGTERM before the first answer gives exit code 143 and a document that can be rendered."""
     options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--json")
     with stage(hold=(0, 0)) as on, on_pipes(*on.options(*options, verb=verb)) as process:
         on.wait_for_turn(1)
@@ -259,7 +259,7 @@ MISUSE = [
 
 @pytest.mark.parametrize(("arguments", "message"), MISUSE, ids=[" ".join(arguments) for arguments, _ in MISUSE])
 def test_misuse_is_one_line_with_the_option(arguments: list[str], message: str) -> None:
-    """Exit code 2, before anything is written or asked."""
+    """The exit code is 2, before any output or call."""
     result = CliRunner().invoke(app, [*arguments, "--model", "local"] if len(arguments) > 1 else arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
@@ -290,7 +290,7 @@ BAD = [
 
 @pytest.mark.parametrize(("verb", "text", "message"), BAD, ids=[f"{verb}: {text}" for verb, text, _ in BAD])
 def test_invalid_file_gives_one_line_with_file_and_key(verb: str, text: str, message: str, tmp_path: Path) -> None:
-    """Also where it is the pattern that refuses what the file says."""
+    """Errors of the pattern about a value of the file are included."""
     path = tmp_path / "plan.toml"
     path.write_text(text)
     result = CliRunner().invoke(app, [verb, "Q", "--model", "local", "--file", str(path)])
@@ -300,7 +300,7 @@ def test_invalid_file_gives_one_line_with_file_and_key(verb: str, text: str, mes
 
 
 def test_pattern_errors_name_the_source_of_the_option(tmp_path: Path) -> None:
-    """The key stands for the pattern's field, with what is inside of it; other errors pass as they are."""
+    """The key replaces the field of the pattern, with its path; other errors are unchanged."""
     path = tmp_path / "plan.toml"
     path.write_text("max_turns = 3")
     options = HandoffPlanOptions.read({"first": "Ann"}, file=str(path))
@@ -329,7 +329,7 @@ def test_pattern_errors_name_the_source_of_the_option(tmp_path: Path) -> None:
     ],
 )
 def test_a_document_of_an_unknown_pattern_is_one_error(pattern: object, problem: str, tmp_path: Path) -> None:
-    """Which says what there is."""
+    """The error lists the known patterns, or suggests one."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps({"pattern": pattern, "raw": {}}))
     result = CliRunner().invoke(app, ["runs", "render", str(path)])
@@ -339,7 +339,7 @@ def test_a_document_of_an_unknown_pattern_is_one_error(pattern: object, problem:
 
 
 def test_plan_files_in_the_docs_are_valid(tmp_path: Path) -> None:
-    """Each TOML of the page of the command line is accepted by the command that it is for."""
+    """Each TOML block in the docs is accepted by its command."""
     fences = re.findall(r"```toml\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
     (tmp_path / "answer.json").write_text('{"type": "object"}')
     path = tmp_path / "plan.toml"
@@ -352,7 +352,7 @@ def test_plan_files_in_the_docs_are_valid(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_every_option_is_documented_under_its_command(verb: str) -> None:
-    """The page of the command line names each in the verb's section, or among those that all have."""
+    """The docs name each option in the command's section, or among the common ones."""
     page = DOCS.read_text("utf-8")
     shared = page.split("## Options of all patterns")[1].split("\n## ")[0]
     if verb in OWN_PAGES:

@@ -25,22 +25,22 @@ PROPOSED = {
 
 
 def stage(**options: Any) -> Stage:
-    """A stage that also proposes sides."""
+    """Serve a stage that also proposes sides."""
     return Stage(answers={"sides": PROPOSED}, **options)
 
 
 def arguments(on: Stage, *more: str) -> list[str]:
-    """A debate whose question does not say what the sides are."""
+    """Return the arguments of a debate without sides."""
     return ["debate", ASKED, *on.options("--max-rounds", "1", "--no-synthesizer", *more)[2:]]
 
 
 def run(on: Stage, *more: str) -> Result:
-    """The command, where there is no terminal."""
+    """Run the command without a terminal."""
     return CliRunner().invoke(app, arguments(on, *more), catch_exceptions=False)
 
 
 def test_proposed_sides_are_shown_and_debated() -> None:
-    """One call more than the debate's own; the sides are those of the document."""
+    """The proposal takes one extra call; the document has these sides."""
     with stage() as on:
         result = run(on, "--json")
     document = json.loads(result.stdout)
@@ -55,7 +55,7 @@ def test_proposed_sides_are_shown_and_debated() -> None:
 
 
 def test_a_resumed_run_has_the_sides_that_were_proposed() -> None:
-    """They are stored with its plan: nothing is asked again."""
+    """The sides are stored in the plan, and nothing is requested again."""
     with stage() as on:
         early = run(on, "--max-calls", "1")
         before = len(on.bodies)
@@ -66,7 +66,7 @@ def test_a_resumed_run_has_the_sides_that_were_proposed() -> None:
 
 
 def test_proposals_are_recorded_and_replayed(tmp_path: Path) -> None:
-    """A replayed debate asks nothing, its sides included."""
+    """A replayed debate makes no call, not even for its sides."""
     with stage() as on:
         options = ("--seed", "3", "--json")
         first = run(on, *options, "--record", str(tmp_path / "cassette"))
@@ -77,7 +77,7 @@ def test_proposals_are_recorded_and_replayed(tmp_path: Path) -> None:
 
 
 def test_invalid_options_are_rejected_before_sides_are_proposed(tmp_path: Path) -> None:
-    """And so is a store that cannot be used, and a report that cannot be written."""
+    """An unusable store and an unwritable report are rejected then, too."""
     (tmp_path / "file").write_text("no database")
     wrong = [
         ("--human", "nobody"),
@@ -91,7 +91,7 @@ def test_invalid_options_are_rejected_before_sides_are_proposed(tmp_path: Path) 
 
 
 def test_invalid_proposed_sides_end_the_command(tmp_path: Path) -> None:
-    """After the attempts; with one message, and no run."""
+    """After all attempts there is one message and no run."""
     with Stage(answers={"sides": {"sides": [{"name": "a", "position": "\x1b[2J"}]}}) as on:
         result = run(on, "--store", str(tmp_path / "own.sqlite3"))
         listed = CliRunner().invoke(app, ["runs", "--json", "--store", str(tmp_path / "own.sqlite3")])
@@ -116,7 +116,7 @@ def test_invalid_proposed_sides_end_the_command(tmp_path: Path) -> None:
 def test_a_terminal_asks_before_the_debate(
     store: Path, typed: str | None, code: int, stances: list[str] | None
 ) -> None:
-    """Y debates them, n and Ctrl-C cost nothing more, edit takes others."""
+    """Y debates them, n and Ctrl-C end without a cost, and edit replaces them."""
     with stage() as on, OnTerminal(*arguments(on)) as terminal:
         terminal.until("[Y/n/edit]")
         if typed is None:
@@ -140,7 +140,7 @@ def test_yes_option_skips_the_question() -> None:
 
 
 def test_a_batch_proposes_sides_where_a_question_needs_them(tmp_path: Path) -> None:
-    """Once: the same command again asks nothing. Plain questions have those of their words."""
+    """They are proposed once: a repeated command makes no call. Plain questions use the sides in their text."""
     (tmp_path / "q.txt").write_text(f"Should we cap rents?\n{ASKED}\n")
     with stage() as on:
         options = [

@@ -31,7 +31,7 @@ FACTS = {"plan.md": "The audit log grows by 2 GB a day.", "change.diff": "+limit
 
 
 def answer(request: str) -> Any:
-    """What fits a schema; a ranking has all answers."""
+    """Return data that fits a schema; a ranking has all answers."""
     schema = json.loads(request)["json_schema"]["schema"]
     definitions = schema.get("$defs", {})
     if "ranking" in schema["properties"]:
@@ -40,7 +40,7 @@ def answer(request: str) -> Any:
 
 
 def lines_of(text: str) -> Iterator[list[str]]:
-    """The command lines of a skill, each as its words; continued lines are joined."""
+    """Return the commands of a skill as words, with continued lines joined."""
     for fence in _FENCE.findall(text):
         for line in fence.replace("\\\n", " ").splitlines():
             if line.strip():
@@ -49,7 +49,7 @@ def lines_of(text: str) -> Iterator[list[str]]:
 
 @pytest.fixture
 def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in which the commands find a model, and the files that they name."""
+    """Make a folder with a model and the files that the commands name."""
     monkeypatch.chdir(tmp_path)
     for provider in PROVIDERS.values():
         if provider.key_env is not None:
@@ -65,7 +65,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("skill", SKILLS)
 def test_skill_commands_run(skill: str, played: Path) -> None:
-    """In their order, as they stand there; and what they write has the fields that the skill tells an agent to read."""
+    """The commands run in order, and their output has the fields that the skill mentions."""
     text = SKILLS[skill]
     ran = 0
     for program, *words in lines_of(text):
@@ -89,7 +89,7 @@ def test_skill_commands_run(skill: str, played: Path) -> None:
 
 @pytest.mark.parametrize("skill", SKILLS)
 def test_skill_has_the_installable_format(skill: str) -> None:
-    """Its name is that of its folder, its description fits what agents read, and nothing else is in its head."""
+    """The name is that of the folder, the description has the permitted length, and there are no other fields."""
     _, head, body = SKILLS[skill].split("---\n", 2)
     metadata = yaml.safe_load(head)
     assert set(metadata) == {"name", "description", "license", "compatibility"}
@@ -101,7 +101,7 @@ def test_skill_has_the_installable_format(skill: str) -> None:
 
 
 def test_plugin_and_registry_say_one_version_and_start_the_server() -> None:
-    """That of the package; and the options that they give the command are options that it has."""
+    """The version is that of the package, and the command has all options that they use."""
     plugin = json.loads((ROOT / ".claude-plugin/plugin.json").read_text())
     market = json.loads((ROOT / ".claude-plugin/marketplace.json").read_text())
     server = json.loads((ROOT / "server.json").read_text())
@@ -120,15 +120,18 @@ def test_plugin_and_registry_say_one_version_and_start_the_server() -> None:
 
 
 def test_release_check_requires_a_changelog_heading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the version of the tag in every file."""
+    """The version of the tag must be in every file."""
     import runpy
     import sys
 
-    def said(tag: str) -> object:
+    def release_check_message(tag: str) -> object:
         monkeypatch.setattr(sys, "argv", ["release_check.py", tag])
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(str(ROOT / "scripts/release_check.py"), run_name="__main__")
         return ended.value.code
 
-    assert said(f"v{flowdebate.__version__}") == f"CHANGELOG.md has no heading for {flowdebate.__version__}"
-    assert ".claude-plugin/plugin.json says" in str(said("v99.0.0"))
+    assert (
+        release_check_message(f"v{flowdebate.__version__}")
+        == f"CHANGELOG.md has no heading for {flowdebate.__version__}"
+    )
+    assert ".claude-plugin/plugin.json says" in str(release_check_message("v99.0.0"))

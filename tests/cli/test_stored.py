@@ -43,12 +43,12 @@ ONE_TURN = (("Homes ", "first."),)
 
 
 def command(*arguments: str, stdin: bytes | None = None) -> Result:
-    """The command, in this process."""
+    """Run the command in this process."""
     return CliRunner().invoke(app, list(arguments), input=stdin, catch_exceptions=False)
 
 
 def in_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
-    """What `work` makes of the store at `path`, as another process would."""
+    """Return the result of `work` on the store at `path`, as another process would."""
 
     async def act() -> Any:
         store = SqliteStore(path)
@@ -61,13 +61,13 @@ def in_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
 
 
 def newest(path: Path) -> StoredRun:
-    """The run that was started last."""
+    """Return the newest run."""
     run: StoredRun = in_store(path, lambda store: store.runs(limit=1))[0]
     return run
 
 
 def timeless(value: Any) -> Any:
-    """A document without times and ids."""
+    """Return a document without times and ids."""
     if isinstance(value, dict):
         return {key: timeless(entry) for key, entry in value.items() if key not in ("seconds", "runId")}
     return [timeless(entry) for entry in value] if isinstance(value, list) else value
@@ -76,7 +76,7 @@ def timeless(value: Any) -> Any:
 def add_like(
     path: Path, run_id: str, *, like: StoredRun | None = None, header: dict[str, Any] | None = None, **run: Any
 ) -> None:
-    """Keep a run that is like another, or the newest one, but for some of it."""
+    """Store a changed copy of a run, by default the newest one."""
     like = newest(path) if like is None else like
 
     async def add(store: SqliteStore) -> None:
@@ -87,20 +87,20 @@ def add_like(
 
 
 def ended_early(on: Stage, *more: str) -> str:
-    """The id of a debate that a limit has ended after one argument."""
+    """Run a debate that a limit ends after one argument; return its id."""
     result = command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--json", *more))
     assert result.exit_code == 3
     return str(json.loads(result.stdout)["runId"])
 
 
 def newest_of(on: Stage, path: Path) -> StoredRun:
-    """A debate that a limit has ended, to make others like it."""
+    """Store a debate ended by a limit, as a template for copies."""
     ended_early(on)
     return newest(path)
 
 
 def test_killed_run_is_resumed_to_the_same_result(store: Path) -> None:
-    """SIGKILL in the middle of a call: what was answered is not asked for again, and the document is the same."""
+    """After SIGKILL during a call, answers are not requested again, and the document is the same."""
     options = (*SIDES, "--max-rounds", "2", "--seed", "7")
     with Stage(turns=ONE_TURN) as on:
         uninterrupted = command(*on.options(*options, "--json", "--no-store"))
@@ -127,7 +127,7 @@ def test_killed_run_is_resumed_to_the_same_result(store: Path) -> None:
 
 @pytest.mark.parametrize("verb", ALL)
 def test_each_command_is_resumed_from_its_stored_plan(verb: str, tmp_path: Path) -> None:
-    """Ended by a limit in the middle, with a higher one it comes to the whole document, page, report and exit code."""
+    """Ended by a limit and continued with a higher one, it has the same document, page, report and exit code."""
     options = (*ALL[verb][1], "--seed", "5")
     if verb == "consensus":  # which without a store has no archive
         options = (*options, "--no-archive")
@@ -157,13 +157,13 @@ def test_each_command_is_resumed_from_its_stored_plan(verb: str, tmp_path: Path)
 
 
 def _lines(page: str) -> list[str]:
-    """The lines of a page without times, and without what only a run that was just held has."""
+    """Return the lines of a page without times and without lines that only a live run has."""
     page = re.sub(r"Time: .*? s| · flowdebate show \w+|^Model: .*", "", page)
     return [line for line in page.splitlines() if line]
 
 
 def test_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: Path) -> None:
-    """Schema and plan file may change or go afterwards; a recording ends where the run was left."""
+    """Schema and plan file can change or disappear later; a recording ends with the interrupted run."""
     schema = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
     (tmp_path / "answer.json").write_text(json.dumps(schema))
     plan = tmp_path / "plan.toml"
@@ -183,7 +183,7 @@ def test_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: P
 
 
 def test_no_secret_is_stored(store: Path) -> None:
-    """No key, and of a base URL neither password nor query; where it held one it has to be given again."""
+    """Neither keys nor password and query of a base URL are stored; a resumed run needs them again."""
     with Stage() as on:
         secret = on.base_url.replace("http://", "http://me:geheim@")
         early = command("debate", "Should we ship?", "--model", "staged", "--base-url", secret, "--max-calls", "1")
@@ -199,7 +199,7 @@ def test_no_secret_is_stored(store: Path) -> None:
 
 
 def test_ctrl_c_shows_how_to_resume() -> None:
-    """On a terminal, after what was said."""
+    """On a terminal, the hint follows the transcript."""
     with Stage(turns=ONE_TURN, hold=(1, 1)) as on, OnTerminal(*on.options(*SIDES)) as terminal:
         terminal.until("Homes first.")
         on.wait_for_turn(2)
@@ -211,7 +211,7 @@ def test_ctrl_c_shows_how_to_resume() -> None:
 
 
 def test_store_location_follows_option_and_environment(store: Path, tmp_path: Path) -> None:
-    """`--store`, else FLOWDEBATE_STORE, else the user's data directory; with `--no-store` nowhere."""
+    """`--store` precedes FLOWDEBATE_STORE and the user's data directory; `--no-store` stores nothing."""
     path = tmp_path / "own runs.db"
     with Stage() as on:
         run_id = ended_early(on, "--store", str(path))
@@ -230,7 +230,7 @@ def test_store_location_follows_option_and_environment(store: Path, tmp_path: Pa
 
 
 def test_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
-    """One that was named is an error before anything is asked for; without any the run is held all the same."""
+    """A store given by the user is an error; an unusable default store is skipped."""
     blocked = tmp_path / "file"
     blocked.write_text("no database")
     with Stage() as on:
@@ -278,7 +278,7 @@ def test_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
     ids=lambda arguments: arguments[0],
 )
 def test_mistyped_store_path_creates_no_store(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Commands that read runs say that it is not there, where "No runs." would be taken for an answer."""
+    """Commands that read runs report the missing store; they do not say "No runs."."""
     location = tmp_path / "typo.db"
     result = command(*arguments, "--store", str(location))
     assert (result.exit_code, result.stdout) == (2, "")
@@ -286,19 +286,19 @@ def test_mistyped_store_path_creates_no_store(tmp_path: Path, arguments: tuple[s
     assert not location.exists()
 
 
-async def _mine(value: str, ctx: Context, /) -> str:
-    """What a program of its own does in the middle of a run."""
-    text: str = await ctx.step(_made)
+async def _program_block(value: str, ctx: Context, /) -> str:
+    """Return a text with a step, as a block of another program."""
+    text: str = await ctx.step(_make_text)
     return text + value
 
 
-async def _made() -> str:
+async def _make_text() -> str:
     return "\x1b[2Jmade "
 
 
 def test_runs_of_other_programs_are_shown_and_resumed_there(store: Path) -> None:
-    """The error says how; nothing that they have written acts on a terminal."""
-    block = handler(_mine, name="mine")
+    """The error says how; their text cannot control the terminal."""
+    block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
     table, run_page = command("runs"), command("show", "my-run")
     resumed, page = command("resume", "my-run"), command("show", "my-run", "--page")
@@ -311,7 +311,7 @@ def test_runs_of_other_programs_are_shown_and_resumed_there(store: Path) -> None
 
 
 def test_a_run_that_cannot_be_resumed_is_one_paragraph(store: Path) -> None:
-    """Which says what to do; the run stays as it is."""
+    """The message says what to do; the run is unchanged."""
     with Stage() as on:
         ended_early(on)
         like = newest(store)
@@ -346,7 +346,7 @@ def test_a_run_that_cannot_be_resumed_is_one_paragraph(store: Path) -> None:
 
 
 def test_runs_in_progress_are_not_deleted(store: Path) -> None:
-    """It is neither resumed nor deleted, and listed as running; once its owner is gone it is left behind."""
+    """They cannot be resumed either, and are listed as running; after the owner's death they are left behind."""
     with Stage() as on:
         run_id = ended_early(on)
 
@@ -374,7 +374,7 @@ def test_runs_in_progress_are_not_deleted(store: Path) -> None:
 
 
 def test_run_list_applies_filters(store: Path) -> None:
-    """By status, block, text and number; as a table and as JSON."""
+    """Status, block, text and number are filters of the table and of JSON."""
     with Stage() as on:
         run_id = ended_early(on)
     add_like(store, "older", header={"created_at": 1e9, "question": "Free rents?"}, status="complete")
@@ -398,7 +398,7 @@ def test_run_list_applies_filters(store: Path) -> None:
 
 
 def rows_of_all_pages(*options: str) -> list[list[str]]:
-    """The rows of each page of the list, read by the commands that the pages end with."""
+    """Return the rows of each page, following the commands at the page ends."""
     pages, arguments = [], ["runs", *options]
     while arguments:
         lines = command(*arguments).stdout.splitlines()
@@ -410,7 +410,7 @@ def rows_of_all_pages(*options: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6, 7])
 def test_list_shows_the_command_for_the_next_page(store: Path, tmp_path: Path, size: int) -> None:
-    """With its filters and its store; the pages have the rows of the whole list, where a batch is one row."""
+    """The command has the filters and the store; the pages have all rows, and a batch is one row."""
     with Stage() as on:
         like = newest_of(on, store)
     for number, batch in enumerate(("", "b", "a", "", "b", "", "a", "b", "")):
@@ -434,7 +434,7 @@ def test_list_shows_the_command_for_the_next_page(store: Path, tmp_path: Path, s
 
 
 def test_page_starts_after_a_stored_run(store: Path) -> None:
-    """By the beginning of its id; there is no page behind an unknown one, and the last page is empty."""
+    """A page follows the prefix of an id; an unknown id is an error, and the last page is empty."""
     with Stage() as on:
         like = newest_of(on, store)
     add_like(store, "0123abcd-older", like=like, header={"created_at": 1e9})
@@ -446,7 +446,7 @@ def test_page_starts_after_a_stored_run(store: Path) -> None:
 
 
 def test_a_run_is_shown_step_by_step(store: Path) -> None:
-    """Each with its place, model, tokens, seconds and text; as lines and as JSON. The end says what it came to."""
+    """Each step has its path, model, tokens, seconds and text, in lines and in JSON; the result follows."""
     with Stage() as on:
         result = command(*on.options(*SIDES, "--max-rounds", "1", "--json"))
         run_id = json.loads(result.stdout)["runId"]
@@ -469,7 +469,7 @@ def test_a_run_is_shown_step_by_step(store: Path) -> None:
 
 
 def test_note_is_saved_and_shown(store: Path) -> None:
-    """The next one takes its place, a blank one deletes it, and one that is too long is refused."""
+    """A new note replaces it, a blank one deletes it, and a long one is rejected."""
     with Stage() as on:
         run_id = ended_early(on)
     assert "Note: Without **figures**." in command("show", run_id, "--note", "Without **figures**.").stdout
@@ -480,7 +480,7 @@ def test_note_is_saved_and_shown(store: Path) -> None:
 
 
 def test_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None:
-    """Neither a file nor a hidden part of it."""
+    """Neither the file nor a temporary one is left."""
     with Stage() as on:
         ended_early(on)
     like = newest(store)
@@ -518,7 +518,7 @@ with clean_up_at_termination():
 
 
 def test_deleted_runs_are_gone(store: Path) -> None:
-    """By id, by age, by status; without a terminal only with --yes."""
+    """Runs are selected by id, age or status; without a terminal, --yes is required."""
     with Stage() as on:
         run_id = ended_early(on)
     add_like(store, "older", header={"created_at": 1e9}, updated_at=1e9)
@@ -536,7 +536,7 @@ def test_deleted_runs_are_gone(store: Path) -> None:
 
 
 def test_runs_of_a_label_are_listed_and_deleted(store: Path) -> None:
-    """Those of an owner, such as of a user who leaves; another age, status or owner is left alone."""
+    """A label can be an owner, for example a leaving user; other ages, statuses and owners are kept."""
     with Stage() as on:
         like = newest_of(on, store)
     for number, owner in enumerate(("ann", "ann", "bob")):
@@ -551,7 +551,7 @@ def test_runs_of_a_label_are_listed_and_deleted(store: Path) -> None:
 
 
 def test_a_terminal_asks_before_it_deletes(store: Path) -> None:
-    """It shows what would go; whatever is no yes leaves it."""
+    """The runs are shown first; any answer but yes keeps them."""
     with Stage() as on:
         run_id = ended_early(on)
     for answer, code, remains in (("n", 1, True), ("y", 0, False)):
@@ -564,7 +564,7 @@ def test_a_terminal_asks_before_it_deletes(store: Path) -> None:
 
 
 def test_written_files_are_private(tmp_path: Path) -> None:
-    """Reports, recordings, exports and results of batches, whatever the umask; an existing file has the mode it had."""
+    """This applies to reports, recordings, exports and batch results for any umask; existing files keep their mode."""
     files = {name: tmp_path / name for name in ("r.md", "r.rec", "r.jsonl", "b.jsonl", "b.csv", "q.csv", "old.md")}
     report, record, exported, lines, table, questions, old = map(str, files.values())
     files["q.csv"].write_text("question\nTea?\n")
@@ -586,7 +586,7 @@ def test_written_files_are_private(tmp_path: Path) -> None:
 
 
 def test_runs_move_from_one_store_to_another(store: Path, tmp_path: Path) -> None:
-    """Through a file or a pipe, with all that it takes to carry them on; nothing in the lines acts on a terminal."""
+    """A file or a pipe carries everything that resuming needs; its lines cannot control the terminal."""
     other, file = str(tmp_path / "other.db"), str(tmp_path / "runs.jsonl")
     with Stage(turns=(("Homes \x9b31m\u202e", "first."),)) as on:
         run_id = ended_early(on)

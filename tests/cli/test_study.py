@@ -46,7 +46,7 @@ baselines = []
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that the command is run in, with a study and its questions."""
+    """Run the command in a folder with a study and its questions."""
     monkeypatch.chdir(tmp_path)
     odd = {"empty": "", "same": "x"}
     rows = [{**fact, **odd, "question": f"{fact['question']} ({number})"} for number, fact in enumerate(FACTS)]
@@ -56,14 +56,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(stage: Stage | None, *words: str) -> Result:
-    """A study in this process."""
+    """Run a study in this process."""
     url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
     options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3")
     return CliRunner().invoke(app, ["eval", "study", *words, *options], catch_exceptions=False)
 
 
 def test_a_study_is_registered_asked_and_reported(folder: Path) -> None:
-    """Each step is one command, and the last ones pay for nothing."""
+    """Each step is one command, and the last ones make no call."""
     with School() as school:
         assert run(school, "register", "facts.toml").exit_code == 0
         second = run(school, "register", "facts.toml")
@@ -98,7 +98,7 @@ def test_a_study_is_registered_asked_and_reported(folder: Path) -> None:
 
 
 def test_failed_control_stops_the_study_and_is_reported(folder: Path) -> None:
-    """The column is named in the file, and an unknown one is an error; the school pays no heed to notes."""
+    """The file names the column, and an unknown one is an error; these models ignore notes."""
     rows = [json.loads(line) for line in (folder / "facts.jsonl").read_text().splitlines()]
     noted = [{**row, "notes": f"It is {row['answer']}."} for row in rows]
     (folder / "facts.jsonl").write_text("\n".join(map(json.dumps, noted)))
@@ -116,7 +116,7 @@ def test_failed_control_stops_the_study_and_is_reported(folder: Path) -> None:
 
 
 def test_changes_since_the_registration_are_reported(folder: Path) -> None:
-    """In the findings, by what it was and what it is."""
+    """Findings show the old and the new value."""
     with School() as school:
         run(school, "register", "facts.toml")
         (folder / "facts.toml").write_text(STUDY.replace("seed = 3", "seed = 4"))
@@ -125,7 +125,7 @@ def test_changes_since_the_registration_are_reported(folder: Path) -> None:
 
 
 def test_debaters_read_the_sources_of_a_row_and_the_judge_does_not(folder: Path) -> None:
-    """Nor does a baseline; and sources that were changed since the registration are told."""
+    """Baselines do not see sources either; changed sources are reported."""
     rows = [json.loads(line) for line in (folder / "facts.jsonl").read_text().splitlines()]
     for number, row in enumerate(rows):
         row["sources"] = {"notes.txt": f"The gauge of row {number} stood at zero."}
@@ -145,7 +145,7 @@ def test_debaters_read_the_sources_of_a_row_and_the_judge_does_not(folder: Path)
 
 
 def test_prompt_change_is_reported(folder: Path) -> None:
-    """Also where it changes no step of a debate: instructions of one design."""
+    """Instructions of a single design count, even if no step of a debate changes."""
     with School() as school:
         run(school, "register", "facts.toml")
         changed = STUDY.replace("baselines = []", 'baselines = []\ninstructions = "Be terse."')
@@ -158,7 +158,7 @@ def test_prompt_change_is_reported(folder: Path) -> None:
 
 
 def test_interrupted_study_shows_how_to_continue(folder: Path) -> None:
-    """Also before its first answer, with the exit code of the signal."""
+    """An interruption before the first answer is included; the exit code is that of the signal."""
     before = signal.getsignal(signal.SIGINT)
     with School(hold=(1, 0)) as school:
 
@@ -177,7 +177,7 @@ def test_interrupted_study_shows_how_to_continue(folder: Path) -> None:
 
 
 def test_a_debate_that_was_started_with_other_options_is_named(folder: Path) -> None:
-    """With what to do about it: a study has no option that mixes both."""
+    """The error has a remedy: no option of a study mixes both."""
     with School() as school:
         run(school, "facts.toml", "--limit", "1")
         (folder / "facts.answers.jsonl").unlink()
@@ -188,7 +188,7 @@ def test_a_debate_that_was_started_with_other_options_is_named(folder: Path) -> 
 
 
 def test_budget_applies_to_all_questions(folder: Path) -> None:
-    """No further one is started once it is used up, and what is there is reported."""
+    """After the budget is used up no further question starts, and the answers so far are reported."""
     with School() as school:
         result = run(school, "facts.toml", "--max-total-calls", "5", "--max-concurrency", "1", "--json")
         assert 5 <= len(school.bodies) < 20  # the debate that was started is finished
@@ -223,7 +223,7 @@ def test_budget_applies_to_all_questions(folder: Path) -> None:
     ids=str,
 )
 def test_invalid_study_file_is_rejected_before_any_call(folder: Path, change: tuple[str, str], message: str) -> None:
-    """With the file, the key, what was given and what is allowed."""
+    """The error has the file, the key, the value and the permitted values."""
     (folder / "facts.toml").write_text(STUDY.replace(*change, 1))
     result = run(None, "facts.toml")
     assert result.exit_code == 2
@@ -232,7 +232,7 @@ def test_invalid_study_file_is_rejected_before_any_call(folder: Path, change: tu
 
 
 def test_invalid_row_is_named_before_any_call(folder: Path) -> None:
-    """The last of them as well, with its place in the file of the questions."""
+    """Even the last row is checked; the error has its line in the file."""
     with (folder / "facts.jsonl").open("a") as file:
         file.write(f"\n{json.dumps({'question': 'Tea?', 'choices': ['Yes', 'yes'], 'answer': 0, 'same': 'y'})}")
     with School() as school:
@@ -243,7 +243,7 @@ def test_invalid_row_is_named_before_any_call(folder: Path) -> None:
 
 
 def test_report_has_only_the_requested_sections(folder: Path) -> None:
-    """Answers of a design that the file has no more do not make it look finished."""
+    """Answers of a removed design do not make the study look finished."""
     with School() as school:
         run(school, "facts.toml")
         (folder / "facts.toml").write_text(
@@ -265,7 +265,7 @@ def test_unwritable_report_fails_before_any_call(folder: Path) -> None:
 
 
 def test_single_study_file_is_named(folder: Path) -> None:
-    """Not two, and not none after what is to be done."""
+    """Two files or none are rejected."""
     for words in (("register",), ("facts.toml", "facts.toml")):
         result = run(None, *words)
         assert result.exit_code == 2

@@ -22,7 +22,7 @@ SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--no-synt
 
 
 def test_terminal_shows_the_debate_live() -> None:
-    """Tokens come before the turn is over; colours and layout are the page's own, and nothing of a model's acts."""
+    """Tokens appear before the end of a turn; only the page sets colours and layout."""
     turns = (("alpha beta ", "gamma."), HOSTILE)
     verdict = {"reasoning": "\x1b[5mr [/b]", "winner": "cap rents", "verdict": "v [bold]x[/bold]"}
     stage = Stage(turns=turns, verdict=verdict, hold=(0, 1))
@@ -59,7 +59,7 @@ def test_terminal_shows_the_debate_live() -> None:
 
 
 def test_no_colour_means_no_escape_codes(tmp_path: Path) -> None:
-    """Under NO_COLOR the layout stays, and nothing else; without it there are colours."""
+    """NO_COLOR keeps the layout without colours; otherwise there are colours."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps(DOCUMENT))
     with OnTerminal("runs", "render", str(path), NO_COLOR="1") as plain:
@@ -75,7 +75,7 @@ def test_no_colour_means_no_escape_codes(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_keeps_the_arguments() -> None:
-    """In the middle of a turn: exit code 130, what was said stands there, no traceback."""
+    """Interrupted in the middle of a turn, the exit code is 130, the transcript stays, and there is no traceback."""
     turns = (("Homes ", "first."), ("Build ", "more."))
     with Stage(turns=turns, hold=(1, 1)) as stage, OnTerminal(*stage.options(*SIDES), cold=True) as terminal:
         terminal.until("Homes first.")
@@ -89,7 +89,7 @@ def test_ctrl_c_keeps_the_arguments() -> None:
 
 
 def test_a_terminated_run_leaves_its_documents(tmp_path: Path) -> None:
-    """SIGTERM in the middle of a turn: exit code 143; JSON and report hold what was argued, the terminal shows it."""
+    """SIGTERM in the middle of a turn gives exit code 143; JSON, report and terminal have the arguments."""
     report = tmp_path / "report.md"
     with Stage(hold=(1, 0)) as stage:
         options = stage.options(*SIDES, "--json", "--markdown", str(report))
@@ -109,7 +109,7 @@ def test_a_terminated_run_leaves_its_documents(tmp_path: Path) -> None:
 
 
 def test_a_reader_who_leaves_ends_the_run_quietly() -> None:
-    """As in `flowdebate run … | head -1`: no message, and the model is not asked on."""
+    """As in `flowdebate run … | head -1`, there is no message and no further call."""
     with Stage(hold=(0, 1)) as stage:
         with on_pipes(*stage.options(*SIDES)) as process:
             assert process.stdout is not None
@@ -124,7 +124,7 @@ def test_a_reader_who_leaves_ends_the_run_quietly() -> None:
 
 
 def test_unwritable_output_gives_at_most_one_message(tmp_path: Path) -> None:
-    """A full disk is an error without a traceback; a reader who has left before the first line is none."""
+    """A full disk is an error without a traceback; a closed pipe before the first line is no error."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps(DOCUMENT))
     if Path("/dev/full").exists():
@@ -140,7 +140,7 @@ def test_unwritable_output_gives_at_most_one_message(tmp_path: Path) -> None:
 
 
 def rendered(path: Path, stdout: int) -> tuple[int, bytes]:
-    """The exit code and the messages of a `render` to an open file."""
+    """Return the exit code and the messages of `render` into an open file."""
     ended = subprocess.run(  # noqa: S603 - our own command
         command("runs", "render", str(path)),
         stdout=stdout,
@@ -153,7 +153,7 @@ def rendered(path: Path, stdout: int) -> tuple[int, bytes]:
 
 
 def test_the_second_ctrl_c_ends_at_once() -> None:
-    """Even where the first one is not heeded."""
+    """This holds even if the first one is ignored."""
     script = (
         "import signal\n"
         "from flowdebate.cli.terminal.process import Interrupts\n"
@@ -171,7 +171,7 @@ def test_the_second_ctrl_c_ends_at_once() -> None:
 
 
 def test_help_imports_neither_models_nor_layout() -> None:
-    """`flowdebate --help` is for reading, at once."""
+    """`flowdebate --help` is shown immediately."""
     script = "import sys; from flowdebate.cli.app import app; app(['debate', '--help'], standalone_mode=False); "
     script += "print([name for name in ('rich', 'openai', 'instructor', 'jsonschema') if name in sys.modules])"
     ended = subprocess.run(  # noqa: S603 - above

@@ -22,13 +22,13 @@ WIDTHS = st.integers(20, 120)
 
 
 def cut(text: str, places: list[int]) -> list[str]:
-    """`text` in pieces, cut at `places`."""
+    """Split `text` at `places`."""
     ends = sorted({place % (len(text) + 1) for place in places} | {0, len(text)})
     return [text[start:end] for start, end in pairwise(ends)]
 
 
 def flowed(pieces: list[str], *, width: int | None, first: str = "  ") -> str:
-    """What a flow writes of `pieces`."""
+    """Return the output of a flow for `pieces`."""
     words: list[str] = []
     columns = None if width is None else lambda: width
     flow = TextFlow(lambda text, _: words.append(text), indent="  ", width=columns, first=first)
@@ -39,7 +39,7 @@ def flowed(pieces: list[str], *, width: int | None, first: str = "  ") -> str:
 
 
 def test_long_text_is_written_at_once() -> None:
-    """Not word by word: each write goes through the layers of the terminal."""
+    """Writing word by word would be slow, as each write passes through the layers of the terminal."""
     pieces: list[str] = []
     flow = TextFlow(lambda text, _: pieces.append(text), indent="  ", width=None)
     flow.feed("one two three\n" * 1_000)
@@ -51,13 +51,13 @@ def test_long_text_is_written_at_once() -> None:
 @given(FOREIGN)
 @example("\x1b[31m\x9b2J\x07\u202e\u2066\U000e0041\u2028\ud800\x7f\x00\r\ufeff\xad")
 def test_printable_text_has_no_control_or_hidden_characters(text: str) -> None:
-    """No controls but line feed and tab, no formats but joiners, no surrogates, no line separators."""
+    """There are no controls but line feed and tab, no formats but joiners, no surrogates, and no line separators."""
     remaining = {char for char in printable(text) if category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
     assert remaining <= {"\n", "\t", *JOINERS}
 
 
 def test_only_control_and_hidden_characters_are_escaped() -> None:
-    """Every code point by itself (of the planes with letters, emoji and tags): it stays, or becomes its escape."""
+    """Each code point in the planes with letters, emoji and tags is kept or becomes its escape."""
     chars = [chr(code) for code in (*range(0x20000), *range(0xE0000, 0xE1000)) if code != 0x0A]
     for char, escaped in zip(chars, printable("\n".join(chars)).split("\n"), strict=True):
         if category(char) in {"Cf", "Cs", "Zl", "Zp"} or (category(char) == "Cc" and char != "\t"):
@@ -68,7 +68,7 @@ def test_only_control_and_hidden_characters_are_escaped() -> None:
 
 @given(FOREIGN)
 def test_printable_text_is_unchanged(text: str) -> None:
-    """Once is enough, and twice does no harm."""
+    """Escaping twice changes nothing."""
     assert printable(printable(text)) == printable(text)
 
 
@@ -76,7 +76,7 @@ def test_printable_text_is_unchanged(text: str) -> None:
 @example("👩\u200d👩", [1])
 @example("क\u200d", [1])
 def test_streamed_text_equals_the_whole_text(text: str, places: list[int]) -> None:
-    """However text is cut, its pieces together are shown as the whole is."""
+    """The chunks of a text are shown like the whole text."""
     stream = PrintableStream()
     assert "".join(map(stream.feed, cut(text, places))) + stream.end() == printable(text)
 
@@ -85,13 +85,13 @@ def test_streamed_text_equals_the_whole_text(text: str, places: list[int]) -> No
     "text", ["👩\u200d👩\u200d👧", "🏳️\u200d🌈", "می\u200cشود", "क्\u200dष", "naïve „ok“\u00a0!", "日本語"]
 )
 def test_characters_needed_by_scripts_and_emoji_are_kept(text: str) -> None:
-    """Joiners between what they join are not escaped, nor is anything that can be seen."""
+    """Joiners between joinable characters and visible characters are not escaped."""
     assert printable(text) == text
 
 
 @pytest.mark.parametrize("text", ["a\u200db", "\u200d", "👩\u200d", "👩\u200d\u200d👩", "\u200c👩", "pay\u200cpal"])
 def test_isolated_joiners_are_escaped(text: str) -> None:
-    """Where a joiner could only hide, it is an escape."""
+    """A joiner that could only hide is escaped."""
     assert not set(printable(text)) & set(JOINERS)
 
 
@@ -104,7 +104,7 @@ def test_a_part_of_a_line_has_no_line_breaks(text: str) -> None:
 @given(FOREIGN, st.none() | WIDTHS, st.sampled_from(["", "  ", "      "]))
 @example("x" * 200 + "日本語" * 40 + " y", 20, "")
 def test_every_line_of_a_flow_is_indented(text: str, width: int | None, first: str) -> None:
-    """No line of a model begins where the page's own lines begin, the first one excepted where a label is before it."""
+    """Model text never starts at the left edge, except on a first line after a label."""
     begin, *lines = flowed([text], width=width, first=first).split("\n")
     assert not begin.strip() or begin.startswith(first)
     assert all(line.startswith("  ") or not line for line in lines)
@@ -112,7 +112,7 @@ def test_every_line_of_a_flow_is_indented(text: str, width: int | None, first: s
 
 @given(st.lists(st.text("abcäßж", min_size=1, max_size=18), min_size=1), WIDTHS)
 def test_words_that_fit_are_not_split(words: list[str], width: int) -> None:
-    """Lines are broken between words, and filled as far as the next word fits."""
+    """Lines are wrapped between words and filled as far as possible."""
     lines = flowed([" ".join(words)], width=width).removesuffix("\n").split("\n")
     assert [word for line in lines for word in line.split()] == words
     assert all(len(line) + 1 + len(after.split()[0]) > width for line, after in pairwise(lines))
@@ -120,7 +120,7 @@ def test_words_that_fit_are_not_split(words: list[str], width: int) -> None:
 
 @given(st.lists(st.tuples(FOREIGN, st.sampled_from(["", "bold"])), max_size=5), WIDTHS)
 def test_styles_do_not_change_the_layout(parts: list[tuple[str, str]], width: int) -> None:
-    """Each part is written in its style, and a change of style is no place to break a line."""
+    """Each part keeps its style, and a change of style never wraps a line."""
     pieces: list[tuple[str, str]] = []
     flow = TextFlow(lambda *piece: pieces.append(piece), indent="  ", width=lambda: width)
     for text, style in parts:
@@ -136,7 +136,7 @@ def test_styles_do_not_change_the_layout(parts: list[tuple[str, str]], width: in
 @example("x" * 200 + "日本語" * 40 + " y", 20)
 @example("👩\u200d" * 60, 30)
 def test_no_line_of_a_flow_is_wider_than_the_terminal(text: str, width: int) -> None:
-    """Else the terminal would break it, without the indent; each character counts by itself."""
+    """Otherwise the terminal would wrap it without the indent; characters are measured individually."""
     for line in flowed([text], width=width).split("\n"):
         assert sum(map(get_character_cell_size, line)) <= width
 
@@ -149,12 +149,12 @@ def test_flow_is_independent_of_chunk_boundaries(text: str, width: int | None, p
 
 @given(FOREIGN, st.none() | WIDTHS)
 def test_flow_loses_no_text(text: str, width: int | None) -> None:
-    """But for white space, what is written is the printable text."""
+    """The output is the printable text, except for white space."""
     assert "".join(flowed([text], width=width).split()) == "".join(printable(text).split())
 
 
 def test_words_are_written_when_complete() -> None:
-    """A reader sees all but the last word of what has come."""
+    """A reader sees all received words but the last one."""
     pieces: list[str] = []
     flow = TextFlow(lambda text, _: pieces.append(text), indent="  ", width=lambda: 40)
     flow.feed("alpha beta gam")

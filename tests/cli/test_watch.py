@@ -26,13 +26,13 @@ SAID = (("Homes ", "first."), ("Build ", "more."))
 
 
 def lines_of(page: str) -> list[str]:
-    """The lines of a page, without its first ones and its times."""
+    """Return the lines of a page without its first ones and its times."""
     page = re.sub(r"Time: .*? s| · flowdebate show \w+|^(Model|Run \w+): .*", "", page, flags=re.MULTILINE)
     return [line for line in page.splitlines() if line.strip()]
 
 
 def test_run_in_another_process_is_watched_to_its_end(store: Path) -> None:
-    """With who is at work; then the page is the whole one, and the run does not know of it."""
+    """The view shows current workers and ends as the full page; the run is not affected."""
     with Stage(turns=SAID, hold=(2, 1)) as on, on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(3)
         with OnTerminal("runs", "watch", "--last") as terminal:
@@ -55,7 +55,7 @@ def test_run_in_another_process_is_watched_to_its_end(store: Path) -> None:
 
 @pytest.mark.parametrize("verb", ALL)
 def test_finished_run_is_shown_from_its_beginning(verb: str, tmp_path: Path) -> None:
-    """As its own page, report and exit code were; also where a limit has ended it."""
+    """It ends like the run's own page, report and exit code, also after a limit."""
     options = (*ALL[verb][1], "--seed", "5")
     reports = tmp_path / "own.md", tmp_path / "watched.md"
     for limit in ((), ("--max-calls", str(TOGETHER.get(verb, 2)))):
@@ -74,7 +74,7 @@ def test_finished_run_is_shown_from_its_beginning(verb: str, tmp_path: Path) -> 
 
 
 def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
-    """It says how to watch it again."""
+    """The view shows how to watch again."""
     with Stage(turns=SAID, hold=(1, 0)) as on, on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(2)
         with OnTerminal("runs", "watch", "--last") as terminal:
@@ -91,7 +91,7 @@ def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
 
 
 def test_run_with_a_dead_process_is_reported(store: Path) -> None:
-    """With what was said, and the command that resumes it; as well as one that was given up, or waits for a human."""
+    """The transcript and the command that resumes it are shown; abandoned and waiting runs work alike."""
     with Stage(turns=SAID, hold=(1, 0)) as on, on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(2)
         process.kill()
@@ -105,7 +105,7 @@ def test_run_with_a_dead_process_is_reported(store: Path) -> None:
 
 
 def test_run_waiting_for_a_human_ends_the_view() -> None:
-    """The hint is the command that answers, with the store."""
+    """The hint is the command for the answer, with the store."""
     with Stage(turns=SAID) as on:
         result = command(*on.options(*SIDES, "--human", "con"))
         watched = command("runs", "watch", "--last")
@@ -115,7 +115,7 @@ def test_run_waiting_for_a_human_ends_the_view() -> None:
 
 
 def test_a_run_that_failed_fails_its_viewer() -> None:
-    """With the error, also where it never began."""
+    """The error is shown, even for a run that never started."""
     with Stage(verdict={"winner": 5}) as on:
         command(*on.options(*SIDES, "--max-rounds", "1", "--on-failure", "fail"))
         failed = command("runs", "watch", "--last")
@@ -129,7 +129,7 @@ def test_a_run_that_failed_fails_its_viewer() -> None:
 
 
 def test_json_output_has_one_event_per_line() -> None:
-    """In order, from the first to the last, while it goes on and when it is over; nothing else is on stdout."""
+    """Live and finished runs print all events in order, and nothing else on stdout."""
     with Stage(turns=(("Homes \x9b31m\u202e", "first."), ("Build ", "more.")), hold=(2, 0)) as on:
         with on_pipes(*on.options(*SIDES)) as process:
             on.wait_for_turn(3)
@@ -149,21 +149,21 @@ def test_json_output_has_one_event_per_line() -> None:
     assert "call_started" in [event["kind"] for event in live]
 
 
-async def _mine(value: str, ctx: Context, /) -> str:
-    """A program's block with a side effect."""
-    text: str = await ctx.step(_made)
+async def _program_block(value: str, ctx: Context, /) -> str:
+    """Return a text with a side effect, as a block of another program."""
+    text: str = await ctx.step(_make_text)
     if value.startswith("fail"):
         raise ValueError(value)
     return text + value
 
 
-async def _made() -> str:
+async def _make_text() -> str:
     return "\x1b[2Jmade "
 
 
 def test_program_runs_are_shown_step_by_step(store: Path) -> None:
-    """With the reason; nothing that they have written acts on a terminal."""
-    block = handler(_mine, name="mine")
+    """The reason is shown; their text cannot control the terminal."""
+    block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
     with pytest.raises(ValueError, match="fail"):
         asyncio.run(block.run("fail now", store=store, run_id="failing"))
@@ -187,7 +187,7 @@ def test_program_runs_are_shown_step_by_step(store: Path) -> None:
 
 
 def test_misuse_gives_one_message(store: Path) -> None:
-    """Before anything is shown."""
+    """Nothing else is shown."""
     with Stage() as on:
         run_id = ended_early(on)
     cases: dict[tuple[str, ...], str] = {
