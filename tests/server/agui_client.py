@@ -15,7 +15,7 @@ _EVENTS: TypeAdapter[Any] = TypeAdapter(ag_ui.Event)
 
 
 class AgUiClient:
-    """Reads the events of one run; AssertionError for the first that breaks a rule."""
+    """Client that reads the events of one run and raises AssertionError at the first violation."""
 
     def __init__(self, thread_id: str = "thread", run_id: str = "run", *, before: AgUiClient | None = None) -> None:
         self.ids = thread_id, run_id
@@ -33,7 +33,7 @@ class AgUiClient:
         """What is open: its kind, by its id."""
 
     def read(self, events: Iterable[BaseModel | dict[str, Any]]) -> AgUiClient:
-        """Read all events of a run, to its end."""
+        """Read all events of a run."""
         for event in events:
             self.take(event if isinstance(event, dict) else event.model_dump(by_alias=True, mode="json"))
         assert self.finished is not None, "the stream ends without a last event"
@@ -49,14 +49,14 @@ class AgUiClient:
         getattr(self, f"_{event.type.value.lower()}")(event)
 
     def history(self) -> list[Any]:
-        """The conversation as the next run's input has it."""
+        """Return the conversation as the input of the next run."""
         return [
             ag_ui.AssistantMessage(id=message["id"], role="assistant", content=message["content"], name=message["name"])
             for message in self.messages.values()
         ]
 
     def said(self) -> list[tuple[str, str]]:
-        """Speakers and texts, of what counts."""
+        """Return speakers and texts of the messages that count."""
         return [
             (message["name"], message["content"])
             for message in self.messages.values()
@@ -161,7 +161,7 @@ def _unescaped(part: str) -> str:
 
 
 def _has_only_known_fields(value: object) -> None:
-    """The Python types keep what they do not know; the protocol's schema does not allow it."""
+    """Check for unknown fields, which the Python types keep and the protocol's schema forbids."""
     if isinstance(value, BaseModel):
         assert not value.model_extra, f"{type(value).__name__} has unknown fields: {value.model_extra}"
         for name in type(value).model_fields:

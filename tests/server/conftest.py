@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """A server whose model answers at once."""
+    """Serve a model that answers immediately."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
         yield stage
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Stage]:
-    """The same for all tests of a module."""
+    """Serve one such server for all tests of a module."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
         yield stage
 
 
 @pytest.fixture
 def gate() -> Gate:
-    """The model of `gated`."""
+    """Make the model of `gated`."""
     return Gate()
 
 
 @pytest.fixture
 def gated(gate: Gate) -> Iterator[Stage]:
-    """A server whose model answers when the test lets it."""
+    """Serve a model that answers when the test permits."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         yield stage

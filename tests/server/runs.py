@@ -44,7 +44,7 @@ _OPTIONS: dict[str, list[dict[str, Any]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Play:
-    """A run, and what happens to it."""
+    """Run with what happens to it."""
 
     block: Any
     model: Any
@@ -59,14 +59,14 @@ class Play:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """What a follower of a run was told, from its beginning until it ended or waited for a human."""
+    """Updates for a follower of a run, from its beginning until it ended or waited for a human."""
 
     updates: list[Update]
     details: RunDetails
 
 
 async def follow(service: Service, run_id: str, *, cancel_after: int | None = None) -> Followed:
-    """Follow a run; it is cancelled after so many updates."""
+    """Follow a run, and cancel it after this many updates."""
     updates = []
     async for update in service.follow(run_id):
         updates.append(update)
@@ -76,7 +76,7 @@ async def follow(service: Service, run_id: str, *, cancel_after: int | None = No
 
 
 def followed(play: Play) -> list[Followed]:
-    """Carry a play out: one `Followed`, and a further one for each answer of a human."""
+    """Carry out a play; return one `Followed`, and another for each human answer."""
 
     async def run() -> list[Followed]:
         async with Service({"it": play.block}, store="memory:", model=play.model) as service:
@@ -98,7 +98,7 @@ _PIECES = st.sampled_from([4, 0, 1, 9])
 
 
 class Streaming(Wrapper):
-    """A model that writes its texts piece by piece, and something before it fails."""
+    """Model that streams its texts in pieces, including some text before a failure."""
 
     def __init__(self, inner: Model, pieces: int) -> None:
         super().__init__(inner)
@@ -122,7 +122,7 @@ class Streaming(Wrapper):
 
 
 def streaming(inner: Any, pieces: int) -> Any:
-    """`inner` as a model that streams, and whose failed calls are retried once; 0 pieces: as it is."""
+    """Make `inner` stream, with one retry of failed calls; with 0 pieces it is unchanged."""
     if not pieces:
         return inner
     return Retrying(Streaming(inner, pieces), Retry(attempts=2, first_wait=0))
@@ -130,7 +130,7 @@ def streaming(inner: Any, pieces: int) -> Any:
 
 @st.composite
 def any_play(draw: DrawFn) -> Play:
-    """Any pattern with any answers, failures and delays; some are cancelled, reach a limit, or wait for humans."""
+    """Draw any pattern with any answers, failures and delays; some are cancelled, limited, or wait for humans."""
     name = draw(st.sampled_from(sorted(PATTERNS)))
     info = PATTERNS[name]
     options = draw(st.sampled_from(_OPTIONS.get(name, [{}])))
@@ -147,7 +147,7 @@ def any_play(draw: DrawFn) -> Play:
 
 
 def debate_plays(*, hostile: bool) -> SearchStrategy[Play]:
-    """Any debate of `debates()`; hostile ones have models and blocks that misbehave."""
+    """Draw any debate of `debates()`; hostile ones have misbehaving models and blocks."""
     return st.tuples(debates(hostile=hostile), _PIECES).map(
         lambda parts: Play(
             block=parts[0].debate(),

@@ -41,14 +41,14 @@ SECURITY = {
 
 
 def debater(request: ModelRequest) -> str | dict[str, Any]:
-    """Answers of a short debate: two lines of text, or a verdict."""
+    """Answer a short debate: two lines of text, or a verdict."""
     if request.output_schema is not None:
         return {"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."}
     return f"{request.block} is sure.\nSo it is."
 
 
 def proposer(request: ModelRequest) -> str | dict[str, Any]:
-    """Answers of a debate whose question does not say what its sides are."""
+    """Answer a debate that needs proposed sides."""
     if request.block == "sides":
         positions = ("Postgres is enough", "MySQL is simpler", "SQLite will do")
         return {"sides": [{"name": position.split()[0], "position": position} for position in positions]}
@@ -56,7 +56,7 @@ def proposer(request: ModelRequest) -> str | dict[str, Any]:
 
 
 class Gate:
-    """A model that answers as `answer` does, each time that it is let through."""
+    """Model that answers as `answer` does, once per permitted call."""
 
     name = "gate"
 
@@ -76,7 +76,7 @@ class Gate:
         return await self._answers.request(request)
 
     def let(self, number: int = 1) -> None:
-        """Let so many calls through; the first of them must have been made."""
+        """Permit this many calls; the first of them must have been made."""
         assert self._loop is not None
         for _ in range(number):
             self._loop.call_soon_threadsafe(self._open.release)
@@ -99,7 +99,7 @@ _specs: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
 class Stage:
-    """A server that runs, and a client with its token."""
+    """Running server with a client that has its token."""
 
     def __init__(
         self, url: str, app: FastAPI, http: httpx2.Client, stop: Callable[[], None], spec: dict[str, Any]
@@ -145,7 +145,7 @@ class Stage:
 
 
 def read_frames(lines: Iterator[str]) -> Iterator[Frame]:
-    """The events in the lines of a stream."""
+    """Read the events in the lines of a stream."""
     fields: dict[str, str] = {}
     for line in lines:
         if not line and "event" in fields:
@@ -158,7 +158,7 @@ def read_frames(lines: Iterator[str]) -> Iterator[Frame]:
 
 @contextmanager
 def staged(service: Callable[[], Service], *, token: str | None = TOKEN, **options: Any) -> Iterator[Stage]:
-    """Serve what `service` makes, on a loop of its own, until the end of the block."""
+    """Serve the result of `service` on its own event loop until the end of the block."""
     ready = threading.Event()
     details: dict[str, Any] = {}
     failures: list[BaseException] = []
@@ -209,7 +209,7 @@ def staged(service: Callable[[], Service], *, token: str | None = TOKEN, **optio
 
 
 def check_response(spec: Mapping[str, Any], response: httpx2.Response) -> None:
-    """The response has the security headers, and is one that the OpenAPI document describes."""
+    """Check that the response has the security headers and matches the OpenAPI document."""
     assert set(response.headers) >= SECURITY, response.headers
     assert "access-control-allow-origin" not in response.headers
     assert "server" not in response.headers
@@ -231,7 +231,7 @@ def check_response(spec: Mapping[str, Any], response: httpx2.Response) -> None:
 
 
 def operation_of(spec: Mapping[str, Any], method: str, path: str) -> dict[str, Any] | None:
-    """The operation of the document that a request is for."""
+    """Return the operation of a request in the document."""
     for template, operations in spec["paths"].items():
         if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template.replace("{place}", ".+")), path):
             operation: dict[str, Any] | None = operations.get(method.lower())

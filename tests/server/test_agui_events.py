@@ -28,14 +28,14 @@ VERDICT = {"reasoning": "It was answered.", "winner": "cap rents", "verdict": "C
 
 @pytest.fixture(autouse=True, scope="module")
 def at_once() -> Iterator[None]:
-    """Readers get text as it comes, however fast."""
+    """Send text to readers immediately."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(channel, "_PACE", 0)
         yield
 
 
-def told(runs: Sequence[Followed]) -> list[AgUiClient]:
-    """A client's view of each AG-UI run of one flowdebate run, the later ones with the conversation so far."""
+def replay(runs: Sequence[Followed]) -> list[AgUiClient]:
+    """Return the client's view of each AG-UI run of one flowdebate run; later ones have the conversation so far."""
     clients: list[AgUiClient] = []
     calls = 0
     for number, run in enumerate(runs):
@@ -57,13 +57,13 @@ def told(runs: Sequence[Followed]) -> list[AgUiClient]:
 
 
 def one(block: Any, model: Any, **play: Any) -> AgUiClient:
-    """The client's view of one run."""
-    (client,) = told(followed(Play(block=block, model=model, **play)))
+    """Return the client's view of a single run."""
+    (client,) = replay(followed(Play(block=block, model=model, **play)))
     return client
 
 
 def tasks_in(run: Followed) -> dict[str, dict[str, Any]]:
-    """The task boards at the end of a run."""
+    """Return the task boards at the end of a run."""
     boards: dict[str, dict[str, Any]] = {}
     for update in run.updates:
         if isinstance(change := update.event, TaskChanged):
@@ -72,7 +72,7 @@ def tasks_in(run: Followed) -> dict[str, dict[str, Any]]:
 
 
 def test_a_debate_is_a_conversation_of_its_debaters() -> None:
-    """A message for each turn with the speaker's name, a step for each round, activities for what is decided."""
+    """Each turn is a message with the speaker's name, each round a step, and each decision an activity."""
     model = ScriptedModel("Homes first.", "Supply first.", VERDICT, "Cap them, then build.")
     client = one(debate(name="rent", debaters=SIDES, max_rounds=1), model)
     assert client.said() == [
@@ -97,17 +97,17 @@ def test_a_debate_is_a_conversation_of_its_debaters() -> None:
 
 @given(debate_plays(hostile=True))
 def test_any_debate_is_a_valid_sequence(play: Play) -> None:
-    """Whatever models and blocks do: the run starts, whatever is opened is closed, and it finishes once."""
+    """For any models and blocks, the run starts, everything opened is closed, and it finishes once."""
     runs = followed(play)
-    (client,) = told(runs)
+    (client,) = replay(runs)
     assert client.state["flowdebate"]["tasks"] == tasks_in(runs[0])
 
 
 @given(any_play())
 def test_any_pattern_is_a_valid_sequence(play: Play) -> None:
-    """Also when it fails, reaches a limit, is cancelled, waits for humans and is resumed."""
+    """Runs that fail, reach a limit, are cancelled, or wait for humans and are resumed are included."""
     runs = followed(play)
-    clients = told(runs)
+    clients = replay(runs)
     for run, client in zip(runs, clients, strict=True):
         assert client.finished is not None
         outcome = {
@@ -125,9 +125,9 @@ def test_any_pattern_is_a_valid_sequence(play: Play) -> None:
 
 @given(debate_plays(hostile=False))
 def test_messages_are_the_transcript(play: Play) -> None:
-    """Everything that counts is said once, by whoever said it, whether models wrote it or functions."""
+    """Each valid text is sent once with its speaker, whether from models or functions."""
     runs = followed(play)
-    (client,) = told(runs)
+    (client,) = replay(runs)
     document = runs[0].details.document
     assert document is not None
     spoken = sorted(
@@ -140,12 +140,12 @@ def test_messages_are_the_transcript(play: Play) -> None:
 
 
 def test_text_written_for_the_other_side_is_removed_from_a_message() -> None:
-    """The streamed text is void, and the speaker's own words are said again, as the transcript has them."""
+    """The streamed text is void, and the speaker's own words are sent again as in the transcript."""
     sides = [Debater("ann", "for"), Debater("ben", "against")]
     block = debate(name="it", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "Both are short.", "winner": None, "verdict": "Undecided."}
     model = streaming(ScriptedModel("It was counted.\n\n[against] I was wrong.", "It was not.", verdict), 4)
-    (client,) = told(followed(Play(block=block, model=model)))
+    (client,) = replay(followed(Play(block=block, model=model)))
     spoken = [message["content"].strip() for message in client.messages.values() if "void" not in message["about"]]
     assert "It was counted." in spoken
     assert not [text for text in spoken if "I was wrong." in text]
@@ -153,7 +153,7 @@ def test_text_written_for_the_other_side_is_removed_from_a_message() -> None:
 
 @given(any_play())
 def test_reset_replays_the_run(play: Play) -> None:
-    """Nothing that was told before a reset is left after it, except what the client came with."""
+    """Nothing sent before a reset remains after it, except the client's own messages."""
     run = followed(play)[0]
     client = AgUiClient()
     ui = AgUi(thread_id="thread", run_id="run")
@@ -162,14 +162,14 @@ def test_reset_replays_the_run(play: Play) -> None:
     for update in [*run.updates[:middle], Update("reset"), *run.updates]:
         events += ui.translate(update)
     client.read([*events, *ui.finish(run.details)])
-    (plain,) = told([run])
+    (plain,) = replay([run])
     assert client.said() == plain.said()
     assert client.state == plain.state
     assert client.activities.keys() == plain.activities.keys()
 
 
 def test_text_of_a_failed_attempt_is_void() -> None:
-    """What a model wrote before its call was retried is a message of its own, which says that it does not count."""
+    """The text of a failed call becomes a separate message that is marked as void."""
     path = "poet"
     events = [
         Update("event", RunStarted(run_id="r", block="poet", seed=1, path=path)),
@@ -182,7 +182,7 @@ def test_text_of_a_failed_attempt_is_void() -> None:
         Update("event", BlockAnswered(block="poet", output="Rivers run.", path=path)),
     ]
     run = followed(Play(block=generator(name="poet"), model=ScriptedModel("Rivers run.")))[0]
-    (client,) = told([Followed(updates=events, details=run.details)])
+    (client,) = replay([Followed(updates=events, details=run.details)])
     assert [(message["content"], message["about"].get("void")) for message in client.messages.values()] == [
         ("They", "it broke"),
         ("Rivers run.", None),
@@ -191,7 +191,7 @@ def test_text_of_a_failed_attempt_is_void() -> None:
 
 
 def test_a_human_is_an_interrupt_and_its_answer_resumes() -> None:
-    """The interrupt has what the human needs; the resumed run tells only what is new, and counts only its own calls."""
+    """The interrupt has all that the human needs; the resumed run sends only new events and counts only its calls."""
     block = debate(
         name="rent",
         debaters=[SIDES[0], Debater("con", "free rents", block=human(name="ann"))],
@@ -201,7 +201,7 @@ def test_a_human_is_an_interrupt_and_its_answer_resumes() -> None:
     usage = Usage(calls=1, prompt_tokens=10, cached_tokens=0, completion_tokens=2)
     model = ScriptedModel(ModelResponse(text="Homes first.", usage=usage), ModelResponse(data=VERDICT, usage=usage))
     runs = followed(Play(block=block, model=model, answers=("Supply first.",)))
-    first, second = told(runs)
+    first, second = replay(runs)
     assert first.finished is not None
     (interrupt,) = first.finished["outcome"]["interrupts"]
     assert interrupt["id"] == runs[0].details.pending[0].place
@@ -220,7 +220,7 @@ def test_a_human_is_an_interrupt_and_its_answer_resumes() -> None:
 
 
 def test_a_human_judge_is_asked_with_a_schema() -> None:
-    """A front end can make a form of it."""
+    """A front end can build a form from it."""
     block = debate(name="rent", debaters=SIDES, max_rounds=1, judge=human(name="judy"), synthesizer=False)
     client = one(block, ScriptedModel("Homes first.", "Supply first."))
     assert client.finished is not None
@@ -229,10 +229,10 @@ def test_a_human_judge_is_asked_with_a_schema() -> None:
 
 
 def test_tool_calls_belong_to_their_caller() -> None:
-    """Name, arguments and result of a tool, under the message that was being written."""
+    """Name, arguments and result of a tool are sent under the current message."""
 
     def look_up(year: int) -> str:
-        """Look a figure up."""
+        """Return a figure."""
         return f"{year}: 12 %"
 
     calls = [ToolCall(id="1", name="look_up", arguments='{"year": 2024}')]
@@ -253,7 +253,7 @@ def test_tool_calls_belong_to_their_caller() -> None:
     ids=["an object", "another value", "none"],
 )
 def test_application_state_keeps_its_keys(state: object, remaining: dict[str, Any]) -> None:
-    """Ours are under `flowdebate`."""
+    """The library's keys are under `flowdebate`."""
     run = followed(Play(block=generator(name="poet"), model=ScriptedModel("Rivers run.")))[0]
     ui = AgUi(thread_id="thread", run_id="run", state=state)
     client = AgUiClient().read([*ui.start(run.details), *ui.finish(run.details)])

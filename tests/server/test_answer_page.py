@@ -31,7 +31,7 @@ VERDICT = {
 
 
 def request(text: str, schema: dict[str, Any] | None = None) -> PendingInput:
-    """What a run asks."""
+    """Make a request of a run."""
     return PendingInput(block="rent-judge", place="p", shown=text, expects="Answer.", answer_schema=schema)
 
 
@@ -50,7 +50,7 @@ def test_judge_page_hides_names(stage: Stage) -> None:
 
 
 def test_debater_page_has_a_text_field(stage: Stage) -> None:
-    """Who they are, what they argue for, and one field without a name."""
+    """The page shows the debater's name and stance, and one field without a label."""
     run_id = waiting(stage)
     page = stage.http.get(f"/runs/{run_id}").text
     place = stage.get(f"/runs/{run_id}/requests").json()[0]["place"]
@@ -64,7 +64,7 @@ def test_debater_page_has_a_text_field(stage: Stage) -> None:
 
 
 def test_every_participant_gets_a_link(stage: Stage) -> None:
-    """Also those who are asked later; nobody once the run is over."""
+    """Later participants get one, too; after the run nobody does."""
     run_id = waiting(stage, options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     page = stage.http.get(f"/runs/{run_id}").text
     assert re.findall(r'data-link="&#34;(.*?)&#34;"', page) == ["debate-debater-Ann", "debate-judge"]
@@ -72,7 +72,7 @@ def test_every_participant_gets_a_link(stage: Stage) -> None:
 
 
 def test_page_exists_only_while_the_run_waits(stage: Stage) -> None:
-    """Of this request."""
+    """The page belongs to one request."""
     run_id = waiting(stage)
     assert stage.http.get(f"/runs/{run_id}/answer?place=elsewhere").status_code == 404
     assert stage.http.get(f"/runs/{stage.finished()}/answer").status_code == 404
@@ -80,7 +80,7 @@ def test_page_exists_only_while_the_run_waits(stage: Stage) -> None:
 
 
 def test_participants_other_than_judges_see_names() -> None:
-    """A moderator has to name the next speaker; and stances that nobody can choose are shown as they are."""
+    """A moderator must name the next speaker; stances that are no choices are shown unchanged."""
     transcript = render_said([DebateContributionEntry(round=1, agent_name="Ann", stance="Ship", text="Yes.")])
     view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)
     moderator = {"properties": {"nextSpeakers": {"type": "array", "items": {"enum": ["Ann"]}}}}
@@ -90,7 +90,7 @@ def test_participants_other_than_judges_see_names() -> None:
 
 
 def test_schema_becomes_a_form() -> None:
-    """Each kind of value has its own field; what has none is typed as JSON."""
+    """Each type of value has its own field; other values are typed as JSON."""
     schema = {
         "$defs": {"Why": {"type": "object", "properties": {"text": {"type": "string"}, "sure": {"type": "boolean"}}}},
         "required": ["why", "score"],
@@ -146,12 +146,12 @@ schemas = st.recursive(
 
 @given(schemas)
 def test_any_schema_has_a_form(schema: dict[str, Any]) -> None:
-    """Also one that refers to itself, or allows nothing."""
+    """Recursive schemas and schemas that allow nothing are included."""
     assert answer_fields(schema)
 
 
 def test_hostile_text_in_a_form_is_escaped(stage: Stage) -> None:
-    """In a question, in a name, in a stance and in the values of a choice."""
+    """Questions, names, stances and the values of a choice are included."""
     plain: Parts | None = None
     for content in ["A plain text.", *HOSTILE[:6]]:
         text = content.encode(errors="replace").decode()
@@ -167,7 +167,7 @@ def test_hostile_text_in_a_form_is_escaped(stage: Stage) -> None:
 
 
 def test_judge_with_a_link_sees_no_more_than_a_model() -> None:
-    """No name is on the page or in the JSON of the link, also not inside arguments; afterwards the run says so."""
+    """Neither the page nor the JSON of the link has names, not even inside arguments; the run is marked afterwards."""
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
         return (
@@ -193,7 +193,7 @@ def test_judge_with_a_link_sees_no_more_than_a_model() -> None:
 
 
 def test_stance_with_a_comma_round_trips() -> None:
-    """It is the whole tag of an entry without a name."""
+    """The stance is the whole tag of an entry without a name."""
     transcript = "Round 1:\n[Ship, now] Yes.\n[Wait] No."
     view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)
     question = Asked.of(request(view, {"properties": {"winner": {"enum": ["Ship, now", "Wait"]}}}))

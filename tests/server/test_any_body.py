@@ -66,7 +66,7 @@ POSTS = [
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Stage]:
-    """A server with a run that is over, and one that waits for a human."""
+    """Serve a finished run and one that waits for a human."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater), max_concurrency=1000)) as stage:
         stage.finished(runId="ended")
         stage.post("/runs", WAITING)
@@ -75,7 +75,7 @@ def server() -> Iterator[Stage]:
 
 
 def check(answer: Any) -> None:
-    """Not the server's fault; the shape of the response was checked when it came."""
+    """Check that it is no server error; the shape of the response was checked on arrival."""
     assert answer.status_code < 500, answer.text
 
 
@@ -97,7 +97,7 @@ def check(answer: Any) -> None:
 @example(path="/waiting/answers", body={"answer": "x" * 900_000})
 @example(path="/ended/fork", body={"edits": {"debate/round[1]/debate-turn-pro/debate-debater-pro": {"a": 1}}})
 def test_no_body_makes_the_server_fail(server: Stage, path: str, body: Any) -> None:
-    """Whatever JSON is sent to an endpoint, the answer is one that its description has, and none of them is a 500."""
+    """Any JSON body gives a documented response, and never a 500."""
     content = json.dumps(body)
     check(server.http.post(f"/api/v1/runs{path}", content=content, headers={"content-type": "application/json"}))
 
@@ -108,7 +108,7 @@ def test_no_body_makes_the_server_fail(server: Stage, path: str, body: Any) -> N
 @example(content=b"\xef\xbb\xbf{}")
 @example(content=b'{"pattern":"debate","pattern":"council"}')
 def test_no_bytes_make_the_server_fail(server: Stage, content: bytes) -> None:
-    """Nor whatever is no JSON."""
+    """Bodies that are not JSON are included."""
     check(server.http.post("/api/v1/runs", content=content, headers={"content-type": "application/json"}))
 
 
@@ -145,7 +145,7 @@ def test_no_bytes_make_the_server_fail(server: Stage, content: bytes) -> None:
 @example(path="/runs/ended", query={"wait": "nan"})
 @example(path="/events", query={"runs": "ended,waiting", "after": "1-a,%00"})
 def test_no_query_makes_the_server_fail(server: Stage, path: str, query: dict[str, str]) -> None:
-    """Nor the parameters of a query."""
+    """Any query parameters give a response that is not a 500."""
     check(server.get(path, params=query))
 
 
@@ -160,6 +160,6 @@ def test_no_query_makes_the_server_fail(server: Stage, path: str, query: dict[st
     method=st.sampled_from(["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "PATCH", "QUERY"]),
 )
 def test_no_path_makes_the_server_fail(server: Stage, path: list[str], method: str) -> None:
-    """Nor a path or a method; what is there to be deleted stays for the other tests."""
+    """Any path and method give a response that is not a 500; shared data is kept for other tests."""
     if method != "DELETE" or path[:4] != ["api", "v1", "runs", "ended"]:
         check(server.http.request(method, f"{server.url}/{'/'.join(path)}"))

@@ -27,7 +27,7 @@ SEEN: list[Call] = []
 
 
 def voting(call: Call) -> Any:
-    """Ann and bob are for ann; cy is for itself, and says why."""
+    """Answer a vote: ann and bob are for ann; cy is for itself with a reason."""
     if call.phase != "vote":
         return None
     return {"reasoning": f"{call.agent} says so.", "choice": VOTES[call.agent], "confidence": 0.9}
@@ -35,15 +35,15 @@ def voting(call: Call) -> Any:
 
 @pytest.fixture
 def server() -> Iterator[Stage]:
-    """A server with a debate in its archive."""
+    """Serve a debate with an archive."""
     SEEN.clear()
     with staged(lambda: Service(store="memory:", model=model(voting, calls=SEEN))) as stage:
-        held(stage.http, "first")
+        run_output(stage.http, "first")
         yield stage
 
 
-def held(http: Any, run_id: str, task: str = TASK, **options: Any) -> dict[str, Any]:
-    """The raw output of a run that is over."""
+def run_output(http: Any, run_id: str, task: str = TASK, **options: Any) -> dict[str, Any]:
+    """Return the raw output of a finished run."""
     body = {
         "pattern": "consensus",
         "question": task,
@@ -59,14 +59,14 @@ def held(http: Any, run_id: str, task: str = TASK, **options: Any) -> dict[str, 
 
 
 def test_recorded_outcomes_weight_the_next_vote(server: Stage) -> None:
-    """The next debate is shown the dissent of the first, and how it turned out; both are in the archive then."""
+    """The next debate sees the dissent and the outcome of the first; then both are in the archive."""
     (entry,) = server.get("/archive").json()
     assert (entry["task"], entry["winner"], entry["agents"]) == (TASK, "ann", ["ann", "bob", "cy"])
     assert [opinion["reasoning"] for opinion in entry["dissent"]] == ["cy says so."]
     changed = server.http.patch(f"/api/v1/archive/{entry['id']}", json={"right": "cy", "answer": "Build more rents."})
     assert changed.status_code == 204, changed.text
     SEEN.clear()
-    second = held(server.http, "second", voting="weighted")
+    second = run_output(server.http, "second", voting="weighted")
     assert second["tally"]["weights"]["cy"] > 1.0
     for text in ("a dissenting vote in it: cy says so.", "agreement on Build more rents.", "turned out to be wrong"):
         assert all(text in call.prompt for call in SEEN), text
@@ -74,14 +74,14 @@ def test_recorded_outcomes_weight_the_next_vote(server: Stage) -> None:
 
 
 def test_request_can_skip_the_archive(server: Stage) -> None:
-    """It is shown nothing, and not remembered."""
+    """It sees no entry and adds none."""
     SEEN.clear()
-    assert held(server.http, "second", archive=False)["context"]["pastDebates"] == []
+    assert run_output(server.http, "second", archive=False)["context"]["pastDebates"] == []
     assert len(server.get("/archive").json()) == 1
 
 
 def test_archived_debate_can_be_deleted(server: Stage) -> None:
-    """Its run stays."""
+    """Its run is kept."""
     assert server.http.delete("/api/v1/archive/first:consensus").status_code == 204
     assert server.get("/archive").json() == []
     assert server.get("/runs/first").json()["status"] == "complete"
@@ -97,7 +97,7 @@ def test_archived_debate_can_be_deleted(server: Stage) -> None:
     ],
 )
 def test_invalid_correction_is_rejected(server: Stage, body: dict[str, str], field: str) -> None:
-    """With the field, and nothing is changed."""
+    """The error has the field, and nothing is changed."""
     before = server.get("/archive").json()
     answer = server.http.patch("/api/v1/archive/first:consensus", json=body)
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
@@ -106,15 +106,15 @@ def test_invalid_correction_is_rejected(server: Stage, body: dict[str, str], fie
 
 
 def test_users_see_and_change_only_their_archive() -> None:
-    """Whatever is asked for."""
+    """This holds for all requests."""
     with staged(lambda: Service(store="memory:", model=model(voting)), authenticate=by_key) as stage:
         ann, ben = (
             httpx2.Client(base_url=stage.url, headers={"x-key": f"key-of-{name}"}, trust_env=False, verify=False)
             for name in ("ann", "ben")
         )
         with ann, ben:
-            held(ann, "of-ann")
-            assert held(ben, "of-ben", "Which rents are affordable?")["context"]["pastDebates"] == []
+            run_output(ann, "of-ann")
+            assert run_output(ben, "of-ben", "Which rents are affordable?")["context"]["pastDebates"] == []
             assert [entry["id"] for entry in ben.get("/api/v1/archive").json()] == ["of-ben:consensus"]
             assert ben.patch("/api/v1/archive/of-ann:consensus", json={"right": "cy"}).status_code == 422
             assert ben.delete("/api/v1/archive/of-ann:consensus").status_code == 204
@@ -134,7 +134,7 @@ def test_read_only_server_changes_nothing(server: Stage) -> None:
 
 
 def test_model_text_is_escaped_on_the_page() -> None:
-    """Tasks, answers, dissents and names: no element, attribute or address comes from them."""
+    """Tasks, answers, dissents and names add no element, attribute or address."""
     texts = ["plain"]
 
     def hostile(call: Call) -> Any:
@@ -153,7 +153,7 @@ def test_model_text_is_escaped_on_the_page() -> None:
         for texts[0] in ["A\n\nplain text.", " ".join(HOSTILE), *HOSTILE[:6]]:
             task = texts[0].encode(errors="replace").decode()[:1_000]
             agents = [{"name": "ann"}, {"name": f"odd {task[:50]}"}, {"name": "cy"}]
-            held(stage.http, "one", task, agents=agents)
+            run_output(stage.http, "one", task, agents=agents)
             stage.http.patch("/api/v1/archive/one:consensus", json={"wrong": "cy"})
             parts = Parts(page_of(stage, "/archive"))
             plain = plain or parts

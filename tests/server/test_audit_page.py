@@ -24,7 +24,7 @@ RUNS = 12
 
 
 def first_wins(request: Any) -> Any:
-    """A judge that goes by the place alone."""
+    """Judge for the first position."""
     if request.output_schema is None:
         return "Because."
     names = list(request.output_schema["$defs"]["Scores"]["properties"])
@@ -33,7 +33,7 @@ def first_wins(request: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server with debates that were judged in both orders, by a judge that goes by the place."""
+    """Serve debates judged in both orders by a position-biased judge."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(first_wins))) as stage:
         for number in range(RUNS):
             question = QUESTION.format(number)
@@ -42,18 +42,18 @@ def stage() -> Iterator[Stage]:
 
 
 def counts(page: str) -> dict[str, str]:
-    """The table of what was audited."""
+    """Return the table of audited runs."""
     return dict(re.findall(r'<tr><th scope="row">([^<]+)</th><td class="num">([^<]+)</td></tr>', page))
 
 
 def test_empty_server_has_an_empty_audit() -> None:
-    """Without figures, and without claims."""
+    """There are neither figures nor claims."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(first_wins))) as stage:
         assert "These runs have no ballots of a judge yet." in page_of(stage, "/audit")
 
 
 def test_figures_are_shown_with_their_sample_sizes(stage: Stage) -> None:
-    """How often the order changed the verdict, which place won, and how few that is."""
+    """The page shows how often the order changed the verdict, which position won, and the small sample size."""
     page = page_of(stage, "/audit")
     assert counts(page)["Debates"] == str(RUNS)
     assert counts(page)["Ballots"] == str(2 * RUNS)
@@ -64,7 +64,7 @@ def test_figures_are_shown_with_their_sample_sizes(stage: Stage) -> None:
 
 
 def test_filters_select_the_runs(stage: Stage) -> None:
-    """Those of the list of runs."""
+    """They are the filters of the run list."""
     assert counts(page_of(stage, "/audit?label=half%3D1"))["Debates"] == str(RUNS // 2)
     assert counts(page_of(stage, "/audit?text=release+11&pattern=debate"))["Debates"] == "1"
     assert "These runs have no ballots of a judge yet" in page_of(stage, "/audit?pattern=council")
@@ -72,13 +72,13 @@ def test_filters_select_the_runs(stage: Stage) -> None:
 
 
 def test_run_list_links_to_the_audit(stage: Stage) -> None:
-    """In the menu of every page."""
+    """The link is in the menu of every page."""
     assert '<a href="/audit">Audit</a>' in page_of(stage, "/")
     assert '<a href="/audit" aria-current="page">Audit</a>' in page_of(stage, "/audit")
 
 
 def test_readers_are_compared_with_the_judge() -> None:
-    """The agreement has its interval; with few debates nothing is made of it."""
+    """The agreement has its interval; with few debates no claim is made."""
 
     def sure(request: Any) -> Any:
         verdict = {"reasoning": "r", "winner": "We should ship release 1", "verdict": "v"}
@@ -97,7 +97,7 @@ def test_readers_are_compared_with_the_judge() -> None:
 
 
 def test_ballots_shared_with_a_fork_count_once() -> None:
-    """Its ballots are those of the debate that it was forked from."""
+    """The fork has the ballots of its parent."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(first_wins))) as stage:
         stage.finished(runId="parent", question=QUESTION.format(1), options=OPTIONS)
         before = counts(page_of(stage, "/audit"))
@@ -107,7 +107,7 @@ def test_ballots_shared_with_a_fork_count_once() -> None:
 
 
 def test_users_see_only_the_audit_of_their_runs() -> None:
-    """And not those of others."""
+    """Audits of other users are hidden."""
     people = {"key-of-ann": "ann", "key-of-ben": "ben"}
     service = Service(store="memory:", model=FunctionModel(first_wins))
     with staged(lambda: service, authenticate=lambda request: people.get(request.headers.get("x-key", ""))) as stage:
@@ -119,7 +119,7 @@ def test_users_see_only_the_audit_of_their_runs() -> None:
 
 
 def test_hostile_text_is_escaped(stage: Stage) -> None:
-    """Whatever is searched for, and whatever labels are asked for."""
+    """Any search text and any label are included."""
     for text in HOSTILE[:4]:
         question = text.encode(errors="replace").decode()
         page = stage.http.get("/audit", params={"text": question, "label": f"a={question}", "pattern": question}).text

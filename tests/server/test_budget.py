@@ -35,13 +35,13 @@ def service():
 
 
 def spent(stage: Stage) -> list[dict[str, Any]]:
-    """What the server says of its budget."""
+    """Return the budget that the server reports."""
     budgets: list[dict[str, Any]] = stage.get("/budgets").json()
     return budgets
 
 
 def test_exhausted_budget_rejects_new_work() -> None:
-    """Neither a run, nor a fork, a resumption or a chat; what has started may be asked for again, and people answer."""
+    """Runs, forks, resumed runs and chats are rejected; repeated requests of started runs and human answers work."""
     with staged(
         lambda: Service(store="memory:", model=FunctionModel(debater), budget=Limits(calls=6)), openai=True
     ) as stage:
@@ -68,7 +68,7 @@ def test_exhausted_budget_rejects_new_work() -> None:
 
 
 def test_budget_is_shared_between_servers_and_survives_a_restart(tmp_path: Path) -> None:
-    """As processes of their own on one store, one of them killed."""
+    """Two processes share one store, and one of them is killed."""
     (tmp_path / "application.py").write_text(APPLICATION)
     (tmp_path / "token").write_text(TOKEN)
     options = ("--app", "application:service", "--token-file", "token")
@@ -90,6 +90,6 @@ def test_budget_is_shared_between_servers_and_survives_a_restart(tmp_path: Path)
 
 
 def test_server_without_a_budget_reports_none(stage: Stage) -> None:
-    """By an empty list."""
+    """The list is empty."""
     stage.finished()
     assert spent(stage) == []

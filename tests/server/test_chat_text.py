@@ -31,20 +31,20 @@ VERDICT = {"reasoning": "It was answered.", "winner": "cap rents", "verdict": "C
 
 @pytest.fixture(autouse=True, scope="module")
 def at_once() -> Iterator[None]:
-    """Readers get text as it comes, however fast."""
+    """Send text to readers immediately."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(channel, "_PACE", 0)
         yield
 
 
 def text_of(run: Followed) -> str:
-    """The whole text."""
+    """Return the whole text."""
     chat = ChatText()
     return "".join(map(chat.translate, run.updates)) + chat.finish(run.details)
 
 
 def blocks_of(run: Followed) -> list[str]:
-    """Its blocks, without the white space that models' texts end with, which is shown as it comes."""
+    """Return the blocks of a text without trailing white space of models, which is shown as it arrives."""
     return sorted(_BLANK.sub("", block) for block in text_of(run).split("\n\n"))
 
 
@@ -52,13 +52,13 @@ _BLANK = re.compile(r"(\\(x0[bc]|x1[c-f]|x85|u2028|u2029|r)|[>\s])+$")
 
 
 def run_of(block: Any, model: Any, **play: Any) -> Followed:
-    """One run, followed."""
+    """Follow one run."""
     (run,) = followed(Play(block=block, model=model, **play))
     return run
 
 
 def test_a_debate_reads_as_a_page() -> None:
-    """Rounds, who speaks for what, the verdict, the output."""
+    """The page has rounds, speakers with their stances, the verdict and the output."""
     model = ScriptedModel("Homes first.\nFor all.", "Supply first.", VERDICT, "Cap them, *then* build.")
     assert text_of(run_of(debate(name="rent", debaters=SIDES, max_rounds=1), model)) == (
         "## Round 1 of 1\n\n"
@@ -72,16 +72,16 @@ def test_a_debate_reads_as_a_page() -> None:
 
 @given(any_play())
 def test_live_and_stored_text_are_equal(play: Play) -> None:
-    """Piece by piece while it is written, or whole from the journal: the same, but for the order of what is at once."""
+    """Text streamed in pieces equals text from the journal, except for the order of simultaneous speakers."""
 
-    async def both() -> list[Followed]:
+    async def both_texts() -> list[Followed]:
         async with Service({"it": play.block}, store="memory:", model=play.model) as first:
             run = await first.begin("it", play.question, seed=play.seed)
             live = await follow(first, run.run_id)
             async with Service({"it": play.block}, store=first.store, model=play.model) as second:
                 return [live, await follow(second, run.run_id)]
 
-    live, stored = asyncio.run(both())
+    live, stored = asyncio.run(both_texts())
     assume(live.details.status in ("complete", "degraded", "no_verdict"))
     assume("\n(that does not count: " not in text_of(live))  # a retry or a refusal: what was sent cannot be taken back
     assert blocks_of(live) == blocks_of(stored)
@@ -89,7 +89,7 @@ def test_live_and_stored_text_are_equal(play: Play) -> None:
 
 @given(debate_plays(hostile=False))
 def test_text_cannot_impersonate_another_speaker(play: Play) -> None:
-    """Whatever is argued stays in its quote: headings and speakers are those of the debate."""
+    """Arguments stay in their quotes: headings and speakers are those of the debate."""
     run = run_of(play.block, play.model, question=play.question, seed=play.seed)
     text, _, _ = text_of(run).partition("## Summary\n")
     tokens = MarkdownIt().parse(text)  # of level 0 is what stands in no quote
@@ -103,7 +103,7 @@ def test_text_cannot_impersonate_another_speaker(play: Play) -> None:
 
 
 def test_simultaneous_speakers_are_shown_one_after_another() -> None:
-    """The first as it writes; the others whole, in the order in which they began."""
+    """The first speaker is streamed; the others are shown in full, in the order in which they began."""
     second_spoke = asyncio.Event()
 
     async def answer(request: Any) -> str:
@@ -135,7 +135,7 @@ def test_simultaneous_speakers_are_shown_one_after_another() -> None:
 
 
 def test_void_text_is_marked() -> None:
-    """It cannot be taken back, once it is shown."""
+    """Text cannot be withdrawn after it was shown."""
     run = run_of(
         round_robin(name="panel", debaters=[Persona("Ann"), Persona("Ben")], max_rounds=1, synthesizer=False),
         ScriptedModel("Yes.", "No."),
@@ -151,7 +151,7 @@ def test_void_text_is_marked() -> None:
 
 
 def test_text_cannot_control_the_terminal() -> None:
-    """Control characters are shown, not sent, also where a text comes in pieces."""
+    """Control characters are escaped, even across chunks."""
     run = run_of(generator(name="poet"), ScriptedModel("x"))
     assert "\x1b" not in text_of(run)
     block = debate(name="rent", debaters=SIDES, max_rounds=1, judge=lambda _: VERDICT, synthesizer=False)
@@ -160,7 +160,7 @@ def test_text_cannot_control_the_terminal() -> None:
 
 
 def test_waiting_or_incomplete_run_gives_the_reason() -> None:
-    """A chat has no other place for it."""
+    """A chat has no other place for the reason."""
     waits = debate(
         name="rent", debaters=[SIDES[0], Debater("con", "free rents", block=human(name="ann"))], synthesizer=False
     )
@@ -181,5 +181,5 @@ def test_waiting_or_incomplete_run_gives_the_reason() -> None:
     ids=["the output", "the verdict"],
 )
 def test_answer_is_the_result_of_the_run(block: Any, replies: list[Any], answer: str) -> None:
-    """The output of a synthesizer; without one, the pattern's own answer."""
+    """The answer is the output of the synthesizer, or else the pattern's own answer."""
     assert answer_of(run_of(block, ScriptedModel(*replies)).details) == answer

@@ -26,7 +26,7 @@ HALF_A_BODY = (
 
 
 def connect(stage: Stage, *pieces: bytes) -> socket.socket:
-    """A connection on which this was sent."""
+    """Open a connection and send `pieces`."""
     address = urlsplit(stage.url)
     connection = socket.create_connection((address.hostname, address.port), timeout=20)
     for data in pieces:
@@ -35,7 +35,7 @@ def connect(stage: Stage, *pieces: bytes) -> socket.socket:
 
 
 def is_ended(connection: socket.socket) -> bool:
-    """Whether the server ends the connection before its timeout; what it still answers does not matter."""
+    """Return whether the server closes the connection before the timeout; further output is ignored."""
     try:
         while connection.recv(65_536):
             pass
@@ -47,7 +47,7 @@ def is_ended(connection: socket.socket) -> bool:
 
 
 def is_gone(connection: socket.socket) -> bool:
-    """Whether the server has ended the connection by now."""
+    """Return whether the server has closed the connection."""
     connection.settimeout(0)
     try:
         return is_ended(connection)
@@ -56,7 +56,7 @@ def is_gone(connection: socket.socket) -> bool:
 
 
 def test_server_never_waits_for_the_client_within_a_response() -> None:
-    """Head and body are two packets: by default the second is held back until the first is confirmed, 40 ms later."""
+    """Head and body are two packets; by default the second one would wait 40 ms for the acknowledgement."""
     with bind_socket("test", 0) as bound, socket.create_connection(bound.getsockname()):
         accepted, _ = bound.accept()
         with accepted:
@@ -67,7 +67,7 @@ def test_server_never_waits_for_the_client_within_a_response() -> None:
 def test_idle_connections_do_not_block_other_clients(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
-    """More of them than requests are answered at once, and the server still answers at once."""
+    """With more idle connections than request slots, the server still answers immediately."""
     monkeypatch.setattr(serving, "_MOST_REQUESTS", 20)
     monkeypatch.setattr(serving, "_MOST_WAITING", 40)
     with ExitStack() as crowd:
@@ -85,7 +85,7 @@ def test_idle_connections_do_not_block_other_clients(
 
 
 def test_incomplete_request_is_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is sent of it meanwhile, a letter at a time; what started before it on the connection is answered."""
+    """Slow data does not prolong it; earlier requests on the connection are answered."""
     import h11
 
     monkeypatch.setattr(serving, "_PATIENCE", {h11.IDLE: 1.0, h11.SEND_BODY: 2.0})
@@ -106,7 +106,7 @@ def test_incomplete_request_is_closed(stage: Stage, monkeypatch: pytest.MonkeyPa
 
 
 def test_long_requests_are_not_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a stream, nor a request after a pause, nor a body that comes in time."""
+    """Streams, requests after a pause, and bodies that arrive in time are kept."""
     import h11
 
     monkeypatch.setattr(serving, "_PATIENCE", {h11.IDLE: 0.5, h11.SEND_BODY: 5.0})
@@ -126,7 +126,7 @@ def test_long_requests_are_not_closed(stage: Stage, monkeypatch: pytest.MonkeyPa
 
 
 def test_too_many_simultaneous_requests_are_rejected(gated: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are being answered do count."""
+    """Requests being answered count."""
     monkeypatch.setattr(serving, "_MOST_REQUESTS", 5)
     run_id = gated.begin()
     gated.http.close()

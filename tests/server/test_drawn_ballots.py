@@ -17,7 +17,7 @@ PRO, CON = "We should ship", "We should not ship"
 
 
 def first_reader(request: ModelRequest) -> str | dict[str, Any]:
-    """A judge that finds for whoever it reads first."""
+    """Judge for the side that is read first."""
     if request.output_schema is None:
         return debater(request)
     prompt = str(request.messages)
@@ -29,7 +29,7 @@ def first_reader(request: ModelRequest) -> str | dict[str, Any]:
 
 
 def test_single_ballot_is_drawn_once() -> None:
-    """Not as a share of everything; the page offers to read it in the other order, and says what that takes."""
+    """It is not drawn as a full share; the page offers the reverse order with its cost."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(first_reader))) as stage:
         run_id = stage.finished()
         page = stage.http.get(f"/runs/{run_id}").text
@@ -45,7 +45,7 @@ def test_single_ballot_is_drawn_once() -> None:
 
 
 def test_verdict_reports_that_the_order_decided() -> None:
-    """In words, on the page and in the report; what the page offers makes as many calls as it says."""
+    """Page and report say it in words; the offered fork makes as many calls as announced."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -67,7 +67,7 @@ def test_verdict_reports_that_the_order_decided() -> None:
 
 @pytest.mark.parametrize("without", ["synthesizer", "both"])
 def test_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
-    """One call, or two where a summary is written; a judge that scores keeps its ballot as well."""
+    """It makes one call, or two with a summary; a scoring judge keeps its ballot as well."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -87,7 +87,7 @@ def test_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
 
 
 def test_front_ends_judge_in_both_orders_by_default() -> None:
-    """Where there are two sides; the stored plan, and the plan file and the program of the form, say so."""
+    """This applies to two sides; the stored plan, the plan file and the generated program include it."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(first_reader))) as stage:
         request = {"pattern": "debate", "question": "Should we ship?", "options": {"max_rounds": 1}}
         run = stage.get(f"/runs/{stage.finished(options=request['options'])}").json()

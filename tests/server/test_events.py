@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def test_a_run_is_followed_from_its_first_event_to_its_end(stage: Stage) -> None:
-    """Recorded events have an id each, `end` comes last, and the data is that of the published schema."""
+    """Recorded events have distinct ids, `end` comes last, and the data follows the published schema."""
     frames = stage.frames(f"/runs/{stage.begin()}/events")
     kinds = [frame.event for frame in frames]
     assert (kinds[0], kinds[-2:]) == ("run_started", ["run_finished", "end"])
@@ -40,14 +40,14 @@ def test_a_run_is_followed_from_its_first_event_to_its_end(stage: Stage) -> None
 
 @dataclass(slots=True, kw_only=True)
 class Odd(BaseEvent):
-    """An event of an application."""
+    """Event of an application."""
 
     kind: ClassVar[str] = "odd\nid: 7"
     share: float
 
 
 def test_application_events_have_the_custom_type() -> None:
-    """Whatever a block emits is one frame of the kind "custom", also if its class has a kind of its own."""
+    """Each event of a block is one frame of type "custom", even if its class has another type."""
 
     def work(value: Any, ctx: Context) -> str:
         ctx.emit(Odd(share=0.5))
@@ -63,7 +63,7 @@ def test_application_events_have_the_custom_type() -> None:
 
 
 def test_text_is_streamed_live(gated: Stage, gate: Gate) -> None:
-    """Pieces of a call's text say where they begin, so that a hole would show; together they are the turn."""
+    """Pieces of text have their offset, so that gaps are visible; together they are the turn."""
     run_id = gated.begin()
     gate.wait_for_call()
     frames = gated.follow(f"/runs/{run_id}/events")
@@ -84,7 +84,7 @@ def test_text_is_streamed_live(gated: Stage, gate: Gate) -> None:
 
 
 def test_text_can_be_omitted(gated: Stage, gate: Gate) -> None:
-    """With ?text=0 there are the recorded events only, and who is asked."""
+    """With ?text=0 only recorded events and requests are sent."""
     run_id = gated.begin()
     gate.wait_for_call()
     gate.let(4)
@@ -92,7 +92,7 @@ def test_text_can_be_omitted(gated: Stage, gate: Gate) -> None:
 
 
 def test_returning_reader_gets_exactly_the_remaining_events(stage: Stage) -> None:
-    """Behind each id that there is, by Last-Event-ID or ?after=: what came after it, and nothing twice."""
+    """After each id, given by Last-Event-ID or ?after=, exactly the later events follow."""
     run_id = stage.finished()
     frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
     for index, frame in enumerate(frames):
@@ -103,7 +103,7 @@ def test_returning_reader_gets_exactly_the_remaining_events(stage: Stage) -> Non
 
 @pytest.mark.parametrize("mark", ["1-000000000000", "nothing", "%00", "9" * 400, "é"])
 def test_an_unknown_id_is_answered_by_a_reset(stage: Stage, mark: str) -> None:
-    """`reset` says to forget everything; then all events follow from the first one."""
+    """`reset` tells the client to forget everything; then all events follow."""
     run_id = stage.finished()
     frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
     replay = stage.frames(f"/runs/{run_id}/events?after={mark}")
@@ -111,7 +111,7 @@ def test_an_unknown_id_is_answered_by_a_reset(stage: Stage, mark: str) -> None:
 
 
 def test_a_broken_connection_loses_nothing(gated: Stage, gate: Gate) -> None:
-    """A reader that is cut off in the middle comes back with the last id, while the run goes on."""
+    """A reader disconnected in the middle returns with the last id while the run continues."""
     run_id = gated.begin()
     gate.wait_for_call()
     frames: list[Frame] = []
@@ -130,7 +130,7 @@ def test_a_broken_connection_loses_nothing(gated: Stage, gate: Gate) -> None:
 
 
 def test_another_process_follows_the_journal(tmp_path: Path) -> None:
-    """A server that does not execute a run shows it from the store, with the same ids."""
+    """A server that does not execute a run streams it from the store with the same ids."""
     store = str(tmp_path / "runs.sqlite3")
 
     def recorded(stage: Stage, **headers: str) -> list[tuple[str, str | None]]:
@@ -146,7 +146,7 @@ def test_another_process_follows_the_journal(tmp_path: Path) -> None:
 
 
 def test_several_runs_share_a_connection(stage: Stage) -> None:
-    """/events?runs=a,b tells whose each event is; its ids hold the places in all of them."""
+    """Events of /events?runs=a,b have their run; the ids hold the positions in all of them."""
     ids = [stage.finished(runId=name) for name in ("a", "b")]
     frames = [frame for frame in stage.frames(f"/events?runs={','.join(ids)}") if frame.event != "text_delta"]
     for run_id in ids:
@@ -172,18 +172,18 @@ def test_several_runs_share_a_connection(stage: Stage) -> None:
 
 @pytest.mark.parametrize("runs", ["", ",", ",".join(f"r{number}" for number in range(21))])
 def test_connection_can_follow_twenty_runs(stage: Stage, runs: str) -> None:
-    """No run, or too many."""
+    """Zero and too many runs are rejected."""
     assert stage.get(f"/events?runs={runs}").status_code == 422
 
 
 def test_unknown_runs_cannot_be_followed(stage: Stage) -> None:
-    """404 before anything is sent."""
+    """The response is 404 before any event."""
     assert stage.get("/runs/nothing/events").status_code == 404
     assert stage.get(f"/events?runs={stage.finished()},nothing").status_code == 404
 
 
 def test_quiet_stream_sends_heartbeats(gate: Gate) -> None:
-    """A comment now and then, and how soon to come back."""
+    """Comments are sent from time to time, and the retry interval."""
     with staged(lambda: Service(store="memory:", model=gate), ping=0.05) as stage:
         run_id = stage.begin()
         with stage.http.stream("GET", f"/api/v1/runs/{run_id}/events") as response:
@@ -193,7 +193,7 @@ def test_quiet_stream_sends_heartbeats(gate: Gate) -> None:
 
 
 def test_number_of_readers_is_limited(gate: Gate) -> None:
-    """The 65th reader is asked to come later; one who leaves makes room."""
+    """The 65th reader is rejected with Retry-After; a leaving reader makes room."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         run_id = stage.begin()
         open_ones = []
@@ -219,7 +219,7 @@ def test_number_of_readers_is_limited(gate: Gate) -> None:
 
 
 def test_server_with_readers_can_stop(gate: Gate) -> None:
-    """Readers are ended first: they do not hold up the end of the server, which interrupts its runs."""
+    """Readers are disconnected first, so they do not delay the shutdown, which interrupts the runs."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         run_id = stage.begin()
         gate.wait_for_call()

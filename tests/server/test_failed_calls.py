@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 OPTIONS = {"max_rounds": 1, "schedule": "single", "attempts": 3, "synthesizer": False}
 
 
-def judged(refusals: int) -> Any:
-    """A model whose judge names a side that nobody argues, so many times."""
+def model_with_invalid_winners(refusals: int) -> Any:
+    """Make a model whose judge names an unknown side this many times."""
     remaining = [refusals]
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
@@ -32,7 +32,7 @@ def judged(refusals: int) -> Any:
 
 
 def trace_of(page: str) -> tuple[int, list[str]]:
-    """The requests that a page counts, and the refused answers that it shows."""
+    """Return the requests that a page counts, and the rejected answers that it shows."""
     tries = re.search(r'<tr id="steps-sum">.*?<td class="num">(\d+)</td>', page, re.DOTALL)
     assert tries is not None
     return int(tries[1]), re.findall(r"Mars \d", unescape(page[page.index('id="trace"') :]))
@@ -40,8 +40,8 @@ def trace_of(page: str) -> tuple[int, list[str]]:
 
 @pytest.mark.parametrize(("refusals", "status"), [(1, "complete"), (3, "no_verdict")])
 def test_rejected_answers_are_in_the_trace(refusals: int, status: str) -> None:
-    """Each with its answer, whether the call was answered in the end or not; the sum is what the list of runs says."""
-    with staged(lambda: Service(store="memory:", model=judged(refusals))) as stage:
+    """Each is shown with its answer, whether or not the call succeeded later; the total matches the run list."""
+    with staged(lambda: Service(store="memory:", model=model_with_invalid_winners(refusals))) as stage:
         run_id = stage.begin(options=OPTIONS)
         run = stage.get(f"/runs/{run_id}?wait=30").json()
         assert run["status"] == status

@@ -28,7 +28,7 @@ PACKAGE = "generated_client"
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The package, which can be imported; the generator may have nothing to complain about."""
+    """Generate the package, without complaints of the generator, and import it."""
     folder = tmp_path_factory.mktemp("generated")
     with staged(lambda: Service(store="memory:")) as stage:
         (folder / "openapi.json").write_text(json.dumps(stage.spec))
@@ -46,7 +46,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 class Client:
-    """The generated functions by their names; each answer must have the status that is wanted."""
+    """Generated functions by name; each response must have the expected status."""
 
     def __init__(self, stage: Stage, http: Any) -> None:
         self.models: Any = importlib.import_module(f"{PACKAGE}.models")
@@ -55,7 +55,7 @@ class Client:
         self._http = http
 
     def __call__(self, operation: str, *path: str, wants: int = 200, **options: Any) -> Any:
-        """What the server answers."""
+        """Return the response of the server."""
         self.unused.pop(operation, None)
         module = importlib.import_module(f"{PACKAGE}.api.{self._modules[operation]}.{operation}")
         answer = module.sync_detailed(*path, client=self._http, **options)
@@ -63,19 +63,19 @@ class Client:
         return answer.parsed
 
     def begin(self, wants: int = 201, *, question: str = QUESTION, humans: Sequence[str] = (), **fields: Any) -> Any:
-        """Begin a debate of four calls."""
+        """Start a debate of four calls."""
         options = self.models.BeginBodyOptionsType0.from_dict({"max_rounds": 1, "humans": list(humans)})
         body = self.models.BeginBody(pattern="debate", question=question, options=options, **fields)
         return self("begin", body=body, wants=wants)
 
 
 def operations_of(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The operations of the document."""
+    """Return the operations of the document."""
     return [operation for path in spec["paths"].values() for operation in path.values()]
 
 
 def test_generated_client_supports_all_operations(generated: None) -> None:
-    """With the generated client against a real server; no operation is left out."""
+    """Each operation is called against a real server."""
     gate = Gate()
     client: Any = importlib.import_module(f"{PACKAGE}.client").AuthenticatedClient
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
@@ -84,14 +84,14 @@ def test_generated_client_supports_all_operations(generated: None) -> None:
             look_around(call)
             begin_and_stop(call, gate)
             gate.let(100)
-            read(call, "stopped")
+            read_everything(call, "stopped")
             change(call, "stopped")
             let_people_answer(call)
         assert call.unused == {}
 
 
 def look_around(call: Client) -> None:
-    """What there is."""
+    """Read everything that the server lists."""
     assert call("health").status == "ok"
     assert "debate" in {pattern.name for pattern in call("patterns")}
     assert call("models").default == "gate"
@@ -111,7 +111,7 @@ def look_around(call: Client) -> None:
 
 
 def begin_and_stop(call: Client, gate: Gate) -> None:
-    """Begin a run, repeat the request, cancel and resume it."""
+    """Start a run, repeat the request, cancel and resume it."""
     labels = call.models.BeginBodyLabels.from_dict({"team": "legal"})
     run = call.begin(run_id="stopped", labels=labels, seed=1)
     gate.wait_for_call()
@@ -123,8 +123,8 @@ def begin_and_stop(call: Client, gate: Gate) -> None:
     assert call("resume", "stopped", body=call.models.ResumeBody(limits=limits), wants=202).here
 
 
-def read(call: Client, run_id: str) -> None:
-    """Everything that can be read of a run."""
+def read_everything(call: Client, run_id: str) -> None:
+    """Read all data of a run."""
     run = call("run", run_id, wait=30.0)
     assert (run.status, run.usage.calls, run.error) == ("complete", 5, None)
     assert call("document_json", run_id).to_dict() == run.document.to_dict()
@@ -162,7 +162,7 @@ def change(call: Client, run_id: str) -> None:
 
 
 def let_people_answer(call: Client) -> None:
-    """A judge's verdict by a link, and one by the owner."""
+    """Answer a judge's request by a link, and one as the owner."""
     verdict = {"reasoning": "Only one side had figures.", "winner": None, "verdict": "Wait."}
     for name in ("ours", "theirs"):
         call.begin(run_id=name, humans=["judge"])

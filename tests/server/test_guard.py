@@ -31,7 +31,7 @@ MEGABYTE = 1_000_000
 
 @dataclass
 class Case:
-    """A request that is refused."""
+    """Request that must be rejected."""
 
     id: str
     status: int
@@ -95,14 +95,14 @@ REFUSED = [
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Stage]:
-    """One for all attacks: none of them leaves anything behind."""
+    """Serve all attacks with one server, as none of them leaves anything behind."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
         yield stage
 
 
 @dataclass
 class Answer:
-    """What came back."""
+    """Response of the server."""
 
     status: int
     headers: dict[str, str]
@@ -110,12 +110,12 @@ class Answer:
 
 
 def send(stage: Stage, case: Case) -> Answer:
-    """Send a request exactly as it stands, which clients would not do."""
+    """Send a request unchanged, which ordinary clients would not do."""
     with closing(http.client.HTTPConnection(urlsplit(stage.url).netloc, timeout=20)) as connection:
-        return _sent(connection, case)
+        return _send_over(connection, case)
 
 
-def _sent(connection: http.client.HTTPConnection, case: Case) -> Answer:
+def _send_over(connection: http.client.HTTPConnection, case: Case) -> Answer:
     connection.putrequest(case.method, case.path, skip_host="host" in case.headers, skip_accept_encoding=True)
     headers = {**({"authorization": f"Bearer {TOKEN}"} if case.token else {}), **case.headers}
     if case.body is not None:
@@ -129,7 +129,7 @@ def _sent(connection: http.client.HTTPConnection, case: Case) -> Answer:
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
 def test_forbidden_requests_are_blocked(server: Stage, case: Case) -> None:
-    """Each attack is refused, with a problem and the security headers, and no run begins."""
+    """Each attack is rejected with a problem and the security headers, and no run starts."""
     before = len(server.get("/runs").json()["runs"])
     answer = send(server, case)
     assert answer.status == case.status, answer.body
@@ -152,14 +152,14 @@ def test_forbidden_requests_are_blocked(server: Stage, case: Case) -> None:
     ],
 )
 def test_permitted_requests_pass(server: Stage, headers: dict[str, str]) -> None:
-    """Programs, our own pages, typed addresses and followed links are let through."""
+    """Programs, the server's pages, typed addresses and followed links pass."""
     netloc = urlsplit(server.url).netloc
     formatted = {name: value.format(netloc=netloc) for name, value in headers.items()}
     assert send(server, Case("fine", 200, formatted)).status == 200
 
 
 def test_body_without_a_length_is_limited(server: Stage) -> None:
-    """A chunked body is refused once it is too long, without being read to an end that never comes."""
+    """A chunked body is rejected when it becomes too long, without waiting for its end."""
     with socket.create_connection((urlsplit(server.url).hostname, urlsplit(server.url).port), timeout=20) as raw:
         head = f"POST /api/v1/plans HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         raw.sendall(f"{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
@@ -176,7 +176,7 @@ def test_body_without_a_length_is_limited(server: Stage) -> None:
 
 
 def test_token_in_the_url_becomes_a_cookie(server: Stage) -> None:
-    """GET /?token= answers 303 to the clean URL with a cookie that scripts cannot read and other sites do not send."""
+    """GET /?token= redirects to the clean URL; the cookie is hidden from scripts and not sent to other sites."""
     with httpx2.Client(base_url=server.url, trust_env=False, verify=False) as browser:
         answer = browser.get("/", params={"token": TOKEN, "limit": 3})
         root = browser_root(TOKEN)
@@ -193,7 +193,7 @@ def test_token_in_the_url_becomes_a_cookie(server: Stage) -> None:
 
 
 def test_cookie_is_limited_to_its_path(server: Stage) -> None:
-    """Whoever was sent it, without the path that is as secret, opens neither a page nor the API with it."""
+    """Without the secret path, the cookie opens neither a page nor the API."""
     with httpx2.Client(base_url=server.url, trust_env=False, verify=False) as browser:
         cookie = browser.get("/", params={"token": TOKEN}).headers["set-cookie"].partition(";")[0]
     root, run_id = browser_root(TOKEN), server.finished()
@@ -209,14 +209,14 @@ def test_cookie_is_limited_to_its_path(server: Stage) -> None:
 
 
 def test_browser_path_is_guarded_like_any_other(server: Stage) -> None:
-    """Also without a slash behind it, and where a request has no path at all."""
+    """This includes the path without a trailing slash, and requests without a path."""
     root, header = browser_root(TOKEN), {"authorization": f"Bearer {TOKEN}"}
     assert send(server, Case("bare", 307, header, path=root, token=False)).headers["location"].endswith(f"{root}/")
     assert send(server, Case("none", 405, header, path="*", method="OPTIONS", token=False)).status in (404, 405)
 
 
 def test_links_and_code_for_others_omit_the_browser_path(server: Stage) -> None:
-    """Neither a link for a person, nor a line for the shell, which all users of the machine can see."""
+    """Neither personal links nor shell commands have it, as all users of the machine can see them."""
     root = browser_root(TOKEN)
     begun = server.http.post(f"{root}/api/v1/runs", json={**BRIEF, "options": {"max_rounds": 1, "humans": ["judge"]}})
     run_id = begun.json()["runId"]
@@ -232,7 +232,7 @@ def test_links_and_code_for_others_omit_the_browser_path(server: Stage) -> None:
 
 
 def test_browser_can_sign_out(tmp_path: Path) -> None:
-    """All of them, also at other servers of this store and after a restart; and each of them after a week."""
+    """Sign-out ends all cookies, also at other servers of the store and after a restart; each ends after a week."""
     store = str(tmp_path / "runs.sqlite3")
     cookies, root = list[str](), browser_root(TOKEN)
 
@@ -267,7 +267,7 @@ def test_browser_can_sign_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "///evil.example", "/%2F/evil.example"])
 def test_the_exchange_redirects_to_this_server_only(server: Stage, path: str) -> None:
-    """Whatever the path of the URL is, the redirect stays here."""
+    """For any path, the redirect stays on this server."""
     answer = send(server, Case("redirect", 303, path=f"{path}?token={TOKEN}", token=False))
     assert answer.status == 303
     location = answer.headers["location"]
@@ -276,13 +276,13 @@ def test_the_exchange_redirects_to_this_server_only(server: Stage, path: str) ->
 
 
 def test_health_needs_no_token(server: Stage) -> None:
-    """Whether the server is up can be asked by a process that has no token; it says nothing else."""
+    """Processes without a token can check that the server is up; nothing else is revealed."""
     answer = send(server, Case("health", 200, path="/api/v1/health", token=False))
     assert json.loads(answer.body)["status"] == "ok"
 
 
 def test_every_other_path_requires_the_token(server: Stage) -> None:
-    """Each path of the OpenAPI document, the pages and paths that are not there: 401."""
+    """Paths of the OpenAPI document, pages and unknown paths return 401."""
     public = ("/health", "/ready")
     paths = [path for path in server.spec["paths"] if not path.endswith(public) and "/links/" not in path]
     for path in [*paths, "/", "/runs/x", "/style.css", "/api/v1/openapi.json", "/nothing"]:
@@ -293,7 +293,7 @@ def test_every_other_path_requires_the_token(server: Stage) -> None:
 
 @pytest.mark.parametrize("length", [20_001, 100_000])
 def test_question_length_is_limited(server: Stage, length: int) -> None:
-    """A question may have 20,000 characters."""
+    """The limit is 20,000 characters."""
     response = server.post("/runs", {**BRIEF, "question": "?" * length})
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"] == "question"
@@ -311,7 +311,7 @@ def test_question_length_is_limited(server: Stage, length: int) -> None:
     ],
 )
 def test_options_read_no_file_and_reach_no_server(server: Stage, options: dict[str, Any], field: str) -> None:
-    """A path or an address in the options is refused before anything is opened; the answer does not repeat it."""
+    """Paths and addresses in options are rejected before anything is opened, and are not repeated in the response."""
     for body in ({**BRIEF, "options": options}, {**BRIEF, "options": {**BRIEF["options"], **options}}):  # type: ignore[dict-item]
         response = server.post("/runs", body)
         assert response.status_code == 422, response.text
@@ -320,7 +320,7 @@ def test_options_read_no_file_and_reach_no_server(server: Stage, options: dict[s
 
 
 def test_a_fifo_is_not_opened(server: Stage, tmp_path: Path) -> None:
-    """Not even to look at it: a pipe would hold up the server for ever."""
+    """It is not even opened for a check, as a pipe would block the server."""
     import os
 
     os.mkfifo(tmp_path / "pipe")
@@ -344,7 +344,7 @@ def test_a_fifo_is_not_opened(server: Stage, tmp_path: Path) -> None:
     ],
 )
 def test_base_urls_can_be_allowed(url: str, status: int) -> None:
-    """Those at an allowed address or below it, and no other."""
+    """Allowed addresses and addresses below them pass, and no others."""
     with staged(lambda: Service(store="memory:"), allow_base_urls=["http://127.0.0.1:9/v1"]) as stage:
         answer = stage.post(
             "/runs", {**BRIEF, "options": {"max_rounds": 1, "model": "m", "base_url": url, "attempts": 1}}
@@ -353,7 +353,7 @@ def test_base_urls_can_be_allowed(url: str, status: int) -> None:
 
 
 def test_server_limits_apply_to_every_run(gate: Gate) -> None:
-    """Neither the body nor the options of a run raise a limit of the server; they may lower it."""
+    """Neither the body nor the options of a run can raise a server limit, but they can lower it."""
     from flowdebate.runs.limits import Limits
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater), limits=Limits(calls=2))) as stage:
@@ -369,7 +369,7 @@ def test_server_limits_apply_to_every_run(gate: Gate) -> None:
 
 
 def test_read_only_server_starts_no_runs(tmp_path: Path) -> None:
-    """It shows the runs of its store, and refuses everything that would change one."""
+    """It shows the runs of its store and rejects all changes."""
     store = str(tmp_path / "runs.sqlite3")
     with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
         run_id = stage.finished()
@@ -384,14 +384,14 @@ def test_read_only_server_starts_no_runs(tmp_path: Path) -> None:
 
 
 def test_hosts_can_be_added() -> None:
-    """A server behind a name of its own answers to this name."""
+    """An additional host name is accepted."""
     with staged(lambda: Service(store="memory:"), allow_hosts=["Debates.example"]) as stage:
         assert send(stage, Case("named", 200, {"host": "debates.example"})).status == 200
         assert send(stage, Case("other", 421, {"host": "other.example"})).status == 421
 
 
 def test_short_token_is_rejected() -> None:
-    """Nobody serves runs behind a token that can be guessed, and says twice who may come in."""
+    """Short tokens can be guessed; a token and a user function cannot be combined."""
     service = Service(store="memory:")
     with pytest.raises(ConfigurationError, match=r"at least 16 characters long .got '5 characters'"):
         create_app(service, token="short")  # noqa: S106
@@ -402,7 +402,7 @@ def test_short_token_is_rejected() -> None:
 
 
 def test_mounted_application_is_guarded() -> None:
-    """Below a path of another application, its own paths, its redirect and its cookie are below that path."""
+    """Its paths, redirect and cookie are below the path of the other application."""
     import threading
 
     import uvicorn
@@ -437,7 +437,7 @@ LOCAL = ("ollama/x", "vllm/x", "lmstudio/x", "llama-server/x")
 
 @pytest.mark.parametrize("model", LOCAL)
 def test_a_request_cannot_name_a_server_of_this_machine(server: Stage, model: str) -> None:
-    """Whatever listens at its port would be sent a request; for each option that names models, also of a fork."""
+    """Any service on that port would get a request; each option with model names is checked, also in forks."""
     run_id = server.finished()
     sides = [{"name": "Ann", "stance": "a", "model": model}, {"name": "Ben", "stance": "b"}]
     for options in (
@@ -463,7 +463,7 @@ FORWARDING = ("x-forwarded-for", "x-forwarded-proto", "forwarded", "via", "x-rea
 
 
 def test_local_server_allows_every_model_of_a_configured_provider() -> None:
-    """A request that was forwarded may name only the defaults, and is told which flag allows more."""
+    """A forwarded request may name only default models, and the error names the flag that allows others."""
     with vendors() as clients, staged(lambda: Service(store="memory:"), own_machine=True) as stage:
         body = {**BRIEF, "options": {"max_rounds": 1, "model": "openai/gpt-4o"}}
         begun = stage.post("/runs", body)
@@ -482,14 +482,14 @@ def test_local_server_allows_every_model_of_a_configured_provider() -> None:
 
 
 def test_shared_server_names_the_flag_that_allows_a_model() -> None:
-    """With the models that it allows."""
+    """The error lists the allowed models."""
     with vendors(), staged(lambda: Service(store="memory:")) as stage:
         response = stage.post("/runs", {**BRIEF, "options": {"model": "openai/gpt-4o"}})
         assert '--allow-model "openai/*"' in response.json()["errors"][0]["problem"]
 
 
 def test_models_can_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that match a pattern and the server's own default, and then no other."""
+    """Models that match a pattern and the server's default pass, and no others."""
 
     def status(stage: Stage, model: str) -> int:
         return stage.post("/runs", {**BRIEF, "options": {"max_rounds": 1, "model": model, "attempts": 1}}).status_code

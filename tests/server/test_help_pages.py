@@ -21,7 +21,7 @@ BARE = re.compile(r"docs/[\w-]+\.md")
 
 
 def test_help_pages_are_served_and_their_links_resolve(stage: Stage) -> None:
-    """Also to their sections; what leads into a checkout is no link."""
+    """Links to sections are included; links into a checkout are removed."""
     front = stage.http.get("/help", follow_redirects=True)
     assert front.status_code == 200
     anchors = {
@@ -48,7 +48,7 @@ def test_help_pages_are_served_and_their_links_resolve(stage: Stage) -> None:
 
 
 def test_reference_is_a_link_on_pages_and_a_title_elsewhere(stage: Stage) -> None:
-    """The line on models of a run leads to the section that explains it."""
+    """The models line of a run links to the section that explains it."""
     run_id = stage.finished()
     page = stage.http.get(f"/runs/{run_id}").text
     assert f'<a href="/help/{ONE_MODEL}">“One model everywhere”</a>' in page
@@ -58,7 +58,7 @@ def test_reference_is_a_link_on_pages_and_a_title_elsewhere(stage: Stage) -> Non
 
 
 def test_references_are_urls_if_a_public_address_is_set() -> None:
-    """`ADDRESS` is the one place that has it."""
+    """`ADDRESS` is the only place that defines it."""
     address = "https://docs.example/"
     assert cite("models#effort", address=address) == "https://docs.example/models/#effort"
     assert cite("cli", address=address) == "https://docs.example/cli/"
@@ -66,7 +66,7 @@ def test_references_are_urls_if_a_public_address_is_set() -> None:
 
 
 def test_every_referenced_section_exists() -> None:
-    """The page of each pattern, and the sections that output names."""
+    """Pages of patterns and sections named in output are included."""
     for place in (ONE_MODEL, *(info.load_page().docs for info in PATTERNS.values())):
         page, _, section = place.partition("#")
         text = read_page(page)
@@ -76,7 +76,7 @@ def test_every_referenced_section_exists() -> None:
 
 
 def test_no_text_names_a_file_of_the_documentation() -> None:
-    """Whoever installed the package has no such file. Comments and docstrings are for readers of the sources."""
+    """Installed packages have no such file. Comments and docstrings are for readers of the sources."""
     for file in (ROOT / "src").rglob("*"):
         if file.suffix in (".html", ".js"):
             assert not BARE.search(file.read_text("utf-8")), file

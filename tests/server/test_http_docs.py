@@ -23,13 +23,13 @@ _ADDRESS = "localhost:8377"
 
 
 def curl_lines(text: str) -> list[str]:
-    """The lines of shell fences that call curl; continued ones are joined."""
+    """Return the curl commands of shell blocks, with continued lines joined."""
     lines = "\n".join(_FENCE.findall(text)).replace("\\\n", " ").splitlines()
     return [line for line in lines if line.startswith("curl ")]
 
 
 def answer(request: Any) -> Any:
-    """Answers of debates and councils."""
+    """Answer debates and councils."""
     return (
         debater(request) if request.output_schema is None or "debate" in request.block else {"ranking": ["A", "B", "C"]}
     )
@@ -38,7 +38,7 @@ def answer(request: Any) -> Any:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 @pytest.mark.parametrize("text", [PAGE, (ROOT / "README.md").read_text("utf-8")], ids=["docs/http.md", "README.md"])
 def test_curl_examples_run(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In their order, and none of them is refused."""
+    """They run in order, and none is rejected."""
     monkeypatch.setenv("OPENAI_API_KEY", "none-is-asked")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     lines = curl_lines(text)
@@ -56,7 +56,7 @@ def test_curl_examples_run(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_endpoint_table_is_complete() -> None:
-    """All of them, and no others."""
+    """It has all endpoints and no others."""
     with staged(lambda: Service(store="memory:")) as stage:
         rows = PAGE.split("## All endpoints")[1].split("## Errors")[0]
         for path in stage.spec["paths"]:
@@ -65,7 +65,7 @@ def test_endpoint_table_is_complete() -> None:
 
 
 def test_documented_problem_matches_a_real_one() -> None:
-    """The example is what the server answers."""
+    """The example equals a response of the server."""
     import json
 
     example = json.loads(PAGE.split("```json\n")[1].split("```")[0])
@@ -77,7 +77,7 @@ def test_documented_problem_matches_a_real_one() -> None:
 
 
 def test_documented_conflicts_are_complete() -> None:
-    """Each class that is a conflict by itself, and that a request can meet."""
+    """All conflict classes that a request can cause are listed."""
     row = next(line for line in PAGE.splitlines() if line.startswith("| 409 |"))
     names = set(re.findall(r"`([A-Z]\w+)`", row))
     conflicts = {kind.__name__ for kind, status in STATUSES.items() if status == 409}

@@ -26,14 +26,14 @@ WITH_JUDGE = {"options": {"max_rounds": 1, "debaters": SIDES, "humans": ["judge"
 
 
 def waiting(stage: Stage, **changes: object) -> str:
-    """A run that waits for a human."""
+    """Start a run that waits for a human."""
     run_id = stage.begin(**{**WITH_ANN, **changes})
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
     return run_id
 
 
 def test_a_human_answers_over_http(stage: Stage) -> None:
-    """The run waits, shows what it asks, takes the answer, and goes on."""
+    """The run waits, shows its request, accepts the answer and continues."""
     run_id = waiting(stage)
     assert stage.frames(f"/runs/{run_id}/events")[-1].event == "end"
     (request,) = stage.get(f"/runs/{run_id}/requests").json()
@@ -46,7 +46,7 @@ def test_a_human_answers_over_http(stage: Stage) -> None:
 
 
 def test_invalid_answer_is_rejected(stage: Stage) -> None:
-    """422 names each field; 409 says that nothing is asked, and where something is."""
+    """422 names each field; 409 says that nothing is pending, and where something is."""
     run_id = waiting(stage, **WITH_JUDGE)
     response = stage.post(f"/runs/{run_id}/answers", {"answer": {"winner": "Zoe", "verdict": ""}})
     assert response.status_code == 422
@@ -60,7 +60,7 @@ def test_invalid_answer_is_rejected(stage: Stage) -> None:
 
 
 def test_a_link_shows_one_request_and_takes_its_answer(stage: Stage) -> None:
-    """Without the token: GET shows what is asked, POST answers it once."""
+    """Without a token, GET shows the request and POST answers it once."""
     run_id = waiting(stage)
     response = stage.post(f"/runs/{run_id}/links", {"seconds": 60})
     assert response.status_code == 201
@@ -80,15 +80,15 @@ WITH_BOTH = {"options": {"max_rounds": 2, "debaters": SIDES, "humans": ["Ann", "
 ANN, BEN, JUDGE = "debate-debater-Ann", "debate-debater-Ben", "debate-judge"
 
 
-def _named(request: ModelRequest) -> str:
-    """Arguments that name their author and the other side."""
+def _answer_with_names(request: ModelRequest) -> str:
+    """Return arguments that name their author and the other side."""
     ann, ben = ("Ann", "Ben") if "Ann" in request.block else ("Ben", "Ann")
     return f"As {ann}, I say that {ben} is wrong. {ben}'s tests failed, @{ann} has seen it."
 
 
 def test_human_judge_with_a_link_sees_no_names() -> None:
-    """Neither beside the arguments nor inside them: on the page of the link, and over HTTP."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(_named))) as stage:
+    """Names are hidden beside and inside arguments, on the link's page and over HTTP."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(_answer_with_names))) as stage:
         run_id = waiting(stage, **WITH_JUDGE)
         link = stage.post(f"/runs/{run_id}/links", {"role": JUDGE}).json()
         with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
@@ -98,7 +98,7 @@ def test_human_judge_with_a_link_sees_no_names() -> None:
 
 
 def test_link_for_a_role_covers_all_its_turns(stage: Stage) -> None:
-    """Each person has one link from the beginning to the end; and hears what was said since."""
+    """Each person has one link for the whole run, and sees what was said since."""
     run_id = waiting(stage, **WITH_BOTH)
     links = {
         role: stage.post(f"/runs/{run_id}/links", {"role": role, "seconds": 60}).json() for role in (ANN, BEN, JUDGE)
@@ -142,13 +142,13 @@ def test_link_for_a_role_covers_all_its_turns(stage: Stage) -> None:
 
 
 async def journal(stage: Stage, run_id: str) -> list[str]:
-    """The answers of people, as they are recorded."""
+    """Return the recorded human answers."""
     service: Service = stage.app.state.front.service
     return [step.body or "" for step in await service.store.steps(run_id) if step.kind == "human"]
 
 
 def test_unchanged_page_is_not_sent_again(stage: Stage) -> None:
-    """Pages that wait look often."""
+    """Waiting pages poll often."""
     run_id = waiting(stage, **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()["page"]
     version = stage.http.get(link).text.partition('data-seen="')[2].partition('"')[0]
@@ -158,7 +158,7 @@ def test_unchanged_page_is_not_sent_again(stage: Stage) -> None:
 
 
 def test_link_for_a_role_gives_no_other_access(stage: Stage) -> None:
-    """Not another role's request, not that of another run, and no answer to a request that came later."""
+    """Requests of other roles, of other runs, and later requests for a single-request link are closed."""
     run_id, other = waiting(stage, **WITH_BOTH), waiting(stage, **WITH_JUDGE)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()
     judging = stage.get(f"/runs/{other}/requests").json()[0]
@@ -178,7 +178,7 @@ def test_link_for_a_role_gives_no_other_access(stage: Stage) -> None:
 
 
 def test_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:
-    """In words, and without a token; also where its run is deleted."""
+    """The page needs no token, also after its run was deleted."""
     run_id = waiting(stage)
     link = stage.post(f"/runs/{run_id}/links").json()["page"]
     assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 204
@@ -189,7 +189,7 @@ def test_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:
 
 
 def test_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> None:
-    """Links of the one that was deleted do not open it."""
+    """Links of the deleted run do not open the new one."""
     run_id = waiting(stage, runId="again", **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links", {"role": ANN}).json()
     assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 204
@@ -201,7 +201,7 @@ def test_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> None:
 
 
 def test_a_link_for_one_request_has_a_page(stage: Stage) -> None:
-    """It is over once the request is answered."""
+    """It ends when the request is answered."""
     run_id = waiting(stage, **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links").json()
     with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
@@ -212,7 +212,7 @@ def test_a_link_for_one_request_has_a_page(stage: Stage) -> None:
 
 
 def test_link_page_has_no_links_to_other_pages(stage: Stage) -> None:
-    """Not as a token, not to the run, not to another request, and not behind further parts of a path."""
+    """It works neither as a token, nor for the run, another request, or a longer path."""
     run_id = waiting(stage)
     path = stage.post(f"/runs/{run_id}/links").json()["path"]
     code = path.rpartition("/")[2]
@@ -230,7 +230,7 @@ def test_link_page_has_no_links_to_other_pages(stage: Stage) -> None:
 
 
 def test_a_link_expires() -> None:
-    """After its seconds, and when the server has another secret."""
+    """It ends after its duration, or when the server has another secret."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
         run_id = waiting(stage)
         path = stage.post(f"/runs/{run_id}/links", {"seconds": 0.01}).json()["path"]
@@ -247,7 +247,7 @@ def test_a_link_expires() -> None:
 
 
 def test_links_survive_a_restart_with_the_same_token(tmp_path: object) -> None:
-    """The same token signs the same links, so that a person may answer after a restart."""
+    """The same token signs the same links, so a person can answer after a restart."""
     store = f"{tmp_path}/runs.sqlite3"
     with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
         run_id = waiting(stage)
@@ -258,13 +258,13 @@ def test_links_survive_a_restart_with_the_same_token(tmp_path: object) -> None:
 
 @given(st.text() | st.text(alphabet="abcXYZ019-_.=", min_size=1))
 def test_unsigned_code_is_rejected(code: str) -> None:
-    """Whatever is in a path, it is no link that was not signed, and nothing fails."""
+    """Any unsigned path segment is rejected without an error."""
     assert Links(TOKEN).read(code) is None
 
 
 @given(st.integers(0, 200), st.characters())
 def test_changed_code_is_rejected(index: int, character: str) -> None:
-    """One character is enough."""
+    """A single changed character is enough."""
     links = Links(TOKEN, clock=lambda: 0.0)
     link = Link(run_id="city", started_at=0.0, place="debate/round[1]/ann", expires_at=60.0)
     code = links.sign(link)
@@ -274,7 +274,7 @@ def test_changed_code_is_rejected(index: int, character: str) -> None:
 
 
 def test_link_requires_a_pending_request(stage: Stage) -> None:
-    """A run that waits for nobody has none; one that does not exist is not found."""
+    """A run without a pending request has no link; an unknown run is not found."""
     assert stage.post(f"/runs/{stage.finished()}/links").status_code == 409
     assert stage.post("/runs/nothing/links").status_code == 404
     run_id = waiting(stage)
@@ -283,12 +283,12 @@ def test_link_requires_a_pending_request(stage: Stage) -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1, 10**9])
 def test_link_duration_is_limited(stage: Stage, seconds: float) -> None:
-    """At most a year."""
+    """The maximum is a year."""
     assert stage.post(f"/runs/{waiting(stage)}/links", {"seconds": seconds}).status_code == 422
 
 
 def test_repeated_answer_counts_once(stage: Stage) -> None:
-    """Not the next round as well: who means it names the place. Another answer is another answer."""
+    """It does not answer the next round, unless it names the path. A different answer is a new answer."""
     run_id = waiting(stage, options={"max_rounds": 3, "debaters": SIDES, "humans": ["Ann"]})
     assert stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."}).status_code == 200
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"

@@ -27,7 +27,7 @@ FINISHED = ("live_round", "turn", "part", "step")
 
 @pytest.fixture
 def rendered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each macro was rendered."""
+    """Count how often each macro is rendered."""
     counts: Counter[str] = Counter()
     macro = templates.macro
 
@@ -39,8 +39,8 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
-async def read(readers: Readers, service: Service, run_id: str, *, pause: float = 0.0) -> list[dict[str, Any]]:
-    """All messages of a page, to the end of its run."""
+async def read_page(readers: Readers, service: Service, run_id: str, *, pause: float = 0.0) -> list[dict[str, Any]]:
+    """Read all messages of a page to the end of its run."""
     chunks = b""
     async for chunk in readers.page(service, run_id).body_iterator:
         chunks += bytes(chunk) if not isinstance(chunk, str) else chunk.encode()
@@ -50,7 +50,7 @@ async def read(readers: Readers, service: Service, run_id: str, *, pause: float 
 
 
 def texts(messages: list[dict[str, Any]]) -> list[str]:
-    """The contributions that a reader has at the end, in order."""
+    """Return the contributions that a reader has at the end, in order."""
     pieces: dict[str, str] = {}
     for message in messages:
         pieces = {} if message["whole"] else pieces
@@ -59,31 +59,32 @@ def texts(messages: list[dict[str, Any]]) -> list[str]:
 
 
 async def hold(service: Service, rounds: int) -> str:
-    """The id of a debate that has started."""
+    """Start a debate and return its id."""
     options = {"max_rounds": rounds, "debaters": SIDES, "synthesizer": False}
     return (await service.begin("debate", QUESTION, options=options)).run_id
 
 
 async def answer(request: Any) -> Any:
-    """A verdict, or an argument, after a moment."""
+    """Return a verdict or an argument after a moment."""
     await asyncio.sleep(0.001)
     return {"reasoning": "-", "winner": None, "verdict": "Wait."} if request.output_schema else f"By {request.block}."
 
 
 async def followed(rounds: int, readers: int, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What so many readers of a debate get, which is not to read its journal."""
+    """Return the messages of this many readers, without reading the journal."""
     async with Service(store="memory:", model=FunctionModel(answer)) as service:
         everybody, run_id = Readers(), await hold(service, rounds)
         monkeypatch.setattr(service.store, "steps", None)
         return [
-            texts(page) for page in await asyncio.gather(*(read(everybody, service, run_id) for _ in range(readers)))
+            texts(page)
+            for page in await asyncio.gather(*(read_page(everybody, service, run_id) for _ in range(readers)))
         ]
 
 
 async def test_rendering_work_does_not_grow_with_the_readers(
     rendered: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each piece is rendered once for all; twice the turns are twice the pieces. No journal is read."""
+    """Each piece is rendered once for all readers; twice the turns give twice the pieces. No journal is read."""
     numbers = []
     for rounds, readers in ((4, 1), (4, 12), (8, 1)):
         rendered.clear()
@@ -98,22 +99,22 @@ async def test_rendering_work_does_not_grow_with_the_readers(
 
 
 async def test_late_and_slow_readers_get_the_whole_page() -> None:
-    """In one message, in the place of those that it missed."""
+    """One message replaces those that they missed."""
     halfway, go_on, calls = asyncio.Event(), asyncio.Event(), itertools.count(1)
 
-    async def held(request: Any) -> Any:
-        """An answer; from the 25th on only once the late reader is there."""
+    async def gated_answer(request: Any) -> Any:
+        """Return an answer; from the 25th on, wait for the late reader."""
         if next(calls) >= 25:
             halfway.set()
             await go_on.wait()
         return await answer(request)
 
-    async with Service(store="memory:", model=FunctionModel(held)) as service:
+    async with Service(store="memory:", model=FunctionModel(gated_answer)) as service:
         everybody, run_id = Readers(), await hold(service, 10)
-        first = asyncio.create_task(read(everybody, service, run_id))
-        slow = asyncio.create_task(read(everybody, service, run_id, pause=0.2))
+        first = asyncio.create_task(read_page(everybody, service, run_id))
+        slow = asyncio.create_task(read_page(everybody, service, run_id, pause=0.2))
         await halfway.wait()
-        late = asyncio.create_task(read(everybody, service, run_id))
+        late = asyncio.create_task(read_page(everybody, service, run_id))
         while len(everybody._pages[run_id].readers) < 3:  # noqa: ASYNC110 - it says nothing of who has joined
             await asyncio.sleep(0.01)
         go_on.set()
@@ -123,12 +124,12 @@ async def test_late_and_slow_readers_get_the_whole_page() -> None:
 
 
 async def test_last_reader_stops_the_renderer() -> None:
-    """Nothing is left of it, and the next one begins anew."""
+    """Nothing of it is kept, and the next reader starts it again."""
     async with Service(store="memory:", model=FunctionModel(answer)) as service:
         everybody, run_id = Readers(), await hold(service, 2)
         stream = everybody.page(service, run_id).body_iterator
         assert await anext(aiter(stream)) == b"retry: 1000\n\n"
         await stream.aclose()  # type: ignore[attr-defined]  # a generator
         assert everybody._pages == {}
-        assert texts(await read(everybody, service, run_id))
+        assert texts(await read_page(everybody, service, run_id))
         assert everybody._pages == {}

@@ -51,7 +51,7 @@ PROPOSED = "The second position is right"
 
 
 def answer(request: ModelRequest) -> Any:
-    """Two positions for whoever asks for sides, and the answers of a short debate."""
+    """Propose two positions, or answer a short debate."""
     if request.block == "sides":
         positions = ("The first position is right", PROPOSED)
         return {"sides": [{"name": position.split()[1], "position": position} for position in positions]}
@@ -60,7 +60,7 @@ def answer(request: ModelRequest) -> Any:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server of built-in patterns."""
+    """Serve the built-in patterns."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer)), openai=True, ag_ui=True) as stage:
         yield stage
 
@@ -89,7 +89,7 @@ def test_an_agui_client_asks_a_natural_question(stage: Stage, question: str) -> 
 @pytest.mark.anyio
 @pytest.mark.parametrize("question", PLAIN + NATURAL)
 async def test_an_mcp_host_asks_a_natural_question(question: str) -> None:
-    """Without `sides` the report has speakers with proposed positions."""
+    """Without `sides`, the report has speakers with proposed positions."""
     service = Service(store="memory:", model=FunctionModel(answer))
     async with service, Client(create_server(service)) as client:
         arguments = {"question": question, "max_rounds": 1, "wait": 50}
@@ -100,7 +100,7 @@ async def test_an_mcp_host_asks_a_natural_question(question: str) -> None:
 
 @pytest.mark.parametrize("question", PLAIN + NATURAL)
 def test_a_program_asks_a_natural_question_over_http(stage: Stage, question: str) -> None:
-    """The run has the sides that were proposed."""
+    """The run has the proposed sides."""
     run_id = stage.finished(question=question)
     debaters = stage.get(f"/runs/{run_id}").json()["document"]["debaters"]
     assert (PROPOSED in [debater["stance"] for debater in debaters]) == (question in NATURAL)

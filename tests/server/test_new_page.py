@@ -34,14 +34,14 @@ SHOWN = re.compile(r'data-as="(\w+)"[^>]*>(.*?)</pre>', re.DOTALL)
 NAMES = re.compile(r'data-name="([^"]*)"')
 
 
-def written(page: str) -> dict[str, str]:
-    """The texts beside the form."""
+def code_forms(page: str) -> dict[str, str]:
+    """Return the generated texts beside the form."""
     return {name: unescape(text) for name, text in SHOWN.findall(page)}
 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> None:
-    """All that a request may give, and nothing that it may not."""
+    """The form has exactly the options that a request accepts."""
     described = next(info for info in shared.get("/patterns").json() if info["name"] == pattern)
     page = shared.http.get(f"/new?pattern={pattern}").text
     options = set(described["options"]["properties"]) - {"suspend", "goes_on", "earlier"}  # what programs alone do
@@ -60,10 +60,10 @@ def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_prefilled_form_starts_a_run(pattern: str) -> None:
-    """Filled with its example, it is a run that comes to an end."""
+    """With its example the form starts a run that finishes."""
     with staged(lambda: Service(store="memory:", model=ExampleModel(Example()))) as stage:
         request = json.loads(
-            shlex.split(written(stage.http.get(f"/new?pattern={pattern}&example=true").text)["curl"])[-1]
+            shlex.split(code_forms(stage.http.get(f"/new?pattern={pattern}&example=true").text)["curl"])[-1]
         )
         begun = stage.post("/runs", request)
         assert begun.status_code == 201, begun.text
@@ -72,41 +72,41 @@ def test_prefilled_form_starts_a_run(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_an_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None:
-    """Until then its texts are placeholders, which are never sent with another question."""
+    """Otherwise its texts are placeholders, which are never sent with another question."""
     page = shared.http.get(f"/new?pattern={pattern}").text
     sample = PATTERNS[pattern].load_page().sample
-    plan = tomllib.loads(written(page)["toml"])
+    plan = tomllib.loads(code_forms(page)["toml"])
     assert plan[PATTERNS[pattern].subject] == ""
     assert not set(plan) & (set(sample) - {PATTERNS[pattern].subject})
     assert f'placeholder="{sample[PATTERNS[pattern].subject]}"' in unescape(page)
     assert f"?pattern={pattern}&amp;example=true" in page
-    filled = tomllib.loads(written(shared.http.get(f"/new?pattern={pattern}&example=true").text)["toml"])
+    filled = tomllib.loads(code_forms(shared.http.get(f"/new?pattern={pattern}&example=true").text)["toml"])
     assert {key: filled[key] for key in sample} == dict(sample)
 
 
 def test_question_is_kept_when_switching_patterns(shared: Stage) -> None:
-    """The sides of the example are not: they are about something else."""
+    """Sides of the example are not kept, as they are about another question."""
     page = shared.http.get("/new?pattern=debate&question=Should+we+%3Cship%3E%3F").text
     assert "Should we &lt;ship&gt;?</textarea>" in page
     assert "Working from home" not in page
     assert "example=true" not in page
-    assert tomllib.loads(written(page)["toml"]) == {"pattern": "debate", "question": "Should we <ship>?"}
+    assert tomllib.loads(code_forms(page)["toml"]) == {"pattern": "debate", "question": "Should we <ship>?"}
     assert shared.http.get("/new?pattern=nothing").status_code == 404
 
 
 def test_a_registered_pattern_has_a_form() -> None:
-    """With its steps; its options are the application's. There is no plan file of it."""
+    """It shows the steps; the options are those of the application, and there is no plan file."""
     rent = debate(name="rent", debaters=[Debater("ann", "cap rents"), Debater("bob", "build more")])
     with staged(lambda: Service({"rent": rent}, store="memory:", model=FunctionModel(debater))) as stage:
         page = stage.http.get("/new?pattern=rent").text
         assert "rent-turn-ann" in page
         assert set(NAMES.findall(page)) == {"question"}
-        assert set(written(page)) == {"python", "curl"}
+        assert set(code_forms(page)) == {"python", "curl"}
         assert 'href="?pattern=rent"' in stage.http.get("/new").text
 
 
 def test_form_mentions_data_kept_by_agent_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that the server allows and that are installed, with a link to the page about them."""
+    """Allowed and installed programs are listed, with a link to their page."""
     program = tmp_path / "claude"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
@@ -121,7 +121,7 @@ def test_form_mentions_data_kept_by_agent_programs(tmp_path: Path, monkeypatch: 
 
 
 def test_read_only_server_offers_no_form() -> None:
-    """It begins no run."""
+    """It cannot start runs."""
     with staged(lambda: Service(store="memory:"), read_only=True) as stage:
         assert stage.http.get("/new").status_code == 403
         assert 'href="/new"' not in stage.http.get("/").text
@@ -146,7 +146,7 @@ REQUEST: dict[str, Any] = {
 
 
 def test_generated_code_forms_are_equivalent(shared: Stage) -> None:
-    """A plan file that the reader of plans takes, a program that runs, and a line with the body that was sent."""
+    """The plan file is readable, the program runs, and the command sends the same body."""
     answer = shared.post("/plans", REQUEST).json()
     plan_file = {**tomllib.loads(answer["toml"])}
     assert plan_file.pop("pattern") == "debate"
@@ -159,13 +159,13 @@ def test_generated_code_forms_are_equivalent(shared: Stage) -> None:
     *_, address, header, _, body = [word for word in shlex.split(answer["curl"]) if word not in ("curl", "-H")]
     assert (address, json.loads(body)) == (f"{shared.url}/api/v1/runs", REQUEST)
     assert header == "Authorization: Bearer $TOKEN"
-    document = asyncio.run(held(answer["python"])).document
+    document = asyncio.run(run_program(answer["python"])).document
     assert document.raw.question == "Should we ship?"
     assert [debater.stance for debater in document.debaters] == [side["stance"] for side in SIDES]
 
 
-async def held(program: str) -> Any:
-    """The run of a program that was written, on a model of these tests."""
+async def run_program(program: str) -> Any:
+    """Run a generated program with a model of these tests."""
     names: dict[str, Any] = {"__name__": "written"}
     exec(program, names)  # noqa: S102 - it is what the page shows
     async with Service(store="memory:", model=FunctionModel(debater)) as service:
@@ -182,7 +182,7 @@ values = st.recursive(
 
 @given(question=texts, options=st.dictionaries(texts.filter(lambda key: key not in ("pattern", "question")), values))
 def test_any_question_round_trips_through_the_generated_code(question: str, options: dict[str, Any]) -> None:
-    """Any text in any option, in all three forms."""
+    """Any text in any option is included, in all three forms."""
     request = {"pattern": "debate", "question": question, "options": options}
     assert tomllib.loads(as_toml(request) or "") == {"pattern": "debate", "question": question, **options}
     assert json.loads(shlex.split(as_curl(request, "http://localhost/"))[-1]) == request
@@ -205,7 +205,7 @@ def test_any_question_round_trips_through_the_generated_code(question: str, opti
 
 
 def forms() -> Iterator[Any]:
-    """The form of each pattern."""
+    """Return the form of each pattern."""
     for info in PATTERNS.values():
         yield form_of(info, may_be_given=lambda options, name: "nothing" in options.reaches(name))
 

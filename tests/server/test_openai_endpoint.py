@@ -40,7 +40,7 @@ WHOLE = (
 
 
 def answer(request: ModelRequest) -> Any:
-    """Two lines of text; a verdict for a judge; a plan for whom one is asked of."""
+    """Return two lines of text, a verdict for a judge, or a plan on request."""
     fields = set((request.output_schema or {}).get("properties", ()))
     if "steps" in fields:
         return {"steps": ["cap", "build"]}
@@ -51,7 +51,7 @@ def answer(request: ModelRequest) -> Any:
 
 
 def service(model: Any = None, **options: Any) -> Service:
-    """A service with one registered debate."""
+    """Make a service with one registered debate."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1)
     waits = debate(
         name="waits", debaters=[SIDES[0], Debater("con", "free rents", block=human(name="ann"))], max_rounds=1
@@ -62,37 +62,37 @@ def service(model: Any = None, **options: Any) -> Service:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server with the endpoint."""
+    """Serve the endpoint."""
     with staged(service, openai=True) as stage:
         yield stage
 
 
 def client_of(stage: Stage, **options: Any) -> openai.OpenAI:
-    """OpenAI's client, which tries once."""
+    """Make OpenAI's client without retries."""
     settings = {"api_key": TOKEN, "max_retries": 0, "timeout": HTTP_TIMEOUT, **options}
     return openai.OpenAI(base_url=f"{stage.url}/v1", **settings)
 
 
 @pytest.fixture(scope="module")
 def client(stage: Stage) -> Iterator[openai.OpenAI]:
-    """A client of `stage`."""
+    """Make a client of `stage`."""
     with client_of(stage) as client:
         yield client
 
 
 def ask(client: openai.OpenAI, model: str = RENT, **options: Any) -> Any:
-    """A chat completion."""
+    """Request a chat completion."""
     return client.chat.completions.create(model=model, **{"messages": QUESTION, **options})
 
 
 def run_of(stage: Stage, completion: Any) -> dict[str, Any]:
-    """The run of a completion, by its id."""
+    """Return the run of a completion by its id."""
     run: dict[str, Any] = stage.get(f"/runs/{completion.id.removeprefix('chatcmpl-')}").json()
     return run
 
 
 def status_after(stage: Stage, run_id: str, *, other_than: str = "running") -> str:
-    """The status of a run once it is another one."""
+    """Return the status of a run after it changed."""
     ends = time.monotonic() + HTTP_TIMEOUT
     while (status := stage.get(f"/runs/{run_id}").json()["status"]) == other_than and time.monotonic() < ends:
         time.sleep(0.01)
@@ -103,7 +103,7 @@ def status_after(stage: Stage, run_id: str, *, other_than: str = "running") -> s
 
 
 def test_patterns_are_listed_as_models(client: openai.OpenAI) -> None:
-    """Registered ones and built-in ones, each also with its answer alone; a handoff has no answer."""
+    """Registered and built-in patterns are listed, each also with its answer alone; a handoff has no answer."""
     names = [model.id for model in client.models.list()]
     own_patterns = ["debate/rent", "debate/waits", "debate/poet"]
     assert names[:6] == [name for pattern in own_patterns for name in (pattern, f"{pattern}:answer")]
@@ -115,7 +115,7 @@ def test_patterns_are_listed_as_models(client: openai.OpenAI) -> None:
 
 
 def test_built_in_patterns_can_be_disabled() -> None:
-    """A service without plans has only what the application registered."""
+    """A service without plans has only the patterns of the application."""
     with staged(lambda: service(plans=False), openai=True) as stage, client_of(stage) as client:
         assert {model.id.partition("/")[0] for model in client.models.list()} == {"debate"}
         with pytest.raises(openai.NotFoundError):
@@ -126,7 +126,7 @@ def test_built_in_patterns_can_be_disabled() -> None:
 
 
 def test_a_completion_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> None:
-    """What was said, the verdict and the output; its id is that of the run."""
+    """It has the transcript, the verdict and the output; its id is that of the run."""
     completion = ask(client)
     choice = completion.choices[0]
     assert choice.message.content == WHOLE
@@ -138,7 +138,7 @@ def test_a_completion_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> 
 
 
 def test_streamed_text_equals_the_completion(client: openai.OpenAI) -> None:
-    """Piece by piece."""
+    """The pieces add up to it."""
     chunks = list(ask(client, stream=True))
     assert len({chunk.id for chunk in chunks}) == 1
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == WHOLE
@@ -147,17 +147,17 @@ def test_streamed_text_equals_the_completion(client: openai.OpenAI) -> None:
 
 
 def test_stream_includes_usage_on_request() -> None:
-    """In a last chunk of its own; without any where a server did not count them."""
+    """The last chunk has it; it is absent if a server reported none."""
     from flowdebate.models.base import ModelResponse, Usage
 
-    def counted(request: ModelRequest) -> Any:
+    def answer_with_usage(request: ModelRequest) -> Any:
         text = answer(request)
         usage = Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=2)
         if isinstance(text, str):
             return ModelResponse(text=text, usage=usage)
         return ModelResponse(data=text, usage=usage)
 
-    with staged(lambda: service(FunctionModel(counted)), openai=True) as stage, client_of(stage) as client:
+    with staged(lambda: service(FunctionModel(answer_with_usage)), openai=True) as stage, client_of(stage) as client:
         *chunks, last = ask(client, stream=True, stream_options={"include_usage": True})
         assert all(chunk.usage is None for chunk in chunks)
         assert last.choices == []
@@ -168,7 +168,7 @@ def test_stream_includes_usage_on_request() -> None:
 
 
 def test_usage_is_present_if_tokens_are_unknown() -> None:
-    """It has what is known, and a header says that it is incomplete: clients fail at an answer without it."""
+    """It has the known part, and a header marks it as incomplete: clients fail without usage."""
     from flowdebate.models.base import ModelResponse, Usage
 
     def half(request: ModelRequest) -> Any:
@@ -190,7 +190,7 @@ def test_usage_is_present_if_tokens_are_unknown() -> None:
 
 
 def test_answer_model_returns_only_the_answer(client: openai.OpenAI) -> None:
-    """A model's name with `:answer` behind it gives the output and nothing else."""
+    """A model name with `:answer` returns only the output."""
     assert ask(client, f"{RENT}:answer").choices[0].message.content == "rent-synthesizer is sure.\nSo it is."
     text = [chunk.choices[0].delta.content or "" for chunk in ask(client, f"{RENT}:answer", stream=True)]
     assert "".join(text) == "rent-synthesizer is sure.\nSo it is."
@@ -198,12 +198,12 @@ def test_answer_model_returns_only_the_answer(client: openai.OpenAI) -> None:
 
 @pytest.mark.parametrize("model", ["debate/poet", "debate/poet:answer"])
 def test_block_without_a_pattern_returns_its_output(client: openai.OpenAI, model: str) -> None:
-    """An application may register any block."""
+    """An application can register any block."""
     assert ask(client, model).choices[0].message.content == "poet is sure.\nSo it is."
 
 
 def test_answer_follows_a_schema(client: openai.OpenAI) -> None:
-    """A built-in pattern's synthesizer fills the client's own schema."""
+    """The synthesizer of a built-in pattern fills the client's schema."""
     schema: dict[str, Any] = {"type": "object", "properties": {"steps": {"type": "array", "items": {"type": "string"}}}}
     schema |= {"required": ["steps"], "additionalProperties": False}
     response_format = {"type": "json_schema", "json_schema": {"name": "plan", "schema": schema, "strict": True}}
@@ -214,7 +214,7 @@ def test_answer_follows_a_schema(client: openai.OpenAI) -> None:
 
 
 def test_text_is_streamed_live() -> None:
-    """Nobody waits for the end of a debate to read its beginning."""
+    """The beginning of a debate can be read before its end."""
     gate = Gate(answer)
     with staged(lambda: service(gate), openai=True) as stage, client_of(stage) as client:
         stream = ask(client, stream=True)
@@ -231,14 +231,14 @@ def test_text_is_streamed_live() -> None:
 
 
 def test_metadata_and_user_are_labels(stage: Stage, client: openai.OpenAI) -> None:
-    """So that runs can be found by them; the seed is the run's."""
+    """Runs can be found by them; the seed is passed to the run."""
     run = run_of(stage, ask(client, metadata={"ticket": "7"}, user="ann", seed=11))
     assert run["labels"] == {"ticket": "7", "user": "ann"}
     assert run["seed"] == 11
 
 
 def test_a_chat_before_the_question_is_data() -> None:
-    """Debaters read it behind the question; no line of it can pass for a line of the prompt."""
+    """Debaters read it after the question; none of its lines can look like part of the prompt."""
     prompts: list[str] = []
 
     def listening(request: ModelRequest) -> Any:
@@ -268,7 +268,7 @@ ASKED = "Should rents be capped?"
 
 
 def test_a_response_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> None:
-    """The newer form of the API has the same text, and the same run."""
+    """The Responses API returns the same text and the same run."""
     response = client.responses.create(model=RENT, input=ASKED, temperature=0.2, metadata={"team": "x"})
     assert (response.output_text, response.status, response.model) == (WHOLE, "completed", RENT)
     run = stage.get(f"/runs/{response.id.removeprefix('resp_')}").json()
@@ -294,12 +294,12 @@ def test_a_response_streams_its_text(client: openai.OpenAI) -> None:
 
 
 def test_response_supports_instructions_schema_and_usage() -> None:
-    """Instructions and earlier messages are data for the debaters, the schema is filled by the synthesizer."""
+    """Instructions and earlier messages are data for the debaters; the synthesizer fills the schema."""
     from flowdebate.models.base import ModelResponse, Usage
 
     prompts: list[str] = []
 
-    def counted(request: ModelRequest) -> Any:
+    def answer_with_usage(request: ModelRequest) -> Any:
         prompts.append("\n".join(str(message["content"]) for message in request.messages))
         text, usage = answer(request), Usage(calls=1, prompt_tokens=10, completion_tokens=2)
         return ModelResponse(**{"text" if isinstance(text, str) else "data": text}, usage=usage)
@@ -309,7 +309,7 @@ def test_response_supports_instructions_schema_and_usage() -> None:
         {"role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]},
         {"role": "user", "content": [{"type": "input_text", "text": ASKED}]},
     ]
-    with staged(lambda: service(FunctionModel(counted)), openai=True) as stage, client_of(stage) as client:
+    with staged(lambda: service(FunctionModel(answer_with_usage)), openai=True) as stage, client_of(stage) as client:
         response = client.responses.create(
             model="flowdebate/debate:answer",
             instructions="Be kind.",
@@ -324,7 +324,7 @@ def test_response_supports_instructions_schema_and_usage() -> None:
 
 
 def test_failed_or_incomplete_response_has_its_status() -> None:
-    """A failed run is an error; in a stream the last event; a limit makes a response incomplete."""
+    """A failed run is an error, in a stream the last event; a limit makes a response incomplete."""
 
     def broken(_: ModelRequest) -> Any:
         raise ValueError("no")
@@ -359,7 +359,7 @@ def test_failed_or_incomplete_response_has_its_status() -> None:
 def test_unsupported_response_parameters_are_rejected(
     client: openai.OpenAI, options: dict[str, Any], param: str | None
 ) -> None:
-    """As for chat completions."""
+    """The rules are those of chat completions."""
     with pytest.raises(openai.BadRequestError) as caught:
         client.responses.create(**{"model": RENT, "input": ASKED, **options})
     body: Any = caught.value.body
@@ -390,7 +390,7 @@ def test_unsupported_response_parameters_are_rejected(
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_unsupported_parameters_are_rejected(client: openai.OpenAI, options: dict[str, Any], param: str | None) -> None:
-    """Never ignored: the error names the parameter and says why."""
+    """The error names the parameter and the reason."""
     with pytest.raises(openai.BadRequestError) as caught:
         ask(client, **options)
     body: Any = caught.value.body
@@ -400,7 +400,7 @@ def test_unsupported_parameters_are_rejected(client: openai.OpenAI, options: dic
 
 
 def test_parameters_without_effect_are_accepted(client: openai.OpenAI) -> None:
-    """Clients send the default values of parameters."""
+    """Clients send default values of parameters."""
     neutral: dict[str, Any] = {"temperature": 1, "top_p": 1, "n": 1, "presence_penalty": 0, "logprobs": False}
     neutral |= {"tools": [], "tool_choice": "auto", "response_format": {"type": "text"}, "store": False, "stop": None}
     neutral |= {"prompt_cache_key": "k", "safety_identifier": "s", "parallel_tool_calls": True}
@@ -408,7 +408,7 @@ def test_parameters_without_effect_are_accepted(client: openai.OpenAI) -> None:
 
 
 def test_ignored_sampling_parameters_are_reported(client: openai.OpenAI) -> None:
-    """Stock clients send them always; a header names them, also of a stream, and those without effect are not named."""
+    """Ordinary clients always send them; a header names those that would have an effect, also for a stream."""
     parameters: dict[str, Any] = {
         "temperature": 0.2,
         "top_p": 1,
@@ -434,7 +434,7 @@ WRAPPED = "Should we use Postgres?\n\nTo change a file you MUST return all of it
 
 @pytest.mark.parametrize("question", ["Which database should we use?", "Sollten wir trinken?", WRAPPED])
 def test_a_model_proposes_the_sides_of_a_natural_question(question: str) -> None:
-    """Its words need not say what they are, and it may be in any language."""
+    """The question can be in any language."""
     with (
         staged(lambda: Service(store="memory:", model=FunctionModel(proposer)), openai=True) as stage,
         client_of(stage) as client,
@@ -452,7 +452,7 @@ FORCED: Any = {"type": "function", "function": {"name": "plan"}}
 
 @pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}, {"tool_choice": "none"}])
 def test_optional_tools_are_ignored_and_reported_in_a_header(client: openai.OpenAI, choice: dict[str, Any]) -> None:
-    """Editors and agents send them with every request; an answer in text is what "auto" allows."""
+    """Editors and agents send them with every request; "auto" permits an answer in text."""
     raw = client.chat.completions.with_raw_response.create(model=RENT, messages=QUESTION, tools=[TOOL], **choice)
     assert raw.headers["x-flowdebate-ignored"] == "tools"
     assert raw.parse().choices[0].message.content == WHOLE
@@ -461,7 +461,7 @@ def test_optional_tools_are_ignored_and_reported_in_a_header(client: openai.Open
 @pytest.mark.parametrize("model", ["flowdebate/debate", "flowdebate/debate:answer"])
 @pytest.mark.parametrize("choice", [FORCED, "required"])
 def test_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, model: str, choice: Any) -> None:
-    """One tool that has to be called is a schema, whole and in a stream."""
+    """A single required tool is used as a schema, with and without a stream."""
     (call,) = (completion := ask(client, model, tools=[TOOL], tool_choice=choice)).choices[0].message.tool_calls
     assert (call.function.name, json.loads(call.function.arguments)) == ("plan", {"steps": ["cap", "build"]})
     assert (completion.choices[0].finish_reason, completion.choices[0].message.content) == ("tool_calls", None)
@@ -473,7 +473,7 @@ def test_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, mod
 
 
 def test_a_client_that_rejects_a_tool_call_asks_again(client: openai.OpenAI) -> None:
-    """What follows the question is read as data; the question stays the user's."""
+    """Messages after the question are data; the question is the user's."""
     call = {"id": "call_1", "type": "function", "function": {"name": "plan", "arguments": "{}"}}
     more = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -484,7 +484,7 @@ def test_a_client_that_rejects_a_tool_call_asks_again(client: openai.OpenAI) -> 
 
 
 def test_json_mode_follows_the_schema_in_the_prompt(client: openai.OpenAI) -> None:
-    """As clients of JSON mode write it; without any the answer is some object."""
+    """Clients of JSON mode put it there; otherwise the answer is some object."""
     system = {"role": "system", "content": f"Answer in JSON that matches this schema:\n{json.dumps(PLAN, indent=2)}\n"}
     mode: Any = {"type": "json_object"}
     content = ask(client, "flowdebate/debate", messages=[system, *QUESTION], response_format=mode)
@@ -517,7 +517,7 @@ HIDDEN: dict[str, list[tuple[str, str]]] = {
 
 
 def test_hidden_task_makes_one_call_and_no_run() -> None:
-    """Whole, in a stream and as a response, and whatever the pattern: its messages are sent as they are."""
+    """Its messages are passed unchanged for any pattern, with and without a stream, and as a response."""
     requests: list[ModelRequest] = []
 
     def titled(request: ModelRequest) -> str:
@@ -540,7 +540,7 @@ def test_hidden_task_makes_one_call_and_no_run() -> None:
 
 
 def test_hidden_task_with_a_schema_or_a_forced_tool_makes_one_call() -> None:
-    """Some applications ask for a title as an object."""
+    """Some applications request a title as an object."""
     schema: Any = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
     messages: Any = [{"role": "user", "content": f"Create a title for the conversation.\n\n{CHAT}"}]
     tool: Any = {"type": "function", "function": {"name": "name_chat", "parameters": schema}}
@@ -582,13 +582,13 @@ def test_hidden_task_with_a_schema_or_a_forced_tool_makes_one_call() -> None:
     ],
 )
 def test_a_question_about_titles_is_debated(client: openai.OpenAI, stage: Stage, chat: list[tuple[str, str]]) -> None:
-    """What a user asks is a run, also where it is about titles, tags and prompts."""
+    """A user's question starts a run, even if it mentions titles, tags and prompts."""
     completion = ask(client, messages=[{"role": role, "content": text} for role, text in chat])
     assert run_of(stage, completion)["status"] == "complete"
 
 
 def test_task_detection_is_fast_for_any_text() -> None:
-    """Nobody can keep the server busy with a question."""
+    """A question cannot keep the server busy."""
     parts = ["give ", "based on ", "<text>", "<chat_history>", "in x, ", "please ", "1.", "a:", "{ ", "\n", "`", "总结"]
     parts += ["summarize the ", "you are a that give ", "analyze and "]
     begin = time.process_time()
@@ -599,7 +599,7 @@ def test_task_detection_is_fast_for_any_text() -> None:
 
 
 def test_unknown_endpoint_returns_404_in_openai_format(client: openai.OpenAI) -> None:
-    """So that clients have a code and a message."""
+    """Clients get a code and a message."""
     with pytest.raises(openai.NotFoundError) as caught:
         client.embeddings.create(model="text-embedding-3-small", input="x")
     assert (caught.value.code, caught.value.type) == ("unknown_url", "invalid_request_error")
@@ -610,7 +610,7 @@ def test_unknown_endpoint_returns_404_in_openai_format(client: openai.OpenAI) ->
 
 
 def test_unknown_model_returns_404(client: openai.OpenAI) -> None:
-    """As OpenAI answers it."""
+    """The error is the one of OpenAI."""
     for unknown in ("gpt-5", "debate/none", "flowdebate/debate:loud"):
         with pytest.raises(openai.NotFoundError) as caught:
             ask(client, unknown)
@@ -625,7 +625,7 @@ def test_wrong_key_returns_401(stage: Stage) -> None:
 
 
 def test_read_only_server_returns_403() -> None:
-    """It lists its models, and begins nothing."""
+    """It lists its models, but starts nothing."""
     with staged(service, openai=True, read_only=True) as stage, client_of(stage) as client:
         assert len(client.models.list().data) > 4
         with pytest.raises(openai.PermissionDeniedError):
@@ -633,7 +633,7 @@ def test_read_only_server_returns_403() -> None:
 
 
 def test_too_many_runs_return_429() -> None:
-    """With the time to wait; OpenAI's client then tries again by itself."""
+    """The response has Retry-After, and OpenAI's client retries by itself."""
     gate = Gate(answer)
     with (
         staged(lambda: service(gate, max_concurrency=1, max_queued=0), openai=True) as stage,
@@ -648,7 +648,7 @@ def test_too_many_runs_return_429() -> None:
 
 
 def test_failed_run_is_an_error_without_retry() -> None:
-    """The client would pay for another debate; in a stream the error is the last event."""
+    """A retry would pay for another debate; in a stream the error is the last event."""
     calls = []
 
     def failing(request: ModelRequest) -> Any:
@@ -667,7 +667,7 @@ def test_failed_run_is_an_error_without_retry() -> None:
 
 
 def test_run_ended_by_a_limit_is_marked_incomplete() -> None:
-    """`length`, as of a text that was cut off; what was said is there."""
+    """The reason is `length`, and the text so far is returned."""
     with staged(lambda: service(limits=Limits(calls=1)), openai=True) as stage, client_of(stage) as client:
         choice = ask(client).choices[0]
         assert choice.finish_reason == "length"
@@ -678,7 +678,7 @@ def test_run_ended_by_a_limit_is_marked_incomplete() -> None:
 
 
 def test_run_waiting_for_a_human_is_reported(stage: Stage, client: openai.OpenAI) -> None:
-    """The answer is given elsewhere: the run is in the store."""
+    """The run is stored, and the answer is given elsewhere."""
     completion = ask(client, "debate/waits")
     assert "Waiting for ann" in completion.choices[0].message.content
     assert completion.choices[0].finish_reason == "length"
@@ -689,7 +689,7 @@ def test_run_waiting_for_a_human_is_reported(stage: Stage, client: openai.OpenAI
 
 
 def test_leaving_a_stream_cancels_the_run() -> None:
-    """Closing the connection is how chat clients stop an answer."""
+    """Chat clients stop an answer by closing the connection."""
     gate = Gate(answer)
     with staged(lambda: service(gate), openai=True) as stage, client_of(stage) as client:
         stream = ask(client, stream=True)
@@ -701,7 +701,7 @@ def test_leaving_a_stream_cancels_the_run() -> None:
 
 
 def test_leaving_before_the_answer_cancels_the_run() -> None:
-    """Also where nothing is streamed."""
+    """Requests without a stream are included."""
     gate = Gate(answer)
     with staged(lambda: service(gate), openai=True) as stage:
         connection = HTTPConnection(stage.url.removeprefix("http://"), timeout=HTTP_TIMEOUT)
@@ -715,7 +715,7 @@ def test_leaving_before_the_answer_cancels_the_run() -> None:
 
 
 def test_run_can_continue_without_its_reader() -> None:
-    """If the request says so."""
+    """An option of the request permits it."""
     gate = Gate(answer)
     with staged(lambda: service(gate), openai=True) as stage, client_of(stage) as client:
         stream = ask(client, stream=True, metadata={"flowdebate_on_disconnect": "continue"})
@@ -727,7 +727,7 @@ def test_run_can_continue_without_its_reader() -> None:
 
 
 def test_a_key_makes_a_request_safe_to_repeat(stage: Stage, client: openai.OpenAI) -> None:
-    """The same request with the same key is the same run: nothing is paid for twice."""
+    """Repeating a request with its key returns the same run without a cost."""
     keyed: dict[str, Any] = {"extra_headers": {"Idempotency-Key": "order-7"}}
     first, second = ask(client, **keyed), ask(client, **keyed)
     assert first.id == second.id
@@ -737,7 +737,7 @@ def test_a_key_makes_a_request_safe_to_repeat(stage: Stage, client: openai.OpenA
 
 
 def test_a_cancelled_run_is_resumed_by_its_key() -> None:
-    """Who comes back after a cut goes on where it was."""
+    """A client that returns after a disconnect continues where it was."""
     gate = Gate(answer)
     with staged(lambda: service(gate), openai=True) as stage, client_of(stage) as client:
         keyed: dict[str, Any] = {"extra_headers": {"Idempotency-Key": "order-8"}}
@@ -759,7 +759,7 @@ def test_a_cancelled_run_is_resumed_by_its_key() -> None:
 
 
 def test_simultaneous_clients_are_served() -> None:
-    """Each gets the answer to its own question."""
+    """Each gets the answer to its question."""
 
     def echo(request: ModelRequest) -> Any:
         reply = answer(request)
@@ -786,7 +786,7 @@ def test_simultaneous_clients_are_served() -> None:
 
 
 def test_users_have_separate_runs_and_idempotency_keys() -> None:
-    """The same key of two users is two runs, and neither sees the other's."""
+    """Equal keys of two users give two runs, and neither user sees the other's."""
 
     def authenticate(request: Any) -> str | None:
         return {"Bearer ann-s-key": "ann", "Bearer ben-s-key": "ben"}.get(request.headers.get("authorization", ""))
@@ -828,7 +828,7 @@ _BODIES = _JSON | st.fixed_dictionaries(
 
 @given(_BODIES, st.sampled_from(["/v1/chat/completions", "/v1/responses"]))
 def test_no_body_breaks_the_server(stage: Stage, body: Any, path: str) -> None:
-    """Whatever is sent: an answer, or an error in OpenAI's form that is the client's fault."""
+    """Any body gives an answer or a client error in OpenAI's format."""
     response = stage.http.post(path, content=json.dumps(body), headers={"content-type": "application/json"})
     if response.status_code != 200:
         assert 400 <= response.status_code < 500

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def references(value: Any) -> Iterator[str]:
-    """All references in a document."""
+    """Return all references in a document."""
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
             yield value["$ref"]
@@ -26,7 +26,7 @@ def references(value: Any) -> Iterator[str]:
 
 
 def test_the_document_is_valid(shared: Stage) -> None:
-    """As a document, and in each of its schemas; every reference leads somewhere."""
+    """The document and each of its schemas are valid, and every reference resolves."""
     document = shared.get("/openapi.json").json()
     OpenAPI.model_validate(document)
     for schema in document["components"]["schemas"].values():
@@ -38,7 +38,7 @@ def test_the_document_is_valid(shared: Stage) -> None:
 
 
 def test_every_endpoint_is_described(shared: Stage) -> None:
-    """With a sentence, an operation id of its own, and its problems."""
+    """Each one has a summary, a distinct operation id, and its problems."""
     operations = [operation for path in shared.spec["paths"].values() for operation in path.values()]
     ids = [operation["operationId"] for operation in operations]
     assert len(ids) == len(set(ids))
@@ -100,7 +100,7 @@ def test_every_endpoint_is_described(shared: Stage) -> None:
 
 
 def test_patterns_describe_their_options(shared: Stage) -> None:
-    """Each built-in pattern with the schema of its options, without those that HTTP may not give."""
+    """Each built-in pattern has the schema of its options, without those that HTTP does not accept."""
     patterns = {pattern["name"]: pattern for pattern in shared.get("/patterns").json()}
     assert list(patterns) == [
         "debate",
@@ -121,7 +121,7 @@ def test_patterns_describe_their_options(shared: Stage) -> None:
 
 
 def test_models_are_shown_without_keys(shared: Stage, monkeypatch: Any) -> None:
-    """Only whether a key is there."""
+    """Only the presence of a key is shown."""
     monkeypatch.setenv("MISTRAL_API_KEY", "canary")
     monkeypatch.delenv("XAI_API_KEY", raising=False)
     answer = shared.get("/models")

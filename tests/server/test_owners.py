@@ -23,25 +23,25 @@ PEOPLE = {"key-of-ann": "ann", "key-of-ben": "ben"}
 
 
 def by_key(request: Request) -> str | None:
-    """The user of a key, as an application would look it up."""
+    """Return the user of a key, as an application would look it up."""
     return PEOPLE.get(request.headers.get("x-key", ""))
 
 
 async def by_key_later(request: Request) -> str | None:
-    """The same, from a database."""
+    """Return the user of a key after a delay, as from a database."""
     return by_key(request)
 
 
 @pytest.fixture(scope="module", params=[by_key, by_key_later], ids=["sync", "async"])
 def server(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """A server for two people."""
+    """Serve two users."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater)), authenticate=request.param) as stage:
         yield stage
 
 
 @pytest.fixture
 def ann(server: Stage) -> Iterator[httpx2.Client]:
-    """What Ann uses."""
+    """Return Ann's client."""
     with httpx2.Client(
         base_url=f"{server.url}/api/v1", headers={"x-key": "key-of-ann"}, trust_env=False, verify=False
     ) as http:
@@ -50,7 +50,7 @@ def ann(server: Stage) -> Iterator[httpx2.Client]:
 
 @pytest.fixture
 def ben(server: Stage) -> Iterator[httpx2.Client]:
-    """What Ben uses."""
+    """Return Ben's client."""
     with httpx2.Client(
         base_url=f"{server.url}/api/v1", headers={"x-key": "key-of-ben"}, trust_env=False, verify=False
     ) as http:
@@ -58,7 +58,7 @@ def ben(server: Stage) -> Iterator[httpx2.Client]:
 
 
 def start_run(http: httpx2.Client, run_id: str, **changes: Any) -> str:
-    """A run that is over."""
+    """Finish a run."""
     answer = http.post("/runs", json={**BRIEF, "runId": run_id, **changes})
     assert answer.status_code == 201, answer.text
     assert http.get(f"/runs/{run_id}?wait=30").json()["status"] in ("complete", "awaiting")
@@ -66,12 +66,12 @@ def start_run(http: httpx2.Client, run_id: str, **changes: Any) -> str:
 
 
 def new_id() -> str:
-    """An id that no run has."""
+    """Return an unused run id."""
     return f"run-{time.time_ns()}"
 
 
 def test_owned_service_has_the_methods_of_the_service() -> None:
-    """All that concern runs; those of the process stay with the application."""
+    """All methods about runs are there; those about the process are left to the application."""
     methods = {name for name in vars(Service) if not name.startswith("_")}
     method_names = {name for name in vars(OwnedService) if not name.startswith("_")}
     assert methods - method_names == {
@@ -87,13 +87,13 @@ def test_owned_service_has_the_methods_of_the_service() -> None:
 
 
 def test_unknown_users_are_rejected(server: Stage) -> None:
-    """A request of nobody known is 401."""
+    """Requests of unknown users return 401."""
     assert server.http.get("/api/v1/runs").status_code == 401
     assert server.http.get("/api/v1/runs", headers={"x-key": "guess"}).status_code == 401
 
 
 def test_runs_of_other_users_are_not_found(server: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
-    """Every endpoint with a run in its path answers 404 to somebody else, as for a run that there never was."""
+    """Every endpoint with a run id returns 404 to other users, as for an unknown run."""
     run_id = start_run(ann, new_id())
     bodies = {
         "answers": {"answer": "x"},
@@ -127,7 +127,7 @@ def test_runs_of_other_users_are_not_found(server: Stage, ann: httpx2.Client, be
 
 
 def test_run_list_has_only_the_user_s_runs(server: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
-    """In each list and page; no filter leads around that."""
+    """No list, page or filter shows other runs."""
     run_of_ann, other = start_run(ann, new_id()), start_run(ben, new_id())
     for query in ("", "?limit=200", "?label=owner=ann", "?text=ship", "?status=complete"):
         listed = [run["runId"] for run in ben.get(f"/runs{query}").json()["runs"]]
@@ -139,7 +139,7 @@ def test_run_list_has_only_the_user_s_runs(server: Stage, ann: httpx2.Client, be
 
 
 def test_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client) -> None:
-    """The label `owner` is the user's name; another one is refused, also for a fork."""
+    """The label `owner` is the user's name; any other value is rejected, also for a fork."""
     response = ann.post("/runs", json={**BRIEF, "labels": {"owner": "ben"}})
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "labels.owner")
     run_id = start_run(ann, new_id(), labels={"owner": "ann", "team": "x"})
@@ -152,7 +152,7 @@ def test_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client) ->
 
 @pytest.mark.parametrize("question", [BRIEF["question"], "Something else?"])
 def test_run_id_of_another_user_is_occupied(ann: httpx2.Client, ben: httpx2.Client, question: str) -> None:
-    """Beginning or forking with it is 409, which says nothing of the run that has it."""
+    """Starting or forking with it returns 409 without details of the other run."""
     run_id = start_run(ann, new_id())
     response = ben.post("/runs", json={**BRIEF, "question": question, "runId": run_id})
     assert (response.status_code, response.json()["type"]) == (409, "urn:flowdebate:error:RunExists")
@@ -171,7 +171,7 @@ PUBLIC = ("/api/v1/health", "/api/v1/ready", "/static/", "/api/v1/links/", "/ans
 
 
 def routes(app: Any) -> list[tuple[str, str]]:
-    """The method and the path of each route, also of those that no document describes."""
+    """Return the method and the path of each route, including undocumented ones."""
     from flowdebate.server import links, routes, views
     from flowdebate.server.pages import forms, runs
     from flowdebate.server.protocols import agui, openai
@@ -184,7 +184,7 @@ def routes(app: Any) -> list[tuple[str, str]]:
 
 
 def requests_about(run_id: str, debate: str, place: str) -> dict[str, list[tuple[str, Any]]]:
-    """Requests about a run of somebody else, by the path of their route: their queries or bodies."""
+    """Return requests about another user's run by route: queries and bodies."""
     begin = {**BRIEF, "runId": run_id}
     chat = [{"role": "user", "content": "Go on."}]
     body = {"threadId": run_id, "runId": run_id, "state": {}, "messages": [], "tools": [], "context": []}
@@ -241,8 +241,8 @@ def requests_about(run_id: str, debate: str, place: str) -> dict[str, list[tuple
 
 
 def every_request(stage: Stage, run_id: str, debate: str) -> list[tuple[str, str, Any]]:
-    """The method, the path and the body of each request about the run, at least one for each route."""
-    requests = requests_about(run_id, debate, PLACE)
+    """Return method, path and body of each request about the run, at least one for each route."""
+    bodies_by_route = requests_about(run_id, debate, PLACE)
     names = {
         "run_id": run_id,
         "place": PLACE,
@@ -256,39 +256,44 @@ def every_request(stage: Stage, run_id: str, debate: str) -> list[tuple[str, str
     for method, path in routes(stage.app):
         at = path.replace("{debate:path}", "{debate}").replace("{place:path}", "{place}").replace("{model:path}", "x")
         at = at.replace("{path:path}", "x")
-        for query, body in requests.pop(f"{method} {at}", [("", None)]):
+        for query, body in bodies_by_route.pop(f"{method} {at}", [("", None)]):
             requests.append((method, at.format(**names, debate=debate) + query, body))
-    assert not requests, requests
+    assert not bodies_by_route, bodies_by_route
     return requests
 
 
 @pytest.fixture
 def all_doors() -> Iterator[Stage]:
-    """A server for two people with every protocol."""
+    """Serve two users with every protocol."""
     service = Service(store="memory:", model=FunctionModel(debater))
     with staged(lambda: service, authenticate=by_key, openai=True, ag_ui=True) as stage:
         yield stage
 
 
-def sent(http: httpx2.Client, method: str, path: str, body: Any) -> tuple[int, str]:
-    """The status and the text of the answer."""
+def send_request(http: httpx2.Client, method: str, path: str, body: Any) -> tuple[int, str]:
+    """Return the status and the text of the response."""
     answer = http.request(method, path, **({} if body is None else {"json": body}))
     return answer.status_code, answer.text
 
 
 def test_every_route_requires_a_key(all_doors: Stage) -> None:
-    """But those that say nothing, or bring a signature: 401, whatever is asked."""
+    """All routes return 401, except those that reveal nothing or require a signature."""
     with httpx2.Client(base_url=all_doors.url, trust_env=False, verify=False) as stranger:
         requests = every_request(all_doors, "any", "any")
         assert len(requests) >= 80
         for method, path, body in requests:
-            status, text = sent(stranger, method, path, body)
+            status, text = send_request(stranger, method, path, body)
             assert status == (404 if path.startswith(PUBLIC[3:]) else 401) or path.startswith(PUBLIC[:3]), (path, text)
-            assert sent(stranger, "HEAD", path, None)[0] in (401, 404, 405, 200 if path.startswith(PUBLIC[:3]) else 401)
+            assert send_request(stranger, "HEAD", path, None)[0] in (
+                401,
+                404,
+                405,
+                200 if path.startswith(PUBLIC[:3]) else 401,
+            )
 
 
 def test_no_route_exposes_data_of_another_user(all_doors: Stage) -> None:
-    """Nothing that Ann wrote or was told is in any answer to Ben, and afterwards all is as it was."""
+    """No response to Ben has a text that Ann wrote or received, and nothing is changed afterwards."""
     url, keys = all_doors.url, {name: {"x-key": f"key-of-{name}"} for name in ("ann", "ben")}
     with (
         httpx2.Client(base_url=url, headers=keys["ann"], trust_env=False, verify=False) as ann,
@@ -306,7 +311,7 @@ def test_no_route_exposes_data_of_another_user(all_doors: Stage) -> None:
         assert all(CANARY in text for text in before)
         requests = every_request(all_doors, "hers", "agreed:consensus")
         for method, path, content in requests:
-            status, text = sent(ben, method, path, content)
+            status, text = send_request(ben, method, path, content)
             assert status < 500, (method, path, text)
             assert CANARY not in text.replace(path, "").replace(f'value="{CANARY}"', ""), (method, path)
             if "/runs/hers" in path or path.startswith("/compare"):

@@ -35,7 +35,7 @@ WORDS = re.findall(
 
 
 class Reading(MemoryStore):
-    """A store that counts what is read from it."""
+    """Store that counts reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,35 +66,35 @@ class Reading(MemoryStore):
 
 @pytest.fixture
 def store() -> Reading:
-    """An empty store."""
+    """Make an empty store."""
     return Reading()
 
 
 @pytest.fixture
-def counted(store: Reading) -> Iterator[Stage]:
-    """A server of `store`."""
+def counting_server(store: Reading) -> Iterator[Stage]:
+    """Serve `store`."""
     with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
         yield stage
 
 
-def test_run_list_reads_its_notes_in_one_query(counted: Stage, store: Reading) -> None:
+def test_run_list_reads_its_notes_in_one_query(counting_server: Stage, store: Reading) -> None:
     """Twelve runs with notes take as many reads as none."""
     for number in range(12):
-        run_id = counted.finished()
-        counted.http.put(f"/api/v1/runs/{run_id}/note", json={"note": f"the note of {number}."})
+        run_id = counting_server.finished()
+        counting_server.http.put(f"/api/v1/runs/{run_id}/note", json={"note": f"the note of {number}."})
     store.reads.clear()
-    html = counted.http.get(f"{counted.pages}/").text
+    html = counting_server.http.get(f"{counting_server.pages}/").text
     assert store.reads == {"runs": 2, "documents_in": 1}  # what waits for a person is a list of its own
     assert all(f"the note of {number}." in html for number in range(12))
 
 
 @pytest.mark.parametrize("service", ["the service that has executed it", "another service"])
-def test_run_page_reads_its_row_and_its_steps_once(service: str, counted: Stage, store: Reading) -> None:
-    """Events, people, votes, the note and public links follow from what is read once."""
+def test_run_page_reads_its_row_and_its_steps_once(service: str, counting_server: Stage, store: Reading) -> None:
+    """Events, people, votes, the note and public links are derived from one read."""
     with staged(lambda: Service(store=store, model=FunctionModel(debater))) as other:
-        run_id = (other if service == "another service" else counted).finished()
+        run_id = (other if service == "another service" else counting_server).finished()
         store.reads.clear()
-        assert "Wait a week." in counted.http.get(f"{counted.pages}/runs/{run_id}").text
+        assert "Wait a week." in counting_server.http.get(f"{counting_server.pages}/runs/{run_id}").text
         assert store.reads == {"run": 1, "steps": 1, "documents": 2}  # votes with the note, and public links
 
 
@@ -107,16 +107,16 @@ def test_a_step_of_a_run_is_shown_with_one_reading_of_the_run(counted: Stage, st
 
 
 def markdown(turn: int) -> str:
-    """An argument of 4,000 characters, in which no two turns agree."""
+    """Write an argument of 4,000 characters that is different for each turn."""
     draw = random.Random(turn)
     return " ".join(f"**{word}**" if not at % 40 else word for at, word in enumerate(draw.choices(WORDS, k=745)))
 
 
-def long_debate(turns: int, said: Callable[[int], str] = markdown) -> MemoryStore:
-    """A store with the complete debate "long" of so many turns, each of 4,000 characters of Markdown."""
+def long_debate(turns: int, text_of: Callable[[int], str] = markdown) -> MemoryStore:
+    """Store the complete debate "long" with this many turns, each with a text of `text_of`."""
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
-        return said(next(numbers)) if request.output is None else {"reasoning": "-", "winner": None, "verdict": "-"}
+        return text_of(next(numbers)) if request.output is None else {"reasoning": "-", "winner": None, "verdict": "-"}
 
     numbers, store = itertools.count(), MemoryStore()
     sides = [Debater("tenant", "rents should be capped"), Debater("owner", "rents should be free")]
@@ -143,7 +143,7 @@ def test_most_of_what_is_sent_of_a_page_is_its_text() -> None:
 
 
 def test_a_page_is_sent_compressed_with_each_text_once() -> None:
-    """200 turns are 800 kB of text; a page with them twice, as 1,000 turns had it, would not compress so far."""
+    """200 turns are 800 kB of text; a page that repeated them would not compress to this size."""
     store = long_debate(200)
     with staged(lambda: Service(store=store, plans=False)) as stage:
         address = f"{stage.pages}/runs/long"

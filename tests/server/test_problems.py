@@ -42,18 +42,18 @@ OURS = {
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_error_has_a_status(kind: type[FlowDebateError]) -> None:
-    """The table knows each class, by itself or by the one above it; 500 is for what no request can cause."""
+    """The table has each class or its base class; 500 is for errors that no request can cause."""
     error = kind.__new__(kind)
     assert (status_of(error) == HTTPStatus.INTERNAL_SERVER_ERROR) == (kind in OURS)
 
 
 def test_the_table_has_only_errors_of_the_library() -> None:
-    """No class twice, none from elsewhere, and errors in their order from general to special."""
+    """No class is repeated or foreign, and errors go from general to special."""
     assert set(STATUSES) <= set(CLASSES)
 
 
-def read(error: Exception) -> dict[str, Any]:
-    """The problem that an error becomes."""
+def problem_of(error: Exception) -> dict[str, Any]:
+    """Return the problem of an error."""
     import json
 
     body: dict[str, Any] = json.loads(bytes(problem_response(error).body))
@@ -61,22 +61,24 @@ def read(error: Exception) -> dict[str, Any]:
 
 
 def test_a_problem_names_the_field() -> None:
-    """What was given, and what is allowed."""
-    problem = read(ConfigurationError("options", "max_rounds", 0, "an int >= 1", hint="Two are usual"))
+    """It has the given and the permitted value."""
+    problem = problem_of(ConfigurationError("options", "max_rounds", 0, "an int >= 1", hint="Two are usual"))
     assert problem["errors"] == [
         {"field": "max_rounds", "problem": "must be at least 1. Two are usual", "given": "0", "allowed": "an int >= 1"}
     ]
     assert problem["type"] == "urn:flowdebate:error:ConfigurationError"
     assert problem["title"] == "Configuration error"
-    problem = read(OutputError("ann", "text", [("a.b", "is missing"), ("", "is empty")]))
+    problem = problem_of(OutputError("ann", "text", [("a.b", "is missing"), ("", "is empty")]))
     assert problem["errors"] == [{"field": "a.b", "problem": "is missing"}, {"field": "", "problem": "is empty"}]
 
 
 def test_problem_hides_the_location_of_the_store() -> None:
-    """Paths and addresses are nobody's business; the log has them."""
-    assert read(RunNotFound("/home/ann/runs.sqlite3", "x"))["detail"] == "there is no run x"
-    assert "/home/ann" not in str(read(StoreError("/home/ann/runs.sqlite3", "/home/ann/runs.sqlite3 is no database")))
-    assert read(NotAwaited("s", "x", "waits elsewhere", ["a", "b"]))["open"] == ["a", "b"]
+    """Paths and addresses are private; they are logged."""
+    assert problem_of(RunNotFound("/home/ann/runs.sqlite3", "x"))["detail"] == "there is no run x"
+    assert "/home/ann" not in str(
+        problem_of(StoreError("/home/ann/runs.sqlite3", "/home/ann/runs.sqlite3 is no database"))
+    )
+    assert problem_of(NotAwaited("s", "x", "waits elsewhere", ["a", "b"]))["open"] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -89,14 +91,14 @@ def test_problem_hides_the_location_of_the_store() -> None:
     ],
 )
 def test_problem_has_retry_after(error: FlowDebateError, seconds: str | None) -> None:
-    """Where the error knows it, in whole seconds."""
+    """The error's time is given in whole seconds, if known."""
     assert problem_response(error).headers.get("retry-after") == seconds
 
 
 def test_internal_errors_are_not_described() -> None:
-    """The response to an unexpected exception shows nothing of it."""
-    assert "secret" not in str(read(ValueError("secret")))
-    assert read(ValueError("secret"))["status"] == 500
+    """The response to an unexpected exception does not show it."""
+    assert "secret" not in str(problem_of(ValueError("secret")))
+    assert problem_of(ValueError("secret"))["status"] == 500
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_internal_errors_are_not_described() -> None:
     ],
 )
 def test_unknown_paths_and_methods_are_problems(shared: Stage, method: str, path: str, status: int) -> None:
-    """With the same form as all others."""
+    """They have the form of all other problems."""
     answer = shared.http.request(method, path)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
@@ -145,7 +147,7 @@ def test_unknown_paths_and_methods_are_problems(shared: Stage, method: str, path
     ],
 )
 def test_invalid_fields_are_listed(shared: Stage, body: dict[str, Any], fields: set[str]) -> None:
-    """Each of them with what is wrong."""
+    """Each one is listed with its error."""
     import json
 
     answer = shared.http.post("/api/v1/runs", content=json.dumps(body), headers={"content-type": "application/json"})
@@ -167,14 +169,14 @@ def test_invalid_fields_are_listed(shared: Stage, body: dict[str, Any], fields: 
     ],
 )
 def test_invalid_json_bodies_are_rejected(shared: Stage, content: bytes, message: str) -> None:
-    """In words, by the client's fault."""
+    """The error is a client error in words."""
     answer = shared.http.post("/api/v1/runs", content=content, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
     assert message in answer.text
 
 
 def test_unknown_query_parameters_are_rejected(shared: Stage) -> None:
-    """A filter with a typing error does not list everything."""
+    """Otherwise a mistyped filter would list everything."""
     answer = shared.get("/runs", params={"statsu": "failed"})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == "statsu"

@@ -38,13 +38,13 @@ HEADER = f"proxy_set_header X-Forwarded-Prefix {PREFIX};"
 
 
 def service() -> Service:
-    """Short debates."""
+    """Make a service of short debates."""
     return Service(store="memory:", model=FunctionModel(debater))
 
 
 @contextmanager
 def proxied(prefix: str, end: str, header: str, host: str, **options: Any) -> Iterator[httpx2.Client]:
-    """A browser in front of nginx in front of a server; each address it asks for begins with the prefix."""
+    """Open a browser before nginx before a server; each requested address begins with the prefix."""
     with staged(service, allow_hosts=[HOST], **options) as stage:
         port = int(stage.url.rpartition(":")[2])
         try:
@@ -75,7 +75,7 @@ def proxied(prefix: str, end: str, header: str, host: str, **options: Any) -> It
 def test_pages_and_streams_work_under_a_prefix(
     prefix: str, end: str, header: str, host: str, options: dict[str, Any]
 ) -> None:
-    """Pages, assets, redirects, cookies, posts, streams and links, whose addresses all begin with the prefix."""
+    """All addresses of pages, assets, redirects, cookies, posts, streams and links begin with the prefix."""
     with proxied(prefix, end, header, host, **options) as http:
         assert http.get(f"{prefix}/").status_code == 401
         entrance = http.get(f"{prefix}/", params={"token": TOKEN})
@@ -118,7 +118,7 @@ def test_pages_and_streams_work_under_a_prefix(
 
 
 def test_prefix_header_is_used_only_for_allowed_hosts() -> None:
-    """Not for requests to this machine's own names, nor with what is no path."""
+    """It is ignored for the machine's own names and for invalid paths."""
     with staged(service, allow_hosts=[HOST]) as stage:
         for host, header, root in (
             (HOST, "/debates", "/debates"),
@@ -137,6 +137,6 @@ def test_prefix_header_is_used_only_for_allowed_hosts() -> None:
 
 @pytest.mark.parametrize("root", ["debates", "//x", "/a b", "/..", "/~x"])
 def test_invalid_root_path_is_rejected(root: str) -> None:
-    """When the application is made."""
+    """The error comes when the application is created."""
     with pytest.raises(ConfigurationError, match="root_path"):
         create_app(service(), root_path=root)

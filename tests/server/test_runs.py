@@ -13,7 +13,7 @@ from tests.server.stage import BRIEF, QUESTION, Gate, Stage, debater, proposer, 
 
 
 def test_a_run_is_started_and_read(stage: Stage) -> None:
-    """POST /runs answers 201 with where the run is; there it is, with its document."""
+    """POST /runs returns 201 with the location of the run, which has its document."""
     begun = stage.post("/runs", BRIEF)
     assert begun.status_code == 201
     assert begun.headers["location"] == f"/api/v1/runs/{begun.json()['runId']}"
@@ -23,7 +23,7 @@ def test_a_run_is_started_and_read(stage: Stage) -> None:
 
 
 def test_simultaneous_equal_requests_start_one_run(stage: Stage) -> None:
-    """It is answered 201, and all others 200 with the same run."""
+    """One request returns 201, and the others 200 with the same run."""
     with ThreadPoolExecutor(40) as pool:
         answers = list(pool.map(lambda _: stage.post("/runs", {**BRIEF, "runId": "ship"}), range(40)))
     assert sorted(answer.status_code for answer in answers) == [200] * 39 + [201]
@@ -34,7 +34,7 @@ WHICH = {"pattern": "debate", "question": "Which database?", "options": {"max_ro
 
 
 def test_missing_sides_are_proposed_by_a_model() -> None:
-    """One call, before the run begins; the same request again finds the run, and pays for no others."""
+    """One call before the run proposes them; a repeated request finds the run and pays nothing."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -57,7 +57,7 @@ def test_missing_sides_are_proposed_by_a_model() -> None:
 
 
 def test_proposed_sides_count_towards_the_budget() -> None:
-    """And nothing is asked once it is used up."""
+    """After the budget is used up, no sides are proposed."""
     make = lambda: Service(store="memory:", model=FunctionModel(proposer), budget=Limits(calls=1))  # noqa: E731 - as `staged` takes it
     with staged(make) as stage:
         assert stage.post("/sides", WHICH).status_code == 200
@@ -66,7 +66,7 @@ def test_proposed_sides_count_towards_the_budget() -> None:
 
 
 def test_request_with_an_id_starts_one_run(stage: Stage) -> None:
-    """The same request again is 200 with the run that is there; another one with its id is refused."""
+    """A repeated request returns 200 with the existing run; a different one with its id is rejected."""
     first = stage.post("/runs", {**BRIEF, "runId": "ship"})
     second = stage.post("/runs", {**BRIEF, "runId": "ship"})
     other = stage.post("/runs", {**BRIEF, "runId": "ship", "question": "Should we wait?"})
@@ -77,7 +77,7 @@ def test_request_with_an_id_starts_one_run(stage: Stage) -> None:
 
 
 def test_simultaneous_requests_with_one_id_start_one_run(gated: Stage, gate: Gate) -> None:
-    """Ten requests with one id, at once: all get the same run, and one of them has started it."""
+    """Ten simultaneous requests with one id get the same run, started once."""
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(lambda _: gated.post("/runs", {**BRIEF, "runId": "ship"}), range(10)))
     assert {answer.status_code for answer in answers} <= {200, 201}
@@ -87,7 +87,7 @@ def test_simultaneous_requests_with_one_id_start_one_run(gated: Stage, gate: Gat
 
 
 def test_runs_are_listed_in_pages(stage: Stage) -> None:
-    """The newest come first; `next` is the `before` of the following page; filters have to match."""
+    """The newest come first; `next` is the `before` of the following page; all filters must match."""
     for number in range(5):
         stage.finished(runId=f"run-{number}", labels={"team": "blue" if number % 2 else "red"})
     first = stage.get("/runs", params={"limit": 3}).json()
@@ -101,7 +101,7 @@ def test_runs_are_listed_in_pages(stage: Stage) -> None:
 
 
 def test_a_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
-    """Cancelling ends it as interrupted; resuming goes on behind what has been answered."""
+    """Cancelling interrupts it; resuming continues after the recorded answers."""
     run_id = gated.begin()
     gate.wait_for_call()
     gate.let()
@@ -115,7 +115,7 @@ def test_a_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
 
 
 def test_matching_runs_are_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
-    """One request for each; the answer has the runs that were changed, and why others were not."""
+    """One request changes all of them and returns the changed runs, and the reason for the others."""
     ids = [gated.begin(runId=f"{team}-run", labels={"team": team}) for team in ("red", "blue")]
     gate.wait_for_call()
     cancelled = gated.post("/runs/cancel", {"labels": {"team": "red"}}).json()
@@ -132,7 +132,7 @@ def test_matching_runs_are_cancelled_and_resumed(gated: Stage, gate: Gate) -> No
 
 
 def test_fork_repeats_only_changed_calls(gated: Stage, gate: Gate) -> None:
-    """POST …/fork begins a run from the journal of another; what does not change is reused."""
+    """POST …/fork starts a run from the journal of another and reuses unchanged calls."""
     run_id = gated.begin(runId="parent")
     gate.wait_for_call()
     gate.let(4)
@@ -146,7 +146,7 @@ def test_fork_repeats_only_changed_calls(gated: Stage, gate: Gate) -> None:
 
 
 def test_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
-    """By a fork with an option: further rounds answer a question, and only they and the verdict are asked for."""
+    """A fork adds rounds that answer a question; only they and the verdict make calls."""
     run_id = gated.begin(runId="parent")
     gate.let(20)
     assert gated.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
@@ -163,7 +163,7 @@ def test_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
 
 
 def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
-    """DELETE is 409 while the run goes on, then 204, then 404."""
+    """DELETE returns 409 during the run, then 204, then 404."""
     run_id = gated.begin()
     gate.wait_for_call()
     assert gated.http.delete(f"/api/v1/runs/{run_id}").status_code == 409
@@ -173,7 +173,7 @@ def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
 
 
 def test_run_that_can_wait_is_marked(gate: Gate) -> None:
-    """`priority` in the body that begins it: lower ones begin first; it is 422 beyond 100."""
+    """`priority` in the request body puts lower values first; values beyond 100 return 422."""
     with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1)) as stage:
         stage.begin()
         gate.wait_for_call()
@@ -186,7 +186,7 @@ def test_run_that_can_wait_is_marked(gate: Gate) -> None:
 
 
 def test_too_many_runs_are_rejected_with_retry_after(gate: Gate) -> None:
-    """One more than may run is queued; beyond those that may wait, 429 with Retry-After."""
+    """One run above the limit is queued; above the queue limit the response is 429 with Retry-After."""
     with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1, max_queued=1)) as stage:
         stage.begin()
         queued = stage.post("/runs", BRIEF)
@@ -197,7 +197,7 @@ def test_too_many_runs_are_rejected_with_retry_after(gate: Gate) -> None:
 
 
 def test_slow_regex_in_a_schema_does_not_block_the_server() -> None:
-    """An answer for which backtracking would take for ever is told apart at once, and others are served."""
+    """An answer that would backtrack forever is rejected quickly, and other requests are served."""
     word = {"type": "string", "pattern": "^(a+)+$"}
     schema = {"type": "object", "properties": {"word": word}, "required": ["word"]}
 

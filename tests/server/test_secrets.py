@@ -19,7 +19,7 @@ KEY, PASSWORD, TOKEN = "canary-of-a-key", "canary-of-a-password", "canary-of-a-t
 
 
 def everything_of(stage: Stage, run_id: str) -> str:
-    """All that the server shows of a run, and of itself."""
+    """Return everything the server shows of a run and of itself."""
     texts = [stage.http.get("/").text, stage.http.get(f"/runs/{run_id}").text]
     for path, operations in stage.spec["paths"].items():
         if "get" in operations and "{code}" not in path:
@@ -32,7 +32,7 @@ def everything_of(stage: Stage, run_id: str) -> str:
 
 
 def test_nothing_shows_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """With keys in the environment, a password in an allowed address, a failing run, and a refused request."""
+    """Keys are in the environment, a password in an allowed address, a run fails, and a request is rejected."""
     caplog.set_level(logging.DEBUG)
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MISTRAL_API_KEY"):
         monkeypatch.setenv(name, KEY)
@@ -73,7 +73,7 @@ def test_nothing_shows_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 
 
 def test_the_access_log_of_another_server_shows_no_token(caplog: pytest.LogCaptureFixture) -> None:
-    """Under a uvicorn that logs its requests, the URL with the token is logged without it."""
+    """Under a uvicorn with access logs, the URL is logged without its token."""
     import socket
     import threading
 

@@ -45,13 +45,13 @@ def service():
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """That of a user whose data are in `folder`."""
+    """Return the environment of a user whose data are in `folder`."""
     return {**os.environ, "FLOWDEBATE_STORE": str(folder / "default.sqlite3"), "XDG_DATA_HOME": str(folder)}
 
 
 @contextmanager
 def serving(folder: Path, *arguments: str) -> Iterator[tuple[Warm, str, str]]:
-    """The process, its address, and the token that it printed."""
+    """Start the process; return it with its address and the printed token."""
     command = (COMMAND, "serve", "--port", "0", *arguments)
     with Warm(*command, stderr=subprocess.PIPE, cwd=folder, env=environment(folder)) as process:
         assert process.stderr is not None
@@ -64,14 +64,14 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[Warm, str, str]]:
 
 
 def client(url: str, token: str) -> httpx2.Client:
-    """A program with the token."""
+    """Return a client with the token."""
     return httpx2.Client(
         base_url=url, headers={"authorization": f"Bearer {token}"}, trust_env=False, verify=False, timeout=30
     )
 
 
 def test_occupied_port_is_reported_with_a_remedy(tmp_path: Path) -> None:
-    """In one sentence, before anything is served."""
+    """One sentence is printed before anything is served."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         command = (COMMAND, "serve", "--port", str(port))
@@ -84,7 +84,7 @@ def test_occupied_port_is_reported_with_a_remedy(tmp_path: Path) -> None:
 
 
 def test_a_server_is_started_and_stopped(tmp_path: Path) -> None:
-    """It prints its address with a token of its own, serves, and ends at SIGTERM while a reader follows a run."""
+    """It prints its address with a fresh token, serves, and stops at SIGTERM while a reader follows a run."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "3600"))
     with serving(tmp_path, "--app", "application:service") as (process, url, token):
         assert len(token) > 32
@@ -101,7 +101,7 @@ def test_a_server_is_started_and_stopped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_idle_server_stops_immediately(tmp_path: Path, number: signal.Signals) -> None:
-    """With the exit code that shells expect."""
+    """The exit code is the one that shells expect."""
     with serving(tmp_path) as (process, url, token):
         with client(url, token) as http:
             assert http.get("/api/v1/runs").json()["runs"] == []
@@ -124,7 +124,7 @@ def service():
 
 @pytest.mark.slow
 def test_server_stops_while_its_event_loop_is_blocked(tmp_path: Path) -> None:
-    """Code of the application that never ends holds the process for five seconds."""
+    """Blocking code of the application delays the shutdown by five seconds."""
     (tmp_path / "application.py").write_text(ENDLESS)
     with serving(tmp_path, "--app", "application:service") as (process, url, token):
         with client(url, token) as http:
@@ -137,7 +137,7 @@ def test_server_stops_while_its_event_loop_is_blocked(tmp_path: Path) -> None:
 
 
 def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:
-    """After SIGKILL the next one resumes what was in progress, and asks for nothing that was answered."""
+    """After SIGKILL, the next server resumes open runs and requests no recorded answer again."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0.2"))
     (tmp_path / "token").write_text("the-token-of-this-test\n")
     options = ("--app", "application:service", "--token-file", "token")
@@ -163,7 +163,7 @@ def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:
 
 
 def test_token_survives_a_restart(tmp_path: Path) -> None:
-    """In a file of the user alone, so that bookmarks, cookies and scripts go on; --new-token ends all of them."""
+    """It is in a private file, so bookmarks, cookies and scripts keep working; --new-token invalidates them."""
     with serving(tmp_path) as (_, url, first), client(url, first) as http:
         assert http.get("/api/v1/runs").status_code == 200
     path = tmp_path / "flowdebate" / "token"
@@ -182,7 +182,7 @@ def test_token_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_servers_started_simultaneously_share_one_token(tmp_path: Path) -> None:
-    """The first file stands, whole."""
+    """The first file is kept intact."""
     with ThreadPoolExecutor(4) as threads, ExitStack() as stack:
         started = list(threads.map(lambda _: stack.enter_context(serving(tmp_path)), range(4)))
     assert len({token for _, _, token in started}) == 1
@@ -190,14 +190,14 @@ def test_servers_started_simultaneously_share_one_token(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["readable", "linked", "short"])
 def test_exposed_token_is_rejected(tmp_path: Path, how: str) -> None:
-    """The message names the file, what is wrong with it, and how to get another one."""
+    """The message has the file, the problem and how to replace the token."""
     path = tmp_path / "flowdebate" / "token"
     path.parent.mkdir()
     path.write_text("short" if how == "short" else "the-token-of-this-test")
     path.chmod(0o644 if how == "readable" else 0o600)
     if how == "linked":
         path.symlink_to(path.rename(tmp_path / "elsewhere"))
-    code, message = refused(tmp_path)
+    code, message = failed_start(tmp_path)
     words = " ".join(message.split())
     wrong = {"readable": "mode 0644, not 0600", "linked": "is not a plain file", "short": "at least 16"}
     assert (code, wrong[how] in words, "flowdebate/token" in words) == (2, True, True), message
@@ -206,7 +206,7 @@ def test_exposed_token_is_rejected(tmp_path: Path, how: str) -> None:
 
 
 def test_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
-    """The server starts, and says why the next one has another."""
+    """The server starts and explains that the next one will have a different token."""
     (tmp_path / "flowdebate").write_text("no folder")
     command = (COMMAND, "serve", "--port", "0")
     tokens = set()
@@ -233,14 +233,14 @@ def test_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
 def test_local_server_allows_all_models_of_its_providers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, is_own: bool
 ) -> None:
-    """Nobody else reaches it; with an option that lets others in, only the models that are set up."""
+    """Nobody else can reach it; with an option that admits others, only configured models are allowed."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     with serving(tmp_path, *arguments) as (_, url, token), client(url, token) as http:
         assert ("openai/*" in http.get("/api/v1/models").json()["allowed"]) == is_own
 
 
-def refused(folder: Path, *arguments: str) -> tuple[int, str]:
-    """The exit code and the messages of a command that does not serve."""
+def failed_start(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Return the exit code and the messages of a server that does not start."""
     with Warm(COMMAND, "serve", *arguments, stderr=subprocess.PIPE, cwd=folder, env=environment(folder)) as process:
         assert process.stderr is not None
         return process.wait(60), process.stderr.read().decode()
@@ -260,16 +260,16 @@ def refused(folder: Path, *arguments: str) -> tuple[int, str]:
     ],
 )
 def test_misuse_is_explained(tmp_path: Path, arguments: tuple[str, ...], expected: str) -> None:
-    """Before anything is served, with exit code 2."""
+    """The error comes before anything is served; the exit code is 2."""
     (tmp_path / "short").write_text("short")
-    code, message = refused(tmp_path, *arguments)
+    code, message = failed_start(tmp_path, *arguments)
     assert code == 2
     assert expected in message
     assert "Traceback" not in message
 
 
 def test_environment_sets_address_and_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Address, port and limits; options win, and what is no number is refused before anything is served."""
+    """Options override address, port and limits; invalid numbers are rejected before anything is served."""
     with socket.socket() as opened:
         opened.bind(("127.0.0.2", 0))
         port = str(opened.getsockname()[1])
@@ -294,16 +294,16 @@ def test_environment_sets_address_and_limits(tmp_path: Path, monkeypatch: pytest
 
 
 def test_occupied_port_is_named(tmp_path: Path) -> None:
-    """And nothing else happens."""
+    """Nothing else happens."""
     with serving(tmp_path) as (_, url, _):
         port = url.rpartition(":")[2]
-        code, message = refused(tmp_path, "--port", port)
+        code, message = failed_start(tmp_path, "--port", port)
     assert code == 2
     assert port in message
 
 
 def test_open_server_warns_about_the_access_it_gives(tmp_path: Path) -> None:
-    """Another host than this machine needs a token of its own, and is named."""
+    """A host that is not local requires an explicit token and is named."""
     (tmp_path / "token").write_text("the-token-of-this-test")
     command = ("--host", ANYWHERE, "--token-file", "token", "--allow-host", "debates.example", "--read-only")
     with serving(tmp_path, *command) as (process, url, token):
@@ -318,7 +318,7 @@ def test_open_server_warns_about_the_access_it_gives(tmp_path: Path) -> None:
 
 
 def test_the_token_is_not_in_the_arguments_of_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All users of a machine see the arguments of all programs: --open gives a file that only its owner can read."""
+    """All users of a machine see program arguments: --open passes a private file instead."""
     browser = tmp_path / "browser"
     browser.write_text(
         '#!/bin/sh\necho "$@" > given\nfile="${1#file://}"\nstat -c %a "$file" > mode\n'

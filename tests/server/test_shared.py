@@ -26,13 +26,13 @@ READER = "a-reader-of-these-tests"
 
 @pytest.fixture
 def stranger(stage: Stage) -> Iterator[httpx2.Client]:
-    """Somebody without a token, in a browser."""
+    """Make a browser client without a token."""
     with httpx2.Client(base_url=stage.url, headers={"accept": "text/html"}, trust_env=False, verify=False) as http:
         yield http
 
 
 def shared(stage: Stage, run_id: str, shows: str = "run", **changes: Any) -> dict[str, Any]:
-    """A public link."""
+    """Make a public link."""
     response = stage.post(f"/runs/{run_id}/links", {"shows": shows, "seconds": 60, **changes})
     assert response.status_code == 201, response.text
     link: dict[str, Any] = response.json()
@@ -40,7 +40,7 @@ def shared(stage: Stage, run_id: str, shows: str = "run", **changes: Any) -> dic
 
 
 def test_a_public_link_shows_the_run_and_no_search_engine_lists_it(stage: Stage, stranger: httpx2.Client) -> None:
-    """What was said and what came out, with a title and a text for posting; nothing that the owner wrote about it."""
+    """It has the transcript and the result with a title and a summary for posts, but no notes of the owner."""
     run_id = stage.finished(labels=LABELS)
     stage.http.put(f"/api/v1/runs/{run_id}/note", json={"note": NOTE})
     page = shared(stage, run_id)["page"]
@@ -59,7 +59,7 @@ def test_a_public_link_shows_the_run_and_no_search_engine_lists_it(stage: Stage,
 
 
 def test_unshared_runs_are_not_public(stage: Stage, stranger: httpx2.Client) -> None:
-    """A run has no link until somebody makes one, of what it can show."""
+    """A run has no link until somebody creates one of a permitted kind."""
     run_id = stage.finished()
     assert stage.get(f"/runs/{run_id}/links").json() == []
     assert stranger.get(f"/shared/{run_id}").status_code == 404
@@ -74,7 +74,7 @@ def test_unshared_runs_are_not_public(stage: Stage, stranger: httpx2.Client) -> 
 
 
 def test_a_run_has_at_most_twenty_links(stage: Stage) -> None:
-    """One that is revoked makes room."""
+    """Revoking one makes room."""
     run_id = stage.finished()
     shared_links = [shared(stage, run_id) for _ in range(20)]
     assert stage.post(f"/runs/{run_id}/links", {"shows": "run"}).status_code == 409
@@ -84,7 +84,7 @@ def test_a_run_has_at_most_twenty_links(stage: Stage) -> None:
 
 @pytest.mark.parametrize("shows", ["run", "vote"])
 def test_link_gives_access_to_one_run_only(stage: Stage, stranger: httpx2.Client, shows: str) -> None:
-    """As a code for a person's answer, for the other kind, for another run, and for each route: nothing opens."""
+    """The code opens no answer page, no other kind, no other run, and no other route."""
     run_id, other = stage.finished(), stage.finished()
     code = shared(stage, run_id, shows)["page"].rpartition("/")[2]
     opened = set()
@@ -105,7 +105,7 @@ def test_link_gives_access_to_one_run_only(stage: Stage, stranger: httpx2.Client
 
 
 def test_revoked_link_is_reported(stage: Stage, stranger: httpx2.Client) -> None:
-    """At once, on each of its pages, with 410; others of the run go on."""
+    """Each of its pages returns 410 immediately; other links of the run still work."""
     run_id = stage.finished()
     one, two = shared(stage, run_id), shared(stage, run_id, "vote")
     assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{one['id']}").status_code == 204
@@ -121,7 +121,7 @@ def test_revoked_link_is_reported(stage: Stage, stranger: httpx2.Client) -> None
 
 
 def test_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -> None:
-    """Neither a later run of the same id nor an import of the run opens it again."""
+    """Neither a later run with this id nor an import of the run opens it again."""
     run_id = stage.finished()
     page = shared(stage, run_id)["page"]
     assert "shares" not in stage.get(f"/runs/{run_id}/export.jsonl").text
@@ -133,7 +133,7 @@ def test_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -> 
 
 
 def test_vote_by_link_counts_once_per_reader(stage: Stage, stranger: httpx2.Client) -> None:
-    """The page has no names and no verdict before it, and leads to no other page after it."""
+    """Before the vote, the page has no names and no verdict; afterwards it links to no other page."""
     run_id = stage.finished()
     link = shared(stage, run_id, "vote")
     before = stranger.get(link["page"], follow_redirects=True).text
@@ -153,7 +153,7 @@ def test_vote_by_link_counts_once_per_reader(stage: Stage, stranger: httpx2.Clie
 
 
 def test_votes_by_link_are_limited(stage: Stage, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has it can make up readers; another link of the run still takes votes."""
+    """Anybody with the link can invent readers; other links of the run still accept votes."""
     monkeypatch.setattr(links, "MOST_VOTES", 3)
     run_id = stage.finished()
     one, two = shared(stage, run_id, "vote"), shared(stage, run_id, "vote")
@@ -163,13 +163,13 @@ def test_votes_by_link_are_limited(stage: Stage, stranger: httpx2.Client, monkey
 
 
 def test_read_only_server_creates_no_links() -> None:
-    """And takes no vote by one that was made before."""
+    """Votes by earlier links are rejected, too."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater)), read_only=True) as stage:
         assert stage.post("/runs/none/links", {"shows": "run"}).status_code == 403
 
 
 def test_users_can_share_only_their_runs() -> None:
-    """The page says nothing of who they are, and nobody else ends the link."""
+    """The page does not name the user, and other users cannot revoke the link."""
 
     def by_key(request: Any) -> str | None:
         return str(request.headers.get("x-key", "")) or None
@@ -185,7 +185,7 @@ def test_users_can_share_only_their_runs() -> None:
 
 
 def test_failure_details_are_not_public() -> None:
-    """The words of an error may have the addresses of servers of one's own."""
+    """Error messages can have private server addresses."""
 
     def failing(request: Any) -> Any:
         if "moderator" in request.block:
@@ -205,7 +205,7 @@ def test_failure_details_are_not_public() -> None:
 
 
 def test_public_page_names_missing_speakers_without_the_reason() -> None:
-    """Also one whose name has quotation marks, in the line above the result and at the beginning of the answer."""
+    """Names with quotation marks are included, above the result and in the answer."""
 
     def failing(request: Any) -> Any:
         if request.block.endswith('-member-An"n'):

@@ -23,14 +23,14 @@ JUDGE = "debate/debate-judge"
 
 
 def page_of(stage: Stage, path: str) -> str:
-    """The page at a path, which is there."""
+    """Return the page at a path, which must exist."""
     answer = stage.http.get(path)
     assert answer.status_code == 200, answer.text
     return answer.text
 
 
 def test_steps_are_links(stage: Stage) -> None:
-    """Without a script each step leads to the run as it was then; the last one is the last."""
+    """Without scripts, each step links to the run at that time; the last link is the last step."""
     run_id = stage.finished()
     page = page_of(stage, f"/runs/{run_id}/travel")
     assert re.findall(r'href="\?step=(\d)" aria-label="([^"]+)"', page) == [
@@ -45,7 +45,7 @@ def test_steps_are_links(stage: Stage) -> None:
 
 
 def test_step_shows_the_transcript_up_to_it(stage: Stage) -> None:
-    """Its own answer, which can be changed, what was sent for it, and nothing of what came later."""
+    """The step shows its editable answer, its request, and nothing later."""
     run_id = stage.finished()
     first, second, judge = (page_of(stage, f"/runs/{run_id}/travel?step={step}") for step in (1, 2, 3))
     assert "Before this step" not in first
@@ -59,7 +59,7 @@ def test_step_shows_the_transcript_up_to_it(stage: Stage) -> None:
 
 
 def test_run_page_links_to_its_steps(stage: Stage) -> None:
-    """From each turn, and from each row of the trace."""
+    """Each turn and each row of the trace has a link."""
     run_id = stage.finished()
     page = page_of(stage, f"/runs/{run_id}")
     assert f'<a href="/runs/{run_id}/travel?step=2" title="Go back to this step">step 2</a>' in page
@@ -67,7 +67,7 @@ def test_run_page_links_to_its_steps(stage: Stage) -> None:
 
 
 def test_forks_are_listed(stage: Stage) -> None:
-    """With what they changed and where, the newest first; the fork leads to the comparison with its original."""
+    """Each shows its changes, the newest first; the fork links to the comparison with its parent."""
     run_id = stage.finished()
     assert "None yet." in page_of(stage, f"/runs/{run_id}/travel")
     stage.finished(runId="other")
@@ -81,7 +81,7 @@ def test_forks_are_listed(stage: Stage) -> None:
 
 
 def test_edited_data_is_validated_before_the_fork_starts(stage: Stage) -> None:
-    """Each field that is wrong is named, and there is no new run."""
+    """Each invalid field is named, and no run is created."""
     run_id = stage.finished()
     for text, fields in (
         ("no JSON", {""}),
@@ -98,7 +98,7 @@ def test_edited_data_is_validated_before_the_fork_starts(stage: Stage) -> None:
 
 
 def test_human_answer_is_a_step(stage: Stage) -> None:
-    """It can be changed as well, as text or as the data that was asked for; and the fork says so."""
+    """The answer can be edited as text or as data, and the fork says so."""
     stage.begin(options={"max_rounds": 1, "humans": ["judge", "pro"], "synthesizer": False}, runId="people")
     stage.get("/runs/people?wait=30")
     stage.post("/runs/people/answers", {"answer": "I say it."})
@@ -121,7 +121,7 @@ def test_human_answer_is_a_step(stage: Stage) -> None:
 
 
 def test_comparison_shows_differences(stage: Stage) -> None:
-    """Equal steps are one line; changed words are marked; both results and costs are there."""
+    """Equal steps are one line; changed words are marked; both results and costs are shown."""
     run_id = stage.finished()
     text = "debate-debater-con is not sure.\nSo it is."
     stage.post(f"/runs/{run_id}/fork", {"forkId": "fork", "edits": {CON: text}})
@@ -146,7 +146,7 @@ PANELS = (
 
 @pytest.mark.parametrize("panel", PANELS[1:])
 def test_turns_of_two_runs_are_paired_by_round_and_number(stage: Stage, panel: dict[str, Any]) -> None:
-    """Whatever the speakers are called; each step has its counterpart."""
+    """Names of speakers do not matter; each step has its counterpart."""
     one, two = (stage.finished(options={"max_rounds": 2, **options}) for options in (PANELS[0], panel))
     page = page_of(stage, f"/compare?a={one}&b={two}")
     assert "No matching step." not in page
@@ -157,7 +157,7 @@ def test_turns_of_two_runs_are_paired_by_round_and_number(stage: Stage, panel: d
 
 
 def test_any_two_runs_can_be_compared(stage: Stage) -> None:
-    """Also of other questions and patterns: the page says so."""
+    """Different questions and patterns are noted on the page."""
     one = stage.finished()
     stage.begin(question="Should we wait?", pattern="deliberation", runId="two", options={})
     stage.get("/runs/two?wait=30")
@@ -167,7 +167,7 @@ def test_any_two_runs_can_be_compared(stage: Stage) -> None:
 
 
 def test_read_only_server_offers_no_changes() -> None:
-    """Its pages show what was said, and have no form."""
+    """Its pages show the transcript without forms."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
         run_id = stage.finished()
@@ -179,7 +179,7 @@ def test_read_only_server_offers_no_changes() -> None:
 
 
 def test_run_without_steps_is_reported() -> None:
-    """Such as one whose model could not be reached."""
+    """A run with an unreachable model is an example."""
 
     def fails(_: Any) -> str:
         raise RuntimeError
@@ -192,7 +192,7 @@ def test_run_without_steps_is_reported() -> None:
 
 @pytest.mark.parametrize("step", [1, 3])
 def test_hostile_text_is_escaped(step: int) -> None:
-    """Whatever was said: no element, no attribute and no address that a plain text does not give."""
+    """No contribution adds an element, attribute or address."""
     text = "A plain text."
 
     def answer(request: Any) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def test_steps_and_tasks_are_listed(stage: Stage) -> None:
-    """Each call with its answer, and each turn as a task."""
+    """Each call has its answer, and each turn is a task."""
     run_id = stage.finished()
     steps = stage.get(f"/runs/{run_id}/steps").json()
     assert [step["kind"] for step in steps] == ["call"] * 4
@@ -31,7 +31,7 @@ def test_steps_and_tasks_are_listed(stage: Stage) -> None:
 
 
 def test_steps_and_page_show_repairs() -> None:
-    """The judge writes a code fence around its verdict."""
+    """The judge puts a code fence around its verdict."""
 
     def answer(request: ModelRequest) -> Any:
         turn = debater(request)
@@ -45,7 +45,7 @@ def test_steps_and_page_show_repairs() -> None:
 
 
 def test_a_call_is_shown_as_it_was_sent() -> None:
-    """Each call of a run, with all that its model was given; also the one that is in progress, and after a restart."""
+    """Each call has everything its model received, also while it is in progress and after a restart."""
     requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -72,7 +72,7 @@ def test_a_call_is_shown_as_it_was_sent() -> None:
 
 
 def test_run_can_be_downloaded_in_three_formats(stage: Stage) -> None:
-    """As a report, a document and an export; the last can be imported."""
+    """The formats are report, document and export; the export can be imported."""
     run_id = stage.finished()
     report = stage.get(f"/runs/{run_id}/report.md")
     assert report.headers["content-type"] == "text/markdown; charset=utf-8"
@@ -90,7 +90,7 @@ def test_run_can_be_downloaded_in_three_formats(stage: Stage) -> None:
 
 
 def test_report_is_self_contained_and_verifiable(stage: Stage) -> None:
-    """It is shown under its own policy, with its own style and nothing else, and is linked on the run's page."""
+    """Its policy permits only its own style; the run's page links to it."""
     run_id = stage.finished()
     report = stage.get(f"/runs/{run_id}/report.html")
     assert report.headers["content-type"] == "text/html; charset=utf-8"
@@ -100,7 +100,7 @@ def test_report_is_self_contained_and_verifiable(stage: Stage) -> None:
 
 
 def test_run_in_progress_has_a_partial_document(gated: Stage, gate: Any) -> None:
-    """With the turns that are over; its page follows the others."""
+    """It has the finished turns, and its page follows the rest."""
     run_id = gated.begin()
     gate.wait_for_call()
     gate.let()
@@ -111,12 +111,12 @@ def test_run_in_progress_has_a_partial_document(gated: Stage, gate: Any) -> None
 
 
 async def shout(value: Any, ctx: Context) -> str:
-    """A block of the application."""
+    """Return the value with an exclamation mark."""
     return f"{value}!"
 
 
 def test_registered_pattern_can_be_started_by_name() -> None:
-    """A block of the application has no options, any JSON as input, and a document only if it is a pattern."""
+    """A block of the application has no options, accepts any JSON, and has a document only if it is a pattern."""
     with staged(lambda: Service({"shout": handler(shout, name="shout")}, store="memory:", plans=False)) as stage:
         (pattern,) = stage.get("/patterns").json()
         assert (pattern["name"], pattern["registered"], pattern.get("options")) == ("shout", True, None)

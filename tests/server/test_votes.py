@@ -32,14 +32,14 @@ READERS = [f"reader-of-these-tests-{number}" for number in range(4)]
 
 
 def answer(request: Any) -> Any:
-    """Debaters who name each other, and a judge for the first side."""
+    """Return arguments that name the other side, or a verdict for the first side."""
     if request.output_schema is not None:
         return {"reasoning": "It was shown.", "winner": SHIP, "verdict": "Ship it now."}
     return "As mira said, jonas is wrong." if "mira" in request.block else "mira forgets the customers."
 
 
 def service() -> Service:
-    """A service in memory."""
+    """Make a service in memory."""
     return Service(store="memory:", model=FunctionModel(answer))
 
 
@@ -49,7 +49,7 @@ def vote(stage: Stage, reader: str, winner: str | None, **more: Any) -> httpx2.R
 
 
 def test_voter_sees_neither_names_nor_verdict() -> None:
-    """The debate is there in the order of the view, with letters in place of names, before the vote."""
+    """The debate is shown in the order of the view, with letters in place of names."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         for view, first in enumerate((SHIP, WAIT)):
@@ -72,7 +72,7 @@ def test_voter_sees_neither_names_nor_verdict() -> None:
 
 
 def test_order_of_sides_is_random() -> None:
-    """For a reader who names none, and the address then has it, so that reading it again changes nothing."""
+    """An address without an order gets one, so that reloading keeps it."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         locations = {stage.http.get("/runs/d/blind").headers["location"] for _ in range(30)}
@@ -81,7 +81,7 @@ def test_order_of_sides_is_random() -> None:
 
 
 def test_a_vote_is_counted_once() -> None:
-    """The first one of a reader stands; afterwards the page has it beside the verdict."""
+    """The first vote of a reader counts; then the page shows it beside the verdict."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         first = vote(stage, READERS[0], SHIP, why="<b>Figures.</b>", order=[WAIT, SHIP])
@@ -112,7 +112,7 @@ def test_a_vote_is_counted_once() -> None:
     ],
 )
 def test_invalid_votes_are_rejected(body: dict[str, Any], field: str) -> None:
-    """With the field, and nothing is counted."""
+    """The error has the field, and nothing is counted."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         response = stage.post("/runs/d/votes", body)
@@ -122,7 +122,7 @@ def test_invalid_votes_are_rejected(body: dict[str, Any], field: str) -> None:
 
 
 def test_only_finished_debates_accept_votes(stage: Stage) -> None:
-    """Neither a pattern without sides nor a run that waits; their pages say so."""
+    """Patterns without sides and waiting runs have none; their pages say so."""
     stage.begin(pattern="consensus", options={}, runId="other")
     stage.get("/runs/other?wait=30")
     stage.begin(options={"max_rounds": 1, "humans": ["judge"]}, runId="waits")
@@ -135,16 +135,16 @@ def test_only_finished_debates_accept_votes(stage: Stage) -> None:
 
 
 def test_votes_survive_a_restart_and_are_exported(tmp_path: Path) -> None:
-    """They are there after a restart, in the export, and in the store that imports it."""
+    """They are there after a restart, in the export, and after its import."""
 
-    def stored() -> Service:
+    def make_service() -> Service:
         return Service(store=SqliteStore(tmp_path / "runs.sqlite3"), model=FunctionModel(answer))
 
-    with staged(stored) as stage:
+    with staged(make_service) as stage:
         stage.finished(**DEBATE)
         vote(stage, READERS[0], SHIP)
         vote(stage, READERS[1], WAIT)
-    with staged(stored) as stage:
+    with staged(make_service) as stage:
         assert stage.get("/runs/d/votes").json()["readers"] == 2
         assert vote(stage, READERS[0], WAIT).status_code == 409
         export = stage.get("/runs/d/export.jsonl").text
@@ -157,7 +157,7 @@ def test_votes_survive_a_restart_and_are_exported(tmp_path: Path) -> None:
 
 
 def test_votes_are_deleted_with_their_run() -> None:
-    """A later run with the same id has none of them, however the first one was deleted."""
+    """A later run with this id has none of them, however the first one was deleted."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer))) as stage:
         stage.finished(**DEBATE)
@@ -170,7 +170,7 @@ def test_votes_are_deleted_with_their_run() -> None:
 
 
 def test_each_signed_in_user_has_one_vote() -> None:
-    """Whatever reader they say they are; and nobody votes on a run that is not theirs."""
+    """Other reader ids are ignored, and nobody votes on runs of others."""
     people = {"key-of-ann": "ann", "key-of-ben": "ben"}
     with staged(service, authenticate=lambda request: people.get(request.headers.get("x-key", ""))) as stage:
         stage.http.headers["x-key"] = "key-of-ann"
@@ -185,7 +185,7 @@ def test_each_signed_in_user_has_one_vote() -> None:
 
 
 def test_read_only_server_accepts_no_votes() -> None:
-    """It says so in place of the form."""
+    """A note replaces the form."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer))) as stage:
         stage.finished(**DEBATE)
@@ -197,7 +197,7 @@ def test_read_only_server_accepts_no_votes() -> None:
 
 
 def test_hostile_text_is_escaped() -> None:
-    """Whatever was said, and whyever somebody voted as they did."""
+    """Contributions and reasons of votes are included."""
     text = "A plain text."
 
     def hostile(request: Any) -> Any:
@@ -217,7 +217,7 @@ def test_hostile_text_is_escaped() -> None:
 
 
 def test_anonymous_votes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run has a bound of votes, which the answer names."""
+    """The error has the maximum number of votes of a run."""
     monkeypatch.setattr("flowdebate.evaluation.readers._MOST", 3)
     with staged(service) as stage:
         run_id = stage.finished()
