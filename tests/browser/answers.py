@@ -21,27 +21,27 @@ _number = count()
 
 
 def answer_of(request: ModelRequest) -> Any:
-    """The answer of a model that takes every part."""
+    """Answer for a model in any role."""
     if request.output_schema is None:
         return _TEXTS[next(_number) % len(_TEXTS)]
-    return _made(request.output_schema, request.output_schema)
+    return _instance(request.output_schema, request.output_schema)
 
 
-def _made(schema: Mapping[str, Any], root: Mapping[str, Any], at: int = 0) -> Any:
-    """Data that fits a schema, as far as the patterns' schemas go; of a list's items, the one in place `at`."""
+def _instance(schema: Mapping[str, Any], root: Mapping[str, Any], at: int = 0) -> Any:
+    """Build data for a schema of the patterns; of a list's items, take the one at position `at`."""
     if "$ref" in schema:
-        return _made(root["$defs"][schema["$ref"].rpartition("/")[2]], root, at)
+        return _instance(root["$defs"][schema["$ref"].rpartition("/")[2]], root, at)
     for key in ("anyOf", "oneOf"):
         if key in schema:
-            return _made(next(option for option in schema[key] if option.get("type") != "null"), root, at)
+            return _instance(next(option for option in schema[key] if option.get("type") != "null"), root, at)
     if "const" in schema or "enum" in schema:
         return schema["const"] if "const" in schema else schema["enum"][at % len(schema["enum"])]
     kind = schema.get("type")
     if kind == "object":
-        return {name: _made(field, root, at) for name, field in schema.get("properties", {}).items()}
+        return {name: _instance(field, root, at) for name, field in schema.get("properties", {}).items()}
     if kind == "array":
         item = schema.get("items", {})
         number = len(item["enum"]) if "enum" in item else max(schema.get("minItems", 1), 1)
-        return [_made(item, root, index) for index in range(number)]
+        return [_instance(item, root, index) for index in range(number)]
     minimum = schema.get("minimum", 0)
     return {"integer": max(minimum, 1), "number": max(minimum, 0.5), "boolean": False}.get(str(kind), _TEXTS[0][:60])

@@ -35,7 +35,7 @@ class _Halves:
 
 
 def _noted(block: str) -> int:
-    """The number of a call, which has been noted."""
+    """Record a call and return its number."""
     with _CALLS.open("a") as calls:
         calls.write(f"{block}\n")
     return len(_CALLS.read_text().split())
@@ -46,5 +46,5 @@ def _allowed() -> int:
 
 
 def service() -> Service:
-    """The service, as `flowdebate serve --app` asks for it."""
+    """Make the service for `flowdebate serve --app`."""
     return Service(store="runs.sqlite3", model=_Halves(), recover=True)

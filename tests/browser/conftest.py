@@ -47,7 +47,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
-    """Opens a server, with the token of the tests; nothing that its pages do may be amiss at the end."""
+    """Open a server with the token of the tests; its pages must not have caused a problem at the end."""
     visits: list[Visit] = []
 
     def opened(url: str) -> Visit:

@@ -19,7 +19,7 @@ _MARK = re.compile(rb"^last-event-id: *(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 class Proxy(socketserver.ThreadingTCPServer):
-    """Passes on what comes to `url`, to a port of this machine."""
+    """Proxy that forwards a port of this machine to `url`."""
 
     daemon_threads = True
 
@@ -45,32 +45,32 @@ class Proxy(socketserver.ThreadingTCPServer):
         self.server_close()
 
     def cut(self) -> None:
-        """End all connections, at both ends."""
+        """Close all connections at both ends."""
         for end in list(self.open):
             with suppress(OSError):  # it has ended by itself
                 end.shutdown(socket.SHUT_RDWR)
 
     def freeze(self) -> None:
-        """Keep all connections open, and pass nothing on any more, as a network does that has gone."""
+        """Keep all connections open without forwarding anything, like a lost network."""
         self._passes.clear()
         self._generation += 1
 
     def thaw(self) -> None:
-        """Pass on what comes by new connections; those from before stay dead."""
+        """Forward new connections; earlier ones stay dead."""
         self._passes.set()
 
     @property
     def requests(self) -> bytes:
-        """Everything that clients have sent."""
+        """Return all data from clients."""
         return bytes(self._sent)
 
     @property
     def marks(self) -> list[str]:
-        """Each Last-Event-ID that clients have sent."""
+        """Return each Last-Event-ID from clients."""
         return [mark.decode() for mark in _MARK.findall(self._sent)]
 
     def pass_on(self, client: socket.socket) -> None:
-        """Connect a client to the server, until one of them leaves."""
+        """Connect a client to the server until one of them disconnects."""
         with socket.create_connection(("127.0.0.1", self.to)) as server:
             ends, generation = {client, server}, self._generation
             self.open |= ends

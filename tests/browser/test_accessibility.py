@@ -61,7 +61,7 @@ SAID = "**So far**, and more.\n\n- a point\n\n| City | Rents |\n|---|--:|\n| Tok
 
 
 class Mixed:
-    """A model that takes every part, never ends what is live, and votes in a form that cannot be read."""
+    """Model that plays every role, never finishes live answers, and votes in an invalid format."""
 
     name = "mixed"
 
@@ -77,7 +77,7 @@ class Mixed:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server with runs of all kinds."""
+    """Serve runs of all kinds."""
     with staged(lambda: Service(store="memory:", model=Mixed())) as stage:
         debate = {"pattern": "debate", "question": "Cap rents, or build?", "options": OPTIONS}
         stage.post("/runs", {**debate, "runId": "debate", "seed": 1})
@@ -94,7 +94,7 @@ def stage() -> Iterator[Stage]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", [*PAGES, *PUBLIC])
 def test_axe_finds_no_violations(stage: Stage, chromium: Browser, name: str, scheme: Any) -> None:
-    """At 360 and 1280 pixels, with all folds open."""
+    """All folds are open, at 360 and 1280 pixels."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     visit = Visit(chromium, stage.url, token=None if name in PUBLIC else TOKEN)
     # a run for each test: its call has five minutes at most
@@ -115,7 +115,7 @@ def test_axe_finds_no_violations(stage: Stage, chromium: Browser, name: str, sch
 
 
 def public_path(stage: Stage, name: str, live: str) -> str:
-    """The address of a page for strangers."""
+    """Return the path of a public page."""
     run_id, shows, end = PUBLIC[name]
     if not run_id:
         return "/"
@@ -127,7 +127,7 @@ def public_path(stage: Stage, name: str, live: str) -> str:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_forced_colours_hide_no_control(stage: Stage, visit: Callable[[str], Visit], scheme: Any) -> None:
-    """The thumb of the slider, a choice and what is chosen are seen where a system sets all colours."""
+    """The slider thumb, a choice and the selection are visible in forced colours."""
     pages = visit(stage.url)
     travel = pages.open(PAGES["travel"])
     force_colours(travel, scheme)
@@ -156,32 +156,32 @@ def test_forced_colours_hide_no_control(stage: Stage, visit: Callable[[str], Vis
 
 
 def force_colours(page: Page, scheme: Any) -> None:
-    """Let the system's colours count on the page."""
+    """Use forced colours on the page."""
     page.emulate_media(forced_colors="active", color_scheme=scheme, reduced_motion="reduce")
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
 def picture(control: Locator) -> Image:
-    """A control as it is seen."""
+    """Take a picture of a control."""
     pillow = pytest.importorskip("PIL.Image")
     image: Image = pillow.open(io.BytesIO(control.screenshot())).convert("RGB")
     return image
 
 
 def differ(one: Image, other: Image) -> bool:
-    """Whether two pictures differ by more than a line's smoothing."""
+    """Return whether two pictures differ by more than anti-aliasing."""
     changes = zip(pixels(one), pixels(other), strict=True)
     return sum(sum(abs(a - b) for a, b in zip(*pair, strict=True)) > 200 for pair in changes) > 20
 
 
 def pixels(image: Image) -> list[tuple[int, int, int]]:
-    """The colours of a picture, from its first pixel to its last."""
+    """Return the colours of a picture in order."""
     raw = image.tobytes()
     return list(zip(raw[0::3], raw[1::3], raw[2::3], strict=True))
 
 
 def is_seen(image: Image) -> bool:
-    """Whether something stands out from the background, with a contrast of 3 as WCAG 1.4.11 wants it."""
+    """Return whether something has a contrast of 3 with the background, as WCAG 1.4.11 requires."""
     counts = Counter(pixels(image))
     background = _luminance(counts.most_common(1)[0][0]) + 0.05
     contrasts = ((_luminance(colour) + 0.05) / background for colour in counts.elements())

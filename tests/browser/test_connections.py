@@ -42,25 +42,25 @@ TAKE_STREAMS = """() => {
 
 @pytest.fixture
 def dictated() -> Dictated:
-    """The model of `stage`."""
+    """Make the model of `stage`."""
     return Dictated()
 
 
 @pytest.fixture
 def stage(dictated: Dictated) -> Iterator[Stage]:
-    """A server with debates in progress, which says five times a second that it lives."""
+    """Serve debates in progress with five heartbeats a second."""
     with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
         yield stage
 
 
 def readers(stage: Stage, run_id: str) -> int:
-    """How many connections follow a run."""
+    """Return the number of connections that follow a run."""
     number: int = stage.app.state.front.readers._reading[run_id]
     return number
 
 
 def wait_for_readers(page: Page, stage: Stage, run_id: str, number: int) -> None:
-    """Wait until so many connections follow a run."""
+    """Wait until this many connections follow a run."""
     for _ in range(200):
         if readers(stage, run_id) == number:
             return
@@ -69,7 +69,7 @@ def wait_for_readers(page: Page, stage: Stage, run_id: str, number: int) -> None
 
 
 class Talking:
-    """A model that begins to talk, and does not end."""
+    """Model that starts an answer and never finishes it."""
 
     name = "talking"
 
@@ -104,7 +104,7 @@ def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit],
 
 
 def test_reloaded_page_follows_immediately(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """It has left its connection to the next page, and is not one of those that take turns."""
+    """It passes its connection to the next page, and does not take turns."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")
@@ -120,7 +120,7 @@ def test_reloaded_page_follows_immediately(stage: Stage, dictated: Dictated, vis
 
 
 def test_a_hidden_page_holds_no_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """It has everything again as soon as somebody looks at it."""
+    """It catches up as soon as it is visible."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     page = visit(stage.url).open(f"/runs/{run_id}")
@@ -141,7 +141,7 @@ def test_a_hidden_page_holds_no_connection(stage: Stage, dictated: Dictated, vis
 
 
 def test_65th_viewer_sees_a_notice_and_waits(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """The page stays as it is, without a reload, and follows the run as soon as there is room."""
+    """The page stays without a reload, and follows the run as soon as there is room."""
     run_id, address = stage.begin(**SHORT), urlsplit(stage.url)
     dictated.asked.acquire(timeout=10)
     request = (
@@ -196,7 +196,7 @@ def test_silently_dropped_connection_is_noticed(
 
 
 def test_network_change_opens_a_new_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """At once, before the silence of the old one is noticed."""
+    """The new connection opens before the silence of the old one is noticed."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")
@@ -214,7 +214,7 @@ def test_network_change_opens_a_new_connection(stage: Stage, dictated: Dictated,
 
 
 class Failing(Dictated):
-    """A model that is dictated; its server refuses the second speaker, and says who it is."""
+    """Dictated model whose server rejects the second speaker and identifies itself."""
 
     name = "failing"
 
@@ -226,7 +226,7 @@ class Failing(Dictated):
 
 @pytest.fixture
 def strangers(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
-    """Visits without a token, with whose pages nothing may be amiss."""
+    """Open visits without a token, whose pages must not cause problems."""
     visits: list[Visit] = []
 
     def opened(url: str) -> Visit:
@@ -242,7 +242,7 @@ def strangers(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
 def test_a_public_link_of_a_live_run_is_live(
     stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
 ) -> None:
-    """Readers without a sign-in see what is being said and how it ends, made once for all, without the record."""
+    """Readers without an account see text in progress and the result, rendered once for all, but not the record."""
     run_id = stage.begin(**SHORT)
     assert dictated.asked.acquire(timeout=10)
     link = stage.post(f"/runs/{run_id}/links", {"shows": "run", "seconds": 600}).json()["page"]
@@ -267,7 +267,7 @@ def test_a_public_link_of_a_live_run_is_live(
 
 
 def test_public_page_hides_failure_details(strangers: Callable[[str], Visit]) -> None:
-    """The words of an error may have the addresses of servers."""
+    """Error messages can have server addresses."""
     dictated = Failing()
     with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
         run_id = stage.begin(**SHORT)
@@ -286,7 +286,7 @@ def test_public_page_hides_failure_details(strangers: Callable[[str], Visit]) ->
 def test_revoked_link_stops_showing_the_run(
     stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
 ) -> None:
-    """Also to those who are watching."""
+    """This includes open pages."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     link = stage.post(f"/runs/{run_id}/links", {"shows": "run", "seconds": 600}).json()

@@ -75,14 +75,14 @@ SIGNS = """() => [...document.querySelectorAll(".prose td")].filter(each => each
 
 
 def text(language: str) -> str:
-    """What somebody says, with all kinds of blocks."""
+    """Return a contribution with all kinds of blocks."""
     word, city = WORDS[language][5:]
     table = f"| {city} | {word} |\n|---|---|\n| {city} | 3 |\n| X | -4 % |\n"
     return f"{word}\n\n- {word}\n- {city}\n\n1. {word}\n\n   {city}\n\n> {word}\n\n{table}"
 
 
 class Polyglot:
-    """A model that speaks the language of the question; to one with a 2 it says more, to one with a 3 it never ends."""
+    """Model that speaks the question's language; a 2 in the question makes it say more, a 3 keeps it talking."""
 
     name = "polyglot"
 
@@ -103,7 +103,7 @@ class Polyglot:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server with three debates in each language, one of which goes on."""
+    """Serve three debates in each language, one of them in progress."""
     with staged(lambda: Service(store="memory:", model=Polyglot())) as stage:
         for language, (question, yes, no, one, other, *_) in WORDS.items():
             sides = [{"name": one, "stance": yes}, {"name": other, "stance": no}]
@@ -163,7 +163,7 @@ def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Vi
 
 
 def test_text_fields_follow_the_direction_of_the_input(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Whoever begins a debate in Arabic writes from the right."""
+    """A question in Arabic is written from the right."""
     page = visit(stage.url).open("/new?pattern=debate")
     field = page.locator("#question")
     field.fill(WORDS["ar"][0])

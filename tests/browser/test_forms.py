@@ -32,13 +32,13 @@ LONGEST_WAY = 120
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server whose model answers at once."""
+    """Serve a model that answers immediately."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
         yield stage
 
 
 def test_example_debate_takes_three_clicks(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """From the list to the form, which the example fills on request, and from there to the run."""
+    """The list leads to the form, the example fills it, and the form starts the run."""
     page = visit(stage.url).open("/")
     page.get_by_role("link", name="New debate").click()
     page.get_by_role("link", name="Use this example").click()
@@ -48,7 +48,7 @@ def test_example_debate_takes_three_clicks(stage: Stage, visit: Callable[[str], 
 
 
 def sides_of(page: Page) -> list[tuple[str, str]]:
-    """The sides that a form shows in grey."""
+    """Return the placeholder sides of a form."""
     names = page.locator(".seats [data-name=name] input")
     stances = page.locator(".seats [data-name=stance] textarea")
     return [
@@ -70,7 +70,7 @@ def sides_of(page: Page) -> list[tuple[str, str]]:
 def test_default_sides_follow_the_question(
     stage: Stage, visit: Callable[[str], Visit], question: str, sides: list[tuple[str, str]]
 ) -> None:
-    """What the form shows in grey is debated; one side that is typed over leaves the other."""
+    """The placeholders are debated; replacing one side keeps the other."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill(question)
     page.get_by_text("These are the sides of your question.").wait_for()
@@ -85,7 +85,7 @@ def test_default_sides_follow_the_question(
 
 
 def test_missing_sides_are_proposed(visit: Callable[[str], Visit]) -> None:
-    """On request, to be read and changed, or by the run that begins."""
+    """They are proposed on request for editing, or when the run starts."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(proposer))) as stage:
         page = visit(stage.url).open("/new")
         page.get_by_label("Question").fill("Which database?")
@@ -102,7 +102,7 @@ def test_missing_sides_are_proposed(visit: Callable[[str], Visit]) -> None:
 
 
 def test_a_format_is_chosen_by_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Each is described in one line; none is chosen at first, and the choice can be taken back."""
+    """Each has a line of description; none is selected at first, and the selection can be cleared."""
     page = visit(stage.url).open("/new?example=true")
     plan = page.locator("[data-as=toml]")
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -114,7 +114,7 @@ def test_a_format_is_chosen_by_name(stage: Stage, visit: Callable[[str], Visit])
 
 
 def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Every kind of field; what is left alone is left out."""
+    """Every kind of field is included; unchanged fields are omitted."""
     page = visit(stage.url).open("/new?example=true")
     page.get_by_label("Question").fill('Why "so"?')
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -177,7 +177,7 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
 def test_problem_is_shown_at_its_field(
     stage: Stage, visit: Callable[[str], Visit], label: str, typed: str, problem: str
 ) -> None:
-    """And only there; it has the focus, and what was typed is still there."""
+    """Only this field shows it and gets the focus; the input is kept."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill("Which one?")  # its words do not say what Ann stands for
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -195,7 +195,7 @@ def test_problem_is_shown_at_its_field(
 
 
 def test_side_played_by_a_person_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Its question's, or one of its own; without any nothing is started."""
+    """The name can be the suggested one or another; without a name nothing starts."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill("Which one?")
     page.get_by_role("checkbox", name="A person").first.check()
@@ -209,7 +209,7 @@ def test_side_played_by_a_person_needs_a_name(stage: Stage, visit: Callable[[str
 
 
 def test_unknown_model_is_reported_at_its_field(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Once, where it was typed, and with what is allowed."""
+    """The message is shown once, at the input, with the permitted models."""
     page = visit(stage.url).open("/new?question=Should+we+ship%3F")
     seat = page.locator(".seats > li").nth(1).locator("[data-name=model] input").first
     seat.fill("no-such-model")
@@ -221,7 +221,7 @@ def test_unknown_model_is_reported_at_its_field(stage: Stage, visit: Callable[[s
 
 
 def test_two_people_argue_and_judge_with_models(stage: Stage, chromium: Browser) -> None:
-    """In two browsers without a token: each page turns into a form when it is their turn, and says when all is over."""
+    """In two browsers without a token, each page becomes a form at its turn, and reports the end of the run."""
     run_id = stage.begin(options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     stage.get(f"/runs/{run_id}?wait=30")
     owner, ann, judge = (Visit(chromium, stage.url, token=token) for token in (TOKEN, None, None))
@@ -254,7 +254,7 @@ def test_two_people_argue_and_judge_with_models(stage: Stage, chromium: Browser)
 
 
 def tab_to(page: Page, name: str) -> None:
-    """Press Tab until an element of this name has the focus."""
+    """Press Tab until an element with this name has the focus."""
     for _ in range(LONGEST_WAY):
         page.keyboard.press("Tab")
         focused: Any = page.evaluate(
@@ -267,7 +267,7 @@ def tab_to(page: Page, name: str) -> None:
 
 
 def test_a_run_is_started_answered_and_stopped_by_keyboard(visit: Callable[[str], Visit]) -> None:
-    """Every control can be reached, and the focus goes where the next thing is to be done."""
+    """Every control is reachable, and the focus moves to the next useful control."""
     with staged(lambda: Service(store="memory:", model=Gate())) as stage:
         page = visit(stage.url).open("/")
         tab_to(page, "New debate")
@@ -302,7 +302,7 @@ SEATS |= {"judge": "ollama/gemma3"}
 
 
 def test_four_vendors_receive_the_choices_of_the_form(visit: Callable[[str], Visit], tmp_path: Path) -> None:
-    """Each request arrives where it should, with that vendor's key and no other, and with the text and the image."""
+    """Each vendor receives its requests with its key only, and with the text and the image."""
     pytest.importorskip("anthropic")  # now: its import takes seconds
     (tmp_path / "report.md").write_text("Rents rose by 15 per cent.")
     (tmp_path / "chart.png").write_bytes(png())
@@ -342,7 +342,7 @@ def test_four_vendors_receive_the_choices_of_the_form(visit: Callable[[str], Vis
 def test_unreadable_file_is_reported_at_the_sources(
     stage: Stage, visit: Callable[[str], Visit], tmp_path: Path
 ) -> None:
-    """In the words of the command line; nothing is started."""
+    """The message is that of the command line; nothing starts."""
     (tmp_path / "app.bin").write_bytes(b"\0\1\2")
     page = visit(stage.url).open("/new?example=true")
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -371,7 +371,7 @@ deleted file mode 100644
 def test_review_form_accepts_a_diff_and_dropped_files(
     stage: Stage, visit: Callable[[str], Visit], tmp_path: Path
 ) -> None:
-    """Each file of the diff is a source of its own, the question has a default, and what was added can be removed."""
+    """Each file of the diff is a separate source, the question has a default, and added files can be removed."""
     (tmp_path / "more.diff").write_text("--- a/util.py\n+++ b/util.py\n@@ -1 +1 @@\n-z = 1\n+z = 2\n")
     page = visit(stage.url).open("/new?pattern=review")
     page.get_by_label("What to review").fill(DIFF)

@@ -27,14 +27,14 @@ __all__ = ("folder",)
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server."""
+    """Serve short debates."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
         yield stage
 
 
 @pytest.fixture
 def waits(stage: Stage) -> str:
-    """A run that waits for a debater: one for each test, as some answer in it, and tests come in any order."""
+    """Start a run that waits for a debater, for each test, as some answer in it."""
     run_id = stage.begin(options={"max_rounds": 1, "humans": ["con"]})
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
     return run_id
@@ -53,7 +53,7 @@ def waits(stage: Stage) -> str:
 def test_failed_page_requests_return_error_pages(
     stage: Stage, visit: Callable[[str], Visit], path: str, title: str
 ) -> None:
-    """With a way back; programs get JSON at the same address."""
+    """The page has a link back; programs get JSON at the same address."""
     page = visit(stage.url).open(path)
     assert page.get_by_role("heading", level=1).inner_text() == title
     page.get_by_role("link", name="All runs").click()
@@ -62,7 +62,7 @@ def test_failed_page_requests_return_error_pages(
 
 
 def test_browser_without_the_token_gets_instructions(stage: Stage, waits: str, chromium: Browser) -> None:
-    """And is let in with it."""
+    """After entering the token it is let in."""
     visitor = Visit(chromium, stage.url, token=None)
     page = visitor.open(f"/runs/{waits}")
     assert page.get_by_role("heading", level=1).inner_text() == "Sign in with the server’s address"
@@ -75,7 +75,7 @@ def test_browser_without_the_token_gets_instructions(stage: Stage, waits: str, c
 
 
 def test_page_reports_a_lost_server_and_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """Nobody is seen to write meanwhile."""
+    """Nobody is shown as writing meanwhile."""
     with serving(folder, *OPTIONS) as (_, url, _):
         visitor, run_id = visit(url), begin(url)
         page = visitor.open(f"/runs/{run_id}")
@@ -90,7 +90,7 @@ def test_page_reports_a_lost_server_and_reconnects(folder: Path, visit: Callable
 
 
 def test_page_reports_a_changed_token(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """Whoever knows the new address gets in again there."""
+    """The new address gives access again."""
     with serving(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin(url)}")
         page.get_by_text(PRO).wait_for()
@@ -101,7 +101,7 @@ def test_page_reports_a_changed_token(folder: Path, visit: Callable[[str], Visit
 
 
 def test_input_survives_a_reload(stage: Stage, waits: str, visit: Callable[[str], Visit]) -> None:
-    """Of an answer and of a new run, with the sides that were added; and it is gone once it is sent."""
+    """Answers and new runs with added sides are kept until they are sent."""
     page = visit(stage.url).open("/new")
     page.locator("#question").fill("Is it so?")
     page.get_by_role("button", name="Add a side").click()
@@ -125,7 +125,7 @@ def test_input_survives_a_reload(stage: Stage, waits: str, visit: Callable[[str]
 
 
 def test_run_duration_includes_all_its_parts(stage: Stage) -> None:
-    """Also after somebody has answered in it."""
+    """Time after a human answer counts."""
     run_id = stage.begin(options={"max_rounds": 1, "humans": ["con", "judge"]})
     seconds = []
     for answer in ("So.", {"reasoning": "-", "winner": None, "verdict": "Wait."}):
@@ -137,7 +137,7 @@ def test_run_duration_includes_all_its_parts(stage: Stage) -> None:
 
 
 def test_unparsed_answers_are_reported_in_plain_words(visit: Callable[[str], Visit]) -> None:
-    """Readers need no schema to know what happened: its fields are folded on the page, and printed in the report."""
+    """Readers need no schema: the fields are folded on the page and printed in the report."""
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
         return {"winner": 12} if request.output_schema is not None else "Homes first."

@@ -61,7 +61,7 @@ PAIR = ({"name": "xenia", "stance": "sail"}, {"name": "yuri", "stance": "wait"})
 
 
 class Writer:
-    """Answers requests with the `texts` one by one, and then with the last of them."""
+    """Model that answers with `texts` one by one, and then with the last one."""
 
     texts: Sequence[str] = (HARMLESS,)
 
@@ -72,19 +72,19 @@ class Writer:
 
 @pytest.fixture(scope="module")
 def writer() -> Writer:
-    """The model of `stage`."""
+    """Make the model of `stage`."""
     return Writer()
 
 
 @pytest.fixture(scope="module")
 def stage(writer: Writer) -> Iterator[Stage]:
-    """A server whose model writes what the test wants."""
+    """Serve a model with texts chosen by the test."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(writer))) as stage:
         yield stage
 
 
 def finished(stage: Stage, *, question: str = HARMLESS, **options: Any) -> str:
-    """The id of a debate that is over; "" for one that the server refuses."""
+    """Return the id of a finished debate, or "" if the server rejects it."""
     body = {"pattern": "debate", "question": question, "options": {"max_rounds": 1, "debaters": PAIR, **options}}
     answer = stage.post("/runs", content=json.dumps(body), headers={"content-type": "application/json"})
     if answer.status_code == 422:
@@ -96,7 +96,7 @@ def finished(stage: Stage, *, question: str = HARMLESS, **options: Any) -> str:
 
 @pytest.fixture(scope="module")
 def long_runs(stage: Stage, writer: Writer) -> tuple[str, str]:
-    """A run in which all texts are said, and one of the same length without them."""
+    """Finish a run with all texts, and one of the same length without them."""
     number = -(-len(TEXTS) // 4)
     debaters = [{"name": f"debater-{index}", "stance": f"way {index}"} for index in range(number)]
     runs = []
@@ -108,14 +108,14 @@ def long_runs(stage: Stage, writer: Writer) -> tuple[str, str]:
 
 
 def elements(page: Page) -> list[str]:
-    """The elements of a page but paragraphs and rows (a text may have several), drawings of times, and Markdown."""
+    """Return the elements of a page except paragraphs, rows, time graphics and Markdown."""
     foreign = page.locator(":not(p, tr, tr *, svg.line *, .prose *, .found *, .serif *)")
     names: list[str] = foreign.evaluate_all("found => found.map(each => each.localName)")
     return names
 
 
 def check_markdown(page: Page) -> None:
-    """The texts of a page have elements of the subset alone, and none with an address."""
+    """Check that the texts of a page have only elements of the subset, and no address."""
     prose_elements = page.locator(":is(.prose, .found, .sides .serif) *")
     assert set(prose_elements.evaluate_all("found => found.map(each => each.localName)")) <= TAGS
     attributes = prose_elements.evaluate_all("found => found.flatMap(each => each.getAttributeNames())")
@@ -123,19 +123,19 @@ def check_markdown(page: Page) -> None:
 
 
 def letters(text: str) -> str:
-    """The letters and digits of `text`, which Markdown does not take for marks."""
+    """Return the letters and digits of `text`, which are never Markdown marks."""
     return re.sub(r"[\W_]", "", text)
 
 
 def squeezed(text: str) -> str:
-    """`text` without white space."""
+    """Return `text` without white space."""
     return "".join(text.split())
 
 
 def test_contributions_are_shown_as_text(
     stage: Stage, long_runs: tuple[str, str], visit: Callable[[str], Visit]
 ) -> None:
-    """It has the elements of a page of harmless texts, and links to this server only."""
+    """The page has the elements of a harmless one, and links to this server only."""
     visitor = visit(stage.url)
     hostile, harmless = (visitor.open(f"/runs/{run_id}") for run_id in long_runs)
     assert elements(hostile) == elements(harmless)
@@ -147,7 +147,7 @@ def test_contributions_are_shown_as_text(
 
 
 def test_streamed_markdown_is_rendered_safely(stage: Stage, writer: Writer, visit: Callable[[str], Visit]) -> None:
-    """Hostile Markdown on the page of a run that is watched, in its report, and where its steps are."""
+    """Hostile Markdown is shown on a watched run, in its report, and at its steps."""
     writer.texts = [f"{MARKDOWN}\n\n{text}" for text in MARKUP]
     visitor = visit(stage.url)
     sides = [{"name": f"debater-{number}", "stance": f"way {number}"} for number in range(len(MARKUP))]
@@ -165,7 +165,7 @@ def test_streamed_markdown_is_rendered_safely(stage: Stage, writer: Writer, visi
 
 
 def test_question_and_stance_are_shown_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """In the title, the heading and the report."""
+    """They are in the title, the heading and the report."""
     visitor = visit(stage.url)
     page = visitor.open(f"/runs/{finished(stage)}")
     usual = elements(page)
@@ -181,7 +181,7 @@ def test_question_and_stance_are_shown_as_text(stage: Stage, visit: Callable[[st
 
 
 def test_run_list_shows_questions_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """All that can be asked, on one page."""
+    """One page has all hostile questions."""
     questions = [text for text in TEXTS if finished(stage, question=text)]
     assert len(questions) >= len(TEXTS) - 2
     page = visit(stage.url).open("/?limit=200")
@@ -192,7 +192,7 @@ def test_run_list_shows_questions_as_text(stage: Stage, visit: Callable[[str], V
 
 
 def instance(schema: dict[str, Any], text: str) -> Any:
-    """An answer that fits `schema`, in which each text that may be anything is this one."""
+    """Build an answer for `schema` with this text in every free text field."""
     schema = next((option for option in schema.get("anyOf", ()) if option.get("type") != "null"), schema)
     if "enum" in schema:
         return schema["enum"][0]
@@ -221,7 +221,7 @@ EVERYTHING = " ".join(MARKUP)
 
 @pytest.fixture(scope="module")
 def hostile() -> Iterator[Stage]:
-    """A server whose model writes all of the markup, whatever it is asked."""
+    """Serve a model that always writes all of the markup."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output_schema is None:
@@ -233,7 +233,7 @@ def hostile() -> Iterator[Stage]:
 
 
 def hostile_pages(stage: Stage, pattern: str) -> list[str]:
-    """The pages of two runs of a pattern in which question, names, stances and labels are markup as well."""
+    """Return the pages of two runs of a pattern with markup in question, names, stances and labels."""
     info = PATTERNS[pattern]
     page = info.load_page()
     names = [f"{MARKUP[2]}{number}" for number in range(3)]
@@ -276,7 +276,7 @@ def hostile_pages(stage: Stage, pattern: str) -> list[str]:
 def test_every_page_of_every_pattern_shows_hostile_text_as_text(
     pattern: str, hostile: Stage, visit: Callable[[str], Visit]
 ) -> None:
-    """Nothing that a model or a user wrote is an element that acts, loads, or leads elsewhere."""
+    """No text of a model or user becomes an element that acts, loads, or links elsewhere."""
     visitor = visit(hostile.url)
     page = visitor.open("/")
     for path in hostile_pages(hostile, pattern):
@@ -285,7 +285,7 @@ def test_every_page_of_every_pattern_shows_hostile_text_as_text(
 
 
 def test_forbidden_page_activity_is_detected(stage: Stage, chromium: Browser) -> None:
-    """A dialog, an error, a request to another server, and what the Content-Security-Policy forbids."""
+    """Dialogs, errors, requests to other servers and violations of the Content-Security-Policy are detected."""
     visitor = Visit(chromium, stage.url)
     page = visitor.open("/")
     with page.expect_event("dialog"):

@@ -32,7 +32,7 @@ SHORT: dict[str, Any] = {"options": {"max_rounds": 1, "synthesizer": False, "sch
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server with a debate of four rounds that is over."""
+    """Serve a finished debate of four rounds."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output_schema is not None:
@@ -50,7 +50,7 @@ def stage() -> Iterator[Stage]:
 def test_only_scrollable_regions_are_tab_stops_and_a_link_leads_to_the_vote(
     stage: Stage, visit: Callable[[str], Visit]
 ) -> None:
-    """Tables and code that fit are none; one press of Tab and Enter skips all turns."""
+    """Tables and code that fit are no tab stops; Tab and Enter skip all turns."""
     page = visit(stage.url).open("/runs/rents/blind")
     page.get_by_role("radio").first.wait_for()
     for width in (360, 1280):
@@ -72,7 +72,7 @@ def test_only_scrollable_regions_are_tab_stops_and_a_link_leads_to_the_vote(
 
 @pytest.mark.parametrize("place", ["run", "report", "public"])
 def test_each_turn_has_a_link_to_itself(stage: Stage, visit: Callable[[str], Visit], place: str) -> None:
-    """It can be copied, and leads back to the turn: on the page of a run, in its report, and by a public link."""
+    """It can be copied and leads back to the turn, on the run's page, in its report, and by a public link."""
     page = visit(stage.url).open("/")
     if place == "public":
         path = stage.url + stage.post("/runs/rents/links", {"shows": "run", "seconds": 60}).json()["page"]
@@ -89,7 +89,7 @@ def test_each_turn_has_a_link_to_itself(stage: Stage, visit: Callable[[str], Vis
 
 
 def test_single_keys_can_be_switched_off(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Who dictates folds no turn by chance; the choice stays."""
+    """Dictation then folds no turn by accident; the setting is kept."""
     page = visit(stage.url).open("/runs/rents")
     page.keyboard.press("j")
     page.keyboard.press("o")
@@ -109,7 +109,7 @@ def test_single_keys_can_be_switched_off(stage: Stage, visit: Callable[[str], Vi
 
 
 def test_end_of_a_run_is_announced_and_the_focus_stays(visit: Callable[[str], Visit]) -> None:
-    """By the one status that was there from the beginning; a link in the head keeps the focus."""
+    """The single status element announces it; a focused link in the head keeps the focus."""
     dictated = Dictated()
     with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
         run_id = stage.begin(**SHORT)
@@ -127,7 +127,7 @@ def test_end_of_a_run_is_announced_and_the_focus_stays(visit: Callable[[str], Vi
 
 
 def test_result_is_printed_on_several_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """A long summary begins below the verdict, and nothing is printed that paper cannot do."""
+    """A long summary starts below the verdict, and interactive controls are not printed."""
     page = visit(stage.url).open("/runs/rents")
     page.emulate_media(media="print")
     for name in ("#go-on", "#shares", "#acts", "#index"):
@@ -142,7 +142,7 @@ def test_result_is_printed_on_several_pages(stage: Stage, visit: Callable[[str],
 
 
 def test_no_line_is_cut_between_printed_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Wherever the end of a page is: the heading of a fold or a round stands on one page, together with its text."""
+    """The heading of a fold or a round is on one page with its text."""
     pdfium = pytest.importorskip("pypdfium2")
     page = visit(stage.url).open("/api/v1/runs/rents/report.html")
     page.emulate_media(media="print")

@@ -19,12 +19,12 @@ SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
 
 
 def answer(request: ModelRequest) -> Any:
-    """Ann wins."""
+    """Return a verdict for Ann."""
     return {"reasoning": "-", "winner": "Ship", "verdict": "Ship."} if request.output_schema else "So it is."
 
 
 def test_run_list_shows_results_and_links_to_a_comparison(visit: Callable[[str], Visit]) -> None:
-    """Who won, who spoke, which models, what it cost and how long it took; two runs that are chosen; a note."""
+    """Winner, speakers, models, cost and duration are shown; two runs can be selected, and a note can be added."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         page = visit(stage.url).open("/")
         page.get_by_text("No runs yet.").wait_for()
@@ -58,7 +58,7 @@ def test_run_list_shows_results_and_links_to_a_comparison(visit: Callable[[str],
 
 
 def test_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
-    """Where the server knows prices."""
+    """The server must know the prices."""
     limits = Limits(calls=100, prices={"function": Price(prompt=1.0, completion=1.0)})
     sides = [{"name": "Maximiliane-Alexandra von Wolfenbach", "stance": "Ship"}, SIDES[1]]
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer), limits=limits)) as stage:
@@ -81,7 +81,7 @@ def test_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
 
 
 def test_run_list_describes_decisions_and_failures(visit: Callable[[str], Visit]) -> None:
-    """How a decision begins, and no field of a schema."""
+    """A decision is shortened, and no schema field is shown."""
     replies: dict[str, Any] = {
         "Ship the spring release?": {
             "summary": "They agree.",

@@ -34,7 +34,7 @@ $$ \sum_{i=1}^{n} p_i \cdot \ell_i $$
 
 
 def answer(request: ModelRequest) -> Any:
-    """Argue as TEXT; as the judge, be for the side that is read first, by winner or by scores."""
+    """Argue with TEXT; as the judge, prefer the side that is read first, by winner or by scores."""
     ASKED.append(request.block)
     if request.output_schema is None:
         return TEXT
@@ -47,7 +47,7 @@ def answer(request: ModelRequest) -> Any:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server with a finished debate whose judge read it once."""
+    """Serve a finished debate with a single judge call."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as shared_stage:
         options = {"max_rounds": 1, "debaters": SIDES, "synthesizer": False, "schedule": "single"}
         shared_stage.finished(runId="once", question=QUESTION, options=options)
@@ -56,7 +56,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.mark.parametrize("width", [360, 1280])
 def test_formulas_tasks_and_scripts_are_rendered(stage: Stage, width: int, visit: Callable[[str], Visit]) -> None:
-    """As MathML that is seen, as boxes, and from right to left; no page is wider than the screen."""
+    """They become MathML, boxes, and right-to-left text; no page is wider than the screen."""
     page = visit(stage.url).open("/runs/once")
     page.set_viewport_size({"width": width, "height": 800})
     turn = page.locator("article.turn").first
@@ -85,7 +85,7 @@ def test_formulas_tasks_and_scripts_are_rendered(stage: Stage, width: int, visit
 
 
 def test_page_names_are_not_wrapped_on_a_phone(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """In the tables of the documentation, whose page is no wider than the screen."""
+    """Tables of the documentation are included, whose page is no wider than the screen."""
     page = visit(stage.url).open("/help/index")
     page.set_viewport_size({"width": 360, "height": 800})
     for name in ("Consensus", "Other frameworks", "Your documents"):
@@ -97,7 +97,7 @@ def test_page_names_are_not_wrapped_on_a_phone(stage: Stage, visit: Callable[[st
 def test_single_ballot_is_drawn_once_and_a_button_requests_the_reverse(
     stage: Stage, visit: Callable[[str], Visit]
 ) -> None:
-    """No bar of 100 : 0 before; afterwards two ballots, and that the order decided, for a single call."""
+    """There is no bar of 100 : 0; after one call, two ballots show that the order decided."""
     before = [*ASKED]
     page = visit(stage.url).open("/runs/once")
     ballots = page.locator("#ballots")

@@ -44,7 +44,7 @@ _PAGE = """<!doctype html><title>Another</title>
 
 @contextmanager
 def another_server(attacked: str) -> Iterator[tuple[str, list[str]]]:
-    """A server of somebody else on this host, and the cookies that it is sent."""
+    """Run another server on this host, and collect the cookies it receives."""
     cookies: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -73,13 +73,13 @@ def another_server(attacked: str) -> Iterator[tuple[str, list[str]]]:
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """A server whose model answers at once."""
+    """Serve a model that answers immediately."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
         yield stage
 
 
 def test_page_on_another_port_gets_no_credentials(chromium: Browser, stage: Stage) -> None:
-    """In frames, by scripts, by images, by leading the reader there, and by reloading itself."""
+    """Frames, scripts, images, navigation and reloads of that page are included."""
     run_id = stage.begin()
     context = chromium.new_context()
     try:
@@ -112,7 +112,7 @@ def test_page_on_another_port_gets_no_credentials(chromium: Browser, stage: Stag
 
 
 def test_reader_can_sign_out(visit: Callable[[str], Visit], stage: Stage) -> None:
-    """By a button of each page; then the server says how to come in again."""
+    """Each page has a button for it; then the server explains how to sign in again."""
     visitor = visit(stage.url)
     page = visitor.open("/")
     page.get_by_role("button", name="Sign out").click()
@@ -122,7 +122,7 @@ def test_reader_can_sign_out(visit: Callable[[str], Visit], stage: Stage) -> Non
 
 
 def test_page_from_a_file_can_open_the_server(chromium: Browser, stage: Stage, tmp_path: Path) -> None:
-    """As `flowdebate serve --open` does it: the token is in a file, and not in the arguments of the browser."""
+    """`flowdebate serve --open` works like this: the token is in a file, not in the browser's arguments."""
     path = write_entrance(f"{stage.url}/?token={TOKEN}", tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
     context = chromium.new_context()

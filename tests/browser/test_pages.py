@@ -66,7 +66,7 @@ a_very_long_identifier_that_does_not_break_anywhere_at_all_in_a_narrow_window = 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server with a run of each pattern that is over, a long one, and one in each other state."""
+    """Serve a finished run of each pattern, a long one, and one in each other state."""
 
     async def answer(request: ModelRequest) -> Any:
         await asyncio.sleep(0.02)
@@ -97,7 +97,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def there(chromium: Browser, stage: Stage) -> Iterator[Visit]:
-    """A visit to it, in which nothing may be amiss."""
+    """Open a visit in which no problem may occur."""
     visit = Visit(chromium, stage.url)
     yield visit
     visit.close()
@@ -106,14 +106,14 @@ def there(chromium: Browser, stage: Stage) -> Iterator[Visit]:
 
 @pytest.fixture(scope="module")
 def page(visitor: Visit) -> Page:
-    """One window for all pages."""
+    """Share one window for all pages."""
     return visitor.open("/")
 
 
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_are_accessible(page: Page, stage: Stage, path: str, scheme: Any) -> None:
-    """No finding of axe-core, with all folds open."""
+    """Axe-core finds nothing with all folds open."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page.emulate_media(color_scheme=scheme)
     page.goto(stage.pages + path)
@@ -124,7 +124,7 @@ def test_pages_are_accessible(page: Page, stage: Stage, path: str, scheme: Any) 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_watched_page_ends_equal_to_a_page_opened_later(page: Page, stage: Stage, pattern: str) -> None:
-    """Whoever was there from the beginning has the same page as whoever comes afterwards."""
+    """Following a run from the beginning gives the page that later visitors get."""
     run_id = stage.post("/runs", {"pattern": pattern, "question": QUESTION}).json()["runId"]
     page.goto(f"{stage.pages}/runs/{run_id}")
     watched = page_at_the_end(page)
@@ -135,7 +135,7 @@ def test_watched_page_ends_equal_to_a_page_opened_later(page: Page, stage: Stage
 
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_do_not_scroll_sideways(page: Page, stage: Stage, path: str) -> None:
-    """From the narrowest telephone on."""
+    """This holds from the narrowest phone on."""
     page.goto(stage.pages + path)
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 800})
@@ -143,7 +143,7 @@ def test_pages_do_not_scroll_sideways(page: Page, stage: Stage, path: str) -> No
 
 
 def test_names_are_aligned_in_a_column_and_ids_are_short(page: Page, stage: Stage) -> None:
-    """However long they are; the whole id is shown when it is pointed at."""
+    """Names can have any length; pointing at an id shows all of it."""
     page.set_viewport_size({"width": 1280, "height": 800})
     for path in (f"/runs/{LONG}", f"/runs/{LONG}/travel", f"/compare?a={LONG}&b=failed"):
         page.goto(stage.pages + path)
@@ -157,7 +157,7 @@ def test_names_are_aligned_in_a_column_and_ids_are_short(page: Page, stage: Stag
 
 
 def test_names_alone_fit_on_one_line(page: Page, stage: Stage) -> None:
-    """Of those who speak for no position, where there is room for it."""
+    """This applies to speakers without a stance, if there is room."""
     page.goto(f"{stage.pages}/runs/review")
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 800})
@@ -168,7 +168,7 @@ def test_names_alone_fit_on_one_line(page: Page, stage: Stage) -> None:
 
 
 def test_consensus_outcome_is_styled_plainly(page: Page, stage: Stage) -> None:
-    """What was decided and at most five lines about it; how it came to that is folded."""
+    """It shows the decision and at most five lines about it; the process is folded."""
     page.goto(f"{stage.pages}/runs/consensus")
     assert page.locator("#verdict .found").count() == 1
     assert page.locator("#verdict p.small").count() <= 5
@@ -178,7 +178,7 @@ def test_consensus_outcome_is_styled_plainly(page: Page, stage: Stage) -> None:
 
 
 def test_report_is_printable_and_offers_its_journal(page: Page, stage: Stage) -> None:
-    """With its own style, all folds open in print, and the export as a file."""
+    """It has its own style, prints all folds open, and offers the export as a file."""
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{stage.pages}/runs/debate")
     page.get_by_role("link", name="Report").click()
@@ -198,7 +198,7 @@ def test_report_is_printable_and_offers_its_journal(page: Page, stage: Stage) ->
 
 
 def test_run_list_can_be_filtered(page: Page, stage: Stage) -> None:
-    """By a form, which the server's own policy allows."""
+    """The filter is a form that the server's policy permits."""
     page.goto(f"{stage.pages}/")
     page.get_by_role("combobox", name="Pattern").select_option("council")
     page.get_by_role("button", name="Filter").click()

@@ -28,7 +28,7 @@ AT_END = "document.querySelector('#said').getBoundingClientRect().bottom <= inne
 
 
 class Dictated:
-    """A model whose arguments are dictated by the test, piece by piece, to the piece None."""
+    """Model whose arguments the test dictates in pieces, up to None."""
 
     name = "dictated"
 
@@ -49,7 +49,7 @@ class Dictated:
         return ModelResponse(text=text or "Nothing.")
 
     def say(self, *pieces: str | None) -> None:
-        """Dictate."""
+        """Dictate pieces."""
         assert self._loop is not None
         for piece in pieces:
             self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
@@ -57,20 +57,20 @@ class Dictated:
 
 @pytest.fixture
 def dictated() -> Dictated:
-    """The model of `stage`."""
+    """Make the model of `stage`."""
     return Dictated()
 
 
 @pytest.fixture
 def stage(dictated: Dictated) -> Iterator[Stage]:
-    """A server whose debates the test dictates."""
+    """Serve debates that the test dictates."""
     with staged(lambda: Service(store="memory:", model=dictated)) as stage:
         yield stage
 
 
 @pytest.fixture(scope="module")
 def long() -> Iterator[tuple[Stage, str]]:
-    """A run of 40 turns that is over."""
+    """Finish a run of 40 turns."""
     counter = iter(range(1_000))
 
     def answer(request: ModelRequest) -> Any:
@@ -83,7 +83,7 @@ def long() -> Iterator[tuple[Stage, str]]:
 
 
 def until(page: Page, condition: str) -> None:
-    """Wait until a condition holds; a page's policy lets nothing but the debugger evaluate one."""
+    """Wait until a condition holds; the page's policy permits evaluation only by the debugger."""
     for _ in range(600):
         if page.evaluate(condition):
             return
@@ -92,7 +92,7 @@ def until(page: Page, condition: str) -> None:
 
 
 def dictate(page: Page, dictated: Dictated, number: int) -> None:
-    """Dictate a paragraph with a number, and wait until it is there."""
+    """Dictate a numbered paragraph, and wait until it is shown."""
     dictated.say(f"{PARAGRAPH}\n\n{number}.th\n\n")
     page.get_by_text(f"{number}.th").wait_for()
 
@@ -126,7 +126,7 @@ def test_page_scrolls_with_the_debate(stage: Stage, dictated: Dictated, visit: C
 
 
 def test_bar_links_to_the_verdict(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """It is above what was said, where its reader is not; the link goes once it is seen."""
+    """It is above the transcript for a reader who is elsewhere, and disappears when the verdict is visible."""
     page = visit(stage.url).open(f"/runs/{stage.begin(options={'max_rounds': 1, 'synthesizer': False})}")
     page.locator("#speaking .turn").wait_for()
     for number in range(8):
@@ -143,7 +143,7 @@ def test_bar_links_to_the_verdict(stage: Stage, dictated: Dictated, visit: Calla
 def test_long_run_is_navigated_by_rounds_keys_and_search(
     long: tuple[Stage, str], visit: Callable[[str], Visit]
 ) -> None:
-    """An index, a label that stays, j and k, folds, and a search that marks what it finds."""
+    """There are an index, sticky labels, j and k, folds, and a search with marks."""
     stage, run_id = long
     page = visit(stage.url).open(f"/runs/{run_id}")
     assert page.locator("#rounds li").count() == 20
@@ -172,7 +172,7 @@ def test_long_run_is_navigated_by_rounds_keys_and_search(
 
 
 def test_markdown_is_rendered_on_every_page_with_turns(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
-    """On the page of a run and in its report, blind, as slides, by public links, compared, and before an answer."""
+    """Runs, reports, blind views, slides, public links, comparisons and answer pages are included."""
     stage, run_id = long
     waits, short = (
         stage.begin(options={"max_rounds": 1, "synthesizer": False, **options}) for options in ({"humans": ["con"]}, {})
@@ -194,7 +194,7 @@ def test_markdown_is_rendered_on_every_page_with_turns(long: tuple[Stage, str], 
 
 
 def test_a_turn_is_copied_as_it_was_written(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
-    """As Markdown, whether a browser lets pages use its clipboard or not."""
+    """The copy is Markdown, with or without clipboard access."""
     stage, run_id = long
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.evaluate(
@@ -212,7 +212,7 @@ def test_a_turn_is_copied_as_it_was_written(long: tuple[Stage, str], visit: Call
 
 
 def test_actions_are_at_the_top_of_a_run(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
-    """And on a telephone a debate begins within the first screen and a half."""
+    """On a phone, the debate starts within the first screen and a half."""
     stage, run_id = long
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.set_viewport_size({"width": 1280, "height": 860})

@@ -44,7 +44,7 @@ WIDTHS = (360, 768, 1280)
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server with a debate that is over."""
+    """Serve a finished debate."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output_schema is not None:
@@ -59,7 +59,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture
 def owner(chromium: Browser, stage: Stage) -> Iterator[Visit]:
-    """Somebody with the token."""
+    """Open a visit with the token."""
     visit = Visit(chromium, stage.url)
     yield visit
     visit.close()
@@ -68,7 +68,7 @@ def owner(chromium: Browser, stage: Stage) -> Iterator[Visit]:
 
 @pytest.fixture
 def stranger(chromium: Browser, stage: Stage) -> Iterator[Visit]:
-    """Somebody without it."""
+    """Open a visit without the token."""
     visit = Visit(chromium, stage.url, token=None)
     yield visit
     visit.close()
@@ -76,13 +76,13 @@ def stranger(chromium: Browser, stage: Stage) -> Iterator[Visit]:
 
 
 def shared(stage: Stage, shows: str) -> str:
-    """The page of a new public link."""
+    """Return the page of a new public link."""
     page: str = stage.post("/runs/rents/links", {"shows": shows, "seconds": 60}).json()["page"]
     return page
 
 
 def test_a_run_is_shared_and_the_link_revoked_on_its_page(stage: Stage, owner: Visit, stranger: Visit) -> None:
-    """By one button each; a stranger reads it in between, and is told afterwards."""
+    """Each takes one button; a stranger can read the run in between, and sees a notice afterwards."""
     for old_link in stage.get("/runs/rents/links").json():  # of tests before this one
         assert stage.http.delete(f"/api/v1/runs/rents/links/{old_link['id']}").status_code == 204
     page = owner.open("/runs/rents")
@@ -104,7 +104,7 @@ def test_a_run_is_shared_and_the_link_revoked_on_its_page(stage: Stage, owner: V
 
 
 def test_a_stranger_votes_and_then_sees_the_verdict(stage: Stage, stranger: Visit) -> None:
-    """By a public link, once in a browser."""
+    """A public link accepts one vote per browser."""
     address = shared(stage, "vote")
     page = stranger.open(address)
     assert page.get_by_text("Wait for the census.").count() == 0
@@ -120,7 +120,7 @@ def test_a_stranger_votes_and_then_sees_the_verdict(stage: Stage, stranger: Visi
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_after_a_vote_the_result_is_in_view(stage: Stage, chromium: Browser, width: int) -> None:
-    """Also on a phone, where it stands below the whole debate; whoever gets the address is to vote, not to see it."""
+    """On a phone it is below the whole debate; others who get the address see the vote first."""
     visit = Visit(chromium, stage.url, token=None)
     page = visit.open(shared(stage, "vote"))
     page.set_viewport_size({"width": width, "height": 740})
@@ -142,32 +142,32 @@ def test_after_a_vote_the_result_is_in_view(stage: Stage, chromium: Browser, wid
     assert visit.problems == []
 
 
-def seen(page: Page) -> tuple[str, str]:
-    """Which slide it is, and what it shows."""
+def current_slide(page: Page) -> tuple[str, str]:
+    """Return the number and the text of the current slide."""
     return page.locator("#at").inner_text(), page.locator(".slide:visible").inner_text()
 
 
 def test_presentation_is_controlled_by_keys(stage: Stage, owner: Visit, stranger: Visit) -> None:
-    """The question, turn by turn, the verdict last; the address keeps the place, Escape leads back."""
+    """It shows the question, each turn and the verdict; the address keeps the position, Escape leads back."""
     page = owner.open("/runs/rents")
     page.get_by_role("link", name="Present").click()
     page.get_by_role("button", name="Next").wait_for()
     for tab in (page, stranger.open(f"{shared(stage, 'run')}/present")):
         for position, text in enumerate(["Cap rents", "Mira", "Jon", "Mira", "Jon", "Wait for the census."], 1):
-            number, slide = seen(tab)
+            number, slide = current_slide(tab)
             assert (number, text in slide) == (f"{position} of 6", True), slide
             assert tab.locator(".slide:visible").count() == 1
             tab.keyboard.press("ArrowRight")
-        assert seen(tab)[0] == "6 of 6"  # there is nothing after the last
+        assert current_slide(tab)[0] == "6 of 6"  # there is nothing after the last
         tab.keyboard.press("ArrowLeft")
-        assert seen(tab)[0] == "5 of 6"
+        assert current_slide(tab)[0] == "5 of 6"
         tab.reload()
-        assert seen(tab)[0] == "5 of 6"
+        assert current_slide(tab)[0] == "5 of 6"
         tab.keyboard.press("Home")
-        assert seen(tab)[0] == "1 of 6"
+        assert current_slide(tab)[0] == "1 of 6"
         tab.get_by_role("button", name="Next").click()
         tab.keyboard.press("PageDown")  # Mira's text is longer than the window: first it is read
-        assert seen(tab)[0] == "2 of 6"
+        assert current_slide(tab)[0] == "2 of 6"
         tab.keyboard.press("End")
         tab.keyboard.press("Escape")
         tab.get_by_role("link", name="Present").wait_for()
@@ -176,7 +176,7 @@ def test_presentation_is_controlled_by_keys(stage: Stage, owner: Visit, stranger
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("shows", ["run", "present", "vote"])
 def test_shared_pages_are_accessible(stage: Stage, stranger: Visit, shows: str, scheme: Any) -> None:
-    """No finding of axe-core on any slide, and nothing to be scrolled sideways, at each width."""
+    """Axe-core finds nothing on any slide, and nothing scrolls sideways at any width."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     address = shared(stage, "vote" if shows == "vote" else "run")
     page = stranger.open(f"{address}/present" if shows == "present" else address)
@@ -195,7 +195,7 @@ def test_shared_pages_are_accessible(stage: Stage, stranger: Visit, shows: str, 
 
 
 def test_all_slides_are_shown_without_scripts(chromium: Browser, stage: Stage) -> None:
-    """One below the other."""
+    """They are below each other."""
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(f"{stage.url}{shared(stage, 'run')}/present")

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """A server whose model answers at once."""
+    """Serve a model that answers immediately."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
         yield stage
 
 
 def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Go to a step, change what was said, and compare the new run with the one that it began as."""
+    """A step is selected, its text edited, and the new run compared with its parent."""
     run_id = stage.finished()
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.get_by_role("link", name="Time travel").click()
@@ -49,7 +49,7 @@ def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Vi
 
 
 def test_finished_debate_is_continued_with_a_question(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """One button; the new run has the question over its round, and a problem stands beside the button."""
+    """One button starts it; the new run has the question above its round, and problems are shown at the button."""
     run_id = stage.finished()
     visitor = visit(stage.url)
     page = visitor.open(f"/runs/{run_id}")
@@ -67,7 +67,7 @@ def test_finished_debate_is_continued_with_a_question(stage: Stage, visit: Calla
 
 
 def test_problem_is_shown_beside_the_answer(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """An answer that its step does not take begins no run, and its fields are named."""
+    """An invalid answer starts no run, and its fields are named."""
     run_id = stage.finished()
     visitor = visit(stage.url)
     page = visitor.open(f"/runs/{run_id}/travel?step=3")
@@ -85,7 +85,7 @@ def test_problem_is_shown_beside_the_answer(stage: Stage, visit: Callable[[str],
 
 
 def test_a_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The verdict is not there before the vote, and beside it afterwards, also for who comes back."""
+    """The verdict is hidden before the vote and shown beside it afterwards, also on later visits."""
     run_id = stage.finished()
     visitor = visit(stage.url)
     page = visitor.open(f"/runs/{run_id}/blind")
@@ -102,7 +102,7 @@ def test_a_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> No
 
 
 def test_a_verdict_of_one_ballot_can_be_read_in_both_orders(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """In a fork, which the page goes to."""
+    """A fork has both, and the page opens it."""
     run_id = stage.finished()
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.get_by_role("button", name="Judge it in the other order").click()

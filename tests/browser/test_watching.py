@@ -26,7 +26,7 @@ PRO, CON = (BEGINS.format(block) for block in BLOCKS[:2])
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The folder of a server whose model may not end any call."""
+    """Serve a model that may not finish any call; return its folder."""
     shutil.copy(Path(__file__).with_name("application.py"), tmp_path)
     (tmp_path / "token").write_text(TOKEN)
     allow(tmp_path, 0)
@@ -34,13 +34,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def allow(folder: Path, calls: int) -> None:
-    """Let the model end so many calls."""
+    """Permit the model to finish this many calls."""
     (folder / "new").write_text(str(calls))
     (folder / "new").rename(folder / "allowed")
 
 
 def begin(url: str) -> str:
-    """Begin a run of four calls."""
+    """Start a run of four calls."""
     with client(url, TOKEN) as http:
         answer = http.post("/api/v1/runs", json={**BRIEF, "seed": 1})
     assert answer.status_code == 201, answer.text
@@ -49,7 +49,7 @@ def begin(url: str) -> str:
 
 
 def test_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """Cut off twice in the middle of a text, it ends as a page that was never cut off."""
+    """Disconnected twice in the middle of a text, it ends like a page that never was."""
     with serving(folder, *OPTIONS) as (_, url, _), Proxy(int(url.rpartition(":")[2])) as proxy:
         run_id = begin(url)
         near, far = visit(url).open(f"/runs/{run_id}"), visit(proxy.url).open(f"/runs/{run_id}")
@@ -69,7 +69,7 @@ def test_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Visit
 
 
 def test_two_pages_survive_a_server_restart(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """Killed in the middle of a text and started again: both are whole, and no answer is paid for twice."""
+    """The server is killed in the middle of a text: both pages are complete, and no answer is paid for twice."""
     with serving(folder, *OPTIONS) as (_, url, _):
         visitor, run_id = visit(url), begin(url)
         pages = [visitor.open(f"/runs/{run_id}"), visit(url).open(f"/runs/{run_id}")]
@@ -85,7 +85,7 @@ def test_two_pages_survive_a_server_restart(folder: Path, visit: Callable[[str],
 
 
 def test_text_appears_while_it_is_written(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """Half of an answer is there before the other half is written, with who speaks, also in the status line."""
+    """Half of an answer is shown with its speaker, also in the status line, before the rest is written."""
     with serving(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin(url)}")
         turn = page.locator("#speaking .turn[data-side='1']")
@@ -99,7 +99,7 @@ def test_text_appears_while_it_is_written(folder: Path, visit: Callable[[str], V
 
 
 def test_a_run_is_stopped_and_resumed_on_its_page(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """By two buttons; what was said before stays, and is not asked again."""
+    """Two buttons do it; earlier contributions stay and are not requested again."""
     with serving(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin(url)}")
         allow(folder, 1)

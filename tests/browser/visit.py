@@ -24,7 +24,7 @@ document.addEventListener("securitypolicyviolation", (event) => console.error(`C
 
 
 class Visit:
-    """A browser that has signed in to the server at `url` (or has no token), from where it cannot go elsewhere."""
+    """Browser signed in to the server at `url` (or without a token) that cannot go elsewhere."""
 
     def __init__(self, chromium: Browser, url: str, *, token: str | None = TOKEN) -> None:
         self.url = url
@@ -37,7 +37,7 @@ class Visit:
             self.open(f"/?token={token}")
 
     def open(self, path: str) -> Page:
-        """A new page, as the server has sent it."""
+        """Open a page as the server sends it."""
         page = self._context.new_page()
         page.on("dialog", self._dialog)
         page.on("console", self._console)
@@ -46,11 +46,11 @@ class Visit:
         return page
 
     def close(self) -> None:
-        """Leave."""
+        """Close the browser context."""
         self._context.close()
 
     def _route(self, route: Route) -> None:
-        """Stop what goes elsewhere."""
+        """Block requests to other servers."""
         address = route.request.url
         if address.startswith(f"{self.url}/"):
             route.continue_()
