@@ -72,7 +72,7 @@ TABLE = (
 
 
 class Page(HTMLParser):
-    """The elements of a piece of HTML, and its letters with the numbers of lists."""
+    """Elements of a piece of HTML, and its letters with list numbers."""
 
     def __init__(self, html: str, *, marks: str = "") -> None:
         super().__init__()
@@ -112,20 +112,20 @@ class Page(HTMLParser):
 
 
 def letters(text: str) -> str:
-    """The letters and digits of a text as pages show it."""
+    """Return the letters and digits of a text as pages show it."""
     return re.sub(r"[\W_]", "", module._plain(text))
 
 
 @given(TEXTS)
 def test_html_has_only_the_subset_and_hides_no_text(text: str) -> None:
-    """Each tag and each attribute is one of a few, none has an address, and all letters are there in their order."""
+    """Tags and attributes are in the subset, none has an address, and all letters appear in order."""
     for html in (prose(text), inline(text)):
         assert re.sub(r"[\W_]", "", Page(html).read) == letters(text)
 
 
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=6, unique=True).map(sorted))
 def test_marks_cover_exactly_the_words_of_their_spans(text: str, places: list[int]) -> None:
-    """Wherever they begin and end in the Markdown; and the rest is as it would be."""
+    """Spans can start and end anywhere in the Markdown; the rest is unchanged."""
     places = [point for point in places if point <= len(text)]
     spans = [Span(start, end, "ins") for start, end in zip(places[::2], places[1::2], strict=False)]
     page = Page(prose(text, spans), marks="ins")
@@ -160,7 +160,7 @@ def grown(pieces: list[str]) -> list[str]:
 @example(["*a*\n\nb\n\u3000c"])
 @example(["a\r", "\n# b"])
 def test_growing_text_ends_as_the_whole_text(pieces: list[str]) -> None:
-    """However it was cut: what was sent is what the whole text is, in its last block only at the end."""
+    """For any chunks, the sent blocks are those of the whole text; the last block may change until the end."""
     text = "".join(pieces)
     if not text.lstrip().startswith("{"):
         assert "\n".join(grown([*pieces, END])) == prose(text + END)
@@ -168,13 +168,13 @@ def test_growing_text_ends_as_the_whole_text(pieces: list[str]) -> None:
 
 @given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
 def test_text_growing_by_characters_ends_as_the_whole_text(text: str) -> None:
-    """The last line may become anything with each of them."""
+    """Each character can change the meaning of the last line."""
     assert "\n".join(grown([*text, END])) == prose(text + END)
 
 
 @given(st.text("ab .,:;!?()\n\t'\"\xa0\u3000\r\v\x1f\u2028", max_size=60))
 def test_plain_text_is_the_same_with_and_without_the_parser(text: str) -> None:
-    """Most of what is said has no mark in it, and costs nothing."""
+    """Most contributions have no marks and skip the parser."""
     plain = module._plain(text)
     if not module.is_marked(plain):
         writer = module._Writer(())
@@ -201,7 +201,7 @@ def test_plain_text_is_the_same_with_and_without_the_parser(text: str) -> None:
     ],
 )  # fmt: skip
 def test_subset_is_rendered_as_specified(text: str, html: str) -> None:
-    """Each part of it, and what Markdown would hide."""
+    """Each element is covered, and text that Markdown would hide."""
     assert prose(text) == html
 
 
@@ -218,14 +218,14 @@ def test_subset_is_rendered_as_specified(text: str, html: str) -> None:
     ],
 )
 def test_growing_text_is_shown_in_its_final_form(text: str, html: str) -> None:
-    """What is not closed yet is closed at its end, so that no mark is seen for a moment."""
+    """Open marks are closed at the end, so that no raw mark appears for a moment."""
     growing = GrowingProse()
     assert growing.grow(text)
     assert growing.blocks == [html]
 
 
 def test_repeated_text_starts_again() -> None:
-    """And a structured answer is not read as text."""
+    """Structured answers are not rendered as text."""
     growing = GrowingProse()
     assert growing.grow("One.\n\nTwo.")
     assert growing.grow("Other")
@@ -236,7 +236,7 @@ def test_repeated_text_starts_again() -> None:
 
 
 def test_a_text_that_outgrows_the_parser_becomes_plain() -> None:
-    """So do the blocks that were rendered as Markdown before."""
+    """Blocks that were already rendered as Markdown become plain, too."""
     paragraph = "So *it* is.\n\n"
     text = paragraph * (module._LONGEST // len(paragraph))
     assert "<em>" in "\n".join(grown([text]))
@@ -244,7 +244,7 @@ def test_a_text_that_outgrows_the_parser_becomes_plain() -> None:
 
 
 def test_finished_blocks_are_not_sent_again() -> None:
-    """Only the last paragraphs are sent, because the next line may still change them."""
+    """Only the last paragraphs are sent again, as the next line can still change them."""
     for begin, maximum in (("So", 2), ("**So**", 3)):
         growing, text = GrowingProse(), ""
         for _ in range(50):
@@ -256,7 +256,7 @@ def test_finished_blocks_are_not_sent_again() -> None:
 
 
 def test_long_block_is_not_rendered_again_for_each_word() -> None:
-    """A list of three hundred lines costs some dozen times what it costs once."""
+    """Streaming a list of three hundred lines takes at most some dozen times as long as rendering it once."""
     growing, times, text = GrowingProse(), 0, ""
     for number in range(300):
         text += f"- line {number}\n"
@@ -265,7 +265,7 @@ def test_long_block_is_not_rendered_again_for_each_word() -> None:
 
 
 def test_formulas_and_tasks_are_rendered() -> None:
-    """In a line, apart, and in lists; amounts of money, code and what cannot be read stay as they are."""
+    """Inline, display and list positions work; amounts of money, code and invalid formulas are unchanged."""
     html = prose("So $x_1$ and $$\\frac{a}{b}$$, \\(y\\) or \\[z\\].\n\n- [ ] open\n- [x] *done*")
     assert html.count("<math>") == html.count('<math display="block">') == 2
     assert "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>" in html
@@ -285,7 +285,7 @@ def test_formulas_and_tasks_are_rendered() -> None:
     ],
 )
 def test_formula_has_no_foreign_elements(latex: str) -> None:
-    """Text in it is text, and addresses and styles are left out."""
+    """Text stays text, and addresses and styles are removed."""
     html = prose(f"Look: ${latex}$")
     drawn = html.partition("<annotation")[0]
     assert "<math>" in html
@@ -295,7 +295,7 @@ def test_formula_has_no_foreign_elements(latex: str) -> None:
 
 @pytest.mark.parametrize("piece", ["$", "\\(", "\\[", "$a ", "$a$ ", "$$a", "{", "$\\sqrt"])
 def test_hostile_formulas_are_rendered_quickly(piece: str) -> None:
-    """As many openings as a text has room for; the time is that of ordinary texts of the length."""
+    """Texts full of opening marks take as long as ordinary texts of this length."""
     start = time.process_time()
     prose(piece * (100_000 // len(piece)))
     assert time.process_time() - start < 5

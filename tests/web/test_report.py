@@ -41,12 +41,12 @@ JOURNAL = re.compile(r"(?<=base64,)[^\"]+")
 
 
 def answering() -> FunctionModel:
-    """A model that answers anything, always alike."""
+    """Return a model with a constant answer for every request."""
     return FunctionModel(answer_to)
 
 
 async def report_of(pattern: str, options: dict[str, Any] | None = None, *, model: Any = None) -> str:
-    """The report of a run of a built-in pattern, whichever way it ended."""
+    """Return the report of a built-in pattern's run, however it ended."""
     async with Service(store=MemoryStore(), model=model or answering()) as service:
         options = {"debaters": SIDES} if options is None and pattern == "debate" else options
         run = await service.begin(pattern, QUESTION, options=options, run_id="r", seed=1)
@@ -55,14 +55,14 @@ async def report_of(pattern: str, options: dict[str, Any] | None = None, *, mode
 
 
 def journal_in(html: str) -> str:
-    """The journal that a report carries."""
+    """Return the journal in a report."""
     match = JOURNAL.search(html)
     assert match is not None
     return gzip.decompress(base64.b64decode(match[0])).decode()
 
 
 def with_journal(html: str, journal: str, *, rehashed: bool = True) -> str:
-    """The report with another journal, and the hash of it."""
+    """Replace the journal of a report, and its hash."""
     packed = base64.b64encode(gzip.compress(journal.encode())).decode()
     before, after = (sha256(text.encode()).hexdigest() for text in (journal_in(html), journal))
     changed = JOURNAL.sub(lambda _: packed, html)
@@ -70,7 +70,7 @@ def with_journal(html: str, journal: str, *, rehashed: bool = True) -> str:
 
 
 class Parts(HTMLParser):
-    """The elements of a page, its attributes and what browsers act on, and its visible texts with their places."""
+    """Elements of a page, its attributes and active content, and its visible texts with positions."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=False)
@@ -97,7 +97,7 @@ class Parts(HTMLParser):
 
 @pytest.mark.parametrize("name", REGISTERED)
 async def test_a_report_of_every_pattern_is_verified(name: str) -> None:
-    """It shows the run, stands alone, is small, and follows from its journal."""
+    """The report shows the run, is self-contained and small, and follows from its journal."""
     html = await report_of(name)
     assert QUESTION in html
     assert "<script" not in html
@@ -111,7 +111,7 @@ async def test_a_report_of_every_pattern_is_verified(name: str) -> None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_a_report_of_a_program_s_pattern_is_verified_with_it(name: str) -> None:
-    """And without it, nothing is known, which is said."""
+    """Without the pattern, the outcome is "unknown"."""
     pattern = PATTERNS[name]()
     async with Service({"it": pattern}, store=MemoryStore(), model=answering()) as service:
         await service.begin("it", QUESTION, run_id="r", seed=4)
@@ -125,7 +125,7 @@ async def test_a_report_of_a_program_s_pattern_is_verified_with_it(name: str) ->
 
 
 async def test_a_fork_is_verified() -> None:
-    """With an edited answer and a reused one, and without its parent."""
+    """The fork has an edited and a reused answer, and is verified without its parent."""
     async with Service(store=MemoryStore(), model=answering()) as service:
         await service.begin("debate", QUESTION, options=SHORT, run_id="r")
         await service.wait("r")
@@ -152,14 +152,14 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", VARIANTS)
 async def test_a_report_of_any_options_is_verified(name: str) -> None:
-    """Whatever is drawn, measured or asked for besides."""
+    """Drawing, measuring and additional calls are included."""
     finding = await verify_report(await report_of(*VARIANTS[name]))
     assert (finding.outcome, finding.problems) == ("verified", ())
 
 
 @pytest.mark.parametrize("role", ["debater-bob", "judge", "synthesizer", "moderator"])
 async def test_run_continued_without_a_role_is_verified(role: str) -> None:
-    """With what it says about that."""
+    """The page mentions the missing role."""
 
     def answer(request: ModelRequest) -> Any:
         if role in request.block:
@@ -172,7 +172,7 @@ async def test_run_continued_without_a_role_is_verified(role: str) -> None:
 
 
 async def test_a_run_of_a_small_model_object_is_verified() -> None:
-    """Its journal does not say that it has concise prompts, but has them."""
+    """Its journal does not record that its prompts are concise."""
 
     class Small(FunctionModel):
         profile = "concise"
@@ -182,7 +182,7 @@ async def test_a_run_of_a_small_model_object_is_verified() -> None:
 
 
 async def test_votes_of_readers_are_in_the_report() -> None:
-    """With their number on the page, which says that nothing checks them: whoever makes a report can make up votes."""
+    """The page has their number and says that they are not verified: the author of a report can invent votes."""
     async with Service(store=MemoryStore(), model=answering()) as service:
         await service.begin("debate", QUESTION, options=SHORT, run_id="r")
         await service.wait("r")
@@ -195,7 +195,7 @@ async def test_votes_of_readers_are_in_the_report() -> None:
 
 
 def failing(block: str) -> FunctionModel:
-    """A model that fails as one role."""
+    """Make a model that fails in one role."""
 
     def answer(request: ModelRequest) -> Any:
         if block in request.block:
@@ -207,7 +207,7 @@ def failing(block: str) -> FunctionModel:
 
 @pytest.mark.parametrize("block", ["debater-ann", "debater-bob", "judge", "synthesizer"])
 async def test_failed_run_is_verified_up_to_its_failure(block: str) -> None:
-    """The page says why it failed."""
+    """The page has the reason."""
     html = await report_of("debate", SHORT, model=failing(block))
     assert "gone" in html
     finding = await verify_report(html)
@@ -216,7 +216,7 @@ async def test_failed_run_is_verified_up_to_its_failure(block: str) -> None:
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
 async def test_a_run_that_a_limit_ended_is_verified(calls: int) -> None:
-    """As far as it came."""
+    """The finished part is verified."""
     from flowdebate import Limits
 
     async with Service(store=MemoryStore(), model=answering(), limits=Limits(calls=calls)) as service:
@@ -228,7 +228,7 @@ async def test_a_run_that_a_limit_ended_is_verified(calls: int) -> None:
 
 
 async def test_a_run_in_progress_or_waiting_for_a_person_is_verified() -> None:
-    """What was said so far follows from the answers so far."""
+    """The transcript so far follows from the answers so far."""
     waits = {**SHORT, "humans": ["judge"], "suspend": True}
     assert (await verify_report(await report_of("debate", waits))).outcome == "verified"
     reached = asyncio.Event()
@@ -259,7 +259,7 @@ TEXTS = Parts(REPORT).texts
 
 @given(at=st.integers(0, sum(len(text) for *_, text in TEXTS) - 1), char=st.characters(exclude_categories=["Cs", "Cc"]))
 async def test_any_changed_character_on_the_page_is_found(at: int, char: str) -> None:
-    """Wherever it stands: in the words of a debater, of the page, or in a number."""
+    """Words of debaters, words of the page, and numbers are included."""
     row, column = [(line - 1, column + at) for line, column, text in TEXTS for at in range(len(text))][at]
     lines = REPORT.split("\n")
     if lines[row][column] == char:
@@ -276,7 +276,7 @@ async def test_any_changed_character_on_the_page_is_found(at: int, char: str) ->
 
 @given(at=st.integers(0, len(journal_in(REPORT)) - 1), char=st.characters(min_codepoint=32, exclude_categories=["Cs"]))
 async def test_any_changed_character_in_the_journal_is_found(at: int, char: str) -> None:
-    """Any recorded answer, and all that stands around it."""
+    """Recorded answers and all other values are included."""
     journal = journal_in(REPORT)
     if journal[at] == char:
         return
@@ -289,7 +289,7 @@ async def test_any_changed_character_in_the_journal_is_found(at: int, char: str)
 
 
 async def remade(journal: str) -> Finding:
-    """What is found in a report of another journal, as whoever forges one would make it."""
+    """Rebuild the report from a changed journal, as a forger would."""
     from flowdebate.service.evidence import evidence_of
     from flowdebate.store.export import read_runs
 
@@ -300,7 +300,7 @@ async def remade(journal: str) -> Finding:
 
 @pytest.mark.parametrize("role", ["debater-ann", "debater-bob", "moderator", "judge", "synthesizer"])
 async def test_answer_changed_in_journal_hash_and_page_is_found(role: str) -> None:
-    """The result does not follow from it, and later prompts have other hashes."""
+    """The result does not follow from the answer, and later prompts have different hashes."""
     lines = journal_in(REPORT).splitlines()
     index = next(at for at, line in enumerate(lines) if '"kind": "step"' in line and role in line)
     step = json.loads(lines[index])
@@ -316,7 +316,7 @@ async def test_answer_changed_in_journal_hash_and_page_is_found(role: str) -> No
 
 
 async def test_answer_changed_consistently_is_found_by_later_prompts() -> None:
-    """Unless it is the last one: whoever writes all of a journal anew can make any of it up."""
+    """The last answer is the exception: the author of a whole journal can invent all of it."""
     journal = journal_in(REPORT)
     quoted_text = next(text for text in re.findall(r'"text": "([^"]+)"', journal))
     finding = await remade(journal.replace(quoted_text, f"{quoted_text} Never!"))
@@ -325,7 +325,7 @@ async def test_answer_changed_consistently_is_found_by_later_prompts() -> None:
 
 
 async def test_report_of_another_version_is_not_called_false() -> None:
-    """Its page may be made in another way: what this one can say is that it does not know."""
+    """Its page may have a different layout, so the outcome is "unknown"."""
     html = REPORT.replace('generator" content="flowdebate ', 'generator" content="flowdebate 0.0.1-')
     finding = await verify_report(html)
     assert finding.outcome == "unknown"
@@ -336,7 +336,7 @@ async def test_report_of_another_version_is_not_called_false() -> None:
 
 
 def bomb() -> str:
-    """A journal of 200 MB."""
+    """Build a journal of 200 MB."""
     return base64.b64encode(gzip.compress(b"0" * 200_000_000, 9)).decode()
 
 
@@ -363,13 +363,13 @@ JOURNAL_LINK = '<a id="journal" download="x" href="data:application/gzip;base64,
 
 
 def with_packed(html: str, data: bytes) -> str:
-    """The report with these bytes as its journal."""
+    """Replace the journal of a report by these bytes."""
     return JOURNAL.sub(lambda _: base64.b64encode(data).decode(), html)
 
 
 @pytest.mark.parametrize("name", DAMAGED)
 async def test_damaged_file_is_rejected_with_the_damaged_location(name: str) -> None:
-    """In bounded memory."""
+    """The memory is bounded."""
     damage, problem = DAMAGED[name]
     with pytest.raises(BadFile, match=re.escape(problem)) as caught:
         await verify_report(damage(REPORT), source="report.html")
@@ -377,7 +377,7 @@ async def test_damaged_file_is_rejected_with_the_damaged_location(name: str) -> 
 
 
 async def test_a_plan_of_another_version_is_unknown() -> None:
-    """It is refused in words, whatever it is."""
+    """Any such plan is rejected in words."""
     plan = re.compile(r'"plan": \{"format": 1')
     finding = await verify_report(with_journal(REPORT, plan.sub('"plan": {"format": 99', journal_in(REPORT))))
     assert finding.outcome == "unknown"
@@ -385,7 +385,7 @@ async def test_a_plan_of_another_version_is_unknown() -> None:
 
 
 async def test_an_export_is_verified_run_by_run(tmp_path: Path) -> None:
-    """Without a page, its results are compared with what its answers give; stdin ends lines as it likes."""
+    """Without a page, results are compared with those of the answers; stdin can have any line ends."""
     journal = journal_in(REPORT)
     file = tmp_path / "runs.jsonl"
     file.write_bytes(journal.replace("\n", "\r\n").encode())
@@ -397,7 +397,7 @@ async def test_an_export_is_verified_run_by_run(tmp_path: Path) -> None:
 
 
 async def test_a_report_survives_other_line_ends(tmp_path: Path) -> None:
-    """As mail programs write them."""
+    """Mail programs change line ends."""
     file = tmp_path / "report.html"
     file.write_bytes(REPORT.replace("\n", "\r\n").encode())
     assert [report.outcome for report in await verify_file(str(file))] == ["verified"]
@@ -407,7 +407,7 @@ async def test_a_report_survives_other_line_ends(tmp_path: Path) -> None:
 
 
 async def test_hostile_text_is_escaped() -> None:
-    """Whatever a question or a model says: no element, no attribute and no address that a plain text does not give."""
+    """Questions and model texts add no element, attribute or address."""
     hostile = [
         "<script>alert(1)</script>",
         '"><img src=x onerror=alert(1)>',
@@ -435,7 +435,7 @@ async def test_hostile_text_is_escaped() -> None:
 
 
 async def test_only_the_library_s_stylesheet_is_trusted() -> None:
-    """The policy of a report has the hash of its one style, and allows nothing else."""
+    """The policy of a report has the hash of its single style and allows nothing else."""
     [style] = re.findall(r"<style>(.*?)</style>", REPORT, re.DOTALL)
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}'" in report_policy()

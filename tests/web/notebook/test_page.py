@@ -34,7 +34,7 @@ VERDICT = {"reasoning": "-", "winner": "for", "verdict": "Yes."}
 
 
 class Page(HTMLParser):
-    """What a notebook gets: its elements, and the page in its frame."""
+    """Notebook output: its elements, and the page in its frame."""
 
     def __init__(self, html: str | None) -> None:
         super().__init__()
@@ -54,25 +54,25 @@ class Page(HTMLParser):
 
 
 async def until(events: AsyncIterator[Any], holds: Callable[[Any], object]) -> None:
-    """Read events up to one after which something holds, or to the end of the run."""
+    """Read events until a condition holds, or to the end of the run."""
     async for event in events:
         if holds(event):
             return
 
 
-def said(live: Live) -> dict[str, str]:
-    """The texts in progress, by name."""
+def texts_in_progress(live: Live) -> dict[str, str]:
+    """Return the texts in progress by name."""
     return {turn.agent_name: text for turn, text in live.speaking}
 
 
 def is_call(event: object) -> bool:
-    """Whether a model is asked."""
+    """Return whether an event is a model call."""
     return isinstance(event, CallStarted)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_every_pattern_can_be_shown_at_any_time(name: str) -> None:
-    """Before each answer as a live page, at the end as a report in a frame; its document is shown like that, too."""
+    """Before each answer it is a live page, at the end a report in a frame, like its document."""
     calls, pages = count(), []
 
     async def answer(request: Any) -> Any:
@@ -92,7 +92,7 @@ async def test_every_pattern_can_be_shown_at_any_time(name: str) -> None:
 
 
 async def test_live_page_shows_text_in_progress() -> None:
-    """The text so far of whoever speaks, and no longer once it is recorded; a failed attempt's text is gone."""
+    """Text in progress is shown until it is recorded; text of a failed attempt disappears."""
     gate = asyncio.Semaphore(0)
 
     async def answer(request: Any) -> Any:
@@ -110,24 +110,24 @@ async def test_live_page_shows_text_in_progress() -> None:
 
     handle.listen(take)
     events = handle.follow()
-    await until(events, lambda _: said(live).get("ann"))
-    assert said(live) == {"ann": "Homes come"}
+    await until(events, lambda _: texts_in_progress(live).get("ann"))
+    assert texts_in_progress(live) == {"ann": "Homes come"}
     assert "Homes come" in str(live_html(handle, live))
     gate.release()
-    await until(events, lambda _: said(live).get("bob"))
-    assert said(live) == {"bob": "Homes come"}
+    await until(events, lambda _: texts_in_progress(live).get("bob"))
+    assert texts_in_progress(live) == {"bob": "Homes come"}
     gate.release()
     await until(events, lambda _: live.others_at_work)
     assert "The judge is weighing the arguments" in str(live_html(handle, live))
     gate.release()
     await handle
-    assert said(live) == {}
+    assert texts_in_progress(live) == {}
     assert live.others_at_work == []
 
 
 @pytest.mark.parametrize("end", ["Should we move to a monorepo?", "\u0647\u0644 \u0646\u0646\u062a\u0642\u0644\u061f"])
 async def test_question_is_shown_in_full(end: str) -> None:
-    """With all its background: while the run goes on, in its report, and in the lines that untrusted notebooks show."""
+    """Live pages, reports and untrusted notebooks show the question with its whole background."""
     background = "Forty services share a database. " * 30
     gate = asyncio.Event()
 
@@ -147,7 +147,7 @@ async def test_question_is_shown_in_full(end: str) -> None:
 
 
 async def test_failed_run_shows_its_progress() -> None:
-    """The error, and what was said before; also by the run that the error has."""
+    """The error and the earlier contributions are shown, also from the run attached to the error."""
 
     def answer(request: Any) -> str:
         if "bob" in request.block:
@@ -167,7 +167,7 @@ async def test_failed_run_shows_its_progress() -> None:
 
 
 async def test_suspended_run_names_the_person_it_waits_for() -> None:
-    """With what was said so far, and in Markdown; so does a human's block alone."""
+    """The transcript so far is shown, also in Markdown; a human's block alone works, too."""
     sides = [Debater("ann", "for"), Debater("bob", "against", block=human(name="olga"))]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     result = await pattern.run(QUESTION, model=ScriptedModel("Homes."), store="memory:")
@@ -179,7 +179,7 @@ async def test_suspended_run_names_the_person_it_waits_for() -> None:
 
 
 async def test_run_without_a_pattern_shows_its_state() -> None:
-    """While it goes on, and if it failed; a result shows itself by its repr."""
+    """Running and failed runs show their state; a result has its repr."""
     go = asyncio.Event()
 
     async def shout(value: Any, ctx: Any) -> str:
@@ -205,7 +205,7 @@ async def test_run_without_a_pattern_shows_its_state() -> None:
     "text", [HOSTILE, "</style></div><script>", "# [x](javascript:y)", "\u202e\x1b[2J\x00<b>", "```\n</ul>"]
 )
 async def test_hostile_text_is_escaped(text: str) -> None:
-    """Whatever a model says, live and at the end: no script, one frame, in a sandbox."""
+    """Live and finished, no model text adds a script or a frame; the single frame is in a sandbox."""
     gate = asyncio.Semaphore(0)
 
     async def answer(request: Any) -> Any:
@@ -229,7 +229,7 @@ async def test_hostile_text_is_escaped(text: str) -> None:
 
 
 async def test_a_large_run_stays_small() -> None:
-    """Twenty long turns are not all on the page, which says so and has the verdict."""
+    """Twenty long turns are shortened with a note, and the verdict is kept."""
 
     def answer(request: Any) -> Any:
         return {**VERDICT, "winner": "side 1"} if request.output_schema else "word " * 5_000
@@ -246,7 +246,7 @@ async def test_a_large_run_stays_small() -> None:
 
 
 def test_excerpt_omits_the_middle() -> None:
-    """The first and the last contributions stay, with the heading of the first one that stays again."""
+    """The first and the last contributions are kept, with the heading before the first one after the gap."""
     sections: list[Any] = []
     for number in range(1, 11):
         sections.append(Heading(title=f"Round {number}"))
@@ -264,7 +264,7 @@ def test_excerpt_omits_the_middle() -> None:
 
 @pytest.mark.parametrize("broken", ["raw", "events", "status"])
 async def test_unshowable_value_raises_nothing(broken: str) -> None:
-    """A block of the application may leave anything behind: the notebook then shows the repr."""
+    """The notebook shows the repr of unknown results of an application's block."""
 
     class Broken(type(await _result())):  # type: ignore[misc]
         def __getattribute__(self, name: str) -> Any:
@@ -314,7 +314,7 @@ async def _reports() -> Sequence[Any]:
 
 
 async def test_reports_of_evaluations_are_tables() -> None:
-    """Audits, benefits and batches: a sentence, a table and findings, in which foreign text is text."""
+    """Audits, benefits and batches have a sentence, a table and findings with foreign text escaped."""
     for report in await _reports():
         page = Page(report._repr_html_())
         assert page.tags <= {"div", "p", "b", "bdi", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
@@ -345,7 +345,7 @@ def test_notebook_code_is_loaded_only_on_demand() -> None:
 
 @pytest.mark.skipif(find_spec("anywidget") is not None, reason="anywidget is installed")
 async def test_missing_extra_raises_an_error_with_the_install_command() -> None:
-    """Both names can be imported, and are refused when they are used."""
+    """Both names can be imported, and fail on use."""
     from flowdebate.notebook import HumanTurn, show
 
     handle = debate(name="rent", debaters=SIDES, max_rounds=1).start("Q?", model=FunctionModel(answer_to))

@@ -16,7 +16,7 @@ TEXTS = st.one_of(st.text(max_size=60), WORDS.map(" ".join))
 
 
 def call(place: str, text: str = "", **fields: Any) -> Call:
-    """A call of a run."""
+    """Make a call of a run."""
     facts: dict[str, Any] = {
         "number": 1, "who": place.title(), "party": None, "model": None, "attempts": 1, "failures": (), "seconds": None,
         "prompt_tokens": None, "completion_tokens": None, "starts": None, "origin": "asked", **fields,
@@ -25,17 +25,17 @@ def call(place: str, text: str = "", **fields: Any) -> Call:
 
 
 def run_of(*places: str, **changed: str) -> list[Call]:
-    """The calls of a run, numbered; some of them with another text."""
+    """Make numbered calls of a run, some with a different text."""
     return [call(place, changed.get(place, ""), number=number) for number, place in enumerate(places, 1)]
 
 
 def compared(one: list[Call], other: list[Call], *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
-    """The steps of two runs side by side."""
+    """Compare the steps of two runs."""
     return compare(Course(calls=one), Course(calls=other), fork=fork)
 
 
-def shown(rows: list[Pair | Same]) -> list[Any]:
-    """The parts in short: names and numbers of what is the same, else the places of both."""
+def summarize(rows: list[Pair | Same]) -> list[Any]:
+    """Return the parts as names and numbers of equal steps, or the paths of both steps."""
     return [
         (part.first, part.last)
         if isinstance(part, Same)
@@ -46,7 +46,7 @@ def shown(rows: list[Pair | Same]) -> list[Any]:
 
 @given(one=TEXTS, other=TEXTS)
 def test_changes_reproduce_both_texts(one: str, other: str) -> None:
-    """Without insertions they are the one text, without deletions the other; nothing is marked without need."""
+    """Without insertions they are one text, without deletions the other; equal text is not marked."""
     pieces = changes(one, other)
     assert "".join(piece.text for piece in pieces if piece.kind != "ins") == one
     assert "".join(piece.text for piece in pieces if piece.kind != "del") == other
@@ -55,13 +55,13 @@ def test_changes_reproduce_both_texts(one: str, other: str) -> None:
 
 
 def test_changes_are_whole_words() -> None:
-    """What stays between two changes is not marked."""
+    """Text between two changes is not marked."""
     pieces = [(piece.kind, piece.text) for piece in changes("It costs one million.", "It costs two millions.")]
     assert pieces == [("same", "It costs"), ("del", " one million."), ("ins", " two millions.")]
 
 
 def test_long_texts_are_compared_quickly() -> None:
-    """Hostile ones neither: they are replaced as a whole."""
+    """Hostile texts are replaced as a whole."""
     one, other = "a " * 50_000, "a b " * 25_000
     start = time.perf_counter()
     pieces = changes(one, other)
@@ -70,18 +70,18 @@ def test_long_texts_are_compared_quickly() -> None:
 
 
 def test_equal_beginnings_collapse() -> None:
-    """Steps that are the same are one part; one that differs stands beside its other version."""
+    """Equal steps are one part; a different step is beside its counterpart."""
     rows = compared(run_of("a", "b", "c", "d"), run_of("a", "b", "c", "d", c="Else."), fork=None)
-    assert shown(rows) == [(1, 2), ("c", "c"), (4, 4)]
+    assert summarize(rows) == [(1, 2), ("c", "c"), (4, 4)]
     assert isinstance(rows[0], Same)
     assert rows[0].names == ("A", "B")
     assert not rows[0].reused
 
 
 def test_steps_of_only_one_run_keep_their_position() -> None:
-    """They follow the step that they followed in their own run."""
+    """They follow the step that they followed in their run."""
     rows = compared(run_of("a", "c", "e"), run_of("b", "a", "d", "c"), fork=None)
-    assert shown(rows) == [(None, "b"), (1, 1), (None, "d"), (2, 2), ("e", None)]
+    assert summarize(rows) == [(None, "b"), (1, 1), (None, "d"), (2, 2), ("e", None)]
 
 
 PLACES = st.lists(st.sampled_from("abcdefg"), unique=True)
@@ -89,7 +89,7 @@ PLACES = st.lists(st.sampled_from("abcdefg"), unique=True)
 
 @given(one=PLACES, other=PLACES)
 def test_no_step_is_lost(one: list[str], other: list[str]) -> None:
-    """Each step of both runs is shown once, those of the first one in their order."""
+    """Each step of both runs is shown once, those of the first run in order."""
     assume(set(one) & set(other))
     rows = compared(run_of(*one), run_of(*other), fork=None)
     numbers: list[int] = []
@@ -107,12 +107,16 @@ def test_no_step_is_lost(one: list[str], other: list[str]) -> None:
 
 
 def test_runs_without_common_paths_are_shown_step_by_step() -> None:
-    """Such as those of two patterns."""
-    assert shown(compared(run_of("a", "b", "c"), run_of("d", "e"), fork=None)) == [("a", "d"), ("b", "e"), ("c", None)]
+    """Runs of two patterns are an example."""
+    assert summarize(compared(run_of("a", "b", "c"), run_of("d", "e"), fork=None)) == [
+        ("a", "d"),
+        ("b", "e"),
+        ("c", None),
+    ]
 
 
 def test_fork_shows_the_origin_of_each_step() -> None:
-    """Reused, changed by hand, or asked again; the run that it was forked from says nothing."""
+    """Steps are reused, edited, or repeated; the parent has no origin."""
     fork = [call("a", origin="reused"), call("b", "New.", number=2, origin="edited"), call("c", "Else.", number=3)]
     rows = compared(run_of("a", "b", "c"), fork, fork="other")
     assert isinstance(rows[0], Same)
@@ -123,7 +127,7 @@ def test_fork_shows_the_origin_of_each_step() -> None:
 
 
 def test_dissimilar_texts_are_shown_unchanged() -> None:
-    """Unless somebody has edited one into the other."""
+    """Edited texts are the exception."""
     one, other = [call("a", "Buses are slow.")], call("a", "Nothing of the kind, I think.")
     for origin, kinds in (("asked", {"same"}), ("edited", {"same", "ins"})):
         (row,) = compared(one, [call("a", other.text, origin=origin)], fork="other")
@@ -135,7 +139,7 @@ def test_dissimilar_texts_are_shown_unchanged() -> None:
 
 @given(one=TEXTS, other=TEXTS)
 def test_sides_keep_all_words(one: str, other: str) -> None:
-    """Each side has the words of its own text, whatever is marked and wherever its lines end."""
+    """For any marks and line ends, each side has the words of its text."""
     for part in compared([call("a", one or "x")], [call("a", other or "x")], fork=None):
         if isinstance(part, Pair):
             for side, text in ((part.one, one or "x"), (part.other, other or "x")):

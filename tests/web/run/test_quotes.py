@@ -27,7 +27,7 @@ SAID = "They write: “Rents rose by 15 per cent.” And: “Rents fell\nby a ha
 
 @given(text=TEXTS, places=st.lists(PLACES, max_size=5), is_exact=st.booleans())
 def test_splitting_a_text_at_its_quotes_loses_nothing(text: str, places: list[Any], is_exact: bool) -> None:  # noqa: FBT001 - drawn
-    """Whatever a journal says about their places; what is marked are the words of the quotes, each once."""
+    """This holds for any positions in a journal; the words of each quote are marked once."""
     looked_up = [(quote.start, quote.end, quote.source) for quote in verify_quotes(text, {"report": "rents rose by a"})]
     quotes = tuple(
         Quoted(start=start, end=end, source=source) for start, end, source in (looked_up if is_exact else places)
@@ -42,7 +42,7 @@ def test_splitting_a_text_at_its_quotes_loses_nothing(text: str, places: list[An
 
 
 class Page(HTMLParser):
-    """What can be read in a piece of HTML, and the words of its quotes by their numbers."""
+    """Text of a piece of HTML, and the words of its quotes by number."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -65,13 +65,13 @@ class Page(HTMLParser):
 
 
 def squeezed(text: str) -> str:
-    """The letters of a text."""
+    """Return the letters of a text."""
     return re.sub(r"[\W_]", "", text)
 
 
 @pytest.mark.anyio
 async def test_quotes_are_marked_and_listed() -> None:
-    """With a number that leads to the source, or to the word that none has it; a short one stays as it is."""
+    """Each has a number that links to the source, or a note that no source has it; a short one is unchanged."""
 
     def answer(request: Any) -> Any:
         if request.output_schema is not None:

@@ -23,7 +23,7 @@ QUESTION = "Should we ship?"
 
 
 async def run_of(pattern: str) -> tuple[RunDetails, Sheet]:
-    """A run that is over, and its sheet."""
+    """Return a finished run and its sheet."""
     async with Service(store="memory:", model=FunctionModel(answer_of)) as service:
         await service.begin(pattern, QUESTION, run_id="run")
         details = await service.wait("run")
@@ -35,18 +35,18 @@ async def run_of(pattern: str) -> tuple[RunDetails, Sheet]:
 
 @pytest.fixture(scope="module", params=PATTERNS)
 def sheet(request: pytest.FixtureRequest) -> Sheet:
-    """A sheet of each pattern."""
+    """Return a sheet of each pattern."""
     return asyncio.run(run_of(request.param))[1]
 
 
 def numbers(moment: Moment) -> list[int]:
-    """The steps of the turns that had been said."""
+    """Return the step numbers of the turns so far."""
     turns = [part for entry in moment.rounds for part in entry.parts if isinstance(part, Turn)]
     return [turn.call.number for turn in turns if turn.call is not None]
 
 
 def test_transcript_at_a_step_has_all_earlier_turns(sheet: Sheet) -> None:
-    """At each step: the turns of all earlier steps, and none of its own or of a later one."""
+    """Each step has the turns of all earlier steps, but not its own or a later one."""
     every = [turn for sheet_round in sheet.rounds for turn in sheet_round.parts if isinstance(turn, Turn)]
     spoken = sorted(turn.call.number for turn in every if turn.call is not None)
     assert spoken
@@ -55,17 +55,17 @@ def test_transcript_at_a_step_has_all_earlier_turns(sheet: Sheet) -> None:
         assert moment is not None
         assert moment.call.number == number
         assert (moment.before, moment.after) == (number - 1, len(sheet.trace.calls) - number)
-        assert sorted(numbers(moment)) == [turn for turn in spoken if turn < number]
+        assert sorted(numbers(moment)) == [earlier for earlier in spoken if earlier < number]
         assert moment.turns == len(numbers(moment))
 
 
 def test_number_past_the_end_selects_the_last_step(sheet: Sheet) -> None:
-    """Such as one of a fork that went on for longer."""
+    """A longer fork can have such a number."""
     assert moment_at(sheet, 10_000) == moment_at(sheet, len(sheet.trace.calls))
 
 
 def test_fork_shows_its_changes() -> None:
-    """The first step that it chose to change, and whose answers; places that its parent does not have say nothing."""
+    """The first changed step and its author are shown; unknown paths of the parent are ignored."""
     run, sheet = asyncio.run(run_of("debate"))
     steps = {call.place: call for call in sheet.trace.calls}
     first, second, *_, last = steps
