@@ -17,7 +17,7 @@ SECONDS = 60
 
 @dataclass
 class Output:
-    """What a cell has shown: its bundles in order, each update of a display in the place of the one before."""
+    """Displays of a cell in order; an update replaces its display."""
 
     displays: list[dict[str, Any]] = field(default_factory=list)
     updates: list[dict[str, Any]] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Output:
     places: dict[str, int] = field(default_factory=dict)
 
     def put(self, kind: str, content: dict[str, Any]) -> None:
-        """Take a message of the kernel."""
+        """Apply a message of the kernel."""
         place = content.get("transient", {}).get("display_id")
         if kind == "status":
             self.ended = content["execution_state"] == "idle"
@@ -47,7 +47,7 @@ class Output:
 
 
 class Kernel:
-    """A kernel with a client, as a front end without a screen."""
+    """Kernel with a client, like a front end without a screen."""
 
     def __init__(self, manager: Any, client: Any) -> None:
         self.manager = manager
@@ -59,7 +59,7 @@ class Kernel:
         self._outputs: dict[str, Output] = {}
 
     def start(self, code: str) -> Output:
-        """Begin a cell."""
+        """Start a cell."""
         output = Output()
         self._outputs[self.client.execute(code)] = output
         return output
@@ -71,7 +71,7 @@ class Kernel:
         return output
 
     def read(self, holds: Callable[[], object]) -> None:
-        """Read messages until something holds."""
+        """Read messages until a condition holds."""
         while not holds():
             try:
                 message = self.client.get_iopub_msg(timeout=SECONDS)
@@ -94,15 +94,15 @@ class Kernel:
             output.put(kind, content)
 
     def turn(self, output: Output) -> str:
-        """The comm of the widget that a cell shows."""
+        """Return the comm of the widget of a cell."""
         return str(output.displays[-1]["application/vnd.jupyter.widget-view+json"]["model_id"])
 
     def page(self, comm: str) -> str:
-        """What the widget shows."""
+        """Return the page of the widget."""
         return str(self.widgets[comm]["page"])
 
     def send(self, comm: str, answer: object, *, place: str, subshell: str | None = None) -> None:
-        """Send an answer as the widget does; through a subshell as JupyterLab does."""
+        """Send an answer like the widget, through a subshell as in JupyterLab."""
         content = {"kind": "answer", "place": place, "answer": answer}
         data = {"comm_id": comm, "data": {"method": "custom", "content": content}}
         message = self.client.session.msg("comm_msg", data)
@@ -111,7 +111,7 @@ class Kernel:
         self.client.shell_channel.send(message)
 
     def subshell(self) -> str:
-        """A new subshell, in which the kernel handles messages in a thread of its own."""
+        """Open a subshell, in which the kernel handles messages in a separate thread."""
         self.client.control_channel.send(self.client.session.msg("create_subshell_request"))
         reply = self.client.get_control_msg(timeout=SECONDS)
         return str(reply["content"]["subshell_id"])
@@ -119,7 +119,7 @@ class Kernel:
 
 @contextmanager
 def kernel(folder: str) -> Iterator[Kernel]:
-    """A kernel of this Python, which ends at the end."""
+    """Start a kernel of this Python, and stop it at the end of the block."""
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import KernelManager
 

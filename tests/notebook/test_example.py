@@ -22,7 +22,7 @@ for library in ("anywidget", "ipykernel", "nbclient", "nbconvert"):
 
 @pytest.fixture(scope="module")
 def executed() -> Any:
-    """The notebook after a run of all its cells."""
+    """Run all cells and return the notebook."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -35,24 +35,24 @@ def executed() -> Any:
 
 
 def kinds(notebook: Any) -> list[list[list[str]]]:
-    """The kinds of the outputs of each cell."""
+    """Return the kinds of the outputs of each cell."""
     return [[sorted(output.get("data", ())) for output in cell.get("outputs", ())] for cell in notebook.cells]
 
 
-def shown(notebook: Any, kind: str) -> Sequence[str]:
-    """All outputs of a kind, in order."""
+def outputs_of(notebook: Any, kind: str) -> Sequence[str]:
+    """Return all outputs of a kind in order."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     return [output["data"][kind] for output in outputs if kind in output.get("data", {})]
 
 
 def test_the_example_runs(executed: Any) -> None:
-    """Reports of two runs, a table of the audit, and a person's turn that was answered in code."""
-    reports = [html for html in shown(executed, "text/html") if "<iframe" in html]
+    """It has reports of two runs, a table of the audit, and a human turn answered in code."""
+    reports = [html for html in outputs_of(executed, "text/html") if "<iframe" in html]
     assert len(reports) == 2
     assert "A covered pool teaches on two hundred days." in reports[1]
-    assert any("<table" in html for html in shown(executed, "text/html"))
-    assert len(shown(executed, "application/vnd.jupyter.widget-view+json")) == 1
-    assert "Judge audit" in "".join(shown(executed, "text/markdown"))
+    assert any("<table" in html for html in outputs_of(executed, "text/html"))
+    assert len(outputs_of(executed, "application/vnd.jupyter.widget-view+json")) == 1
+    assert "Judge audit" in "".join(outputs_of(executed, "text/markdown"))
 
 
 @pytest.mark.browser
@@ -61,7 +61,7 @@ def test_the_example_runs(executed: Any) -> None:
 def test_example_page_has_no_horizontal_overflow(
     executed: Any, chromium: Browser, tmp_path: Path, width: int, scheme: Any
 ) -> None:
-    """As HTML of nbconvert: reports are in their frames, and no output is wider than the page."""
+    """In nbconvert's HTML, reports are in frames, and no output is wider than the page."""
     from nbconvert import HTMLExporter
 
     (tmp_path / "page.html").write_text(HTMLExporter().from_notebook_node(executed)[0], "utf-8")
@@ -86,7 +86,7 @@ def test_example_page_has_no_horizontal_overflow(
 
 @pytest.mark.browser
 def test_links_inside_a_report_stay_inside(chromium: Browser, tmp_path: Path) -> None:
-    """The number behind a quote leads to the list of quotes, and not to the notebook around the frame."""
+    """The number after a quote links to the list of quotes, not to the surrounding notebook."""
     sides = [Debater("ann", "repair"), Debater("bob", "build")]
     sources = {"engineer.txt": "The basin is sound. The pipes beneath it are not."}
     pattern = debate(name="pool", debaters=sides, sources=sources, max_rounds=1, synthesizer=False)

@@ -47,27 +47,27 @@ model = FunctionModel(speak)
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    """One kernel for the tests of this module: each begins with the same cell."""
+    """Share one kernel in this module; each test begins with the same cell."""
     with kernel(str(tmp_path_factory.mktemp("kernel"))) as session:
         yield session
 
 
 @pytest.fixture
 def cells(running: Kernel) -> Kernel:
-    """The kernel after the first cell."""
+    """Return the kernel after the first cell."""
     assert running.run(SETUP).error is None
     return running
 
 
 def place_in(page: str) -> str:
-    """The place of the request that a widget shows."""
+    """Return the path of the request in a widget."""
     match = re.search(r'data-place="([^"]*)"', page)
     assert match is not None, page
     return unescape(match[1]).strip('"')
 
 
 def test_a_run_is_shown_in_one_output(cells: Kernel) -> None:
-    """Live text first, then the report, with fewer updates than pieces of text; the cell has the result."""
+    """Live text is replaced by the report, with fewer updates than pieces of text; the cell has the result."""
     output = cells.run(
         "hold = True\n"
         "asyncio.get_running_loop().call_later(2, go.set)\n"
@@ -85,7 +85,7 @@ def test_a_run_is_shown_in_one_output(cells: Kernel) -> None:
 
 
 def test_a_failure_is_raised_after_the_page(cells: Kernel) -> None:
-    """The output has what was said and the error; the cell fails with the run's own."""
+    """The output has the transcript and the error; the cell raises the error of the run."""
     cells.run(
         "async def fail(request):\n    if 'olga' in request.block: raise ConnectionError('gone')\n    return 'Homes.'"
     )
@@ -96,7 +96,7 @@ def test_a_failure_is_raised_after_the_page(cells: Kernel) -> None:
 
 
 def test_interrupting_the_cell_cancels_the_run(cells: Kernel) -> None:
-    """The page shows how far it came, with a line below in the place of a traceback."""
+    """The page shows the finished part, and one line replaces the traceback."""
     output = cells.start("hold = True\nhandle = rent().start('Rent?', model=model)\nawait show(handle)")
     cells.read(lambda: any("Homes come first." in update["text/html"] for update in output.updates))
     cells.manager.interrupt_kernel()
@@ -108,7 +108,7 @@ def test_interrupting_the_cell_cancels_the_run(cells: Kernel) -> None:
 
 
 def test_without_await_the_run_continues_in_the_background(cells: Kernel) -> None:
-    """The output of the first cell changes while later ones run, and that cell shows nothing else."""
+    """The output of the first cell changes during later cells, whose outputs are unaffected."""
     output = cells.run("hold = True\nhandle = rent().start('Rent?', model=model)\nshow(handle, every=0.01)")
     assert len(output.displays) == 1
     cells.run("go.set()\nawait handle")
@@ -117,7 +117,7 @@ def test_without_await_the_run_continues_in_the_background(cells: Kernel) -> Non
 
 @pytest.mark.parametrize("through", ["the shell", "a subshell"])
 def test_a_turn_is_answered_in_the_widget(cells: Kernel, through: str) -> None:
-    """Text: the form shows what was said, and the answer is in the resumed run."""
+    """The form shows the transcript, and the answer is in the resumed run."""
     cells.run(
         "pattern = rent(olga=human(name='olga'))\nresult = await pattern.run('Rent?', model=model, store='memory:')"
     )
@@ -138,7 +138,7 @@ def test_a_turn_is_answered_in_the_widget(cells: Kernel, through: str) -> None:
 
 
 def test_invalid_answer_is_reported_at_its_fields(cells: Kernel) -> None:
-    """The widget hears which ones; a side is a choice of the form, and a right answer is taken."""
+    """The widget receives the fields; sides are choices of the form, and a valid answer is accepted."""
     cells.run("pattern = rent(judge=human(name='jo'))\nhandle = pattern.start('Rent?', model=model, store='memory:')")
     turn = cells.turn(cells.run("turn = HumanTurn(handle)\nturn"))
     cells.read(lambda: "<form" in cells.page(turn))
@@ -153,7 +153,7 @@ def test_invalid_answer_is_reported_at_its_fields(cells: Kernel) -> None:
 
 
 def test_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
-    """Whoever answers first: the form is gone, also for who sends an answer too late."""
+    """After the first answer the form disappears, also for somebody who answers too late."""
     cells.run(
         "pattern = rent(olga=human(name='olga'))\nresult = await pattern.run('Rent?', model=model, store='memory:')"
     )
@@ -169,7 +169,7 @@ def test_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
 
 
 def test_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> None:
-    """`ask=turn.ask`: a wrong answer is refused, the right one is in the debate, and no run is resumed."""
+    """With `ask=turn.ask`, an invalid answer is rejected and a valid one used, without resuming the run."""
     output = cells.run("turn = HumanTurn()\nturn")
     turn = cells.turn(output)
     assert "not your turn yet" in cells.page(turn)
@@ -184,7 +184,7 @@ def test_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> No
 
 
 def test_turn_of_a_stored_run_is_found_by_its_id(cells: Kernel) -> None:
-    """Tomorrow, in another kernel: the id and the store are enough."""
+    """Its id and the store are sufficient in another kernel."""
     cells.run("await rent(olga=human(name='olga')).run('Rent?', model=model, store='runs.sqlite3', run_id='r1')")
     turn = cells.turn(cells.run("HumanTurn('r1', store='runs.sqlite3', block='olga')"))
     cells.read(lambda: "<form" in cells.page(turn))
@@ -199,7 +199,7 @@ def test_invalid_argument_is_rejected(cells: Kernel) -> None:
 
 
 def test_hostile_text_in_a_turn_is_escaped(cells: Kernel) -> None:
-    """What others said is escaped in the widget's page."""
+    """Foreign text is escaped on the widget's page."""
     cells.run(
         "hostile = '\"></div><script>alert(1)</script><img src=x onerror=alert(1)>'\n"
         "pattern = rent(olga=human(name='olga'))\n"
@@ -212,7 +212,7 @@ def test_hostile_text_in_a_turn_is_escaped(cells: Kernel) -> None:
 
 
 def test_in_a_script_show_only_waits() -> None:
-    """Without a notebook nothing is printed, and the result is the run's."""
+    """Without a notebook nothing is printed, and the result of the run is returned."""
     program = (
         SETUP
         + "async def main():\n    print((await show(rent().start('Rent?', model=model))).status)\nasyncio.run(main())"

@@ -37,7 +37,7 @@ result = await show(pool.start("Should Harrow keep its open-air pool?", model=mo
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """A JupyterLab: its folder, and the address of a notebook."""
+    """Start JupyterLab; return its folder and the address of a notebook."""
     folder = tmp_path_factory.mktemp("lab")
     with laboratory(folder) as address:
         yield folder, address
@@ -45,7 +45,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
 
 @contextmanager
 def opened(chromium: Browser, address: str, name: str) -> Iterator[Page]:
-    """A notebook in the browser, with its kernel."""
+    """Open a notebook with its kernel in the browser."""
     with chromium.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = context.new_page()
         page.set_default_timeout(60_000)
@@ -56,7 +56,7 @@ def opened(chromium: Browser, address: str, name: str) -> Iterator[Page]:
 
 @pytest.mark.browser
 def test_a_person_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """The run is seen live, the form takes what is typed, shortcuts of the notebook do not, and the report has it."""
+    """The run is live, the form takes the input without triggering shortcuts, and the report has the answer."""
     from playwright.sync_api import expect
 
     folder, address = lab
@@ -95,7 +95,7 @@ def test_a_person_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str])
 
 @pytest.mark.browser
 def test_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """JupyterLab hands messages of widgets over while a cell is running."""
+    """JupyterLab delivers widget messages while a cell is running."""
     folder, address = lab
     notebook = json.loads(EXAMPLE.read_text("utf-8"))
     notebook["cells"] = [notebook["cells"][1], {**notebook["cells"][3], "source": AT_ONCE.strip()}]
@@ -115,7 +115,7 @@ def test_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[Pat
 
 @pytest.mark.browser
 def test_untrusted_notebook_shows_the_result(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """Its reader removes frames: the question and what came out are seen in their place."""
+    """Its sanitizer removes frames, so question and result are shown in their place."""
     folder, address = lab
     pattern = debate(name="pool", debaters=[Debater("ann", "repair"), Debater("bob", "build")], max_rounds=1)
     model = ScriptedModel("Yes.", "No.", {"reasoning": "-", "winner": "repair", "verdict": "Repair it."}, "Repair.")
@@ -141,7 +141,7 @@ result = await show(pool.start("Should Harrow keep its open-air pool?", model=mo
 
 @pytest.mark.browser
 def test_jupyterlab_shortcuts_do_not_affect_the_form(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """Arrows choose another side, and letters neither delete nor move a cell, on choices and on buttons."""
+    """Arrows select another side, and letters neither delete nor move a cell, on choices and on buttons."""
     folder, address = lab
     notebook = json.loads(EXAMPLE.read_text("utf-8"))
     notebook["cells"] = [notebook["cells"][1], {**notebook["cells"][3], "source": JUDGE.strip()}]
