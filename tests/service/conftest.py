@@ -19,7 +19,7 @@ __all__ = ("a_server", "fleet", "store")
 
 @pytest.fixture(autouse=True)
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The store of all commands of a test, those in processes of their own too: a file that is not there yet."""
+    """Use a fresh store for all commands of a test, including those in their own processes."""
     path = tmp_path_factory.mktemp("kept") / "runs.sqlite3"
     before = {name: os.environ.get(name) for name in (STORE_VARIABLE, "XDG_DATA_HOME")}
     os.environ[STORE_VARIABLE] = str(path)

@@ -18,7 +18,7 @@ def read_riddles() -> str:
 
 
 def load_riddles() -> ModuleType:
-    """Return the module; the caller registers its `INFO`, for as long as a test needs it."""
+    """Return the module; the caller registers its `INFO`, while a test needs it."""
     text, module = read_riddles(), ModuleType("riddles")
     assert text.endswith(_REGISTER)
     sys.modules["riddles"] = module  # pydantic looks up annotations there

@@ -28,43 +28,45 @@ VOTES = {"ann": "ann", "bob": "ann", "cy": "cy"}
 
 
 def voting(call: Call) -> Any:
-    """Ann and bob are for ann; cy is for itself, and says why."""
+    """Answer a vote: ann and bob are for ann; cy is for itself with a reason."""
     if call.phase != "vote":
         return None
     return {"reasoning": f"{call.agent} says so.", "choice": VOTES[call.agent], "confidence": 0.9}
 
 
 def prompts(calls: list[Call], phase: str = "proposal") -> list[str]:
-    """What agents were shown in a phase."""
+    """Return the prompts of the agents in a phase."""
     return [call.prompt for call in calls if call.phase == phase]
 
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
-    """A service over a store in memory, whose agents answer as `voting` says."""
+    """Make a service with a store in memory, whose agents answer like `voting`."""
     async with Service(store=MemoryStore(), model=model(voting)) as service:
         yield service
 
 
-async def held(service: Any, task: str = TASK, *, labels: Any = None, limits: Any = None, **options: Any) -> Any:
-    """A run that is over."""
+async def finish_debate(
+    service: Any, task: str = TASK, *, labels: Any = None, limits: Any = None, **options: Any
+) -> Any:
+    """Finish a run."""
     run = await service.begin("consensus", task, options={**SHORT, **options}, seed=1, labels=labels, limits=limits)
     return await service.wait(run.run_id)
 
 
-async def known(archive: StoredArchive) -> list[str]:
-    """The tasks of an archive's debates."""
+async def archived_tasks(archive: StoredArchive) -> list[str]:
+    """Return the tasks of the debates in an archive."""
     return [past.task for past in await archive.debates()]
 
 
 async def test_later_debate_sees_earlier_findings_and_dissent() -> None:
-    """Its answer, the dissent, and how it turned out, once that is recorded."""
+    """It sees the answer, the dissent, and the recorded outcome."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(voting, calls=calls)) as service:
-        first = await held(service)
+        first = await finish_debate(service)
         assert not any("earlier debate" in prompt for prompt in prompts(calls))
         calls.clear()
-        second = await held(service, "Are rents affordable in cities?")
+        second = await finish_debate(service, "Are rents affordable in cities?")
         assert [past.id for past in second.document.raw.context.past_debates] == [f"{first.run_id}:consensus"]
         for prompt in prompts(calls):
             assert f"an earlier debate about: {TASK}" in prompt
@@ -73,52 +75,52 @@ async def test_later_debate_sees_earlier_findings_and_dissent() -> None:
             assert "turned out" not in prompt
         await service.archive().correct(f"{first.run_id}:consensus", wrong="ann")
         calls.clear()
-        await held(service, "Which rents are affordable?")
+        await finish_debate(service, "Which rents are affordable?")
         assert all("turned out to be wrong" in prompt for prompt in prompts(calls))
 
 
 async def test_a_weighted_vote_counts_by_recorded_outcomes(service: Service) -> None:
-    """Without any history each vote weighs 1; who was wrong and sure weighs less then, who was right weighs more."""
-    first = await held(service, voting="weighted")
+    """Without a history each vote weighs 1; confident errors lower the weight, and correct votes raise it."""
+    first = await finish_debate(service, voting="weighted")
     assert first.document.raw.tally.weights == {"ann": 2.0, "bob": 0.0, "cy": 1.0}
     await service.archive().correct(f"{first.run_id}:consensus", right="cy")
-    second = await held(service, "Are rents affordable?", voting="weighted")
+    second = await finish_debate(service, "Are rents affordable?", voting="weighted")
     weights = second.document.raw.tally.weights
     assert weights["ann"] < 2 * vote_weight(1516, 0.5) < 2.1
     assert weights["cy"] > 1.0
 
 
 async def test_every_owner_has_an_archive(service: Service) -> None:
-    """Nobody is shown what debates of others have found, whatever they are called."""
+    """Nobody sees findings of other owners' debates, whatever the owners are called."""
     ann, ben = OwnedService(service, "ann"), OwnedService(service, "ben\n" + "x" * 300)
-    await held(ann)
-    await held(service)
-    result = await held(ben, "Are rents affordable?")
+    await finish_debate(ann)
+    await finish_debate(service)
+    result = await finish_debate(ben, "Are rents affordable?")
     assert result.document.raw.context.past_debates == []
-    assert await known(ann.archive()) == await known(service.archive()) == [TASK]
-    assert await known(ben.archive()) == ["Are rents affordable?"]
+    assert await archived_tasks(ann.archive()) == await archived_tasks(service.archive()) == [TASK]
+    assert await archived_tasks(ben.archive()) == ["Are rents affordable?"]
     await ben.delete(result.run_id)
-    assert await known(ben.archive()) == []
-    assert await known(ann.archive()) == [TASK]
+    assert await archived_tasks(ben.archive()) == []
+    assert await archived_tasks(ann.archive()) == [TASK]
 
 
 async def test_run_can_skip_the_archive(service: Service) -> None:
-    """It is shown nothing, and nothing of it is remembered."""
-    await held(service)
-    without = await held(service, "Are rents affordable?", archive=False)
+    """It sees no entry and adds none."""
+    await finish_debate(service)
+    without = await finish_debate(service, "Are rents affordable?", archive=False)
     assert {source.source: source.reason for source in without.document.raw.context.skipped}[
         "history"
     ] == "there is no archive"
-    assert await known(service.archive()) == [TASK]
+    assert await archived_tasks(service.archive()) == [TASK]
 
 
 async def test_deleted_run_is_removed_from_the_archive(service: Service) -> None:
-    """Also its ratings; and the archive's documents have no word of it."""
-    first = await held(service)
-    await held(service, "Are trams affordable?")
+    """Its ratings are removed, too, and no document of the archive mentions it."""
+    first = await finish_debate(service)
+    await finish_debate(service, "Are trams affordable?")
     assert (await service.archive().ratings.of(["ann"]))["ann"].debates == 2
     await service.delete(first.run_id)
-    assert await known(service.archive()) == ["Are trams affordable?"]
+    assert await archived_tasks(service.archive()) == ["Are trams affordable?"]
     assert (await service.archive().ratings.of(["ann"]))["ann"].debates == 1
     for part in ("debates", "patterns", "positions", "votes", "personas"):
         documents = await service.store.documents(f"archive/default/{part}")
@@ -129,17 +131,17 @@ async def test_deleted_run_is_removed_from_the_archive(service: Service) -> None
 
 
 async def change(service: Service, run_id: str) -> None:
-    """Let everything that the archive says be something else."""
+    """Change every entry of the archive."""
     await service.archive().correct(f"{run_id}:consensus", right="cy", answer="Forget all rents.")
-    await held(service, "Are rents affordable in rents?")
+    await finish_debate(service, "Are rents affordable in rents?")
 
 
 async def test_resumed_run_sees_the_same_archived_context() -> None:
-    """Whatever has been corrected since, and also if all of it is forgotten."""
+    """Later corrections and deletions do not matter."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(voting, calls=calls)) as service:
-        first = await held(service, "Rents?")
-        suspended = await held(service, voting="weighted", limits=Limits(calls=5))
+        first = await finish_debate(service, "Rents?")
+        suspended = await finish_debate(service, voting="weighted", limits=Limits(calls=5))
         assert suspended.status == "limit"
         await change(service, first.run_id)
         await service.delete(first.run_id)
@@ -155,11 +157,11 @@ async def test_resumed_run_sees_the_same_archived_context() -> None:
 
 
 async def test_fork_sees_the_archived_context_of_its_parent() -> None:
-    """Only the edited answer and what follows from it is asked for, and votes weigh as they did."""
+    """Only the edited answer and its consequences are requested, and votes keep their weights."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(voting, calls=calls)) as service:
-        first = await held(service, "Rents?")
-        parent = await held(service, voting="weighted")
+        first = await finish_debate(service, "Rents?")
+        parent = await finish_debate(service, voting="weighted")
         await change(service, first.run_id)
         calls.clear()
         step = next(step.key for step in await service.store.steps(parent.run_id) if "vote-cy" in step.key)
@@ -173,24 +175,24 @@ async def test_fork_sees_the_archived_context_of_its_parent() -> None:
 
 
 async def test_an_imported_run_changes_no_archive(service: Service) -> None:
-    """Whoever wrote the file would write into it what later debates are shown."""
-    suspended = await held(service, limits=Limits(calls=5))
+    """Otherwise the author of a file could influence later debates."""
+    suspended = await finish_debate(service, limits=Limits(calls=5))
     lines = [line async for line in export_run(service.store, suspended.run_id)]
     async with Service(store=MemoryStore(), model=model(voting)) as other:
-        await held(other, "Are rents affordable?")
+        await finish_debate(other, "Are rents affordable?")
         await import_runs(other.store, [line.encode() for line in lines])
         await other.resume(suspended.run_id, limits=Limits(calls=50))
         finished: Any = await other.wait(suspended.run_id)
         assert finished.status == "complete"
         assert finished.document.raw.context.past_debates == []
-        assert await known(other.archive()) == ["Are rents affordable?"]
+        assert await archived_tasks(other.archive()) == ["Are rents affordable?"]
 
 
 async def test_showing_a_run_changes_no_archive() -> None:
-    """A run without an end is replayed for each look at it, also where its journal ends before its reads."""
+    """An unfinished run is replayed for each view, even if its journal ends before its reads."""
     store = MemoryStore()
     async with Service(store=store, model=model(voting)) as service:
-        suspended = await held(service, limits=Limits(calls=5))
+        suspended = await finish_debate(service, limits=Limits(calls=5))
     async with Service(store=store, model=model(voting)) as service:
         before = [dict(await store.documents(f"archive/default/{part}")) for part in ("debates", "ratings")]
         details: Any = await service.run(suspended.run_id)

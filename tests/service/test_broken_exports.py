@@ -38,14 +38,14 @@ LINES = range(6)
 
 
 def answer(request: ModelRequest) -> str | dict[str, Any]:
-    """Answers of a short debate."""
+    """Answer a short debate."""
     if request.output_schema is not None:
         return {"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."}
     return f"{request.block} is sure."
 
 
 async def exported() -> list[str]:
-    """The lines of a debate with a vote."""
+    """Return the lines of a debate with a vote."""
     store = MemoryStore()
     async with Service(store=store, model=FunctionModel(answer)) as service:
         await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r")
@@ -55,7 +55,7 @@ async def exported() -> list[str]:
 
 
 async def exported_of(pattern: str) -> list[str]:
-    """The lines of a run of a pattern; a debate has two ballots and a vote."""
+    """Return the lines of a pattern's run; a debate has two ballots and a vote."""
     store = MemoryStore()
     sides = [{"name": "ann", "stance": "cap rents"}, {"name": "bob", "stance": "build homes"}]
     async with Service(store=store, model=FunctionModel(answer_to)) as service:
@@ -68,7 +68,7 @@ async def exported_of(pattern: str) -> list[str]:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The place of each value in a line, also in the JSON that is text in it."""
+    """Return the path of each value in a line, including JSON inside text."""
     if path:
         yield path
     if path and (path[-1] == "body" or path[-2:-1] == ("failures",)) and isinstance(value, str):
@@ -78,7 +78,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
-    """The value with another one in one place."""
+    """Return the value with a replacement at one path."""
     if not path:
         return to
     if path[0] == "JSON":
@@ -125,7 +125,7 @@ def test_invalid_value_breaks_only_its_run(index: int) -> None:
     ],
 )
 def test_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wrong: Any) -> None:
-    """A whole number as a fraction, text that UTF-8 does not have, a mean that is missing."""
+    """Examples are a fraction for a whole number, text that UTF-8 lacks, and a missing mean."""
     lines = asyncio.run(exported_of(pattern))
     path = tuple(int(part) if part.isdigit() else part for part in ("run", *place.split(".")))
     line = json.dumps(changed(json.loads(lines[0]), path, wrong))
@@ -133,7 +133,7 @@ def test_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wron
 
 
 def test_invalid_value_of_a_failed_call_breaks_only_its_run() -> None:
-    """The journal of a run that failed has its failures as text, which anybody may have written."""
+    """The journal of a failed run has its failures as text, which anybody could have written."""
 
     def fails(request: ModelRequest) -> str | dict[str, Any]:
         if "con" in request.block:
@@ -163,7 +163,7 @@ def test_invalid_value_of_a_failed_call_breaks_only_its_run() -> None:
 
 
 async def survives(lines: list[str]) -> bool:
-    """Whether the lines are imported, and then listed, shown and verified; BadFile where they are not imported."""
+    """Return whether the lines are imported and then listed, shown and verified; BadFile if they are not imported."""
     store = MemoryStore()
     await import_runs(store, lines)
     [run] = await store.runs()
@@ -195,7 +195,7 @@ async def survives(lines: list[str]) -> bool:
     [("usage.calls", None), ("usage", 3), ("usage.prompt_tokens", "many"), ("seconds", "long"), ("error", ["no"])],
 )
 def test_outcome_of_a_wrong_type_is_rejected_with_its_field(path: str, wrong: Any) -> None:
-    """Before anything is stored."""
+    """The error comes before anything is stored."""
     lines = asyncio.run(exported())
     place = ("run", "outcome", *path.split("."))
     lines[0] = json.dumps(changed(json.loads(lines[0]), place, wrong))
@@ -204,7 +204,7 @@ def test_outcome_of_a_wrong_type_is_rejected_with_its_field(path: str, wrong: An
 
 
 def test_a_stored_run_with_a_broken_outcome_breaks_no_list() -> None:
-    """It is listed without what cannot be read, and says itself what that is."""
+    """It is listed without the unreadable part, and its page reports the problem."""
 
     async def listed() -> tuple[Any, ...]:
         [(run, rows, _)] = read_runs(await exported(), "export")
@@ -223,7 +223,7 @@ def test_a_stored_run_with_a_broken_outcome_breaks_no_list() -> None:
 
 
 def test_verify_and_show_report_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a sentence, with the exit code of a file that cannot be used: 1 says that a report differs."""
+    """One sentence has the exit code of an unusable file; 1 would mean a different report."""
     lines = asyncio.run(exported())
     lines[0] = json.dumps(changed(json.loads(lines[0]), ("run", "outcome", "usage", "calls"), None))
     (tmp_path / "broken.jsonl").write_text("\n".join(lines))

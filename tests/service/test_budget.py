@@ -26,8 +26,8 @@ SHORT = {"max_rounds": 1, "schedule": "single"}
 """A debate of four calls."""
 
 
-class Counted(FunctionModel):
-    """Answers of a short debate, and how many there were."""
+class CountingModel(FunctionModel):
+    """Model for a short debate that counts its answers."""
 
     def __init__(self) -> None:
         super().__init__(self._answer)
@@ -41,21 +41,21 @@ class Counted(FunctionModel):
 
 
 async def used(service: Service) -> dict[str, float]:
-    """What is used of each limit."""
+    """Return the used amount of each limit."""
     return {budget.kind: budget.used for budget in await service.budgets()}
 
 
 async def status_of(service: Service, **options: Any) -> str:
-    """The status of a debate of four calls at its end."""
+    """Finish a debate of four calls and return its status."""
     started = await service.begin("debate", QUESTION, options=SHORT, **options)
     return (await service.wait(started.run_id)).status
 
 
 def test_runs_share_the_budget() -> None:
-    """The run that comes to the end of it ends with what it has; nothing begins, resumes or forks afterwards."""
+    """The run that exhausts it ends with a partial result; afterwards nothing can start, resume or fork."""
 
     async def run() -> None:
-        model = Counted()
+        model = CountingModel()
         async with Service(store="memory:", model=model, budget=Limits(calls=6)) as service:
             assert await status_of(service, run_id="one") == "complete"
             assert await status_of(service, run_id="two") == "limit"
@@ -82,10 +82,10 @@ def test_runs_share_the_budget() -> None:
 
 
 def test_forks_of_an_exhausted_run_end() -> None:
-    """Each has new limits of its own, and none has a new budget; what is taken from the parent costs nothing."""
+    """Each fork has new limits but the same budget; reused answers cost nothing."""
 
     async def run() -> None:
-        model, limits = Counted(), Limits(calls=2)
+        model, limits = CountingModel(), Limits(calls=2)
         async with Service(store="memory:", model=model, limits=limits, budget=Limits(calls=3)) as service:
             assert await status_of(service, run_id="run-0") == "limit"
             await service.fork("run-0", fork_id="run-1")
@@ -98,10 +98,10 @@ def test_forks_of_an_exhausted_run_end() -> None:
 
 
 def test_budget_survives_a_restart_and_is_shared_between_processes(tmp_path: Path) -> None:
-    """They are in the store; a greater budget lets a run go on from where it stopped."""
+    """The figures are in the store; a larger budget lets a run continue where it stopped."""
 
     async def run() -> None:
-        path, model = tmp_path / "runs.sqlite3", Counted()
+        path, model = tmp_path / "runs.sqlite3", CountingModel()
         async with Service(store=path, model=model, budget=Limits(calls=5)) as first:
             assert await status_of(first, run_id="one") == "complete"
             second = Service(store=path, model=model, budget=Limits(calls=5))
@@ -123,7 +123,7 @@ def test_racing_processes_never_exceed_the_budget(tmp_path: Path) -> None:
     """The first request of each call is counted in the store before it is sent."""
 
     async def run() -> None:
-        path, models = tmp_path / "runs.sqlite3", [Counted(), Counted(), Counted()]
+        path, models = tmp_path / "runs.sqlite3", [CountingModel(), CountingModel(), CountingModel()]
         services = [Service(store=path, model=model, budget=Limits(calls=17)) for model in models]
         await asyncio.gather(*(status_of(service) for service in services for _ in range(6)))
         assert sum(model.made for model in models) == 17
@@ -135,7 +135,7 @@ def test_racing_processes_never_exceed_the_budget(tmp_path: Path) -> None:
 
 
 def test_retries_count_one_by_one() -> None:
-    """A call that is made three times is three."""
+    """A call with three attempts counts as three."""
 
     def fails(_: ModelRequest) -> Any:
         raise ProviderFailed("503", status=503)
@@ -152,12 +152,12 @@ def test_retries_count_one_by_one() -> None:
 
 
 def test_tokens_and_money_are_counted_as_reported_and_else_estimated() -> None:
-    """Before a request by its estimate, and then by its usage; deleted runs stay paid."""
+    """Requests count by their estimate at first, then by their usage; deleted runs still count."""
 
     async def run() -> None:
         price = {"function": Price(prompt=1.0, completion=2.0)}
         budget = Limits(tokens=100_000, cost=1.0, prices=price)
-        async with Service(store="memory:", model=Counted(), budget=budget) as service:
+        async with Service(store="memory:", model=CountingModel(), budget=budget) as service:
             assert await status_of(service, run_id="one") == "complete"
             usage = await used(service)
             tokens = (await service.run("one")).usage
@@ -165,14 +165,14 @@ def test_tokens_and_money_are_counted_as_reported_and_else_estimated() -> None:
             assert tokens is not None
             assert 0 < usage["cost"] < 0.1
         small = Limits(cost=0.000_1, prices=price)
-        async with Service(store="memory:", model=Counted(), budget=small) as service:
+        async with Service(store="memory:", model=CountingModel(), budget=small) as service:
             assert await status_of(service) == "limit"
 
     asyncio.run(run())
 
 
 def test_reported_usage_replaces_the_estimate() -> None:
-    """Also where it is less."""
+    """This includes lower usage."""
 
     async def run() -> None:
         account = Account(MemoryStore(), Limits(tokens=50))
@@ -195,13 +195,13 @@ def test_reported_usage_replaces_the_estimate() -> None:
 @pytest.mark.parametrize("of", ["budget", "owner_budget"])
 @pytest.mark.parametrize("field", ["seconds", "working_seconds"])
 def test_time_limits_are_not_part_of_a_budget(field: str, of: str) -> None:
-    """Said at once."""
+    """The error is immediate."""
     with pytest.raises(ConfigurationError, match=rf"Service: `{of}\.{field}` cannot be set"):
         Service(store="memory:", **{of: Limits(**{field: 5})})  # type: ignore[arg-type]
 
 
 def test_cancelled_store_access_keeps_the_figures_correct(tmp_path: Path) -> None:
-    """The write completes, and what was held for nobody is given back."""
+    """The write completes, and the unused reservation is released."""
 
     async def run() -> None:
         store = SqliteStore(tmp_path / "runs.sqlite3")
@@ -228,14 +228,14 @@ def test_cancelled_store_access_keeps_the_figures_correct(tmp_path: Path) -> Non
 
 
 def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is used up stops no other owner; it says until when, and begins anew then, also for a clock behind."""
+    """An exhausted one does not affect other owners; it names its end and starts again then, even for a late clock."""
     now = 1_000.5 * 86_400
     monkeypatch.setattr("flowdebate.runs.limits.time.time", lambda: now)
 
     async def run() -> None:
         nonlocal now
         limits, all_runs = Limits(calls=5), Limits(calls=100)
-        async with Service(store="memory:", model=Counted(), budget=all_runs, owner_budget=limits) as service:
+        async with Service(store="memory:", model=CountingModel(), budget=all_runs, owner_budget=limits) as service:
             ann, bob = (OwnedService(service, owner) for owner in ("ann", "bob"))
             for owner, statuses in ((ann, ("complete", "limit")), (bob, ("complete",))):
                 for expected in statuses:
@@ -259,7 +259,7 @@ def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rejected_charge_is_reserved_in_no_account() -> None:
-    """A call that does not fit a day is not counted among all runs."""
+    """A call that exceeds the daily budget does not count in the total."""
 
     async def run() -> None:
         accounts = Accounts(MemoryStore(), Limits(calls=9), Limits(calls=1)).of({"owner": "ann"})

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def command(*arguments: str, text: str | None = None) -> Result:
-    """The command, as a user calls it."""
+    """Run the command as a user does."""
     return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
 
 
 def ranked(schema: str) -> dict[str, Any]:
-    """A ranking of the letters that a schema allows."""
+    """Return a ranking of the letters in a schema."""
     letters = re.findall(r'"([A-Z])"', schema)
     return {"ranking": [{"answer": letter, "reason": f"{letter} holds."} for letter in dict.fromkeys(letters)]}
 
@@ -32,7 +32,7 @@ ANSWERS: dict[str, Any] = {"ranking": ranked, "dissent": {"answer": "Wait a week
 
 
 def test_council_is_run_shown_saved_resumed_and_batched(tmp_path: Path) -> None:
-    """`flowdebate council`, with a model for each member and one for the chair."""
+    """`flowdebate council` has a model for each member and one for the chair."""
     report = tmp_path / "report.md"
     with Stage(turns=(("Wait, ", "I say."),), answers=ANSWERS) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
@@ -66,7 +66,7 @@ def test_council_is_run_shown_saved_resumed_and_batched(tmp_path: Path) -> None:
 
 
 def test_member_with_an_empty_model_is_rejected() -> None:
-    """Said with the option and what is allowed."""
+    """The error has the option and the permitted values."""
     result = command("council", "Ship?", "--member", "Ann=")
     assert result.exit_code != 0
     assert "--member" in result.output

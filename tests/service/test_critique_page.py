@@ -34,7 +34,7 @@ def command(*arguments: str, text: str | None = None) -> Any:
 
 
 def test_a_critique_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: Path) -> None:
-    """Nothing that was answered is asked again; a fork without a revision rejects the answer."""
+    """No call is repeated; a fork without a revision rejects the answer."""
     (tmp_path / "lease.md").write_text(LEASE)
     (tmp_path / "draft.txt").write_text(f"{ANSWER}\n")
     answers: Any = {"rulings": RULED, "settledBy": {"claims": [MARKED]}}
@@ -72,7 +72,7 @@ def test_a_critique_is_shown_saved_resumed_forked_reported_and_batched(tmp_path:
 
 
 def test_answer_is_read_from_a_file_or_stdin_but_not_from_a_plan(tmp_path: Path) -> None:
-    """In a plan file, over HTTP and MCP it is the text itself."""
+    """In a plan file, over HTTP and over MCP, it is the text itself."""
     with Stage(answers={"settledBy": {"claims": []}}) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--no-store", "--json")
         piped = command("critique", QUESTION, *location, "--answer", "-", text=ANSWER)
@@ -87,7 +87,7 @@ def test_answer_is_read_from_a_file_or_stdin_but_not_from_a_plan(tmp_path: Path)
 
 
 def test_people_answer_later_in_every_role(tmp_path: Path) -> None:
-    """The run is suspended once for each, and the judge sees no name."""
+    """The run is suspended once for each role, and the judge sees no name."""
     store = str(tmp_path / "runs.sqlite3")
     pattern = critique(
         name="lease",
@@ -107,7 +107,7 @@ def test_people_answer_later_in_every_role(tmp_path: Path) -> None:
 
 
 def test_critique_starts_over_http_and_its_page_has_the_claims() -> None:
-    """Whatever they are made of is text there; the answer is a text of several lines."""
+    """Claims are escaped; the answer is a multi-line text."""
     with staged(lambda: Service(store="memory:", model=model_of(claims=[MARKED]))) as stage:
         options = {"sources": {"lease.md": LEASE}, "answer": ANSWER}
         run_id = stage.finished(pattern="critique", question=QUESTION, options=options)
@@ -124,7 +124,7 @@ def test_critique_starts_over_http_and_its_page_has_the_claims() -> None:
 
 
 def test_document_has_the_layout_of_the_live_run() -> None:
-    """The live sections and those of the saved run have the same groups."""
+    """Live sections and those of the saved run have the same groups."""
     pattern = critique(name="x", answer=ANSWER, critics=[Persona("Ada")], sources={"lease.md": LEASE})
     raw = pattern.run_sync(QUESTION, model=model_of()).output
     document = CritiqueDocument.of_raw(raw.to_wire())
@@ -136,7 +136,7 @@ def test_document_has_the_layout_of_the_live_run() -> None:
 
 @pytest.mark.anyio
 async def test_mcp_hosts_have_a_critique_tool() -> None:
-    """They give their answer, and the result says what held up."""
+    """The host sends an answer, and the result says which claims hold."""
     async with (
         Service(store="memory:", model=model_of()) as service,
         Client(create_server(service)) as client,
@@ -153,7 +153,7 @@ async def test_mcp_hosts_have_a_critique_tool() -> None:
 
 
 def test_critique_is_a_model_for_chat_clients_and_an_ag_ui_agent() -> None:
-    """A chat gets all that was said; with `:answer`, the answer alone, first of all."""
+    """A chat gets the transcript; with `:answer`, only the answer, at the top."""
     message = {"role": "user", "content": QUESTION}
     with staged(lambda: Service(store="memory:", model=model_of(quotes=APART)), openai=True, ag_ui=True) as stage:
         names = ("flowdebate/critique", "flowdebate/critique:answer")

@@ -32,8 +32,8 @@ CALLS = {"quick": 4, "balanced": 6, "thorough": 16}
 """Calls of a debate whose judge is asked in both orders, at each depth."""
 
 
-def judged(sure: Sequence[str]) -> FunctionModel:
-    """A model of debates, whose judge decides for the side read first except at the depths where it is `sure`."""
+def judged_model(sure: Sequence[str]) -> FunctionModel:
+    """Make a model whose judge prefers the first side, except at the depths where it is `sure`."""
 
     def reply(request: ModelRequest) -> Any:
         if request.output_schema is None:
@@ -46,7 +46,7 @@ def judged(sure: Sequence[str]) -> FunctionModel:
 
 
 async def run(model: Any, pattern: str = "debate", **options: Any) -> RunDetails:
-    """A finished run of the service."""
+    """Finish a run of the service."""
     async with Service(store="memory:", model=model) as service:
         begun = await service.begin(pattern, QUESTION, options=options)
         return await service.wait(begun.run_id)
@@ -58,7 +58,7 @@ async def test_auto_stops_at_the_first_depth_with_a_consistent_judge(ends: str) 
     """The document is that of the last debate, and lists the steps with their cost."""
     depths = [*CALLS]
     steps = depths[: depths.index(ends) + 1]
-    result = await run(judged([ends]), depth="auto", **DEBATE)
+    result = await run(judged_model([ends]), depth="auto", **DEBATE)
     document: Any = result.document
     assert (result.status, document.usage.calls) == ("complete", sum(CALLS[depth] for depth in steps))
     assert [(step.name, step.calls) for step in document.raw.escalation] == [(depth, CALLS[depth]) for depth in steps]
@@ -73,16 +73,16 @@ async def test_auto_stops_at_the_first_depth_with_a_consistent_judge(ends: str) 
 
 @pytest.mark.anyio
 async def test_disputed_auto_run_ends_at_the_last_depth() -> None:
-    """With the result of a thorough debate, whatever it is."""
-    document: Any = (await run(judged([]), depth="auto", **DEBATE)).document
+    """It has the result of a thorough debate, whatever that is."""
+    document: Any = (await run(judged_model([]), depth="auto", **DEBATE)).document
     assert [step.name for step in document.raw.escalation] == ["quick", "balanced", "thorough"]
     assert document.raw.verdict.winner is None
 
 
 @pytest.mark.anyio
 async def test_the_live_page_shows_each_step_of_an_escalation() -> None:
-    """After the debate of that step, with its cost."""
-    async with Service(store="memory:", model=judged(["balanced"])) as service:
+    """Each step follows its debate, with its cost."""
+    async with Service(store="memory:", model=judged_model(["balanced"])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "auto", **DEBATE})
         events = [update.event async for update in service.follow(begun.run_id) if update.kind == "event"]
     live = Live()
@@ -95,8 +95,8 @@ async def test_the_live_page_shows_each_step_of_an_escalation() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("calls", [3, 5, 12])
 async def test_auto_run_is_resumed_after_a_limit(calls: int) -> None:
-    """In any of its steps; before that its document is that of the debate in progress."""
-    async with Service(store="memory:", model=judged([])) as service:
+    """It can be in any step; until then its document is that of the debate in progress."""
+    async with Service(store="memory:", model=judged_model([])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "auto", "max_calls": calls, **DEBATE})
         limited: Any = await service.wait(begun.run_id)
         resumed = await service.resume(begun.run_id, limits=Limits(calls=100))
@@ -108,8 +108,8 @@ async def test_auto_run_is_resumed_after_a_limit(calls: int) -> None:
 
 @pytest.mark.anyio
 async def test_fork_has_the_options_of_its_depth() -> None:
-    """Those that followed from the depth of its run are gone, and what was given stays."""
-    async with Service(store="memory:", model=judged(["quick"])) as service:
+    """Options derived from the parent's depth are dropped, and explicit ones are kept."""
+    async with Service(store="memory:", model=judged_model(["quick"])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "quick", "length": "short", **DEBATE})
         await service.wait(begun.run_id)
         forked = await service.fork(begun.run_id, options={"depth": "balanced"})
@@ -118,7 +118,7 @@ async def test_fork_has_the_options_of_its_depth() -> None:
 
 
 def plan_of(pattern: str, **options: Any) -> Any:
-    """The plan of a run of `pattern`."""
+    """Make the plan of a run of `pattern`."""
     info = PATTERNS[pattern]
     file = {name: value for name, value in options.items() if isinstance(value, list)}
     settings = {name: value for name, value in options.items() if name not in file}
@@ -127,7 +127,7 @@ def plan_of(pattern: str, **options: Any) -> Any:
 
 @pytest.mark.parametrize("pattern", [*PATTERNS])
 def test_depth_sets_the_documented_options(pattern: str) -> None:
-    """And for nothing that was given as well."""
+    """Explicit options are kept."""
     page = PATTERNS[pattern].load_page()
     for depth in ("quick", "balanced", "thorough"):
         plan = plan_of(pattern, depth=depth)
@@ -148,7 +148,7 @@ def test_auto_is_rejected_for_patterns_without_an_agreement_measure(pattern: str
 
 @pytest.mark.parametrize("option", [{"baselines": True}, {"goes_on": {"rounds": 1}}])
 def test_auto_is_rejected_with_single_debate_options(option: dict[str, Any]) -> None:
-    """Baselines are compared with one debate, and a debate that goes on has a depth already."""
+    """Baselines are compared with one debate, and a continued debate already has a depth."""
     info = PATTERNS["debate"]
     with pytest.raises(ConfigurationError, match="`--depth` must be one of quick, balanced, thorough with"):
         make_plan(info, {"question": QUESTION, "depth": "auto"}, file=option)
@@ -158,7 +158,7 @@ def test_auto_is_rejected_with_single_debate_options(option: dict[str, Any]) -> 
     ("pattern", "field", "counts"), [("council", "members", [3, 3, 5]), ("review", "reviewers", [2, 3, 5])]
 )
 def test_each_depth_of_a_panel_has_its_members(pattern: str, field: str, counts: list[int]) -> None:
-    """Unless the user has named others, who take part in every step."""
+    """Members named by the user take part in every step instead."""
     blocks = str(plan_of(pattern, depth="auto").pattern().outline())
     plan = plan_of(pattern, depth="auto", **{field: [{"name": "Zoe"}, {"name": "Yan"}]})
     names = ("Ada", "Ben", "Cleo", "Dan", "Eve")
@@ -174,7 +174,7 @@ def test_the_command_line_escalates_from_a_recording(tmp_path: Path) -> None:
     command = ["debate", QUESTION, "--debater", "ann=we should", "--debater", "ben=we should not", "--depth", "auto"]
     for ends, calls in (("quick", 4), ("thorough", 26)):
         cassette = tmp_path / f"{ends}.json"
-        record(cassette, judged([ends]))
+        record(cassette, judged_model([ends]))
         result = CliRunner().invoke(
             app,
             [
@@ -198,6 +198,6 @@ def test_the_command_line_escalates_from_a_recording(tmp_path: Path) -> None:
 
 
 def record(path: Path, model: FunctionModel) -> None:
-    """Record a run of the depth "auto"."""
+    """Record a run with the depth "auto"."""
     plan = plan_of("debate", depth="auto", seed=1, **DEBATE)
     plan.pattern().run_sync(QUESTION, model=RecordingModel(model, path), seed=1)

@@ -28,13 +28,13 @@ GIVEN: dict[str, Any] = {
 
 @pytest.fixture
 def clients() -> Iterator[dict[VendorName, Vendor]]:
-    """The stub servers of four vendors."""
+    """Serve stub servers of four vendors."""
     with vendors() as running:
         yield running
 
 
 def request_efforts(clients: dict[VendorName, Vendor], **arguments: Any) -> list[tuple[str, str | None]]:
-    """Whom a debate asks, and with which effort."""
+    """Return the models that a debate calls, each with its effort."""
     options = {key: value for key, value in {**GIVEN, **arguments}.items() if value is not None}
     plan = make_plan(PATTERNS["debate"], options)
     plan = with_policies(plan)
@@ -44,12 +44,12 @@ def request_efforts(clients: dict[VendorName, Vendor], **arguments: Any) -> list
 
 
 def test_single_effort_applies_to_all_roles(clients: dict[VendorName, Vendor]) -> None:
-    """Of one model, or of each its own."""
+    """All models get it."""
     assert request_efforts(clients, model=["openai/gpt-5-mini"], effort=["low"]) == [("gpt-5-mini", "low")] * 3
 
 
 def test_effort_can_be_set_by_name_or_role(clients: dict[VendorName, Vendor]) -> None:
-    """Whichever model it has; who is not named thinks as it does by itself."""
+    """Any model can have one; other seats keep the default of their models."""
     model = ["openai/gpt-5-mini", "judge=anthropic/claude-sonnet-4-6"]
     assert request_efforts(clients, model=model, effort=["Ann=high", "judge=medium"]) == [
         ("gpt-5-mini", "high"),
@@ -59,7 +59,7 @@ def test_effort_can_be_set_by_name_or_role(clients: dict[VendorName, Vendor]) ->
 
 
 def test_efforts_are_in_the_first_line_and_the_stored_plan() -> None:
-    """So a run that is resumed thinks as much."""
+    """A resumed run uses the same efforts."""
     options = {**GIVEN, "model": ["openai/gpt-5"], "effort": ["low", "judge=high"]}
     plan = make_plan(PATTERNS["debate"], options)
     assert models_line(plan) == "Models: openai/gpt-5, effort low (Ann, Ben); openai/gpt-5, effort high (judge)"
@@ -76,20 +76,20 @@ def test_efforts_are_in_the_first_line_and_the_stored_plan() -> None:
     ],
 )
 def test_invalid_efforts_and_roles_are_rejected(effort: list[str], message: str) -> None:
-    """Before anything is asked, with the option."""
+    """The error has the option and comes before any call."""
     with pytest.raises(ConfigurationError, match=message):
         make_plan(PATTERNS["debate"], {**GIVEN, "effort": effort})
 
 
 def test_model_without_effort_support_is_rejected_before_any_call() -> None:
-    """The local one is none that thinks."""
+    """The local model does not support efforts."""
     with pytest.raises(ConfigurationError, match="cannot be told how much to think"):
         with_policies(make_plan(PATTERNS["debate"], {**GIVEN, "model": ["local"], "effort": ["low"]}))
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_pattern_accepts_efforts(name: str) -> None:
-    """As an option of its own front ends."""
+    """Each front end has the option."""
     options = PATTERNS[name].load_page().options
     assert "effort" in options.model_fields
     assert "effort" not in options.WITHOUT

@@ -25,7 +25,7 @@ QUALITY = {"large": 1.2, "middle": 0.4, "small": 0.0}
 
 
 def speaker(name: str) -> FunctionModel:
-    """A model that says which one it is."""
+    """Make a model that names itself."""
     used = Usage(calls=1, prompt_tokens=9, cached_tokens=0, completion_tokens=1)
 
     def answer(request: ModelRequest) -> ModelResponse:
@@ -36,7 +36,7 @@ def speaker(name: str) -> FunctionModel:
 
 
 async def hold(store: SqliteStore, *, slot: float, questions: int) -> Leaderboard:
-    """Debates of each pair of models in both orders, judged in both by a judge with a bias, and what they come to."""
+    """Store debates of each pair of models in both orders, judged in both by a biased judge."""
     judge = SimJudge(
         slot=slot, noise=1.0, quality=lambda text: next(worth for name, worth in QUALITY.items() if name in text)
     )
@@ -58,7 +58,7 @@ async def hold(store: SqliteStore, *, slot: float, questions: int) -> Leaderboar
 
 
 def test_models_are_ranked_by_won_debates(tmp_path: Path) -> None:
-    """The better one first, whoever argued first; nothing is said of the first place where it is worth nothing."""
+    """The better one is first in any speaking order; an order effect without significance is not mentioned."""
     board = asyncio.run(hold(SqliteStore(tmp_path / "runs.db"), slot=0.0, questions=8))
     assert [model.model for model in board.models] == ["large", "middle", "small"]
     assert sum(model.games for model in board.models) == 2 * 6 * 8
@@ -70,7 +70,7 @@ def test_models_are_ranked_by_won_debates(tmp_path: Path) -> None:
 
 
 def test_order_following_judge_is_named(tmp_path: Path) -> None:
-    """With the share of its verdicts, on the page and in the document."""
+    """The page and the document have the share of its verdicts."""
     path = tmp_path / "runs.db"
     board = asyncio.run(hold(SqliteStore(path), slot=9.0, questions=2))
     (judge,) = board.judges
@@ -94,7 +94,7 @@ def test_order_following_judge_is_named(tmp_path: Path) -> None:
 
 
 def test_models_with_repaired_answers_are_counted(tmp_path: Path) -> None:
-    """By kind; a run that has answers from another one counts none of them again."""
+    """Repairs are counted by kind; answers reused from another run are not counted again."""
     path = tmp_path / "runs.db"
     store = SqliteStore(path)
     verdict = '{"reasoning": "-", "winner": "TEA", "verdict": "-",}'
@@ -126,7 +126,7 @@ def test_models_with_repaired_answers_are_counted(tmp_path: Path) -> None:
 
 
 def test_an_empty_store_has_nothing_to_rank(tmp_path: Path) -> None:
-    """Exit code 3; runs of one model are left out, by reason."""
+    """The exit code is 3; runs of a single model are skipped with the reason."""
     store = SqliteStore(tmp_path / "runs.db")
     assert leaderboard_of([]).models == []
     sides = [Debater(name, side, model=speaker("small")) for name, side in (("ann", "tea"), ("bob", "rum"))]

@@ -19,7 +19,7 @@ SIDES = [Debater("pro", "cap rents"), Debater("con", "free rents")]
 
 
 def answer(request: Any) -> Any:
-    """A moderator that briefs, debaters, and a judge."""
+    """Answer as a moderator with a briefing, as debaters, and as a judge."""
     if request.output is None:
         return "Homes first."
     if request.block.endswith("judge"):
@@ -29,7 +29,7 @@ def answer(request: Any) -> Any:
 
 @pytest.mark.parametrize("front_end", ["Markdown", "MCP", "HTML", "a notebook"])
 def test_every_front_end_has_the_briefing_and_the_angle(front_end: str) -> None:
-    """Each once."""
+    """Each one appears once."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, moderator=True, synthesizer=False)
     result = rent.run_sync("Should rents be capped?", model=FunctionModel(answer))
     document = document_of(result.raw.to_wire(), location="test")
@@ -44,7 +44,7 @@ def test_every_front_end_has_the_briefing_and_the_angle(front_end: str) -> None:
 
 
 def test_excerpt_shortens_briefing_and_angle() -> None:
-    """Models write as much as they like."""
+    """Models can write texts of any length."""
     briefing = Fact(label="Briefing", text="a" * 900)
     (cut,) = excerpt([Group(label="Moderator calls on", text="pro", facts=(briefing,))], longest=50)
     assert isinstance(cut, Group)

@@ -52,7 +52,7 @@ OWN = ("patterns/__init__.py", *(f"patterns/{name}/" for name in PATTERNS))
 
 
 def named_in(path: Path, names: set[str]) -> Iterator[str]:
-    """Yield the places where a module imports from a pattern, or has its name as a value."""
+    """Yield the places where a module imports from a pattern or has a pattern's name as a value."""
     tree = ast.parse(path.read_text("utf-8"))
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
@@ -72,7 +72,7 @@ MODULES = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.rglob("*.py
 
 @pytest.mark.parametrize("module", [module for module in MODULES if not module.startswith(OWN)])
 def test_a_module_names_no_pattern(module: str) -> None:
-    """What it has to know of one stands on the pattern's page, or in its entry."""
+    """Knowledge about a pattern belongs to its page or its entry."""
     allowed = {"debate"} if module.startswith((*DEBATES,)) else set()
     allowed |= NAMES - {"debate"} if module in OTHERS else set()
     assert list(named_in(ROOT / module, NAMES - allowed)) == []
@@ -83,5 +83,5 @@ def test_a_module_names_no_pattern(module: str) -> None:
     [*((entry, {"debate"}) for entry in DEBATES), *((entry, NAMES - {"debate"}) for entry in OTHERS)],
 )
 def test_every_exception_is_needed(entry: str, names: set[str]) -> None:
-    """An exception that nothing needs any more is taken out of the list."""
+    """Unused exceptions must be removed from the list."""
     assert [module for module in MODULES if module.startswith(entry) and any(named_in(ROOT / module, names))]

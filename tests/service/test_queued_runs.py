@@ -19,7 +19,7 @@ from flowdebate.server.app import serve
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from tests.server.stage import Frame, read_frames
-from tests.service.test_service import all_of, told
+from tests.service.test_service import all_of, kinds_and_paths
 from tests.workers.conftest import until
 from tests.workers.fleet import RemoteModel
 
@@ -39,17 +39,17 @@ TOKEN = "a-token-of-these-tests"  # noqa: S105 - it opens nothing else
 
 
 def served(workers: Workers, **options: Any) -> Service:
-    """A service that executes nothing of the fleet's itself."""
+    """Make a service that executes no run of the fleet."""
     return Service(workers=workers, poll=0.05, **options)
 
 
 def texts(updates: list[Update]) -> list[tuple[str, Any]]:
-    """What was said, by its place."""
+    """Return the contributions by path."""
     return [(update.event.path, update.event.output) for update in updates if isinstance(update.event, BlockAnswered)]
 
 
 async def undisturbed(fleet: Fleet, workers: Workers, seed: int) -> list[Update]:
-    """What a reader is told of the same run where nothing happens to it; its calls are not counted."""
+    """Return the updates of an undisturbed run, which does not count calls."""
     pattern, store = workers.patterns["city"], MemoryStore()
     await pattern.run(QUESTION, model=RemoteModel(fleet.models.port), store=store, seed=seed, run_id="alone")
     fleet.models.requests.clear()
@@ -58,7 +58,7 @@ async def undisturbed(fleet: Fleet, workers: Workers, seed: int) -> list[Update]
 
 
 async def test_worker_executes_a_run_of_the_service(fleet: Fleet) -> None:
-    """In a process of its own; a reader of the service is told everything, from the first event to the end."""
+    """The worker is a separate process; a reader of the service gets all events."""
     workers = fleet.workers()
     expected = await undisturbed(fleet, workers, seed=3)
     async with served(workers) as service:
@@ -68,7 +68,7 @@ async def test_worker_executes_a_run_of_the_service(fleet: Fleet) -> None:
         worker = fleet.process()
         updates = await reader
         finished = await service.wait(run.run_id)
-    assert told(updates) == told(expected)
+    assert kinds_and_paths(updates) == kinds_and_paths(expected)
     assert texts(updates) == texts(expected)
     assert updates[-1].kind == "end"
     assert isinstance(updates[-2].event, RunFinished)
@@ -79,7 +79,7 @@ async def test_worker_executes_a_run_of_the_service(fleet: Fleet) -> None:
 
 
 async def test_a_killed_workers_run_is_taken_over_and_its_readers_get_the_same_text(fleet: Fleet) -> None:
-    """A reader from the beginning and one who comes back with a mark; no recorded call is asked for again."""
+    """This holds for a reader from the beginning and one with a mark; no recorded call is repeated."""
     workers = fleet.workers()
     expected = await undisturbed(fleet, workers, seed=5)
     fleet.models.seconds = 0.2
@@ -97,8 +97,8 @@ async def test_a_killed_workers_run_is_taken_over_and_its_readers_get_the_same_t
             rest = await all_of(service.follow(run.run_id, after=mark))
         assert (await service.run(run.run_id)).status == "complete"
     assert texts(updates) == texts(expected)
-    assert told(updates) == told(expected)
-    assert told(rest) == told(expected)[len(told(first_updates)) :]
+    assert kinds_and_paths(updates) == kinds_and_paths(expected)
+    assert kinds_and_paths(rest) == kinds_and_paths(expected)[len(kinds_and_paths(first_updates)) :]
     counts = Counter(request.digest for request in fleet.models.requests)
     assert len(stored_requests) >= 2
     assert {counts[str(digest)] for digest in stored_requests} == {1}
@@ -106,7 +106,7 @@ async def test_a_killed_workers_run_is_taken_over_and_its_readers_get_the_same_t
 
 
 async def service_so_far(service: Service, run_id: str) -> AsyncIterator[Update]:
-    """What a reader is told who leaves at the call in progress."""
+    """Return the updates for a reader who leaves at the call in progress."""
     async for update in service.follow(run_id):
         if isinstance(update.event, CallStarted):
             return
@@ -114,7 +114,7 @@ async def service_so_far(service: Service, run_id: str) -> AsyncIterator[Update]
 
 
 async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
-    """The call in flight is given up, readers get their end, and resuming asks for nothing that was recorded."""
+    """The call in flight is cancelled, readers see the end, and resuming repeats no recorded call."""
     workers = fleet.workers()
     async with served(workers) as service, fleet.working(fleet.workers()):
         fleet.models.answering.clear()
@@ -136,7 +136,7 @@ async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
 
 
 async def test_stopping_run_is_not_resumed(fleet: Fleet) -> None:
-    """While its worker gives it up it is a RunConflict, and not a delivery that nobody executes."""
+    """While its worker stops it, the error is RunConflict, and no undeliverable run is queued."""
     workers = fleet.workers()
     fleet.models.answering.clear()
     async with served(workers) as service, fleet.working(fleet.workers(poll=0.5)):
@@ -150,7 +150,7 @@ async def test_stopping_run_is_not_resumed(fleet: Fleet) -> None:
 
 
 async def test_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) -> None:
-    """And its readers get their end."""
+    """Its readers see the end."""
     async with served(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
         reader = asyncio.ensure_future(all_of(service.follow(run.run_id)))
@@ -163,7 +163,7 @@ async def test_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) ->
 
 
 async def test_worker_continues_after_a_human_answer_through_the_service(fleet: Fleet) -> None:
-    """The run waits for the person with no worker on it; the answer is said in it as it was given."""
+    """The run waits without a worker; the answer is used unchanged."""
     async with served(fleet.workers()) as service, fleet.working(fleet.workers()):
         run = await service.begin("mixed", QUESTION)
         waiting = await service.wait(run.run_id)
@@ -180,7 +180,7 @@ async def test_worker_continues_after_a_human_answer_through_the_service(fleet: 
 
 
 async def test_services_sharing_a_store_control_each_other_s_runs(fleet: Fleet) -> None:
-    """What one begins another one lists, follows, cancels and resumes; beginning it again is the same run."""
+    """Each can list, follow, cancel and resume runs of the other; starting one again returns the same run."""
     async with served(fleet.workers()) as first, served(fleet.workers()) as second:
         run = await first.begin("city", QUESTION, run_id=f"{fleet.given['name']}-both", seed=2)
         assert run.run_id in {summary.run_id for summary in (await second.runs(status="queued")).runs}
@@ -193,14 +193,14 @@ async def test_services_sharing_a_store_control_each_other_s_runs(fleet: Fleet) 
         readers = [asyncio.ensure_future(all_of(reader.follow(run.run_id))) for reader in (first, second)]
         async with fleet.working(fleet.workers()):
             one, other = await asyncio.gather(*readers)
-        assert told(one) == told(other)
+        assert kinds_and_paths(one) == kinds_and_paths(other)
         assert texts(one) == texts(other)
         assert (await first.run(run.run_id)).document == (await second.run(run.run_id)).document
     assert len(fleet.models.requests) == CALLS
 
 
 async def test_queued_runs_have_the_limits_of_their_service(fleet: Fleet) -> None:
-    """And those of their caller, which can lower them; one that cannot be stored is refused."""
+    """The caller can lower the limits; a limit that cannot be stored is rejected."""
     workers = fleet.workers(limits=Limits(calls=4))
     async with served(workers, limits=Limits(calls=3)) as service, fleet.working(fleet.workers(limits=Limits(calls=4))):
         for limits, calls in ((None, 3), (Limits(calls=2), 2), (Limits(calls=50), 3)):
@@ -217,7 +217,7 @@ async def test_queued_runs_have_the_limits_of_their_service(fleet: Fleet) -> Non
 
 
 async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None:
-    """Not ignored: a queued run is resumed as its workers are configured."""
+    """They are not ignored, as a queued run is resumed with the configuration of its workers."""
     async with served(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
         await service.cancel(run.run_id)
@@ -228,7 +228,7 @@ async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None
 
 
 async def test_service_reports_why_workers_reject_a_run(fleet: Fleet) -> None:
-    """It is rejected, which ends the wait for it, until there is a worker that has its pattern."""
+    """The rejection ends the wait for the run until a worker has the pattern."""
     without = fleet.workers(patterns={"other": fleet.workers().patterns["mixed"]})
     async with served(fleet.workers()) as service, fleet.working(without):
         run = await service.begin("city", QUESTION)
@@ -241,7 +241,7 @@ async def test_service_reports_why_workers_reject_a_run(fleet: Fleet) -> None:
 
 
 async def test_abandoned_run_without_a_worker_is_not_awaited(fleet: Fleet) -> None:
-    """Such as one of a program of its own, left behind in the same store."""
+    """A run of another program in the same store is an example."""
     async with served(fleet.workers()) as service, served(fleet.workers()) as other:
         block, model = service.patterns["city"], RemoteModel(fleet.models.port)
         fleet.models.answering.clear()
@@ -255,7 +255,7 @@ async def test_abandoned_run_without_a_worker_is_not_awaited(fleet: Fleet) -> No
 
 
 async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> None:
-    """Which ask only for what differs; a fork of what waits in the queue, and a killed worker, change nothing."""
+    """They make only changed calls; a queued parent and a killed worker do not matter."""
     async with served(fleet.workers()) as service, fleet.working(fleet.workers()):
         run = await service.begin("city", QUESTION, seed=4)
         assert (await service.wait(run.run_id)).status == "complete"
@@ -286,7 +286,7 @@ async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> Non
 
 @asynccontextmanager
 async def over_http(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of a server on a port of its own."""
+    """Serve on a free port and return a client."""
     started: asyncio.Future[tuple[str, Any]] = asyncio.get_running_loop().create_future()
     app = create_app(service, token=TOKEN)
     serving = asyncio.ensure_future(serve(app, port=0, started=lambda *address: started.set_result(address)))
@@ -303,7 +303,7 @@ async def over_http(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def test_a_queued_run_is_started_followed_and_cancelled_over_http(fleet: Fleet) -> None:
-    """The stream has what the worker does, and ends with the run; resumed, it goes on behind the last id."""
+    """The stream shows the worker's events and ends with the run; after resuming, it continues after the last id."""
     fleet.models.answering.clear()
     fleet.models.free = 1
     async with over_http(served(fleet.workers())) as http, fleet.working(fleet.workers()):
@@ -330,7 +330,7 @@ async def test_a_queued_run_is_started_followed_and_cancelled_over_http(fleet: F
 
 
 async def frames(http: httpx2.AsyncClient, path: str, **headers: str) -> AsyncIterator[Frame]:
-    """The server-sent events of a run."""
+    """Return the server-sent events of a run."""
     async with http.stream("GET", f"{path}/events", headers=headers) as response:
         lines: list[str] = []
         async for line in response.aiter_lines():
@@ -342,7 +342,7 @@ async def frames(http: httpx2.AsyncClient, path: str, **headers: str) -> AsyncIt
 
 
 async def test_workers_count_the_budget_of_an_owner(fleet: Fleet) -> None:
-    """In PostgreSQL, for all of them together; others go on, and 429 says which budget it is and until when."""
+    """In PostgreSQL it is shared; other owners continue, and 429 has the budget and its end."""
     workers = fleet.workers(owner_budget=Limits(calls=CALLS + 1))
     ann, bob = ({"owner": f"{name} {workers.name}"} for name in ("ann", "bob"))
     async with over_http(served(workers)) as http, fleet.working(workers):
@@ -363,7 +363,7 @@ async def test_workers_count_the_budget_of_an_owner(fleet: Fleet) -> None:
 
 
 async def test_workers_and_their_service_share_a_budget(fleet: Fleet) -> None:
-    """What workers ask counts, and the service begins nothing more once it is used up."""
+    """Calls of workers count, and the service starts nothing after the budget is used up."""
     workers = fleet.workers(budget=Limits(calls=CALLS + 2))
     async with served(workers) as service, fleet.working(workers):
         one = await service.begin("city", QUESTION)

@@ -36,12 +36,12 @@ SIDES = ["ann=cap rents", "ben=free rents"]
 
 
 def refusing(part: str, refusal: tuple[int, Any]) -> Stage:
-    """A stage that refuses `part` whenever a request has it."""
+    """Serve a stage that rejects requests with `part`."""
     return Stage(refuse=lambda body: refusal if PARTS[part](body) else None)
 
 
 def check_command(part: str, refusal: tuple[int, Any]) -> None:
-    """Hold a debate from the command line, whose user has set an effort."""
+    """Run a debate from the command line with an effort."""
     with refusing(part, refusal) as stage:
         options = [f"--debater={side}" for side in SIDES]
         arguments = stage.options(*options, "--max-rounds", "1", "--no-synthesizer", "--effort", "low", "--json")
@@ -60,7 +60,7 @@ NOTE = "without the effort that was set, which it refuses"
 
 
 def check_page(part: str, refusal: tuple[int, Any]) -> None:
-    """Hold a debate on the page, whose user has set an effort."""
+    """Run a debate on the page with an effort."""
     learned_of.cache_clear()  # the stage of another example may have had this port
     with refusing(part, refusal) as stage:
         model = OpenAIModel("staged", base_url=stage.base_url, api_key="k")
@@ -76,14 +76,14 @@ def check_page(part: str, refusal: tuple[int, Any]) -> None:
 
 @pytest.mark.parametrize("part", ["stream", "reasoning_effort"])
 def test_command_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
-    """As in the law below."""
+    """Each feature is rejected in turn."""
     check_command(part, (418, {"error": {"message": "frobs are not wibbled"}}))
 
 
 @pytest.mark.filterwarnings("ignore:model .* refuses")
 @pytest.mark.parametrize("part", ["stream", "reasoning_effort"])
 def test_page_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
-    """As in the law below; the result says what was left out of what the user set."""
+    """Each feature is rejected in turn; the result names the omitted settings of the user."""
     check_page(part, (418, {"error": {"message": "frobs are not wibbled"}}))
 
 
@@ -91,7 +91,7 @@ def test_page_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
 @settings(max_examples=example_count(10))
 @given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
 def test_command_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
-    """Both turns, and a verdict."""
+    """There are both turns and a verdict."""
     check_command(part, refusal)
 
 
@@ -100,5 +100,5 @@ def test_command_finishes_a_debate_for_any_rejected_features(part: str, refusal:
 @settings(max_examples=example_count(10))
 @given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
 def test_page_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
-    """A server streams to its readers, whether or not the model's server does."""
+    """The page streams to its readers, whether or not the model's server can stream."""
     check_page(part, refusal)

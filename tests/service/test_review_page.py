@@ -37,7 +37,7 @@ PLAN = "We move all data\nin one night.\n"
 
 
 def reply(request: ModelRequest) -> Any:
-    """Ada finds something, which others confirm; the others find nothing."""
+    """Answer as Ada, whose finding the others confirm, or as another reviewer without findings."""
     fields = (request.output_schema or {})["properties"]
     if "findings" in fields:
         return {"findings": [FOUND] if request.block.endswith("-Ada") else []}
@@ -50,7 +50,7 @@ def reply(request: ModelRequest) -> Any:
 
 
 def refute(request: ModelRequest) -> Any:
-    """The same, but for what is said of the findings of others."""
+    """Answer in the same way, but refute the findings of others."""
     response = reply(request)
     for verdict in response.get("verdicts", ()):
         verdict |= {"verdict": "refute", "reason": "Ada and Me know better."}
@@ -58,12 +58,12 @@ def refute(request: ModelRequest) -> Any:
 
 
 def command(*arguments: str, text: str | None = None) -> Any:
-    """The command, as a user calls it."""
+    """Run the command as a user does."""
     return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
 
 
 def test_a_review_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: Path) -> None:
-    """Nothing that was answered is asked again; the plan has the material."""
+    """No call is repeated; the plan has the material."""
     (tmp_path / "plan.md").write_text(PLAN)
     findings = iter([{"findings": [FOUND]}, {"findings": []}] * 6)
     answers: Any = {
@@ -103,7 +103,7 @@ def test_a_review_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: P
 
 
 def test_a_person_reviews_and_answers_for_a_finding_later(tmp_path: Path) -> None:
-    """The run is suspended three times at most, and the person sees no name."""
+    """The run is suspended at most three times, and the person sees no name."""
     store = str(tmp_path / "runs.sqlite3")
 
     people = [Persona("Me", block=human(name="me")), Persona("Ada")]
@@ -128,7 +128,7 @@ def test_a_person_reviews_and_answers_for_a_finding_later(tmp_path: Path) -> Non
 
 
 def test_review_starts_over_http_and_its_page_has_the_findings() -> None:
-    """Whatever they are made of is text there; the form has its options."""
+    """Findings are escaped; the form has the options of a review."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(reply))) as stage:
         options = {"gate": "no confirmed blocker", "focus": "people", "sources": {"plan": PLAN},
                    "reviewers": [{"name": "Ada"}, {"name": "Ben"}]}  # fmt: skip
@@ -157,7 +157,7 @@ CODE = {
 
 
 def test_code_in_a_finding_is_shown_as_it_was_written(tmp_path: Path) -> None:
-    """Names with underscores, and each blank of quote and suggestion; a title takes one line, and forges no other."""
+    """Underscores and spaces of names and quotes are kept; a title has one line and cannot forge others."""
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").write_text(f"{CODE['quote']}\n")
     answer, page = {"findings": [CODE]}, tmp_path / "page.html"
@@ -175,7 +175,7 @@ def test_code_in_a_finding_is_shown_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_empty_sections_are_not_printed() -> None:
-    """No line of JSON without a finding, and no comment on a pull request where no reviewer was heard."""
+    """Without a finding there is no line of JSON, and without a reviewer no comment on a pull request."""
     with Stage(answers={"findings": {"findings": []}}) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--no-store")
         assert command("review", QUESTION, *location, "--format", "json").stdout == ""
@@ -185,7 +185,7 @@ def test_empty_sections_are_not_printed() -> None:
 
 @pytest.mark.anyio
 async def test_mcp_hosts_have_a_review_tool(tmp_path: Path) -> None:
-    """With the texts by name, or paths that are allowed; the report has finding and gate."""
+    """Texts are given by name or by permitted paths; the report has finding and gate."""
     async with (
         Service(store="memory:", model=FunctionModel(reply)) as service,
         Client(create_server(service)) as client,

@@ -24,19 +24,19 @@ STATES = ("running", "left_behind", "complete", "failed")
 
 
 class CountingStore(MemoryStore):
-    """One that counts the runs that it gave."""
+    """Store that counts the runs it returns."""
 
     count = 0
 
     async def runs(self, **filters: Any) -> Sequence[StoredRun]:
-        """Count the page."""
+        """Return a page of runs and count them."""
         page = await super().runs(**filters)
         self.count += len(page)
         return page
 
 
 async def filled(states: Sequence[str]) -> CountingStore:
-    """A store with a run in each of these states, the newest last."""
+    """Make a store with a run in each of these states, the newest last."""
     store = CountingStore()
     for number, state in enumerate(states):
         run_id = f"run-{number:04}"
@@ -50,7 +50,7 @@ async def filled(states: Sequence[str]) -> CountingStore:
 
 @given(st.lists(st.sampled_from(STATES), max_size=130), st.sampled_from((None, *STATES)), st.integers(1, 60))
 async def test_pages_of_a_state_have_all_its_runs(states: list[str], state: str | None, size: int) -> None:
-    """Whatever lies between them; "running" and "left_behind" are one status in the store."""
+    """Other runs lie in between; "running" and "left_behind" are one status in the store."""
     store = await filled(states)
     expected = [run for run in await store.runs() if state in (None, state_of(run))]
     assert list(await list_runs(store, state=state)) == expected
@@ -61,7 +61,7 @@ async def test_pages_of_a_state_have_all_its_runs(states: list[str], state: str 
 
 
 async def test_filters_apply_to_all_pages() -> None:
-    """Of a batch, in a state, behind a run."""
+    """Batch, state and starting run are combined."""
     store = await filled(["running", "left_behind"] * 100)
     runs = await list_runs(store, state="left_behind", labels={"batch": "b1"}, search="cars", block="debate")
     assert [run.header.run_id for run in runs] == [f"run-{n:04}" for n in range(199, -1, -1) if n % 6 == 1]
@@ -73,7 +73,7 @@ async def test_filters_apply_to_all_pages() -> None:
 
 
 async def test_a_list_reads_no_more_than_it_needs() -> None:
-    """A page of 20 of 1,000 runs, the newest resumable one, and a loop that ends early."""
+    """Examples are a page of 20 of 1,000 runs, the newest resumable run, and a loop that ends early."""
     store = await filled(["complete"] * 900 + ["left_behind"] * 30 + ["complete"] * 70)
     assert len(await list_runs(store, limit=20)) == 20
     assert store.count <= 50
@@ -88,7 +88,7 @@ async def test_a_list_reads_no_more_than_it_needs() -> None:
 
 
 async def test_run_is_found_by_an_id_prefix_anywhere_in_the_store() -> None:
-    """The oldest of many; of several the first are named."""
+    """The oldest of many runs is found; an ambiguous prefix lists the first matches."""
     store = await filled(["complete"] * 120)
     await store.create(header("older-than-all", created_at=-1.0))
     assert (await find_run(store, "older")).header.run_id == "older-than-all"

@@ -52,17 +52,17 @@ SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
 def rent(**options: Any) -> Any:
-    """A debate of two rounds between two sides."""
+    """Make a debate of two rounds between two sides."""
     return debate(name="rent", debaters=SIDES, max_rounds=2, **options)
 
 
 def answering() -> FunctionModel:
-    """A model that answers anything, always alike."""
+    """Return a model with a constant answer for every request."""
     return FunctionModel(answer_to)
 
 
 class Gate:
-    """A model that writes word by word, and stops before the call `at` until it is opened."""
+    """Model that streams words and stops before call `at` until it is opened."""
 
     name = "gate"
 
@@ -88,18 +88,18 @@ class Gate:
 
 
 async def all_of(updates: AsyncIterator[Update]) -> list[Update]:
-    """Everything that a reader is told."""
+    """Return all updates for a reader."""
     return [update async for update in updates]
 
 
-def told(updates: list[Update]) -> list[tuple[str, str]]:
-    """Kind and place of the recorded events."""
+def kinds_and_paths(updates: list[Update]) -> list[tuple[str, str]]:
+    """Return kind and path of the recorded events."""
     return [(update.event.kind, update.event.path) for update in updates if update.mark is not None]
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_reader_receives_everything_in_the_result(name: str) -> None:
-    """All events in order, from the run itself and from its journal alone."""
+    """All events come in order, from the run itself or from its journal alone."""
     pattern = PATTERNS[name]()
     store = MemoryStore()
     expected = await pattern.run(QUESTION, model=answering(), store=MemoryStore(), seed=4)
@@ -109,7 +109,7 @@ async def test_reader_receives_everything_in_the_result(name: str) -> None:
     async with Service({"it": pattern}, store=store, model=answering()) as service:
         stored_updates = await all_of(service.follow(run.run_id))
     events = [(event.kind, event.path) for event in expected.events]
-    assert sorted(told(live)) == sorted(told(stored_updates)) == sorted(events[:-1])
+    assert sorted(kinds_and_paths(live)) == sorted(kinds_and_paths(stored_updates)) == sorted(events[:-1])
     assert [update.kind for update in (live[-1], stored_updates[-1])] == ["end", "end"]
     assert isinstance(live[-2].event, RunFinished)
     assert (live[-2].event.status, live[-2].event.usage) == (
@@ -120,7 +120,7 @@ async def test_reader_receives_everything_in_the_result(name: str) -> None:
 
 @given(index=st.integers(0, 10**6), unknown=st.sampled_from(["", "1-x", "99-000000000000"]))
 async def test_following_from_any_mark_gives_exactly_the_rest(index: int, unknown: str) -> None:
-    """While the run is in memory, and from its journal; behind an unknown mark everything comes again."""
+    """This holds in memory and from the journal; after an unknown mark everything is sent again."""
     store = MemoryStore()
     async with Service({"it": rent()}, store=store, model=answering()) as service:
         await service.begin("it", QUESTION, run_id="r", seed=1)
@@ -128,16 +128,19 @@ async def test_following_from_any_mark_gives_exactly_the_rest(index: int, unknow
         marks = [update.mark for update in everything if update.mark is not None]
         number = index % len(marks)
         rest = await all_of(service.follow("r", after=marks[number]))
-        assert told(rest) == told(everything)[number + 1 :]
+        assert kinds_and_paths(rest) == kinds_and_paths(everything)[number + 1 :]
         remaining = await all_of(service.follow("r", after=unknown))
         assert remaining[0].kind == "reset"
-        assert told(remaining) == told(everything)
+        assert kinds_and_paths(remaining) == kinds_and_paths(everything)
     async with Service({"it": rent()}, store=store, model=answering()) as service:
-        assert told(await all_of(service.follow("r", after=marks[number]))) == told(everything)[number + 1 :]
+        assert (
+            kinds_and_paths(await all_of(service.follow("r", after=marks[number])))
+            == kinds_and_paths(everything)[number + 1 :]
+        )
 
 
 async def test_text_of_the_first_turn_is_streamed_live() -> None:
-    """The pieces of each call add up to its answer, and come between its start and its end."""
+    """The pieces of each call add up to its answer and come between its start and its end."""
     model = Gate(at=0)
     async with Service({"it": rent()}, store="memory:", model=model) as service:
         await service.begin("it", QUESTION, run_id="r")
@@ -160,7 +163,7 @@ async def test_text_of_the_first_turn_is_streamed_live() -> None:
 
 
 async def test_readers_joining_at_any_time_get_the_same_events() -> None:
-    """One from the beginning, one in the middle of a call, one after the end."""
+    """One reader joins at the beginning, one during a call, and one after the end."""
     model = Gate(at=2)
     async with Service({"it": rent()}, store="memory:", model=model) as service:
         await service.begin("it", QUESTION, run_id="r")
@@ -171,11 +174,11 @@ async def test_readers_joining_at_any_time_get_the_same_events() -> None:
             assert (await anext(third)).kind == "event"
         model.opened.set()
         late = await all_of(service.follow("r"))
-        assert told(await first) == told(await second) == told(late)
+        assert kinds_and_paths(await first) == kinds_and_paths(await second) == kinds_and_paths(late)
 
 
 async def test_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
-    """Every look at its journal gives a prefix of its events; at the end there are all of them."""
+    """Each read of its journal gives a prefix of its events, and the last one all of them."""
     file = tmp_path / "runs.sqlite3"
     code = (
         "import asyncio, sys\n"
@@ -199,7 +202,7 @@ async def test_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
     assert other.returncode == 0, errors.decode()
     lines = [tuple(line.split(" ", 1)) for line in out.decode().splitlines()]
     assert [update.kind for update in updates].count("reset") == 0
-    assert told(updates) == lines[:-1]
+    assert kinds_and_paths(updates) == lines[:-1]
     assert any(isinstance(update.event, CallStarted) for update in updates)
     assert (run.status, run.here) == ("complete", False)
     assert run.document is not None
@@ -207,7 +210,7 @@ async def test_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
 
 
 async def test_document_of_a_run_in_progress_has_its_transcript() -> None:
-    """From its journal: without a call, and without touching it."""
+    """It is built from the journal, without a call and without a change."""
     model = Gate(at=2)
     async with Service(store="memory:", model=model) as service:
         run = await service.begin("debate", "Should we ship?", options={"max_rounds": 2})
@@ -224,7 +227,7 @@ async def test_document_of_a_run_in_progress_has_its_transcript() -> None:
 
 @pytest.mark.parametrize("synthesizer", [None, False], ids=["an output", "none"])
 async def test_the_document_of_a_registered_pattern_has_its_output(synthesizer: Any) -> None:
-    """As that of a plan: what a synthesizer wrote; nothing where the output is the raw output itself."""
+    """The output is that of the synthesizer, as for a plan; it is omitted if it equals the raw output."""
     async with Service({"it": rent(synthesizer=synthesizer)}, store="memory:", model=answering()) as service:
         run = await service.begin("it", QUESTION)
         document = (await service.wait(run.run_id)).document
@@ -235,7 +238,7 @@ async def test_the_document_of_a_registered_pattern_has_its_output(synthesizer: 
 
 
 async def test_repeated_request_with_one_id_is_one_run() -> None:
-    """Another one is refused; so are other options and other seeds."""
+    """Different requests, options and seeds are rejected."""
     model = answering()
     async with Service({"it": rent()}, store="memory:", model=model) as service:
         first = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r", seed=1)
@@ -253,7 +256,7 @@ async def test_repeated_request_with_one_id_is_one_run() -> None:
 
 
 async def test_simultaneous_starts_with_one_id_give_one_run() -> None:
-    """However close together."""
+    """They can be arbitrarily close together."""
     model = Gate()
     async with Service({"it": rent()}, store="memory:", model=model) as service:
         runs = await asyncio.gather(*(service.begin("it", QUESTION, run_id="r", seed=1) for _ in range(4)))
@@ -263,7 +266,7 @@ async def test_simultaneous_starts_with_one_id_give_one_run() -> None:
 
 
 async def test_runs_above_the_concurrency_limit_are_queued() -> None:
-    """In order: new runs, forks and resumed ones; one more than may wait is refused, and nothing of it is stored."""
+    """New runs, forks and resumed runs keep their order; above the queue limit nothing is stored."""
     model = Gate(at=6)
     patterns = {"it": rent()}
     async with Service(patterns, store="memory:", model=model, max_concurrency=1, max_queued=3) as service:
@@ -287,7 +290,7 @@ async def test_runs_above_the_concurrency_limit_are_queued() -> None:
         model.opened.set()
         for run_id in ("r", "f", "t"):
             assert (await service.wait(run_id)).status == "complete"
-        assert told(await following)[-1] == told(await all_of(service.follow("f")))[-1]
+        assert kinds_and_paths(await following)[-1] == kinds_and_paths(await all_of(service.follow("f")))[-1]
         assert (await service.run("s")).status == "interrupted"
         ended = {run.run_id: run.updated_at for run in (await service.runs()).runs}
         assert ended["r"] < ended["f"] < ended["t"]
@@ -295,7 +298,7 @@ async def test_runs_above_the_concurrency_limit_are_queued() -> None:
 
 
 async def test_owners_of_queued_runs_take_turns() -> None:
-    """Lower priorities come first, also where a run was refused its place once; recovered runs keep their order."""
+    """Lower priorities come first, also after a rejected start; recovered runs keep their order."""
     store, model, patterns = MemoryStore(), Gate(at=0), {"it": rent()}
 
     async def order() -> list[str]:
@@ -336,7 +339,7 @@ async def test_owners_of_queued_runs_take_turns() -> None:
 
 
 async def test_queued_run_starts_when_the_local_run_ends() -> None:
-    """And not at the next poll: whoever waits for a run in the queue, and the recovery of what was left."""
+    """It does not wait for the next poll; this includes waiting readers and the recovery of earlier runs."""
     store, patterns, model = MemoryStore(), {"it": rent()}, Gate(at=0)
     async with asyncio.timeout(60), Service(patterns, store=store, model=model, max_concurrency=1, poll=300) as service:
         for number in range(3):
@@ -360,7 +363,7 @@ async def test_queued_run_starts_when_the_local_run_ends() -> None:
 
 
 async def test_runs_per_owner_are_limited() -> None:
-    """The rest of what may run at once is for others, who need not wait, however many of theirs do."""
+    """Runs of other owners use the remaining slots without waiting."""
     model, patterns = Gate(at=0), {"it": rent()}
     async with Service(patterns, store="memory:", model=model, max_concurrency=3, owner_concurrency=1) as service:
         states = {}
@@ -379,7 +382,7 @@ async def test_runs_per_owner_are_limited() -> None:
 
 
 async def test_resumed_run_is_queued() -> None:
-    """It is asked for as often as anybody likes, and resumed once."""
+    """Repeated requests resume it once."""
     model = Gate(at=0)
     async with Service({"it": rent()}, store="memory:", model=model, max_concurrency=1) as service:
         await service.begin("it", QUESTION, run_id="r")
@@ -394,7 +397,7 @@ async def test_resumed_run_is_queued() -> None:
 
 @pytest.mark.parametrize("recover", [True, False])
 async def test_runs_that_wait_when_a_service_ends_are_not_lost(*, recover: bool) -> None:
-    """The next service that recovers begins them by itself; else they are interrupted, and can be resumed."""
+    """The next service with recovery starts them; otherwise they are interrupted and can be resumed."""
     store, model = MemoryStore(), Gate(at=0)
     patterns = {"it": rent()}
     async with Service(patterns, store=store, model=model, max_concurrency=1, recover=recover) as service:
@@ -410,7 +413,7 @@ async def test_runs_that_wait_when_a_service_ends_are_not_lost(*, recover: bool)
 
 
 async def test_service_limits_apply_to_every_run() -> None:
-    """A caller can lower them, and cannot raise them."""
+    """A caller can lower them but not raise them."""
     async with Service({"it": rent()}, store="memory:", model=answering(), limits=Limits(calls=3)) as service:
         for given_limits, calls in ((None, 3), (Limits(calls=2), 2), (Limits(calls=50), 3)):
             run = await service.begin("it", QUESTION, limits=given_limits)
@@ -421,7 +424,7 @@ async def test_service_limits_apply_to_every_run() -> None:
 
 
 async def test_run_continues_after_a_human_answer() -> None:
-    """A reader who comes back is told the rest, or everything again, since the task was suspended in between."""
+    """A returning reader gets the rest, or everything again if the task was suspended in between."""
     pattern = debate(
         name="rent", debaters=[Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")], max_rounds=1
     )
@@ -437,7 +440,7 @@ async def test_run_continues_after_a_human_answer() -> None:
         mark = [update.mark for update in before if update.mark is not None][-1]
         after = await all_of(service.follow("r", after=mark))
         assert after[0].kind == "reset"
-        assert told(after) == told(await all_of(service.follow("r")))
+        assert kinds_and_paths(after) == kinds_and_paths(await all_of(service.follow("r")))
         finished = await service.wait("r")
         assert finished.status == "complete"
         assert finished.document is not None
@@ -445,7 +448,7 @@ async def test_run_continues_after_a_human_answer() -> None:
 
 
 async def test_a_cancelled_run_is_resumed_and_no_call_is_repeated() -> None:
-    """Its answers so far are told as replayed ones."""
+    """Recorded answers are marked as replayed."""
     model = Gate(at=2)
     async with Service({"it": rent()}, store="memory:", model=model) as service:
         await service.begin("it", QUESTION, run_id="r")
@@ -462,7 +465,7 @@ async def test_a_cancelled_run_is_resumed_and_no_call_is_repeated() -> None:
 
 
 async def test_reader_can_reconnect_at_any_time_during_a_resume() -> None:
-    """However far a new process has got with resuming the run, the reader gets exactly the rest, and no reset."""
+    """At any point of the resumption, the reader gets exactly the rest, without a reset."""
     store, model = MemoryStore(), Gate(at=3)
     async with Service({"it": rent()}, store=store, model=model) as service:
         await service.begin("it", QUESTION, run_id="r", seed=1)
@@ -482,11 +485,11 @@ async def test_reader_can_reconnect_at_any_time_during_a_resume() -> None:
             rest = await all_of(service.follow("r", after=mark))
             await resuming
         assert "reset" not in {update.kind for update in rest}, turns
-        assert told(rest) == told(everything)[length:], turns
+        assert kinds_and_paths(rest) == kinds_and_paths(everything)[length:], turns
 
 
 async def test_run_in_another_process_is_not_cancelled_or_deleted() -> None:
-    """The error says that it is executed elsewhere."""
+    """The error says that another process executes it."""
     store, model = MemoryStore(), Gate(at=0)
     handle = rent().start(QUESTION, model=model, store=store, run_id="r")
     await model.reached.wait()
@@ -505,7 +508,7 @@ async def test_run_in_another_process_is_not_cancelled_or_deleted() -> None:
 
 
 async def test_next_service_finishes_the_runs_of_the_previous_one() -> None:
-    """The call in flight is finished first, and is not repeated."""
+    """The call in flight is finished first and not repeated."""
     store, model = MemoryStore(), Gate(at=1)
     service = Service({"it": rent()}, store=store, model=model, recover=True)
     await service.begin("it", QUESTION, run_id="r")
@@ -529,7 +532,7 @@ async def _are_left(store: MemoryStore, number: int) -> bool:
 
 
 async def test_inactive_runs_are_deleted_after_the_retention_period() -> None:
-    """Whatever became of them, unless a process executes them; younger ones stay."""
+    """This includes all statuses but running; younger runs are kept."""
     store, model = MemoryStore(), FunctionModel(lambda request: "x")
     now = time.time()
     for name, days in (("old", 31), ("waits", 40), ("young", 29)):
@@ -544,7 +547,7 @@ async def test_inactive_runs_are_deleted_after_the_retention_period() -> None:
 
 
 async def test_reader_waits_for_a_run_before_its_recovery() -> None:
-    """The first reader may be there before its run is resumed: it is told the rest, and no end before it."""
+    """A reader who arrives before the recovery gets the rest, and no premature end."""
     store = MemoryStore()
     for run_id in ("first", "second"):
         killed, model = MemoryStore(), Gate(at=2)
@@ -567,7 +570,7 @@ async def test_reader_waits_for_a_run_before_its_recovery() -> None:
 
 
 async def test_fork_reports_reused_and_new_calls() -> None:
-    """Of a plan with other options, and of a registered pattern with an edit."""
+    """One fork has a plan with other options, one an edited answer of a registered pattern."""
     async with Service({"it": rent()}, store="memory:", model=answering()) as service:
         plan = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="plan")
         await service.begin("it", QUESTION, run_id="own")
@@ -587,10 +590,10 @@ async def test_fork_reports_reused_and_new_calls() -> None:
 
 
 async def test_fork_keeps_question_seed_and_models() -> None:
-    """Unless its options change them, which they cannot for the question."""
+    """Options can change seed and models, but not the question."""
     calls = {"one": 0, "two": 0}
 
-    def named(name: str) -> FunctionModel:
+    def named_model(name: str) -> FunctionModel:
         def answer(request: ModelRequest) -> Any:
             calls[name] += 1
             return answer_to(request)
@@ -601,7 +604,7 @@ async def test_fork_keeps_question_seed_and_models() -> None:
 
     store = MemoryStore()
     options = {"max_rounds": 1, "synthesizer": False}
-    async with Service(store=store, model=named("one")) as service:
+    async with Service(store=store, model=named_model("one")) as service:
         await service.begin("debate", "Should we ship?", options=options, run_id="run", seed=5)
         await service.wait("run")
         second = await service.wait((await service.fork("run", seed=6)).run_id)
@@ -612,14 +615,14 @@ async def test_fork_keeps_question_seed_and_models() -> None:
         with pytest.raises(ConfigurationError, match="options: `max_rounds`"):
             await service.fork("run", options={"max_rounds": 0})
     assert calls == {"one": 4, "two": 0}
-    async with Service(store=store, model=named("two")) as service:
+    async with Service(store=store, model=named_model("two")) as service:
         judged = await service.wait((await service.fork("run", options={"max_rounds": 1})).run_id)
     assert judged.fork is not None
     assert (judged.fork.reused, judged.fork.asked, calls["two"]) == (0, 4, 4)
 
 
 async def test_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
-    """In place of the stored one: here with a limit that lets it end."""
+    """The plan replaces the stored one, here with a limit that lets the run finish."""
     store = MemoryStore()
     options = {"question": "Should we ship?", "max_rounds": 1}
     short, unlimited = (make_plan(DEBATE, {**options, "max_calls": number}) for number in (1, 9))
@@ -636,7 +639,7 @@ async def test_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
 
 
 async def test_nobody_waits_for_a_run_whose_process_is_gone() -> None:
-    """It is told as it is."""
+    """Its state is returned as it is."""
     store = MemoryStore()
     await store.create(header("r"))
     await store.release("r")
@@ -660,7 +663,7 @@ async def test_nobody_waits_for_a_run_whose_process_is_gone() -> None:
 async def test_invalid_requests_are_rejected_before_anything_is_stored(
     pattern: str, question: Any, options: dict[str, Any], words: str
 ) -> None:
-    """The error names the field, what was given, and what is allowed."""
+    """The error has the field, the value and the permitted values."""
     async with Service({"it": rent()}, store="memory:", model=answering()) as service:
         with pytest.raises(ConfigurationError, match=words):
             await service.begin(pattern, question, options=options)
@@ -676,7 +679,7 @@ async def test_failed_proposal_of_sides_starts_no_run() -> None:
 
 
 async def test_run_with_an_unknown_pattern_gives_the_reason() -> None:
-    """Its end is followed all the same."""
+    """Its end can still be followed."""
     store = MemoryStore()
     await rent().run(QUESTION, model=answering(), store=store, run_id="r")
     async with Service(store=store) as service:
@@ -686,7 +689,7 @@ async def test_run_with_an_unknown_pattern_gives_the_reason() -> None:
 
 
 async def test_pages_of_runs_add_up_to_the_list() -> None:
-    """Filters hold on every page."""
+    """Filters apply to every page."""
     async with Service({"it": rent()}, store="memory:", model=answering(), max_concurrency=20) as service:
         for number in range(7):
             await service.begin("it", f"Question {number}?", run_id=f"r-{number}", labels={"even": str(number % 2)})
@@ -706,7 +709,7 @@ async def test_pages_of_runs_add_up_to_the_list() -> None:
 
 @pytest.mark.parametrize("start_times", [(1e-05, 2e-05, 3e-05), (-3.5, -2.0, 0.0), (1e18, 1e300, 1.5e9)], ids=str)
 async def test_pages_hold_at_any_time_and_any_id(start_times: tuple[float, ...]) -> None:
-    """Imported runs may have started whenever their file says."""
+    """Imported runs can have any start time."""
     store = MemoryStore()
     for number, created_at in enumerate(start_times):
         await store.create(header(f"run-{number}:a", created_at=created_at))
@@ -724,7 +727,7 @@ async def test_pages_hold_at_any_time_and_any_id(start_times: tuple[float, ...])
 async def test_every_reader_gets_the_text_of_each_call_exactly_once(
     pieces: list[tuple[str, str, bool]], joins: int
 ) -> None:
-    """However slowly it reads, and whenever it comes while the text is written."""
+    """Slow readers and readers who join during the text are included."""
     channel = Channel()
     readers = []
     for number, (path, text, pauses) in enumerate(pieces):

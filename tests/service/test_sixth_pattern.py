@@ -49,7 +49,7 @@ BRIEF = {"pattern": "riddle", "question": RIDDLE}
 
 @pytest.fixture(autouse=True)
 def riddles(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The pattern is in the registry; nothing else of flowdebate knows it."""
+    """Register the pattern, which no other module of flowdebate knows."""
     module = load_riddles()
     monkeypatch.setitem(sys.modules, "riddles", module)
     monkeypatch.setitem(PATTERNS, "riddle", module.INFO)
@@ -57,28 +57,28 @@ def riddles(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def answer(request: ModelRequest) -> Any:
-    """A guess of each solver, and the ruling of the sphinx."""
+    """Return a guess of each solver, and the ruling of the sphinx."""
     return RULING if request.output_schema else GUESSES[str(request.block).rpartition("-")[2]]
 
 
 def service(model: Any = None) -> Service:
-    """A service with a scripted model."""
+    """Make a service with a scripted model."""
     return Service(store="memory:", model=model or FunctionModel(answer))
 
 
 def model_server() -> ModelServer:
-    """The same model, for commands."""
+    """Serve the same model for commands."""
     return ModelServer(turns=[[guess] for guess in GUESSES.values()], answers={"remark": RULING})
 
 
 def command(*arguments: str, text: str | None = None) -> Result:
-    """The command, built with what is registered."""
+    """Build the command with the registered patterns."""
     return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
 
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """A server with every protocol."""
+    """Serve every protocol."""
     with staged(service, openai=True, ag_ui=True) as stage:
         yield stage
 
@@ -87,7 +87,7 @@ def stage() -> Iterator[Stage]:
 
 
 def test_help_lists_the_pattern_with_options_and_examples() -> None:
-    """In the line of the other patterns, in its own help, and in that of batches."""
+    """It is in the line of other patterns, in its own help, and in the help of batches."""
     listed = command("--help").stdout
     assert "riddle" in listed[listed.index("Other patterns:") :].partition("\n\n")[0]
     help_text = command("riddle", "--help").stdout
@@ -112,7 +112,7 @@ def test_the_page_shows_parts_of_the_example() -> None:
 
 
 def test_two_line_program_adds_the_pattern_to_the_command(tmp_path: Path) -> None:
-    """In a process of its own, as the page says: all that the command builds when it is imported knows the pattern."""
+    """In a separate process, as documented, every part of the command knows the pattern."""
     (tmp_path / "riddles.py").write_text(read_riddles())
     (tmp_path / "solve.py").write_text(EXAMPLE.with_name("solve.py").read_text("utf-8"))
     helped = subprocess.run(
@@ -127,7 +127,7 @@ def test_two_line_program_adds_the_pattern_to_the_command(tmp_path: Path) -> Non
 
 
 def test_a_plan_is_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None:
-    """Verb, plan file, live page, saved document, and every command about a stored run."""
+    """The command, plan file, live page, saved document, and all commands for stored runs work."""
     plan, report, page = tmp_path / "plan.toml", tmp_path / "report.md", tmp_path / "report.html"
     plan.write_text(f'pattern = "riddle"\nriddle = "{RIDDLE}"\nmax_rounds = 2\n\n[[debaters]]\nname = "Ada"\n\n'
                     '[[debaters]]\nname = "Ben"\nrole = "pianist"\n')  # fmt: skip
@@ -163,7 +163,7 @@ def test_a_plan_is_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None
 
 
 def test_a_batch_reads_files_and_writes_results(tmp_path: Path) -> None:
-    """CSV in, JSON Lines and CSV out; the same command again asks nothing."""
+    """CSV is read, and JSON Lines and CSV are written; a repeated command makes no call."""
     questions, lines, table = tmp_path / "q.csv", tmp_path / "r.jsonl", tmp_path / "r.csv"
     questions.write_text(f"id,question\n1,{RIDDLE}\n2,What flies?\n")
     with model_server() as on:
@@ -186,7 +186,7 @@ def test_a_batch_reads_files_and_writes_results(tmp_path: Path) -> None:
 
 
 def test_form_starts_the_pattern_and_its_page_shows_it(stage: Stage) -> None:
-    """Unchanged, the form is a run to the end; the page has its rounds, its rulings and its result."""
+    """The unchanged form starts a run that finishes; the page has rounds, rulings and the result."""
     form = stage.http.get("/new?pattern=riddle").text
     assert "Solve a riddle" in form
     assert {"riddle", "debaters", "max_rounds", "name", "role", "model"} <= set(
@@ -209,7 +209,7 @@ def test_form_starts_the_pattern_and_its_page_shows_it(stage: Stage) -> None:
 
 
 def test_live_page_shows_speakers_and_workers() -> None:
-    """While solvers guess and while the sphinx rules, in its own words; then the ruling, as the run's page has it."""
+    """It shows guessing solvers and the ruling sphinx in the pattern's words, then the ruling as on the run's page."""
     gate = Gate(answer)
     with staged(lambda: service(gate)) as stage:
         run_id = stage.begin(pattern="riddle", question=RIDDLE, options={"max_rounds": 1})
@@ -229,7 +229,7 @@ def test_live_page_shows_speakers_and_workers() -> None:
 
 
 def test_events_of_the_pattern_are_streamed_unchanged(stage: Stage) -> None:
-    """With their kind and their fields, as the published schema with this pattern says."""
+    """Types and fields are those of the published schema with this pattern."""
     run_id = stage.finished(pattern="riddle", question=RIDDLE, options={})
     (ruled,) = [frame.data for frame in stage.frames(f"/runs/{run_id}/events") if frame.data.get("kind") == "ruled"]
     assert ruled["ruling"] == RULING
@@ -240,7 +240,7 @@ def test_events_of_the_pattern_are_streamed_unchanged(stage: Stage) -> None:
 
 
 def test_openai_clients_see_the_pattern_as_a_model(stage: Stage) -> None:
-    """The whole as Markdown, and its answer alone."""
+    """The chat is Markdown; the answer is available alone."""
     with openai.OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0, timeout=HTTP_TIMEOUT) as client:
         assert {"flowdebate/riddle", "flowdebate/riddle:answer"} <= {model.id for model in client.models.list()}
         messages: Any = [{"role": "user", "content": RIDDLE}]
@@ -254,7 +254,7 @@ def test_openai_clients_see_the_pattern_as_a_model(stage: Stage) -> None:
 
 
 def test_ag_ui_clients_can_run_the_pattern(stage: Stage) -> None:
-    """Its speech as messages, its events as activities."""
+    """Contributions are messages, and events are activities."""
     client = hold(stage, "riddle", AgUiClient("thread", "1"), question=RIDDLE)
     assert outcome_of(client) == {"type": "success"}
     assert client.said() == list(GUESSES.items())
@@ -265,7 +265,7 @@ def test_ag_ui_clients_can_run_the_pattern(stage: Stage) -> None:
 
 @pytest.mark.anyio
 async def test_mcp_hosts_find_and_start_the_pattern() -> None:
-    """In the description of the tool, and by its name; its report has speech, ruling and result."""
+    """The tool description lists it, and its report has contributions, ruling and result."""
     async with service() as served, Client(create_server(served)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert "riddle" in (tools["start_debate"].description or "")
@@ -288,7 +288,7 @@ async def test_mcp_hosts_find_and_start_the_pattern() -> None:
 
 @pytest.mark.anyio
 async def test_notebook_shows_the_pattern_live_and_finished(riddles: ModuleType) -> None:
-    """A page in its own words while it goes on, then its report; as HTML and as Markdown."""
+    """The live page has the pattern's words and is replaced by the report, as HTML and as Markdown."""
     called, go = asyncio.Event(), asyncio.Event()
 
     async def slow(request: ModelRequest) -> Any:
@@ -312,7 +312,7 @@ async def test_notebook_shows_the_pattern_live_and_finished(riddles: ModuleType)
 
 
 def test_documentation_page_of_the_pattern_is_in_the_index(riddles: ModuleType) -> None:
-    """As is that of every registered pattern, and each is there."""
+    """Pages of all registered patterns exist and are in the index."""
     root = PAGE.parents[1]
     index = (root / "docs" / "index.md").read_text("utf-8")
     for info in PATTERNS.values():

@@ -22,7 +22,7 @@ RENT = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
 
 
 async def test_stored_run_has_its_cost() -> None:
-    """In its document and in the list, without a typed price."""
+    """Document and list have it without configured prices."""
     store = MemoryStore()
     with vendors():
         result = await RENT.run("Should rents be capped?", model="openai/gpt-5-mini", store=store)
@@ -38,7 +38,7 @@ async def test_stored_run_has_its_cost() -> None:
 
 
 async def test_every_shown_cost_has_its_currency_and_the_date_of_its_prices() -> None:
-    """In the terminal, in Markdown, on the page and in the report; a run of before they were noted has the number."""
+    """Terminal, Markdown, page and report have both; a run from before prices were recorded has only the number."""
     store = MemoryStore()
     with vendors():
         result = await RENT.run("Should rents be capped?", model="openai/gpt-5-mini", store=store)

@@ -40,8 +40,8 @@ HARMONY = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
-    """A debate as its followers have seen it."""
+class ObservedRun:
+    """Debate as its followers saw it."""
 
     updates: list[Update]
     details: RunDetails
@@ -50,19 +50,19 @@ class Shown:
 
     @property
     def texts(self) -> list[str]:
-        """What the two debaters have said, in the document."""
+        """Return the contributions of both debaters in the document."""
         document: Any = self.details.document
         return [entry.text for entry in document.raw.transcript]
 
     @property
     def chat(self) -> str:
-        """What the OpenAI endpoint streams."""
+        """Return the stream of the OpenAI endpoint."""
         chat = ChatText()
         return "".join(map(chat.translate, self.updates)) + chat.finish(self.details)
 
     @property
     def terminal(self) -> str:
-        """What a terminal shows."""
+        """Return the output of a terminal."""
         plan = make_plan(PATTERNS["debate"], {"question": "Q?", "debaters": ["ann=cap rents", "ben=free rents"]})
         stream = io.StringIO()
         page, live = Page(stream, speakers_of(plan.speakers)), DebateLive(plan)
@@ -74,7 +74,7 @@ class Shown:
 
     @property
     def page(self) -> list[str]:
-        """What a page is sent: all its pieces, and the texts that grow in it."""
+        """Return all messages to a page, and the growing texts in them."""
         page = LivePage(None)
         pieces: list[str] = []
         for update in self.updates:
@@ -87,13 +87,13 @@ class Shown:
 
     @property
     def progress(self) -> list[str]:
-        """What an MCP client is told while it waits."""
+        """Return the progress messages of an MCP client."""
         progress = Progress(None)
         return [progress.message for update in self.updates if update.kind == "event" and progress.follow(update.event)]
 
 
-async def play(*turns: tuple[str, ...], times: int = 1, hold: tuple[int, int] | None = None) -> list[Shown]:
-    """Debates whose turns are streamed in these pieces; one that is held goes on once some text was read."""
+async def play(*turns: tuple[str, ...], times: int = 1, hold: tuple[int, int] | None = None) -> list[ObservedRun]:
+    """Run debates with turns in these pieces; a held one continues after some text was read."""
     runs = []
     with Stage(turns=turns, hold=hold) as stage:
         model = OpenAIModel("staged", base_url=stage.base_url, api_key="sk-none")
@@ -108,13 +108,13 @@ async def play(*turns: tuple[str, ...], times: int = 1, hold: tuple[int, int] | 
                         stage.let_go()
                 details = await service.run(run_id)
                 prompts = json.dumps([message["content"] for body in stage.bodies for message in body["messages"]])
-                runs.append(Shown(updates=updates, details=details, stored=prompts))
+                runs.append(ObservedRun(updates=updates, details=details, stored=prompts))
     return runs
 
 
 @pytest.mark.parametrize("turn", [ANNOUNCED, HARMONY])
 async def test_announced_thought_is_never_shown(turn: tuple[str, ...]) -> None:
-    """Neither by readers, nor by the opponent and the judge; what is said is streamed."""
+    """Readers, the opponent and the judge do not see it; the contribution is streamed."""
     (view,) = await play(turn, ("Build ", "more."))
     assert view.texts == ["Homes first.", "Build more."]
     texts = [view.chat, view.terminal, *view.page, *view.progress, view.stored]
@@ -126,7 +126,7 @@ async def test_announced_thought_is_never_shown(turn: tuple[str, ...]) -> None:
 
 
 async def test_unannounced_thought_is_withdrawn_once_and_then_withheld() -> None:
-    """The first time nobody could know; every front end says that it does not count."""
+    """The first one cannot be recognized in time; every front end marks it as void."""
     first, second = await play(UNANNOUNCED, times=2)
     for view in (first, second):
         assert view.texts == ["Build more.", "Build more."]
@@ -141,7 +141,7 @@ async def test_unannounced_thought_is_withdrawn_once_and_then_withheld() -> None
 
 
 async def test_thought_is_marked_as_not_counting() -> None:
-    """Who has read it sees the text that counts below it; a page shows that in its place."""
+    """A reader sees the valid text below it, or in its place on a page."""
     (view,) = await play(UNANNOUNCED, hold=(0, 2))
     remark = "(that does not count: the model was only thinking)"
     assert f"> {THOUGHT} is this.\n> \n\n{remark}\n\n**ann**: cap rents\n\n> Build more.\n" in view.chat
@@ -152,7 +152,7 @@ async def test_thought_is_marked_as_not_counting() -> None:
 
 
 async def test_thinking_is_counted_with_its_call() -> None:
-    """The server of this test counts none."""
+    """The server of this test reports none."""
     (view,) = await play(ANNOUNCED)
     calls = [update.event for update in view.updates if isinstance(update.event, ModelCalled)]
     assert all("thought_aloud" in call.flags for call in calls[:2])
@@ -160,7 +160,7 @@ async def test_thinking_is_counted_with_its_call() -> None:
 
 
 def test_command_shows_only_the_spoken_text() -> None:
-    """On pipes, as another program reads it."""
+    """Another program reads it through a pipe."""
     with Stage(turns=(ANNOUNCED, HARMONY)) as stage:
         options = ["--debater", "ann=cap rents", "--debater", "ben=free rents", "--max-rounds", "1"]
         with on_pipes(*stage.options(*options, "--no-synthesizer")) as process:
