@@ -1,4 +1,4 @@
-"""Answers that fit any pattern: a text, or data made from the schema that is asked for."""
+"""Answers for any pattern: a text, or data that fits the requested schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Chromium, and visits of it to a server."""
+"""A real Chromium, and visits to a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a server, whose connections can be cut."""
+"""TCP proxy in front of a server, whose connections can be cut."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Proxy(socketserver.ThreadingTCPServer):
     def cut(self) -> None:
         """Close all connections at both ends."""
         for end in list(self.open):
-            with suppress(OSError):  # it has ended by itself
+            with suppress(OSError):  # it ended by itself
                 end.shutdown(socket.SHUT_RDWR)
 
     def freeze(self) -> None:

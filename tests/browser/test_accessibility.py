@@ -1,4 +1,4 @@
-"""Every page, in all themes and on narrow and wide screens: axe-core finds nothing of WCAG 2.2 AA, and all is seen."""
+"""Every page in all themes, narrow and wide: axe-core finds no violation of WCAG 2.2 AA."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PUBLIC = {
     "revoked link": ("debate", "run", ""),
     "sign in": ("", "", ""),
 }
-"""Pages for strangers: the run, what its link shows, and the rest of the address."""
+"""Public pages: run, kind of link, and rest of the path."""
 SIDES = [{"name": "Mira", "stance": "build"}, {"name": "Jon", "stance": "cap rents"}]
 OPTIONS: dict[str, Any] = {"max_rounds": 3, "debaters": SIDES}
 SAID = "**So far**, and more.\n\n- a point\n\n| City | Rents |\n|---|--:|\n| Tokyo | -3 % |\n"
@@ -97,7 +97,7 @@ def test_axe_finds_no_violations(stage: Stage, chromium: Browser, name: str, sch
     """All folds are open, at 360 and 1280 pixels."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     visit = Visit(chromium, stage.url, token=None if name in PUBLIC else TOKEN)
-    # a run for each test: its call has five minutes at most
+    # a new run for each test, as a call lasts at most five minutes
     live = stage.begin(question="Live: cap rents?", options=OPTIONS) if "live" in name else ""
     page = visit.open(PAGES[name].format(live=live) if name in PAGES else public_path(stage, name, live))
     if live:

@@ -1,4 +1,4 @@
-"""The archive in a real browser: what turned out is recorded, an answer corrected, a debate deleted."""
+"""The archive in a real browser: outcomes recorded, answers corrected, debates deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages that follow runs: many beside each other, hidden ones, refused ones, and connections that die silently."""
+"""Pages that follow runs: many at once, hidden, rejected, or with silently dropped connections."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ HIDE = """([hidden]) => {
     Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
     document.dispatchEvent(new Event("visibilitychange"));
 }"""
-"""A browser without a window shows all pages; they see no more than this of a tab that goes to the background."""
+"""Script that hides a page: a headless browser shows all tabs, so this event stands for the background."""
 
 
 TAKE_STREAMS = """() => {
     for (const slot of [0, 1, 2]) localStorage.setItem(`flowdebate-stream-${slot}`, `others ${Date.now() + 600_000}`);
 }"""
-"""What three other pages do that follow runs."""
+"""Script that acts like three other pages following runs."""
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit],
         last.get_by_role("button", name="Save").click()
         last.get_by_text("Saved.").wait_for()
         last.get_by_role("button", name="Stop").click()
-        for page in (pages[3], pages[7], last):  # some have no stream of their own: they look again and again
+        for page in (pages[3], pages[7], last):  # some pages have no stream and poll
             page.get_by_role("button", name="Resume").wait_for()
 
 

@@ -1,4 +1,4 @@
-"""Debates in languages of several scripts: each text has its own direction, and no page is wider than its window."""
+"""Debates in several scripts: each text has its direction, and no page is wider than its window."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.server.stage import Stage
 
 PICTURES = os.environ.get("FLOWDEBATE_PICTURES")
-"""A folder for pictures of the pages, to look at them."""
+"""Folder for screenshots of the pages."""
 WORDS = {
     "ar": ("هل يجب تحديد الإيجارات؟", "نعم، حدّدوها", "لا، ابنوا أكثر", "ليلى", "عمر", "ارتفعت «الإيجارات».", "برلين"),
     "he": ("האם להגביל שכר דירה?", "כן, הגבילו", "לא, בנו עוד", "נועה", "דוד", "השכר «עלה».", "ברלין"),
@@ -46,7 +46,7 @@ WORDS = {
     "zh": ("应该限制房租还是多建住房", "限制房租", "多建住房", "李明", "王芳", "“房租”上涨了。", "柏林"),
 }
 MEDIA: tuple[tuple[Literal["screen", "print"], int], ...] = (("screen", 360), ("screen", 1280), ("print", 673))
-"""A phone, a screen and a page of A4: the pixels of a line."""
+"""Widths of a phone, a screen and a page of A4 in pixels."""
 RIGHT_TO_LEFT = {"ar", "he", "fa"}
 DIRECTIONS = """() => [...document.querySelectorAll(
     ".prose > p, .prose li, .prose blockquote, .prose td:first-child, .prose .table, h1, .sides .serif, .found > p"
@@ -61,7 +61,7 @@ SIDES = """() => [...document.querySelectorAll(".prose > p, .prose td:first-chil
     if (each.matches("ul")) return [each.localName, parseFloat(style.paddingLeft) || left > right ? "ltr" : "rtl"];
     return [each.localName, right < 2 && left >= 2 ? "rtl" : left < 2 && right >= 2 ? "ltr" : "full"];
 })"""
-"""At which side each block begins: where its text, its bar or its points are."""
+"""Script that returns the starting side of each block, by its text, bar or bullets."""
 SIGNS = """() => [...document.querySelectorAll(".prose td")].filter(each => each.textContent === "-4 %").map(each => {
     const [sign, digit] = [0, 1].map(at => {
         const character = new Range();
@@ -71,7 +71,7 @@ SIGNS = """() => [...document.querySelectorAll(".prose td")].filter(each => each
     });
     return sign <= digit;
 })"""
-"""Whether each negative number has its sign at the left."""
+"""Script that checks that each negative number has its sign at the left."""
 
 
 def text(language: str) -> str:

@@ -1,4 +1,4 @@
-"""Forms in a real browser: begin a run, answer in it, and play a role by a link next to models."""
+"""Forms in a real browser: start a run, answer in it, and play a role by a link."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_problem_is_shown_at_its_field(
 ) -> None:
     """Only this field shows it and gets the focus; the input is kept."""
     page = visit(stage.url).open("/new")
-    page.get_by_label("Question").fill("Which one?")  # its words do not say what Ann stands for
+    page.get_by_label("Question").fill("Which one?")  # the question does not say what Ann stands for
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
     field = page.get_by_label(label).first
     field.fill(typed)
@@ -303,7 +303,7 @@ SEATS |= {"judge": "ollama/gemma3"}
 
 def test_four_vendors_receive_the_choices_of_the_form(visit: Callable[[str], Visit], tmp_path: Path) -> None:
     """Each vendor receives its requests with its key only, and with the text and the image."""
-    pytest.importorskip("anthropic")  # now: its import takes seconds
+    pytest.importorskip("anthropic")  # import it now, as that takes seconds
     (tmp_path / "report.md").write_text("Rents rose by 15 per cent.")
     (tmp_path / "chart.png").write_bytes(png())
     make = lambda: Service(store="memory:", allow_models=SEATS.values())  # noqa: E731 - as `staged` takes it

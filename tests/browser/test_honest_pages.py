@@ -1,4 +1,4 @@
-"""Pages that say what is: of errors, of a server that is gone, and of what was typed."""
+"""Pages report errors, lost servers and unsaved input truthfully."""
 
 from __future__ import annotations
 

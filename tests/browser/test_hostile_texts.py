@@ -1,4 +1,4 @@
-"""Hostile texts in the pages of a real browser: they are shown, and do nothing."""
+"""Hostile texts on pages in a real browser are shown without any effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from tests.server.stage import Stage
 
-pytestmark = pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # so many debaters
+pytestmark = pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # this many debaters
 
 ELSEWHERE = "https://attacker.example"
 MARKUP = (
@@ -175,7 +175,7 @@ def test_question_and_stance_are_shown_as_text(stage: Stage, visit: Callable[[st
         assert elements(page) == usual, text
         check_markdown(page)
         assert page.locator(FOREIGN_LINKS).count() == 0, text
-        title = squeezed(page.title().partition("…")[0])  # a title is cut
+        title = squeezed(page.title().partition("…")[0])  # titles are shortened
         assert title
         assert squeezed(text).startswith(title) or title.startswith(squeezed(text))
 
@@ -215,7 +215,7 @@ WRONG = f"""() => [...document.querySelectorAll("*")].filter((each) => {{
         || (each.localName === "meta" && each.httpEquiv.toLowerCase() === "refresh")
         || (each.localName === "script" && each.getAttribute("src") === null && each.type !== "application/json");
 }}).map((each) => each.outerHTML.slice(0, 200))"""
-"""JavaScript that gives the elements that do, load or lead to anything of somebody else."""
+"""Script that returns elements with foreign actions, resources or links."""
 EVERYTHING = " ".join(MARKUP)
 
 

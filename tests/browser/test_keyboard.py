@@ -1,4 +1,4 @@
-"""Runs for people who use the keyboard, listen, dictate, or print."""
+"""Runs for people who use a keyboard, a screen reader or dictation, or print."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDE = (
     "| " + " | ".join(f"Column{n}WithALongName" for n in range(20)) + " |\n|" + "---|" * 20 + "\n" + "| 1 " * 20 + "|\n"
 )
 PAPER = (673, 986)
-"""Pixels that a page of A4 has for its text."""
+"""Width and height of the text area of an A4 page in pixels."""
 LONG = "And so on, at length, for a page or two of the report. " * 300
 SHORT: dict[str, Any] = {"options": {"max_rounds": 1, "synthesizer": False, "schedule": "single"}}
 

@@ -1,4 +1,4 @@
-"""The list of runs: what came out, two runs to compare, notes, and where to begin."""
+"""The run list: results, comparisons, notes, and the first run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
         page = visit(stage.url).open("/")
         assert run["summary"]["cost"] > 0
         page.get_by_role("columnheader", name="Cost").wait_for()
-        for width in (768, 1280):  # with a cost as well no word stands one letter below the other
+        for width in (768, 1280):  # even with a cost, words are not wrapped letter by letter
             page.set_viewport_size({"width": width, "height": 800})
             box = page.get_by_role("columnheader", name="Result").bounding_box()
             assert box is not None

@@ -1,4 +1,4 @@
-"""Texts and ballots as models write them: formulas, tasks, scripts from right to left, one ballot and two."""
+"""Typical model output: formulas, tasks, right-to-left scripts, and one or two ballots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages on another port of the same host: browsers send them cookies of this host, and none of those opens a server."""
+"""Pages on other ports of the host: browsers send them its cookies, which must not open a server."""
 
 from __future__ import annotations
 

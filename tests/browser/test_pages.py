@@ -1,4 +1,4 @@
-"""All pages, as a real browser has them: for everybody, at every width, light and dark."""
+"""All pages in a real browser: accessible, at every width, light and dark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from tests.server.stage import Stage
 
-pytestmark = pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # so many rounds
+pytestmark = pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # this many rounds
 
 WIDTHS = (320, 360, 500, 768, 1000, 1280)
 LONG = "3f9d2c7a1b5e4d6f8a0b1c2d3e4f5a6b"

@@ -1,4 +1,4 @@
-"""Reading a run: the page follows what is said, and finds its way through a long one."""
+"""Reading a run: the page scrolls with the debate, and long runs can be navigated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sharing a run and presenting it, by hand and by keys."""
+"""Sharing and presenting a run, by mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def shared(stage: Stage, shows: str) -> str:
 
 def test_a_run_is_shared_and_the_link_revoked_on_its_page(stage: Stage, owner: Visit, stranger: Visit) -> None:
     """Each takes one button; a stranger can read the run in between, and sees a notice afterwards."""
-    for old_link in stage.get("/runs/rents/links").json():  # of tests before this one
+    for old_link in stage.get("/runs/rents/links").json():  # from earlier tests
         assert stage.http.delete(f"/api/v1/runs/rents/links/{old_link['id']}").status_code == 204
     page = owner.open("/runs/rents")
     page.locator("#shares > summary").click()
@@ -95,7 +95,7 @@ def test_a_run_is_shared_and_the_link_revoked_on_its_page(stage: Stage, owner: V
     public_page = stranger.open(address)
     public_page.get_by_text("Wait for the census.").first.wait_for()
     assert public_page.get_by_role("link").all_inner_texts() == ["Skip to content", "Present", "#1", "#2", "#3", "#4"]
-    page.reload()  # which still has it
+    page.reload()  # the server still has it
     page.get_by_role("button", name="Revoke").click()
     page.get_by_text("Revoked. The link no longer works.").wait_for()
     assert page.locator("#shares li").count() == 0

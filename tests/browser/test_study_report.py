@@ -1,4 +1,4 @@
-"""The report of a study in a real browser: for everybody, at every width, light and dark, finished or not."""
+"""The report of a study in a real browser: accessible, at every width and theme, finished or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Going back in a run with the slider, and forking it there."""
+"""Earlier steps of a run by the slider, and forks from there."""
 
 from __future__ import annotations
 

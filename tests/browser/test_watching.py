@@ -1,4 +1,4 @@
-"""A page that follows a run: whole in the end, whatever happens to its connection and to the server."""
+"""A page that follows a run: complete in the end despite lost connections and server restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A visit of a browser to a server: with its cookie, and an eye on everything that its pages should not do."""
+"""Visit of a browser to a server: with its cookie, and with checks of forbidden page activity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXPECTED = (
     "Failed to load resource: the server responded with a status of 4",
     "The Cross-Origin-Opener-Policy header has been ignored",
 )
-"""What the console says about each connection that breaks, each request that is refused, and plain HTTP by a name."""
+"""Console messages about lost connections, rejected requests, and plain HTTP with a host name."""
 _TELL_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) => console.error(`CSP: ${event.violatedDirective}`));
 """

@@ -1,4 +1,4 @@
-"""What a terminal shows of what was written to it, as far as the command uses one."""
+"""Terminal emulator for the escape codes that the command uses."""
 
 from __future__ import annotations
 

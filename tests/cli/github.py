@@ -1,4 +1,4 @@
-"""A server on the loopback that behaves as the documentation of GitHub's REST API says, for one repository."""
+"""GitHub's documented REST API for one repository, served on the loopback."""
 
 from __future__ import annotations
 

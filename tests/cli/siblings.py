@@ -1,4 +1,4 @@
-"""The siblings of `run`: what their models answer on a stage, and what is saved of each."""
+"""The sibling commands of `debate`: staged answers of their models, and saved documents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ANSWERS: dict[str, Any] = {
         {"reasoning": "Mine.", "choice": "Guardian", "confidence": 1.0},
     ],
 }
-"""By a word of the schema that is asked for."""
+"""Answers by a word in the requested schema."""
 
 VERBS = {
     "deliberation": ("deliberation", ()),
@@ -39,7 +39,7 @@ VERBS = {
     "round-robin": ("round_robin", ("--max-rounds", "1", "--referee")),
     "consensus": ("consensus", ("--max-rounds", "1", "--seed", "5")),
 }
-"""Each verb's pattern, and options by which it is short."""
+"""Pattern of each command, and options for a short run."""
 
 
 def stage(**more: Any) -> Stage:

@@ -1,4 +1,4 @@
-"""A server that plays a debate's model, and the command as a process of its own, on a terminal or on pipes."""
+"""A server that plays a debate's models, and the command as a separate process on a terminal or on pipes."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ class Stage:
     )
     output: Any = field(default_factory=lambda: {"answer": 42})
     answers: Mapping[str, Any] = field(default_factory=dict)
-    """What answers a schema that has a word in it, by that word; a list is used in turn, a function is called."""
+    """Answers by a word in the requested schema; a list is used in turn, a function is called."""
     letters: Callable[[str], Mapping[str, float]] | None = None
     """The log-probability of each token, from the prompt, where a letter is asked for; None gives none."""
     hold: tuple[int, int] | Sequence[tuple[int, int]] | None = None
     broken: Collection[int] = ()
     """Requests, counted from 0, that are answered with status 503."""
     cut_off: Collection[int] = ()
-    """Turns, counted from 0, for which the model runs out of room."""
+    """Turns, counted from 0, that are truncated."""
     refuse: Callable[[dict[str, Any]], tuple[int, Any] | None] = lambda _: None
-    """Status and body with which a request is refused; None for an answer."""
+    """Status and body of a rejection, or None for an answer."""
     base_url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -255,13 +255,13 @@ class OnTerminal:
         return self.process.wait(PATIENCE)
 
     def _read(self, deadline: float) -> bool:
-        remaining = deadline - time.monotonic()  # a spinner turns for ever, so that more always comes
+        remaining = deadline - time.monotonic()  # a spinner never ends, so there is always more output
         assert remaining > 0, f"too late: {self.seen!r}"
         ready, _, _ = select.select([self._master], [], [], remaining)
         assert ready, f"nothing more came: {self.seen!r}"
         try:
             data = os.read(self._master, 65536)
-        except OSError:  # Linux says so when nobody holds the terminal any more
+        except OSError:  # Linux raises this when no process has the terminal open
             return False
         self.seen += self._decoder.decode(data).replace("\r\n", "\n")
         return bool(data)

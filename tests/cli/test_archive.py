@@ -1,4 +1,4 @@
-"""`flowdebate runs archive`, and what the command's consensus debates remember."""
+"""`flowdebate runs archive`, and the memory of consensus debates from the command line."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
     assert [past["answer"] for past in raw["context"]["pastDebates"]] == ["Cap rents at 3%."]
     assert "agreement on Cap rents at 3%." in prompts
     assert "Forget it." not in prompts
-    assert raw["tally"]["weights"]["Guardian"] < 1.0  # it lost once, and what turned out later was not known
+    assert raw["tally"]["weights"]["Guardian"] < 1.0  # it lost once, before the later outcome was known
 
 
 @pytest.mark.parametrize(

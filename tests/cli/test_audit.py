@@ -1,4 +1,4 @@
-"""`flowdebate eval audit`: audits, output and errors, and judging stored debates again."""
+"""`flowdebate eval audit`: audits, output and errors, and rejudging of stored debates."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_interrupted_audit_shows_how_to_continue() -> None:
     ended, first = threading.Event(), threading.Lock()
 
     def interrupt(_: str) -> dict[str, Any]:
-        if first.acquire(blocking=False):  # ballots are asked for at once, and a second signal ends the process
+        if first.acquire(blocking=False):  # ballots are requested concurrently, and a second signal ends the process
             os.kill(os.getpid(), signal.SIGINT)
         ended.wait(PATIENCE)
         return SCORES

@@ -84,7 +84,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("pattern", ["debate", "deliberation", "handoff", "consensus", "round-robin"])
 def test_each_pattern_runs_a_batch_and_pays_once(folder: Path, pattern: str) -> None:
     """Columns of the rows are kept in the results; a second batch makes no call and writes no row twice."""
-    code = 3 if pattern == "deliberation" else 0  # its first rounds come to no decision
+    code = 3 if pattern == "deliberation" else 0  # its first rounds reach no decision
     with stage() as played:
         first = batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
         calls, content = len(played.bodies), (folder / "r.csv").read_text()
@@ -289,7 +289,7 @@ def test_conflicting_column_names_are_distinguished(folder: Path) -> None:
 
 
 SIGNS = st.text(st.sampled_from("'=+-@\t\r\n\uff1d 1.a\","), max_size=6) | st.text(max_size=6)
-"""Texts with everything that means something to a spreadsheet or in CSV; a half surrogate is no text of a file."""
+"""Texts with all special characters of spreadsheets and CSV; lone surrogates cannot be in a file."""
 
 
 @given(text=SIGNS)
@@ -388,7 +388,7 @@ def test_a_full_disk_ends_the_batch(folder: Path) -> None:
         pytest.skip("there is no /dev/full here")
     (folder / "full.jsonl").symlink_to("/dev/full")
     with Stage() as played:
-        for _ in range(100):  # the device is all processes' own, and another one's tests may have locked it just now
+        for _ in range(100):  # all processes share the device, and tests in another one may have locked it
             result = batch(played, "q.csv", "--out", "full.jsonl", "--max-concurrency", "1", "--limit", "1")
             if "another process" not in result.stderr:
                 break

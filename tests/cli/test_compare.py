@@ -1,4 +1,4 @@
-"""`flowdebate compare`: files of texts, files of rows, forms of output, errors."""
+"""`flowdebate compare`: text files, row files, output formats and errors."""
 
 from __future__ import annotations
 
@@ -114,7 +114,9 @@ def test_rows_are_summarized_and_position_bias_is_found(judge: list[str], tmp_pa
         result = run("some.csv", environment={"COLUMNS": width})
         assert "favours the first place" in " ".join(result.output.split())
         assert result.exit_code == 0
-    assert "\n- staged favours the first place: " in run("some.csv", "--format", "markdown").output  # its name as it is
+    assert (
+        "\n- staged favours the first place: " in run("some.csv", "--format", "markdown").output
+    )  # the unchanged name
     assert len(judge) == 460
 
 

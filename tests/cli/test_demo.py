@@ -1,4 +1,4 @@
-"""`flowdebate demo`: a recorded debate is played without a model."""
+"""`flowdebate demo`: a recorded debate is replayed without a model."""
 
 from __future__ import annotations
 

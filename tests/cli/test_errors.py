@@ -1,4 +1,4 @@
-"""Errors of the command, read as a user reads them: one line each that says what to type."""
+"""Errors of the command as users see them: one line with a remedy."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ MISUSE = {
     "runs queue a:b submit Q --priority 101": "--priority must be from 0 to 100 (got 101).",
     "eval audit --schedule full": "--schedule requires --rejudge.",
 }
-"""What is said of a command line; None where only the form is looked at."""
+"""Message of a command line; None if only its form is tested."""
 TYPER = {
     "debat Q": ("There is no command debat here. Did you mean debate?",),
     "debate Q --moderater": ("unknown option --moderater. Did you mean --moderator?",),
@@ -73,7 +73,7 @@ TYPER = {
     "runs render": ("FILE is required.",),
     "debate Q --max-rounds x": ("--max-rounds must be a whole number (got x).",),
 }
-"""What the parser says, in parts."""
+"""Parts of the parser's message."""
 
 
 @pytest.mark.parametrize("line", MISUSE)

@@ -1,4 +1,4 @@
-"""`flowdebate runs fork`: a run with changes, in which only what they change is asked for."""
+"""`flowdebate runs fork`: a changed run that repeats only the affected calls."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_answer_to_edit_is_selected_by_path_or_prefix(tmp_path: Path, store: Pat
         verdict = {"reasoning": "I decide.", "winner": "cap rents", "verdict": "Cap."}
         calls = len(on.bodies)
         judged = forked(parent, "--edit", f"judge={json.dumps(verdict)}", "--edit", f"{OF_ANN}=Homes first.")
-        assert len(on.bodies) == calls  # the words are the same
+        assert len(on.bodies) == calls  # the text is unchanged
     assert piped.exit_code == several.exit_code == 2
     for document in documents:
         texts = [entry["text"] for entry in document["raw"]["transcript"]]

@@ -23,9 +23,9 @@ EXAMPLES = {**{info.verb: info.load_page().examples for info in PATTERNS.values(
 GROUPS = ("flowdebate", "runs", "eval")
 DOCS = Path(__file__).parents[2] / "docs"
 TITLES = {page.read_text("utf-8").partition("\n")[0].removeprefix("# ") for page in DOCS.glob("*.md")}
-"""Of the pages of the documentation."""
+"""Titles of the documentation pages."""
 LONGEST = 65
-"""Characters of a first sentence that stand on one line of a terminal with 80 columns, beside the name."""
+"""Length of a first sentence beside the name on one line of 80 columns."""
 
 
 def test_help_lists_at_most_twelve_commands_and_the_other_patterns() -> None:

@@ -1,4 +1,4 @@
-"""Imported runs: what their plans name is used only after the user has said so."""
+"""Imported runs: references in their plans are used only with the user's consent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowdebate run` with a judge that is asked about several views, and with a panel."""
+"""`flowdebate debate` with a judge of several views, and with a panel of judges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown in a terminal: styles in place of marks, however a text is cut, and not a word less."""
+"""Markdown in a terminal: styles replace marks for any chunks, and no word is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is missing from a result is shown: on the page, in the report, in the JSON document and by the exit code."""
+"""Gaps in a result are shown on the page, in the report, in JSON and by the exit code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHORT = {
     "round-robin": (("--max-rounds", "1"), "transcript"),
     "council": (("--review", "none"), "opinions"),
 }
-"""Options by which a verb is short, and where its contributions are."""
+"""Options for a short run of each command, and the location of its contributions."""
 
 
 def page_and_report(saved: dict[str, Any], folder: Path) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""`flowdebate models`: what would be asked, why, and what it can do; never a key."""
+"""`flowdebate models`: the selected model, its origin and its abilities, but never a key."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class Played:
             await self._done.wait()
 
     def __enter__(self) -> Self:
-        learned_of.cache_clear()  # of a server that had the same port
+        learned_of.cache_clear()  # knowledge about an earlier server on this port
         self._thread.start()
         assert self._ready.wait(PATIENCE)
         return self

@@ -1,4 +1,4 @@
-"""The page on a terminal, and the events that are shown on it."""
+"""The terminal page, and the events shown on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reviews of pull requests on a loopback server that behaves as GitHub does, before scripted models."""
+"""Reviews of pull requests on a loopback server like GitHub's, with scripted models."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_failed_run_is_reported_and_keeps_confirmed_findings(hub: Hub, models: M
     assert comment["body"].startswith("### The review failed\n\n")
     assert "Divides by zero" in comment["body"]
     models.flaws = []
-    assert review(*GATE).exit_code == 4  # it was read before, and stands
+    assert review(*GATE).exit_code == 4  # it was reviewed before and is still open
 
 
 def test_finding_outside_the_diff_is_only_in_the_comment(hub: Hub, models: Models) -> None:

@@ -1,4 +1,4 @@
-"""Saved debates: written as JSON, read back, shown again."""
+"""Saved debates: written as JSON, read back, and rendered."""
 
 from __future__ import annotations
 

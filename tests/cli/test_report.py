@@ -1,4 +1,4 @@
-"""The Markdown report: what others wrote is text in it, and nothing else."""
+"""The Markdown report: foreign text stays text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowdebate runs report` and `verify`: a run becomes a file, and the file says what its journal says."""
+"""`flowdebate runs report` and `verify`: a run becomes a file that follows from its journal."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_stop_condition_ends_a_debate_normally(tmp_path: Path) -> None:
         (
             'flag("enough")',
             "one of tokens, seconds, rounds, converged, repeated, at character 1",
-        ),  # nobody could set it
+        ),  # no option sets it
     ],
 )
 def test_invalid_stop_condition_is_rejected_before_any_call(tmp_path: Path, condition: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""`flowdebate run` against a real server: what is printed, saved and reported, and with which exit code."""
+"""`flowdebate debate` with a real server: output, saved files, reports and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--run-id` and `--resume`: a command that may be killed and started again, and pays for nothing twice."""
+"""`--run-id` and `--resume`: a command that can be killed and repeated without paying twice."""
 
 from __future__ import annotations
 

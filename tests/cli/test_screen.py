@@ -1,4 +1,4 @@
-"""Pages at several widths, the line that says who is at work, and what is left of it."""
+"""Pages at several widths, and the live line with current workers."""
 
 from __future__ import annotations
 

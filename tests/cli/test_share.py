@@ -1,4 +1,4 @@
-"""`flowdebate runs share`: links that a server with the same token and store shows."""
+"""`flowdebate runs share`: links shown by a server with the same token and store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of the sibling patterns; no foreign text passes for their own words."""
+"""Pages of the sibling patterns; foreign text never looks like the page's own."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ HEADS = {
     "round_robin": ["Question", "Round 1 of 2", "X", "Referee", "Incomplete: ", "Summary"],
     "consensus": ["Task", "Proposals", "X", "Round 1 of 2", "X", "Vote", "Incomplete: ", "Outcome"],
 }
-"""How the lines at the left edge begin, in which X is a name that others chose."""
+"""Beginnings of lines at the left edge; X is a name chosen by others."""
 
 
 @each_pattern

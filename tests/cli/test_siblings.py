@@ -44,9 +44,9 @@ COMMANDS = {
 }
 SECTIONS = {name: f"runs {name}" for name in _TOP.commands["runs"].commands if name not in _TOP.commands}
 SECTIONS["list"] = "runs"
-"""The section on a command, where it is not headed by the command's name alone."""
+"""Sections of commands whose headings are not just the command's name."""
 TURNS = {"handoff": ("--transition", "text")}
-"""Options by which a verb's models answer in text, so that a stage can hold them."""
+"""Options for text answers, which a stage can delay."""
 
 
 def hold(on: Stage, verb: str, *more: str) -> Result:

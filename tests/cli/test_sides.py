@@ -1,4 +1,4 @@
-"""Sides that a model proposes: shown before they are debated, confirmed in a terminal, and stored with the run."""
+"""Proposed sides: shown before the debate, confirmed in a terminal, and stored with the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents install from this repository: skills, whose commands run here, the plugin, and the registry's file."""
+"""Installable files for agents: skills with tested commands, the plugin, and the registry file."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_skill_commands_run(skill: str, played: Path) -> None:
     text = SKILLS[skill]
     ran = 0
     for program, *words in lines_of(text):
-        if program == "git":  # what it would write is there
+        if program == "git":  # the file that it would write exists already
             assert words[-1] in FACTS
             continue
         assert program == "flowdebate"

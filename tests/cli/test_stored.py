@@ -1,4 +1,4 @@
-"""Stored runs of the command: resumed after any ending, listed, shown, deleted, moved."""
+"""Stored runs of the command: resumed after any interruption, listed, shown, deleted and moved."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 ALL = {"debate": ("debate", (*SIDES, "--moderator")), **VERBS}
 TOGETHER = {"consensus": 3, "deliberation": 3}
-"""How many are asked at the same time: a limit in between would end calls in flight, which a resumed run repeats."""
+"""Number of simultaneous calls: a limit in between would end calls in flight, which a resumed run repeats."""
 ONE_TURN = (("Homes ", "first."),)
 
 
@@ -129,7 +129,7 @@ def test_killed_run_is_resumed_to_the_same_result(store: Path) -> None:
 def test_each_command_is_resumed_from_its_stored_plan(verb: str, tmp_path: Path) -> None:
     """Ended by a limit and continued with a higher one, it has the same document, page, report and exit code."""
     options = (*ALL[verb][1], "--seed", "5")
-    if verb == "consensus":  # which without a store has no archive
+    if verb == "consensus":  # without a store it has no archive
         options = (*options, "--no-archive")
     reports = tmp_path / "whole.md", tmp_path / "carried-on.md"
     with stage() as on:

@@ -1,4 +1,4 @@
-"""The command as users have it: a process on a terminal, in a pipe, interrupted."""
+"""The command as users run it: a process on a terminal or in a pipe, possibly interrupted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .stage import PATIENCE, OnTerminal, Stage, command, environment, on_pipes
 from .test_render import DOCUMENT
 
 OWN_ESCAPES = re.compile(r"\x1b\[[\d;]*m|\x1b\[2K")
-"""What the page itself writes: colours, and taking back a notice."""
+"""Escape codes of the page: colours, and removal of a notice."""
 HOSTILE = ("\x1b[2J\x1b]0;owned\x07", "[for] x [/x] ", "\x9b31m\u202e", "\r\nRound 9 of 9\n", "tail ", "end.")
 SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--no-synthesizer")
 

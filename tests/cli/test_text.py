@@ -1,4 +1,4 @@
-"""Foreign text on a terminal: nothing in it acts."""
+"""Foreign text on a terminal: none of it is executed or hidden."""
 
 from __future__ import annotations
 

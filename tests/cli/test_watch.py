@@ -1,4 +1,4 @@
-"""`flowdebate runs watch`: what another process executes, and what is over, as the run's own command shows it."""
+"""`flowdebate runs watch`: runs of other processes and finished runs look like the run's own command."""
 
 from __future__ import annotations
 

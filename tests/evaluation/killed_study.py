@@ -1,4 +1,4 @@
-"""A study that is killed: `python -m tests.evaluation.killed_study FOLDER KILLS SEED` prints its report.
+"""Study with a killed process: `python -m tests.evaluation.killed_study FOLDER KILLS SEED` prints its report.
 
 Each attempt is a process of its own. It says a byte for each call of the model, and is killed after a random number of
 them; the last one comes to the end.
@@ -93,7 +93,7 @@ def attempt(folder: Path, killed_after: int | None) -> bool:
 def main() -> None:
     """Kill, continue and report; the number of kills goes to stderr."""
     folder, kills, random = Path(sys.argv[1]), int(sys.argv[2]), Random(int(sys.argv[3]))
-    # what is built at the first use is built here, not in each attempt
+    # build lazy parts here, not in each attempt
     with Path(os.devnull).open("wb") as nobody:
         asyncio.run(ask_study(study(), folder / "first.jsonl", model=answering(nobody.fileno()), maximum=2))
     gc.freeze()

@@ -1,4 +1,4 @@
-"""`Stub`: a model's server with faults, for checks of models."""
+"""`Stub`: a model server with faults, for tests of model checks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REFUSALS: dict[str, Callable[[Body], bool]] = {
     "schema": lambda body: "json_schema" in json.dumps(body.get("response_format")),
     "formats": lambda body: "response_format" in body,
 }
-"""Predicates of the requests that a server refuses, by what it refuses in them."""
+"""Predicates of rejected requests by feature."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Stub:
     status: int = 400
     """Status of refusals."""
     write: Callable[[str], str] = lambda text: text
-    """Function that writes each text, such as with thinking around it."""
+    """Function that writes each text, for example surrounded by thinking."""
     finish: str = "stop"
     letters: bool = True
     """Whether it gives log-probabilities."""

@@ -1,4 +1,4 @@
-"""Ballots from files of any origin: the same audit, quality, ranking and content audit as from objects."""
+"""Ballot files of any origin: audit, quality, ranking and content audit are equal to those of objects."""
 
 from __future__ import annotations
 

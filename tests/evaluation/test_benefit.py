@@ -1,4 +1,4 @@
-"""Whether debates helped: the statistics hold, and the words say plainly what was found."""
+"""Benefit reports: the statistics are valid, and the summary states the finding plainly."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_required_number_of_items_has_the_stated_power() -> None:
     assert 0.72 < significant / 400 < 0.86
 
 
-# What is found
+# Findings
 
 
 @dataclass(frozen=True)

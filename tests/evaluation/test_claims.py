@@ -1,4 +1,4 @@
-"""Reports claim no more than was measured: an example for each way in which they once did."""
+"""Reports claim no more than was measured: an example for each earlier overstatement."""
 
 from __future__ import annotations
 
@@ -267,7 +267,9 @@ def test_required_number_of_questions_gives_the_test_its_power(gain: float, diff
         total = 0.0
         for differ in range(1, n + 1):
             low = stats.binom.cdf(range(differ + 1), differ, 0.5)
-            rejected = [k for k in range(differ + 1) if 2 * min(low[k], low[differ - k]) <= 0.05]  # it is symmetric
+            rejected = [
+                k for k in range(differ + 1) if 2 * min(low[k], low[differ - k]) <= 0.05
+            ]  # the distribution is symmetric
             total += stats.binom.pmf(differ, n, differing) * sum(
                 stats.binom.pmf(rejected, differ, (differing + gain) / 2 / differing)
             )
@@ -348,7 +350,7 @@ def test_fair_panels_are_rarely_accused_however_many_tests_are_made() -> None:
         report = full_audit(items, resamples=0)
         assert report.tests == 12
         accused += any("favours" in finding for finding in report.findings)
-    assert accused <= 7  # 60 at 5% are 3: more than 7 come once in a hundred times
+    assert accused <= 7  # 3 of 60 are expected at 5%; more than 7 have a probability of 1%
     assert any("12 tests were made and p-values are adjusted for that" in finding for finding in report.findings)
 
 

@@ -1,4 +1,4 @@
-"""Texts compared blind, in all orders, and many comparisons summed up."""
+"""Blind comparisons of texts in all orders, and tables of many comparisons."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ async def test_a_table_says_how_often_judges_are_right() -> None:
     printed_lines: list[str] = []
 
     def by_number(request: ModelRequest) -> dict[str, Any]:
-        # finds for the first place on every fourth question, for the longer text elsewhere
+        # prefers the first place on every fourth question, and the longer text otherwise
         text = str(request.messages[-1]["content"])
         printed_lines.append(text)
         labels = list(request.output_schema["$defs"]["Scores"]["properties"])  # type: ignore[index]
@@ -224,7 +224,7 @@ async def test_a_table_says_how_often_judges_are_right() -> None:
     truth = table.judges[0].truth
     assert truth is not None
     assert (truth.rows, truth.decided.value, truth.decided.n) == (39, 29 / 39, 39)
-    # of the rows that both orders decide alike, text 1 is longer in those with odd numbers
+    # among the rows with the same winner in both orders, text 1 is longer in odd ones
     assert truth.right is not None
     assert (truth.right.value, truth.right.n) == (19 / 29, 29)
     assert {order: figure.value for order, figure in truth.orders.items()} == {"1 2": 29 / 39, "2 1": 19 / 39}

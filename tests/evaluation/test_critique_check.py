@@ -1,4 +1,4 @@
-"""The check of a critique: what it decides about labelled answers, and what it advises."""
+"""Critique checks: decisions about labelled answers, and the advice that follows."""
 
 from __future__ import annotations
 

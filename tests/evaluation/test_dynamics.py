@@ -1,4 +1,4 @@
-"""Dynamics: planted rates come back, and each pattern's outputs say how its answers changed."""
+"""Dynamics: planted rates are recovered, and outputs of each pattern show how answers changed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def planted(runs: int, *, lost: float, won: float, adopts: float, seed: int) -> 
             first = TRUTH if random.random() < 0.6 else LIE
             moved = random.random() < (lost if first == TRUTH else won)
             voices[name] = [first, {TRUTH: LIE, LIE: TRUTH}[first] if moved else first]
-        # a fourth one, of which no other voice has the answer at first
+        # no other voice starts with the fourth one's answer
         voices["d"] = ["perhaps", TRUTH if random.random() < adopts else "perhaps"]
         votes = Counter(answers[-1] for answers in voices.values())
         courses.append(AnswerCourse(voices=voices, outcome=votes.most_common(1)[0][0], truth=TRUTH))

@@ -1,4 +1,4 @@
-"""A debate with baselines, alone and over a data set: what it came to, and whether it helped."""
+"""Debates with baselines, alone and over a data set: results and benefit."""
 
 from __future__ import annotations
 

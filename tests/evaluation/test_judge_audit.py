@@ -1,4 +1,4 @@
-"""The figures of an audit of judges, by hand and by law."""
+"""Figures of judge audits: examples by hand, and laws."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_several_models_have_separate_figures_and_are_compared() -> None:
     assert "3 models are worth 1.0 independent ones: their scores correlate by 1.00 over 50 items" in report.findings
     assert audit(cast, truth=["a"] * 50).rho == report.rho
     always = [[vote.model_copy(update={"winner": "a"}) for vote in item] for item in cast]
-    assert audit(always, truth=["a"] * 50).rho is None  # nobody is ever wrong, so that no errors go together
+    assert audit(always, truth=["a"] * 50).rho is None  # nobody is ever wrong, so errors cannot correlate
 
 
 def test_models_are_compared_by_errors_if_the_truth_is_known() -> None:

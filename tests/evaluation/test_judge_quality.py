@@ -1,4 +1,4 @@
-"""Quality of a judge: each figure equal to a reference library's, and no calibration that does not hold."""
+"""Judge quality: each figure equals a reference library's, and invalid calibrations are rejected."""
 
 from __future__ import annotations
 

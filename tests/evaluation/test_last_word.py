@@ -1,4 +1,4 @@
-"""The last word in judge audits: who spoke last in the last round, tested as a slot is."""
+"""The last word in judge audits: the last speaker of the last round is tested like a slot."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_judge_that_always_favours_the_last_word_is_detected_in_23_debates() -> 
     assert report.last_word.low is not None
     assert report.last_word.low > 0.8
     assert any(finding.startswith("favours the last speaker: 46 of 46 (100%") for finding in report.findings)
-    assert report.tests == 2  # slots and turns: the last word of two sides is no further test
+    assert report.tests == 2  # slots and turns: with two sides the last word is no additional test
     assert report.slots[0].p == 1.0
     assert "the last word" in LIMITS == report.findings[-1]
 

@@ -1,4 +1,4 @@
-"""What a judge by letter gives for length, and where it finds a winner: fitted, and discounted."""
+"""Length correction of letter judges: the fit, and the threshold for a winner."""
 
 from __future__ import annotations
 

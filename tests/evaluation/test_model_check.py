@@ -1,4 +1,4 @@
-"""`ModelCheck`: what calls show of a model, over real HTTP and with servers of different faults."""
+"""`ModelCheck`: calls over real HTTP to servers with different faults."""
 
 from __future__ import annotations
 

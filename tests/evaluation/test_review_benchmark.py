@@ -1,4 +1,4 @@
-"""When a finding names a planted fault."""
+"""Matching of findings with planted faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What chance can do to an audit of judges: its power, its false alarms, and what it says of too few verdicts."""
+"""Chance in judge audits: power, false alarms, and findings about small samples."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_verdicts_on_one_item_are_not_independent_evidence(schedule: str, sides:
     source = Random(2)
     resamples = 0 if sides == "ab" else 99
     audits = [full_audit(draw_items(40, schedule, sides, source), resamples=resamples) for _ in range(60)]
-    assert alarms(audits) <= 7  # 60 at 5% are 3: more than 7 come once in a hundred times
+    assert alarms(audits) <= 7  # 3 of 60 are expected at 5%; more than 7 have a probability of 1%
 
 
 def test_a_preference_is_found_in_schedules_too() -> None:

@@ -1,4 +1,4 @@
-"""Studies: designs against baselines and each other, asked once, kept as numbers, registered before any answer."""
+"""Studies: designs are compared with baselines and each other, registered first, and stored as numbers."""
 
 from __future__ import annotations
 
@@ -474,7 +474,7 @@ def test_report_shows_who_abandoned_the_truth() -> None:
 def test_report_shows_how_often_a_judge_favours_the_first_text() -> None:
     """A debate is one observation; undecided ballots and debates of three do not count."""
     experiment, answers = made_up([(True, True)] * 5)
-    casts = ["01", "00", "1", "", "0"]  # the side that each ballot is for, read in turns first and last
+    casts = ["01", "00", "1", "", "0"]  # the winner of each ballot, alternately read first and last
     judged = [
         answer.model_copy(
             update={
@@ -711,7 +711,7 @@ async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
     await ask_study(
         experiment, tmp_path / "b.jsonl", model=Answering().model, max_concurrency=2, maximum=1, progress=so_far.append
     )
-    # one more debate at once, in no time: one in turn and the noise of nine questions are left
+    # one more instant debate: one `in_turn` and the noise of nine questions remain
     assert so_far[0].remaining == pytest.approx((30 + 9 * 5) / 2)
 
 

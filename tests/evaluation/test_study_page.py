@@ -1,4 +1,4 @@
-"""The page of the study of facts: written by its script, and derived again by one that uses none of the library."""
+"""The page of the facts study: written by its script, and checked by an independent program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from evidence.study import (
 )
 from flowdebate.evaluation import Registration, StudyAnswer, StudyReport, study_report
 
-derive: Any = alone.derive  # without types: it is short on purpose
+derive: Any = alone.derive  # untyped, as it is short on purpose
 BEGUN = [arm for arm in ARMS.values() if arm.answers.exists()]
 
 

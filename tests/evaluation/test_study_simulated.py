@@ -1,4 +1,4 @@
-"""Simulated studies: intervals hold the truth, nothing is found where there is nothing, however often one looks.
+"""Simulated studies: intervals cover the truth, and repeated looks find no false effects.
 
 Each figure is a function of its seed and the number of studies; `make simulations` has thousands.
 """
@@ -63,7 +63,7 @@ def coverage(seed: int, studies: int, *, questions: int, clusters: int, spread: 
     rng, hits = np.random.default_rng(seed), 0
     study = make_study(questions, clusters)
     for _ in range(studies):
-        # within 0 and 1 on both sides of their means, so that these are .6 and .5 exactly
+        # symmetric within 0 and 1, so that the means are exactly .6 and .5
         moods = rng.uniform(-spread, spread, (2, clusters))[:, np.arange(questions) % clusters]
         firsts, seconds = rng.random((2, questions)) < np.array([[0.6], [0.5]]) + moods
         report = report_of(study, firsts, seconds)

@@ -1,4 +1,4 @@
-"""Tournaments: every pair from both seats, ranked; interrupted, they go on; no game is paid for twice."""
+"""Tournaments: every pair plays from both seats, is ranked and resumed, and no game is paid for twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Chromium, and what the tests of notebooks share."""
+"""A real Chromium, and fixtures for tests of notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real kernel, and what a front end does with it: run cells, read outputs, send messages of widgets."""
+"""A real kernel with the tasks of a front end: run cells, read outputs, send widget messages."""
 
 from __future__ import annotations
 

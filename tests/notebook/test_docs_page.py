@@ -1,4 +1,4 @@
-"""The page of notebooks in the documentation: its cells run in a real kernel, in their order."""
+"""The documentation page about notebooks: its cells run in order in a real kernel."""
 
 from __future__ import annotations
 

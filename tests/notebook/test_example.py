@@ -1,4 +1,4 @@
-"""The example notebook: it runs from top to bottom, and what it shows can be looked at."""
+"""The example notebook: it runs from top to bottom, and its output is readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs and people's turns in a real kernel, whose messages are read and sent as front ends do."""
+"""Runs and human turns in a real kernel, with messages like those of front ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of AG-UI 1.0 that keeps what it is sent, and insists on every rule of the protocol."""
+"""Client of AG-UI 1.0 that stores messages and checks every rule of the protocol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AgUiClient:
     def __init__(self, thread_id: str = "thread", run_id: str = "run", *, before: AgUiClient | None = None) -> None:
         self.ids = thread_id, run_id
         self.messages: dict[str, dict[str, Any]] = {} if before is None else before.messages
-        """Messages by id, in order; those of the run before are there already."""
+        """Messages by id, in order, including those of the previous run."""
         self.activities: dict[str, dict[str, Any]] = {} if before is None else before.activities
         self.state: Any = {} if before is None else before.state
         self.custom: list[tuple[str, Any]] = []
@@ -30,7 +30,7 @@ class AgUiClient:
         """The last event."""
         self._started = False
         self._open: dict[str, str] = {}
-        """What is open: its kind, by its id."""
+        """Kinds of open items by id."""
 
     def read(self, events: Iterable[BaseModel | dict[str, Any]]) -> AgUiClient:
         """Read all events of a run."""

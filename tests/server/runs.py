@@ -1,4 +1,4 @@
-"""Runs to follow: of any pattern, however they end, with everything that followers are told."""
+"""Runs of any pattern with any ending, and the updates that followers receive."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Play:
     cancel_after: int | None = None
     """Number of updates after which it is cancelled."""
     answers: tuple[Any, ...] = ()
-    """What humans answer, one after another."""
+    """Human answers in order."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,7 +95,7 @@ class Frame:
 
 
 _specs: dict[tuple[Any, ...], dict[str, Any]] = {}
-"""OpenAPI documents by the options that have endpoints of their own: one takes half as long as a test of a server."""
+"""OpenAPI documents by the options that add endpoints, cached because each takes half as long as a test."""
 
 
 class Stage:
@@ -106,7 +106,7 @@ class Stage:
     ) -> None:
         self.url = url
         self.pages = url + browser_root(TOKEN)
-        """The address below which a browser that has signed in with the token of these tests uses it."""
+        """Base address for a browser signed in with the token of these tests."""
         self.http = http
         self.stop = stop
         self.app = app

@@ -1,4 +1,4 @@
-"""The AG-UI endpoint over a real socket, read by a client that insists on the protocol."""
+"""The AG-UI endpoint over a real socket, with a client that checks the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a person's turn: what is asked is set to be read, and its schema is a form."""
+"""The page of a human turn: a readable request, and a form for its schema."""
 
 from __future__ import annotations
 

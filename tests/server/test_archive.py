@@ -1,4 +1,4 @@
-"""The archive over HTTP and in a browser's page: shown, corrected and forgotten, by the user whose it is."""
+"""The archive over HTTP and in its page: entries are shown, corrected and deleted by their owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge audit in a browser: what stored ballots and votes say, with its numbers and without more than that."""
+"""The judge audit in a browser: figures of stored ballots and votes with their uncertainty."""
 
 from __future__ import annotations
 

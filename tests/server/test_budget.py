@@ -1,4 +1,4 @@
-"""A budget of all runs over HTTP: what is refused, what that says, and that two servers share it."""
+"""A budget of all runs over HTTP: rejections, their messages, and a budget shared by two servers."""
 
 from __future__ import annotations
 

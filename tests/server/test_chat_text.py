@@ -1,4 +1,4 @@
-"""Text of runs for chat clients: readable, the same however it came, and nobody can speak for anybody else."""
+"""Text of runs for chat clients: readable, equal live and stored, and safe against impersonation."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_live_and_stored_text_are_equal(play: Play) -> None:
 
     live, stored = asyncio.run(both_texts())
     assume(live.details.status in ("complete", "degraded", "no_verdict"))
-    assume("\n(that does not count: " not in text_of(live))  # a retry or a refusal: what was sent cannot be taken back
+    assume("\n(that does not count: " not in text_of(live))  # after a retry or a refusal, sent text cannot be withdrawn
     assert blocks_of(live) == blocks_of(stored)
 
 
@@ -92,7 +92,7 @@ def test_text_cannot_impersonate_another_speaker(play: Play) -> None:
     """Arguments stay in their quotes: headings and speakers are those of the debate."""
     run = run_of(play.block, play.model, question=play.question, seed=play.seed)
     text, _, _ = text_of(run).partition("## Summary\n")
-    tokens = MarkdownIt().parse(text)  # of level 0 is what stands in no quote
+    tokens = MarkdownIt().parse(text)  # level 0 is text outside of quotes
     headings = [after.content for token, after in pairwise(tokens) if token.type == "heading_open" and token.level == 0]
     rounds = [event for update in run.updates if isinstance(event := update.event, RoundStarted)]
     assert [title for title in headings if title.startswith("Round")] == [

@@ -1,4 +1,4 @@
-"""Connections without a token keep nobody out, however many there are and however slowly they send."""
+"""Connections without a token never block others, however many and slow they are."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def test_idle_connections_do_not_block_other_clients(
         time.sleep(0.5)
         assert stage.get("/health").status_code == 200
         assert stage.finished()
-        # half of them had to go: those that had waited longest, and whoever is new is not kept waiting by either
+        # the longest idle half was closed, and new clients do not wait for the others
         until = time.monotonic() + 20
         while sum(map(is_gone, connections)) < 40:
             assert time.monotonic() < until
             time.sleep(0.05)
-        # who has sent a whole request waits from its answer on, and not from when it came
+        # after a complete request, the idle time starts with its response
         assert data == WHOLE_HEAD or is_gone(connections[0])
 
 
@@ -115,7 +115,7 @@ def test_long_requests_are_not_closed(stage: Stage, monkeypatch: pytest.MonkeyPa
         for _ in range(3):
             connection.request("GET", "/api/v1/health")
             assert connection.getresponse().read()
-            time.sleep(0.8)  # idle connections stay open: uvicorn has its own time for them
+            time.sleep(0.8)  # idle connections stay open: uvicorn has its own timeout for them
     body = b'{"answer": 1}'
     head = HALF_A_BODY.partition(b"Content-Length")[0] + f"Content-Length: {len(body)}\r\n\r\n".encode()
     with closing(connect(stage, head)) as connection:

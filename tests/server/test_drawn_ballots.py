@@ -1,4 +1,4 @@
-"""What a judge decided, as pages draw it: one ballot is one ballot, and an order that decided is said in words."""
+"""Verdicts on pages: a single ballot is drawn as one, and a deciding order is reported in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events: complete, resumable, bounded, and over when the run or the server is."""
+"""Server-sent events: complete, resumable, bounded, and ended with the run or the server."""
 
 from __future__ import annotations
 
@@ -244,4 +244,4 @@ def test_server_with_readers_can_stop(gate: Gate) -> None:
         for reader in readers:
             reader.join(30)
             assert not reader.is_alive()
-    assert "end" not in {frame.event for frame in frames}  # so that browsers come back
+    assert "end" not in {frame.event for frame in frames}  # browsers reconnect then

@@ -1,4 +1,4 @@
-"""Calls that were paid for and refused stand in the trace of their run, with what their models had said."""
+"""Paid calls with rejected answers are in the trace of their run, with the answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that an established generator makes of the OpenAPI document, and all verbs with it."""
+"""A generated client of the OpenAPI document, and all operations with it."""
 
 from __future__ import annotations
 

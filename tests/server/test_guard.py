@@ -1,4 +1,4 @@
-"""Attacks on the server, one row of its threats after the other; each request goes over a real socket."""
+"""Attacks on the server in the order of its threat table; each request goes over a real socket."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_forbidden_requests_are_blocked(server: Stage, case: Case) -> None:
     before = len(server.get("/runs").json()["runs"])
     answer = send(server, case)
     assert answer.status == case.status, answer.body
-    if case.status != 400:  # which the parser of HTTP refuses before us
+    if case.status != 400:  # the HTTP parser rejects these first
         assert json.loads(answer.body)["status"] == case.status
         assert set(answer.headers) >= SECURITY
     assert len(server.get("/runs").json()["runs"]) == before
@@ -189,7 +189,7 @@ def test_token_in_the_url_becomes_a_cookie(server: Stage) -> None:
         assert TOKEN not in cookie
         assert browser.get(answer.headers["location"]).status_code == 200
         assert browser.get(f"{root}/api/v1/runs").status_code == 200
-        assert browser.get("/api/v1/runs").status_code == 401  # a cookie goes to all ports, but for its path
+        assert browser.get("/api/v1/runs").status_code == 401  # a cookie is sent to all ports, limited only by its path
 
 
 def test_cookie_is_limited_to_its_path(server: Stage) -> None:

@@ -1,4 +1,4 @@
-"""The documentation on the server, and references to it: each leads somewhere."""
+"""The documentation on the server, and references to it: each one resolves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def test_help_pages_are_served_and_their_links_resolve(stage: Stage) -> None:
     html = stage.http.get("/help/models").text
     assert 'id="one-model-everywhere"' in html
     assert "<h1" in html
-    assert "The page of a run: its question" not in front.text  # the package has no pictures, nor their descriptions
+    assert (
+        "The page of a run: its question" not in front.text
+    )  # the package contains neither pictures nor their descriptions
     assert "hold your first debate" in " ".join(front.text.split())
     for nothing in ("nothing", "..%2Fpyproject", "Models", "models.md"):
         assert stage.http.get(f"/help/{nothing}").status_code == 404

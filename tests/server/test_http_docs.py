@@ -1,4 +1,4 @@
-"""The pages about HTTP: each `curl` line runs, as it stands, against a real server."""
+"""The pages about HTTP: each `curl` command runs unchanged against a real server."""
 
 from __future__ import annotations
 

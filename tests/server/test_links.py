@@ -1,4 +1,4 @@
-"""Humans: they answer over HTTP, and by a signed link that is good for one request or one role of one run."""
+"""Human answers over HTTP, and by a signed link for one request or one role of a run."""
 
 from __future__ import annotations
 

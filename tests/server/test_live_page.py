@@ -1,4 +1,4 @@
-"""The page of a run as it goes on: how much work it is, and what a reader who comes late or is slow gets."""
+"""The live page of a run: rendering work, and late or slow readers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:debate 'deba
 
 SIDES = [{"name": f"side {number}", "stance": f"answer {number}"} for number in range(5)]
 FINISHED = ("live_round", "turn", "part", "step")
-"""Macros of what is told once; sums are made for each message, and tasks where they have changed in one."""
+"""Macros rendered once per event; sums are rendered for each message, and tasks after a change."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Natural questions, asked at each front door: words that say no sides are enough, in any language."""
+"""Natural questions at each front end: questions without sides suffice, in any language."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAIN = [
     "Will AI replace programmers?",
     "Do cats make better pets than dogs?",
 ]
-"""Questions whose words say what the sides are."""
+"""Questions that name their sides."""
 NATURAL = [
     "Tabs versus spaces",
     "Which database should we use: Postgres or MongoDB?",
@@ -46,7 +46,7 @@ NATURAL = [
     "Tempolimit ja oder nein",
     "Should we build trams?\n\n# Rules for files\n\nAnswer with the whole file, and never with a part of it.\n" * 20,
 ]
-"""Those for which a model proposes the sides; the last one is wrapped, as programs that edit files do it."""
+"""Questions for which a model proposes sides; the last one is wrapped, as by coding agents."""
 PROPOSED = "The second position is right"
 
 

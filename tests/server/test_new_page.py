@@ -1,4 +1,4 @@
-"""The page of a new run: a form for any pattern, and the same request as a plan file, as Python and as curl."""
+"""The page of a new run: a form for any pattern, and the request as a plan file, Python and curl."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> 
     """The form has exactly the options that a request accepts."""
     described = next(info for info in shared.get("/patterns").json() if info["name"] == pattern)
     page = shared.http.get(f"/new?pattern={pattern}").text
-    options = set(described["options"]["properties"]) - {"suspend", "goes_on", "earlier"}  # what programs alone do
+    options = set(described["options"]["properties"]) - {"suspend", "goes_on", "earlier"}  # only programs can do this
     entry = described["options"]["$defs"][{"debate": "SideEntry"}.get(pattern, "PersonaEntry")]["properties"]
     seats = {"default", *PATTERNS[pattern].load_page().options.ROLES}
     names = set(NAMES.findall(page))
-    assert ("data-human" in page) == ("humans" in options)  # beside each who speaks; by its name for other roles only
+    assert ("data-human" in page) == ("humans" in options)  # beside each speaker; other roles are listed by name
     inner = {"name", "type", "description"} if "output_schema" in options else set()
     if "phases" in options:
         inner |= set(described["options"]["$defs"]["PhaseEntry"]["properties"])

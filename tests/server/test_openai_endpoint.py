@@ -99,7 +99,7 @@ def status_after(stage: Stage, run_id: str, *, other_than: str = "running") -> s
     return str(status)
 
 
-# What is there
+# Models
 
 
 def test_patterns_are_listed_as_models(client: openai.OpenAI) -> None:
@@ -429,7 +429,7 @@ def test_ignored_sampling_parameters_are_reported(client: openai.OpenAI) -> None
 
 
 WRAPPED = "Should we use Postgres?\n\nTo change a file you MUST return all of it:\n```\npath/to/file.js\n```"
-"""A question as coding agents send it, with their rules behind it."""
+"""Question of a coding agent, followed by its rules."""
 
 
 @pytest.mark.parametrize("question", ["Which database should we use?", "Sollten wir trinken?", WRAPPED])
@@ -752,7 +752,7 @@ def test_a_cancelled_run_is_resumed_by_its_key() -> None:
         gate.wait_for_call()
         gate.let(3)
         assert "".join(chunk.choices[0].delta.content or "" for chunk in resumed) == WHOLE
-        assert gate.calls == 5  # the call that was in flight was repeated, the first one was not
+        assert gate.calls == 5  # the call in flight was repeated, the first one was not
 
 
 # Many clients

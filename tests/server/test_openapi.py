@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, complete, and free of anything that is loaded from elsewhere."""
+"""The OpenAPI document: valid, complete and self-contained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several users: each sees and changes the runs of their own, whatever is asked for and however."""
+"""Several users: each sees and changes only their own runs, by any request."""
 
 from __future__ import annotations
 
@@ -163,10 +163,10 @@ def test_run_id_of_another_user_is_occupied(ann: httpx2.Client, ben: httpx2.Clie
     assert ann.get(f"/runs/{run_id}").json()["labels"] == {"owner": "ann"}
 
 
-# Every route, as a stranger and as another user asks it
+# Every route, requested without a key and by another user
 
 CANARY = "Marigold-7f3a"
-"""A word of each text of Ann's, which nobody else may read."""
+"""Word in each of Ann's texts, which nobody else may read."""
 PUBLIC = ("/api/v1/health", "/api/v1/ready", "/static/", "/api/v1/links/", "/answer/", "/shared/")
 
 

@@ -1,4 +1,4 @@
-"""What a page costs: the reads of the store that it takes, and the bytes that a browser gets."""
+"""Costs of a page: reads of the store, and bytes for the browser."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_run_list_reads_its_notes_in_one_query(counting_server: Stage, store: Re
         counting_server.http.put(f"/api/v1/runs/{run_id}/note", json={"note": f"the note of {number}."})
     store.reads.clear()
     html = counting_server.http.get(f"{counting_server.pages}/").text
-    assert store.reads == {"runs": 2, "documents_in": 1}  # what waits for a person is a list of its own
+    assert store.reads == {"runs": 2, "documents_in": 1}  # runs that wait for a person are a separate list
     assert all(f"the note of {number}." in html for number in range(12))
 
 

@@ -1,4 +1,4 @@
-"""Pages for a browser: what the server sends, before any script runs."""
+"""Pages as the server sends them, before any script runs."""
 
 from __future__ import annotations
 

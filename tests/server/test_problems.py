@@ -1,4 +1,4 @@
-"""Problems: each error of the library has a status, and each refusal is a problem that says what is wrong."""
+"""Problems: each error of the library has a status and becomes a problem with an explanation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OURS = {
     errors.ViewError,
     FlowDebateError,
 }
-"""Errors that no request causes: defects of the application, and ends of runs, which an endpoint does not wait for."""
+"""Errors that no request causes: application defects, and ends of runs that no endpoint awaits."""
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

@@ -1,4 +1,4 @@
-"""A server under the path prefix of a proxy: a real nginx, which removes the prefix or passes it on."""
+"""A server under a path prefix: a real nginx removes the prefix or passes it on."""
 
 from __future__ import annotations
 

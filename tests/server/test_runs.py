@@ -1,4 +1,4 @@
-"""Runs over HTTP: started, listed, looked at, answered, cancelled, resumed, forked and deleted."""
+"""Runs over HTTP: started, listed, read, answered, cancelled, resumed, forked and deleted."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
     run = gated.get("/runs/longer?wait=30").json()
     raw = run["document"]["raw"]
     assert (run["status"], raw["rounds"], raw["readerQuestions"][0]["text"]) == ("complete", 3, "What would it cost?")
-    assert gate.calls == calls + 2 * 2 + 2  # both speak twice more; judge and synthesizer come anew
+    assert gate.calls == calls + 2 * 2 + 2  # both speak twice more; judge and synthesizer are repeated
 
 
 def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:

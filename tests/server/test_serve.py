@@ -1,4 +1,4 @@
-"""`flowdebate serve`: a process of its own, from its start to its end."""
+"""`flowdebate serve` as a separate process, from start to end."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_server_is_started_and_stopped(tmp_path: Path) -> None:
                 assert next(frames).event == "run_started"
                 process.send_signal(signal.SIGINT)
                 assert "end" not in {frame.event for frame in frames}
-        process.send_signal(signal.SIGINT)  # calls in flight are not waited for any longer
+        process.send_signal(signal.SIGINT)  # calls in flight are not awaited
         assert process.wait(30) in (130, -signal.SIGINT)
 
 

@@ -1,4 +1,4 @@
-"""Public links: each opens exactly one run to read, or to vote on blind, until it is revoked."""
+"""Public links: each opens one run to read, or to vote on blind, until it is revoked."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_public_link_shows_the_run_and_no_search_engine_lists_it(stage: Stage,
         assert '<meta property="og:title" content="Should we ship?">' in answer.text
         assert '<meta property="og:description" content="Wait a week.">' in answer.text
         [picture] = re.findall(r'<meta property="og:image" content="([^"]+)">', answer.text)
-        response = stranger.get(picture)  # a whole address: whoever makes a preview reads nothing else
+        response = stranger.get(picture)  # an absolute URL, as preview generators read nothing else
         assert (response.headers["content-type"], picture.startswith("http://")) == ("image/png", True)
         for secret in (TOKEN, NOTE, *LABELS, *LABELS.values(), "seed ", "/~", "/runs/", run_id):
             assert secret not in answer.text, secret

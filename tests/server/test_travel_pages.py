@@ -1,4 +1,4 @@
-"""Pages that go back in a run, fork it, and set two runs side by side: what the server sends, before any script."""
+"""Pages of earlier steps, forks and comparisons, as the server sends them before any script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run shows besides its events: steps, tasks, documents, and pages for a browser."""
+"""Views of a run besides its events: steps, tasks, documents, and pages."""
 
 from __future__ import annotations
 

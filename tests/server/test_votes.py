@@ -1,4 +1,4 @@
-"""Blind reading: what readers see before they vote, and what becomes known afterwards."""
+"""Blind reading: the view before a vote, and the results afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of runs: what debates of one owner have found is shown to later ones, and weighs their votes."""
+"""Memory of runs: findings of an owner's debates are shown to later ones, and weight their votes."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ async def test_resumed_run_sees_the_same_archived_context() -> None:
         assert "idea number 1" in finished.document.raw.context.past_debates[0].answer
         assert calls
         assert all("Forget all rents" not in call.prompt and "Rents?" in call.prompt for call in calls)
-        assert finished.document.raw.tally.weights["cy"] < 1.0  # by ratings, and not by the outcome that came later
+        assert finished.document.raw.tally.weights["cy"] < 1.0  # by ratings, not by the later outcome
 
 
 async def test_fork_sees_the_archived_context_of_its_parent() -> None:

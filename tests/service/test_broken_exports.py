@@ -1,4 +1,4 @@
-"""Exports with values of wrong types: refused at import, or a run that breaks nothing, neither alone nor in a list."""
+"""Exports with values of wrong types are rejected, or become runs that break nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 WRONG: list[Any] = [None, -1, "x", {"x": None}]
 LINES = range(6)
-"""Of the run, and of each of its calls."""
+"""Indexes of the lines of the run and of each of its calls."""
 
 
 def answer(request: ModelRequest) -> str | dict[str, Any]:

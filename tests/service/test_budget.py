@@ -1,4 +1,4 @@
-"""A budget of all runs of a service: forks, resumptions, restarts and other processes have the same figures."""
+"""A budget of all runs of a service, shared by forks, resumed runs, restarts and other processes."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
                 await ann.resume("ann limit")
             assert raised.value.retry_after == 43_200
             assert {(budget.budget, budget.used) for budget in await bob.budgets()} == {("all runs", 9), ("'bob'", 4)}
-            assert await status_of(service) == "complete"  # of nobody
+            assert await status_of(service) == "complete"  # without an owner
             now += 86_400
             begun = await ann.begin("debate", QUESTION, options=SHORT)
             assert (await ann.wait(begun.run_id)).status == "complete"

@@ -1,4 +1,4 @@
-"""Depth of runs: what each level stands for, and where a run with the depth "auto" ends."""
+"""Depth of runs: the options of each level, and the end of a run with the depth "auto"."""
 
 from __future__ import annotations
 

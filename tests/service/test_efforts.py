@@ -1,4 +1,4 @@
-"""How much each seat's model is told to think, as front ends are given it."""
+"""Reasoning effort for each role, as front ends accept it."""
 
 from __future__ import annotations
 

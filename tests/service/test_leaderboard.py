@@ -1,4 +1,4 @@
-"""Leaderboards of stored runs: who wins against whom, and which judge goes by the order."""
+"""Leaderboards of stored runs: wins between models, and position-biased judges."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def speaker(name: str) -> FunctionModel:
     used = Usage(calls=1, prompt_tokens=9, cached_tokens=0, completion_tokens=1)
 
     def answer(request: ModelRequest) -> ModelResponse:
-        seed = sum(map(ord, str(request.messages)))  # a judge's noise is of what it reads
+        seed = sum(map(ord, str(request.messages)))  # the judge's noise depends on its input
         return ModelResponse(text=f"A {name} argument, {seed}.", usage=used)
 
     return FunctionModel(answer, name=name)
@@ -78,7 +78,7 @@ def test_order_following_judge_is_named(tmp_path: Path) -> None:
     assert judge.first_read.value > 0.9
     assert judge.consistency is not None
     assert judge.consistency.value < 0.2
-    # a sentence that begins with the name would change it where sentences begin with a capital
+    # a sentence starting with the name would capitalize it
     assert board.findings[-1].startswith("the judge ")
     assert "picks what it reads first in" in board.findings[-1]
     result = CliRunner().invoke(

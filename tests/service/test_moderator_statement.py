@@ -1,4 +1,4 @@
-"""What a moderator says before a round is on every front end: whom it calls on, its briefing and its angle."""
+"""Statements of a moderator before a round, on every front end: next speaker, briefing and angle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that a service puts on a queue: workers execute them, and whoever has the store follows and steers them."""
+"""Queued runs of a service: workers execute them, and every process with the store can control them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 QUESTION = "How should we get to work?"
 CALLS = 5
-"""What a debate of the fleet takes."""
+"""Calls of a debate of the fleet."""
 TOKEN = "a-token-of-these-tests"  # noqa: S105 - it opens nothing else
 
 
@@ -142,7 +142,7 @@ async def test_stopping_run_is_not_resumed(fleet: Fleet) -> None:
     async with served(workers) as service, fleet.working(fleet.workers(poll=0.5)):
         run = await service.begin("city", QUESTION)
         await fleet.models.until(1)
-        await service.resume(run.run_id)  # it is in progress as it is
+        await service.resume(run.run_id)  # it is already in progress
         await service.cancel(run.run_id)
         with pytest.raises(RunConflict):
             await service.resume(run.run_id)

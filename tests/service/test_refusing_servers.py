@@ -1,4 +1,4 @@
-"""Debates with a server that refuses a part of each request, in words of its own: from every front end to their end."""
+"""Debates with a server that rejects a request feature with its own message, on every front end."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ NOTE = "without the effort that was set, which it refuses"
 
 def check_page(part: str, refusal: tuple[int, Any]) -> None:
     """Run a debate on the page with an effort."""
-    learned_of.cache_clear()  # the stage of another example may have had this port
+    learned_of.cache_clear()  # an earlier stage may have used this port
     with refusing(part, refusal) as stage:
         model = OpenAIModel("staged", base_url=stage.base_url, api_key="k")
         with staged(lambda: Service(store="memory:", model=model)) as server:

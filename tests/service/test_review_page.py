@@ -81,7 +81,7 @@ def test_a_review_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: P
         report_result = command("runs", "report", run_id, "--html", str(page))
         assert len(on.bodies) == before
         forked = command("runs", "fork", run_id, "--set", 'gate="no confirmed major"', "--json", *location[2:4])
-        assert len(on.bodies) == before  # a gate is a rule on data: nothing is asked again
+        assert len(on.bodies) == before  # a gate is a rule on data, so no call is repeated
         batch = command("batch", "-", "--pattern", "review", *location, *seats[4:], text="What is missing?\n")
     assert [result.exit_code for result in (live, saved, resumed, page_text, report_result, batch)] == [0] * 6, (
         batch.output

@@ -1,4 +1,4 @@
-"""Lists of stored runs: found by state, in pages, without reading the whole store."""
+"""Lists of stored runs: filtered by state and paged, without reading the whole store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service: nobody who follows a run misses anything, wherever it is executed, and nothing is paid for twice."""
+"""The service: followers miss nothing, wherever a run is executed, and nothing is paid for twice."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ async def test_readers_joining_at_any_time_get_the_same_events() -> None:
         first = asyncio.ensure_future(all_of(service.follow("r")))
         await model.reached.wait()
         second = asyncio.ensure_future(all_of(service.follow("r")))
-        async with aclosing(service.follow("r")) as third:  # leaves at once, which disturbs nobody
+        async with aclosing(service.follow("r")) as third:  # leaves immediately without disturbing others
             assert (await anext(third)).kind == "event"
         model.opened.set()
         late = await all_of(service.follow("r"))
@@ -294,7 +294,7 @@ async def test_runs_above_the_concurrency_limit_are_queued() -> None:
         assert (await service.run("s")).status == "interrupted"
         ended = {run.run_id: run.updated_at for run in (await service.runs()).runs}
         assert ended["r"] < ended["f"] < ended["t"]
-        assert model.calls == 3 * 6 + 2  # of the fork the judge and the synthesizer
+        assert model.calls == 3 * 6 + 2  # judge and synthesizer of the fork
 
 
 async def test_owners_of_queued_runs_take_turns() -> None:
@@ -372,7 +372,7 @@ async def test_runs_per_owner_are_limited() -> None:
             states[run_id] = state.status
             if run_id == "a0":
                 await model.reached.wait()
-                model.at = model.calls  # the first call of the next one waits as well
+                model.at = model.calls  # the first call of the next one waits, too
         waiting = {run_id for run_id, status in states.items() if status == "queued"}
         assert {"a1", "a2"} <= waiting
         assert states["b0"] == "running"

@@ -1,4 +1,4 @@
-"""A further pattern needs a folder, a page and an entry in the registry: the one of the docs, on every front end."""
+"""The pattern of the docs on every front end: it needs a folder, a page and a registry entry."""
 
 from __future__ import annotations
 

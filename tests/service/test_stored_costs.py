@@ -1,4 +1,4 @@
-"""What a stored run cost, by known prices, wherever it is shown later."""
+"""Costs of stored runs by known prices, on every front end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Debates with a server that streams what its model thinks: what every front end shows, and what is stored."""
+"""Debates with a server that streams thoughts of its model: visible and stored texts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ObservedRun:
     updates: list[Update]
     details: RunDetails
     stored: str
-    """The run as its store has it."""
+    """Stored run."""
 
     @property
     def texts(self) -> list[str]:

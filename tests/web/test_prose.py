@@ -1,4 +1,4 @@
-"""Markdown on pages: a small subset, in which nothing acts, nothing is hidden and nothing is loaded."""
+"""Markdown on pages: a small subset that executes, hides and loads nothing."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SUBSET = {
     *((tag, *sorted(name)) for tag, names in ATTRIBUTES.items() for name in names),
     ("li", "value"),
 }
-"""What a text may become: elements with the names of their attributes."""
+"""Permitted elements with the names of their attributes."""
 VOID = {"br", "hr"}
 END = "\n\nThat is all."
 TABLE = (
@@ -94,7 +94,7 @@ class Page(HTMLParser):
                 self.read += attributes["value"] or ""
             else:
                 assert attributes in ATTRIBUTES.get(tag, [{}])
-        if attributes.get("aria-label") == "done":  # in words what the text has as [x]
+        if attributes.get("aria-label") == "done":  # stands for [x] in the text
             self.read += "x"
         self.blocks += not self.open
         if tag not in VOID:
@@ -104,7 +104,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "math" in self.open and "annotation" not in self.open:  # what is drawn of a formula that is there as well
+        if "math" in self.open and "annotation" not in self.open:  # the drawn formula is also present as text
             return
         self.read += data
         if self._marks in self.open:
@@ -144,7 +144,7 @@ def grown(pieces: list[str]) -> list[str]:
             blocks = [*blocks[: growing.kept], *growing.news]
             complete = GrowingProse()
             complete.grow(text)
-            assert blocks[:-1] == complete.blocks[:-1]  # of the last one, what is undecided may be left out
+            assert blocks[:-1] == complete.blocks[:-1]  # undecided text of the last one may be missing
         assert blocks == growing.blocks
         for block in blocks:
             assert Page(block).blocks == 1

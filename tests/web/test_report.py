@@ -1,4 +1,4 @@
-"""Reports: one file that shows a run, does nothing, and is what its journal says."""
+"""Reports: one inert file that shows a run and follows from its journal."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ async def test_any_changed_character_on_the_page_is_found(at: int, char: str) ->
     changed = "\n".join(lines)
     try:
         finding = await verify_report(changed)
-    except BadFile:  # it was one of those that say what the file is
+    except BadFile:  # it was part of the file signature
         return
     assert finding.outcome == "differs"
     assert finding.problems

@@ -1,4 +1,4 @@
-"""What notebooks show, without a notebook: reports in a frame, live pages, summaries, and the same as Markdown."""
+"""Notebook output without a notebook: framed reports, live pages, summaries, and Markdown."""
 
 from __future__ import annotations
 

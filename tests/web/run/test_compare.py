@@ -1,4 +1,4 @@
-"""Two runs side by side: which steps are the same, and which words differ."""
+"""Comparisons of two runs: equal steps and different words."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_long_texts_are_compared_quickly() -> None:
     start = time.perf_counter()
     pieces = changes(one, other)
     assert [piece.kind for piece in pieces] == ["del", "ins"]
-    assert time.perf_counter() - start < 20  # compared word by word, it would be minutes
+    assert time.perf_counter() - start < 20  # a comparison word by word would take minutes
 
 
 def test_equal_beginnings_collapse() -> None:

@@ -1,4 +1,4 @@
-"""Quotes on pages: each stands where it was said, with what the sources say to it."""
+"""Quotes on pages: each at its position, with the matching source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run at each of its steps: all that had been said until then, and nothing of what came later."""
+"""A run at each of its steps: all earlier contributions, and no later ones."""
 
 from __future__ import annotations
 
