@@ -436,7 +436,7 @@ def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
         read_rows(str(tmp_path / "none.parquet"))
 
 
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyarrow_error_shows_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No extra includes pyarrow, because it is large and few users need it."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(BadFile, match="pip install pyarrow"):

@@ -139,7 +139,7 @@ def test_yes_option_skips_the_question() -> None:
     assert "Postgres = We should use Postgres" in terminal.seen
 
 
-def test_a_batch_proposes_sides_where_a_question_needs_them(tmp_path: Path) -> None:
+def test_batch_proposes_sides_for_questions_without_them(tmp_path: Path) -> None:
     """They are proposed once: a repeated command makes no call. Plain questions use the sides in their text."""
     (tmp_path / "q.txt").write_text(f"Should we cap rents?\n{ASKED}\n")
     with stage() as on:

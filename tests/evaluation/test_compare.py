@@ -302,13 +302,13 @@ def cover_share(studies: int, judges: int, *, seed: int) -> float:
     return hits / studies
 
 
-def test_intervals_hold_what_they_claim() -> None:
+def test_intervals_have_their_coverage() -> None:
     """The coverage is at least .93 in simulated studies."""
     assert min(cover_share(1_000, judges, seed=6) for judges in (1, 2, 3, 5, 9)) >= 0.93
 
 
 @pytest.mark.simulation
-def test_intervals_hold_what_they_claim_in_thousands_of_studies() -> None:
+def test_intervals_have_their_coverage_in_thousands_of_studies() -> None:
     """The coverage is at least .93."""
     assert min(cover_share(20_000, judges, seed=9) for judges in (1, 2, 3, 5, 9)) >= 0.93
 

@@ -119,7 +119,7 @@ async def test_server_rejections_are_listed_in_the_server_s_words(
 
 
 @pytest.mark.parametrize("status", [200, 404, 422, 501])
-async def test_a_refusal_is_recognized_whatever_its_status(status: int, tmp_path: Path) -> None:
+async def test_refusal_is_recognized_with_any_status(status: int, tmp_path: Path) -> None:
     """A response with status 200 can be one; the recording keeps it."""
     record = tmp_path / "check.jsonl"
     report = await check_stub(Stub(refuses=["stream"], words="No streaming on this plan.", status=status), record)

@@ -238,7 +238,7 @@ def cover_order(studies: int, games: int, *, seed: int) -> tuple[float, float]:
 
 
 @pytest.mark.slow
-def test_intervals_hold_what_they_claim() -> None:
+def test_intervals_have_their_coverage() -> None:
     """The coverage is at least .93 in simulated studies."""
     assert cover(200, 60, seed=5) >= 0.93
     assert min(cover_order(100, 120, seed=6)) >= 0.9
@@ -247,7 +247,7 @@ def test_intervals_hold_what_they_claim() -> None:
 
 @pytest.mark.simulation
 @pytest.mark.timeout(1800)
-def test_intervals_hold_what_they_claim_in_thousands_of_studies() -> None:
+def test_intervals_have_their_coverage_in_thousands_of_studies() -> None:
     """Also with three questions; `python -m evidence.intervals` prints the share with an interval and its width."""
     assert cover(2_000, 50, seed=7) >= 0.93
     assert cover(2_000, 200, seed=8) >= 0.93

@@ -141,7 +141,7 @@ def test_labels_that_never_move_cannot_be_separated_from_sides() -> None:
     assert findings[1].startswith("cannot tell: in all 60 items each label had one slot")
 
 
-def test_intervals_have_a_width_where_nothing_varies() -> None:
+def test_intervals_have_a_width_without_variation() -> None:
     """60 of 60 has the lower end of Clopper and Pearson; varying figures are resampled by item."""
     report = full_audit([[FIRST], [MIRRORED[0]]] * 30)
     first, last = report.slots[0].places

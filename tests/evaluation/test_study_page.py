@@ -93,7 +93,7 @@ def test_page_reports_deviations_from_the_registration(arm: Arm) -> None:
     assert differences(arm.study(answers), answers, late) == [f"{len(answers)} answers are older than the registration"]
 
 
-def test_one_rule_for_indecision_decides_what_the_puzzles_say() -> None:
+def test_scoring_of_indecision_determines_the_finding_on_puzzles() -> None:
     """Drawing lots gives no difference; counting as wrong makes debates look harmful. The page has both."""
     text = " ".join(PAGE.read_text("utf-8").split())
     assert "50.6% against 49.6% of 250" in text
