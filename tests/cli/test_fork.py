@@ -13,7 +13,7 @@ from flowdebate import handler
 
 from .siblings import stage
 from .stage import OnTerminal, Stage
-from .test_imported import forged
+from .test_imported import export_forged_run
 from .test_run import SIDES
 from .test_stored import ALL, command, in_store, newest
 
@@ -214,7 +214,7 @@ def test_unforkable_runs_give_one_message(store: Path) -> None:
 def test_fork_of_an_imported_run_contacts_no_server_without_consent(tmp_path: Path, store: Path) -> None:
     """With consent, the fork reuses the recorded answers of the file."""
     with Stage(turns=SAID) as sender:
-        run_id, file = forged(sender, tmp_path, answered=True)
+        run_id, file = export_forged_run(sender, tmp_path, answered=True)
         command("import", str(file))
         result = command("runs", "fork", run_id)
         assert (result.exit_code, sender.bodies) == (2, [])
