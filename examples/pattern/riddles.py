@@ -335,7 +335,7 @@ class RiddleLive(OneByOne):
     """A run in progress."""
 
     roles: ClassVar[Mapping[str, str]] = {"sphinx": "weighing the guesses"}
-    own: ClassVar[OwnSections] = {Ruled: lambda event: (ruling_group(event.ruling),)}
+    event_sections: ClassVar[OwnSections] = {Ruled: lambda event: (ruling_group(event.ruling),)}
 
 
 class RiddlePage(PatternPage):
