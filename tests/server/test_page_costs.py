@@ -98,11 +98,13 @@ def test_run_page_reads_its_row_and_its_steps_once(service: str, counting_server
         assert store.reads == {"run": 1, "steps": 1, "documents": 2}  # votes with the note, and public links
 
 
-def test_a_step_of_a_run_is_shown_with_one_reading_of_the_run(counted: Stage, store: Reading) -> None:
+def test_step_page_reads_the_run_once(counting_server: Stage, store: Reading) -> None:
     """The page of a step shows what was sent, from the row and the steps that it has read already."""
-    run_id = counted.finished()
+    run_id = counting_server.finished()
     store.reads.clear()
-    assert "Ask again from step 2" in counted.http.get(f"{counted.pages}/runs/{run_id}/travel?step=2").text
+    assert (
+        "Ask again from step 2" in counting_server.http.get(f"{counting_server.pages}/runs/{run_id}/travel?step=2").text
+    )
     assert (store.reads["run"], store.reads["steps"]) == (1, 1)
 
 
