@@ -361,8 +361,8 @@ async def test_state_changes_are_reported_to_the_run_that_caused_them() -> None:
         CircuitBreaker(Leaf(name="b"), breaker=breaker),
     )
     one, two = list[Any](), list[Any]()
-    await failing(first, ProviderFailed, told=one)
-    await failing(second, CircuitOpen, told=two)
+    await failing(first, ProviderFailed, events=one)
+    await failing(second, CircuitOpen, events=two)
     clock.now += 60
     await ask(second, question(events=two))
     await ask(first, question(events=one))
