@@ -197,7 +197,7 @@ def test_an_answer_cannot_imitate_the_question(evaluated: Any) -> None:
 
 
 def test_an_empty_answer_is_not_debated(evaluated: Any) -> None:
-    """It is no answer, and costs no call."""
+    """An empty answer is scored without a call."""
     prompts: list[str] = []
     log = evaluated(speaks(RIGHT, prompts), answer=" ", scorer=debate_scorer(GRADING, correct=RIGHT))
     [score] = log.samples[0].scores.values()
@@ -236,7 +236,7 @@ def test_a_debate_without_a_verdict_is_unscored(evaluated: Any) -> None:
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_run_without_an_output_is_not_an_answer(evaluated: Any, *, waits: bool) -> None:
-    """A limit, or a human whom nobody asks: an empty completion that says why, and is scored as wrong."""
+    """A limit or an absent human gives an empty completion with the reason, which is scored as wrong."""
     from inspect_ai.scorer import includes
 
     options: dict[str, Any] = {"limits": Limits(calls=2)}
@@ -271,7 +271,7 @@ def test_a_failed_run_is_a_failed_sample(evaluated: Any) -> None:
 
 
 def test_an_evaluation_limit_ends_the_debate_as_in_inspect(evaluated: Any) -> None:
-    """It reaches Inspect as its own error, also where the debate goes on without providers that fail."""
+    """Inspect gets its own error, even if the debate skips provider failures."""
     from inspect_ai.scorer import includes
 
     lenient = debate(
@@ -359,7 +359,7 @@ def test_tools_of_a_block_are_called() -> None:
 
 
 def test_retries_of_inspect_are_disabled() -> None:
-    """What Inspect would repeat is a transient error here, and repeated here."""
+    """Errors that Inspect would retry are transient errors of the library, which retries them."""
     calls: list[int] = []
 
     def answered(*_: Any) -> Any:
@@ -380,7 +380,7 @@ def test_retries_of_inspect_are_disabled() -> None:
 
 
 def test_a_filtered_answer_is_an_error() -> None:
-    """What the provider has stopped is ContentFiltered, as with every model."""
+    """It raises ContentFiltered, as for every model."""
     from inspect_ai.model import ModelOutput
 
     stopped = [counted(ModelOutput.from_content("mock", "I …", stop_reason="content_filter"))]
@@ -415,7 +415,7 @@ def test_invalid_options_are_rejected_when_passed(make: Any, message: str) -> No
     [(GRADING, "right", "one of the debate's stances"), (generator(name="judge"), RIGHT, "a debate, whose verdict")],
 )
 def test_a_stance_that_nobody_argues_fails_the_sample(evaluated: Any, pattern: Any, correct: str, message: str) -> None:
-    """So that a typing error does not make every answer wrong."""
+    """Otherwise a typing error would make every answer wrong."""
     log = evaluated(speaks(RIGHT), answer="42", scorer=debate_scorer(pattern, correct=correct))
     assert log.status == "error"
     assert message in log.error.message

@@ -224,7 +224,7 @@ def test_only_runnables_are_accepted() -> None:
 
 @pytest.mark.anyio
 async def test_the_finish_reason_comes_from_the_integration() -> None:
-    """Each has a word of its own for it; half an answer is marked, and a filtered one is none."""
+    """Each integration has its own word; a truncated answer is marked, and a filtered one is an error."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage
 

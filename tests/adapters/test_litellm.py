@@ -168,7 +168,7 @@ def test_real_models_can_be_forbidden() -> None:
 
 @pytest.mark.parametrize("option", ["messages", "stream", "tools"])
 def test_request_settings_cannot_be_options(option: str) -> None:
-    """It is refused where it is passed."""
+    """They are rejected when they are passed."""
     with pytest.raises(ConfigurationError, match=re.escape(f"`{option}` cannot be set: each request sets it")):
         LiteLLM("gpt-5-mini", retry=None, **{option: 1})
 

@@ -103,7 +103,7 @@ def test_a_pattern_tool_has_the_metadata_that_frameworks_read() -> None:
 
 
 def test_a_model_inside_a_run_can_run_a_debate() -> None:
-    """An agent with a debate as its tool takes a role: the debate inside is a run of its own."""
+    """An agent with a debate as its tool takes a role: the inner debate is a separate run."""
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
     tool = as_tool(city, model=ScriptedModel("Clean air.", "Shops die.", VERDICT))
 

@@ -109,7 +109,7 @@ def test_an_agent_uses_its_own_instructions_tools_and_dependencies() -> None:
 
 
 def test_provider_statuses_raise_their_errors() -> None:
-    """So retries, fallbacks and failure policies treat it like that of any model."""
+    """Retries, fallbacks and failure policies work as for any model."""
     from pydantic_ai import Agent
     from pydantic_ai.exceptions import ModelHTTPError
 

@@ -159,7 +159,7 @@ def test_a_host_without_a_key_gets_an_error_and_no_run_is_stored(host: str, desk
 
 
 def test_codex_asks_for_approval_unless_its_configuration_gives_it(desk: Desk) -> None:
-    """As the page says of the command; the command itself passes the key."""
+    """The page says so; the documented command passes the key."""
     desk.run(command("codex"))
     desk.run(f"{ASK['codex']} -c mcp_servers.flowdebate.required=true")
     assert "requires approval" in desk.result()
@@ -170,7 +170,7 @@ def test_codex_asks_for_approval_unless_its_configuration_gives_it(desk: Desk) -
 
 
 def test_gemini_disables_the_server_in_a_folder_without_trust(desk: Desk) -> None:
-    """And starts it where the folder is trusted."""
+    """It starts the server in a trusted folder."""
     desk.run(command("gemini"))
     assert "Disabled" in desk.run("gemini mcp list")
     desk.trust()

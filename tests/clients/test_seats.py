@@ -122,7 +122,7 @@ async def test_a_program_gets_only_its_sign_in(program: str, home: Path, stub: V
 async def test_a_refusal_keeps_its_cause(
     program: str, status: int, error: type[Exception], home: Path, stub: VendorStub
 ) -> None:
-    """Nobody asks again: the program itself has tried as often as it does."""
+    """The library does not retry: the program has retried by itself."""
     stub.refuses = status
     request = question(home)
     # without a model's name, gemini asks a second model, ten times within two minutes
@@ -150,7 +150,7 @@ async def test_no_prompt_starts_a_command(program: str, word: str, home: Path, s
 
 
 async def test_claude_reads_only_the_files_of_its_folder(home: Path, stub: VendorStub) -> None:
-    """Neither by an absolute path, nor by steps upwards, nor by a link out of the folder."""
+    """Absolute paths, parent steps and links do not lead out of the folder."""
     folder = home / "work"
     (folder / "notes").mkdir(parents=True)
     (folder / "notes" / "plan.txt").write_text("THE-PLAN")
@@ -189,7 +189,7 @@ async def test_a_missing_sign_in_is_reported_before_the_first_call(program: str,
 
 @pytest.mark.parametrize("program", ["codex", "opencode"])
 async def test_a_sign_in_file_is_copied_and_never_changed(program: str, home: Path, stub: VendorStub) -> None:
-    """A key that the program keeps in its own file is sent, and the file stays as it is."""
+    """A key in the program's own file is sent, and the file is unchanged."""
     sign_ins = {
         "codex": (home / ".codex" / "auth.json", {"OPENAI_API_KEY": KEY}),
         "opencode": (home / ".local" / "share" / "opencode" / "auth.json", {"stub": {"type": "api", "key": KEY}}),
@@ -216,5 +216,5 @@ async def test_a_model_unknown_to_codex_has_no_tools_either(name: str, home: Pat
 
 
 def test_the_programs_are_installed() -> None:
-    """All of them, where the tests are told."""
+    """All programs are installed where the tests require them."""
     assert [program for program in PROGRAMS if shutil.which(program, path=CLIENTS) is None] == []

@@ -49,7 +49,7 @@ def test_a_replay_matches_a_manual_count(name: str, tmp_path: Path) -> None:
 
 
 def test_the_page_has_every_prediction_and_its_outcome(tmp_path: Path) -> None:
-    """Of a smaller population, which says nothing about them."""
+    """The population is too small to say anything about them."""
     page = tmp_path / "escalation.md"
     escalation.main(["--llmbar", str(write_llmbar(tmp_path / "LLMBar")), "--out", str(page), "--questions", "12"])
     rows = [line for line in page.read_text("utf-8").splitlines() if "predicted" in line and line.startswith("| ")]

@@ -58,7 +58,7 @@ def test_generating_the_page_is_deterministic() -> None:
 
 
 def test_larger_samples_extend_smaller_ones() -> None:
-    """An item is the same however many there are, and in whatever chunk it stands."""
+    """An item does not depend on the sample size or its chunk."""
     few, many = (
         np.concatenate([odds for odds, _ in ballots(WORLDS["four"], Ballots(schedule="cyclic"), count)])
         for count in (50, 20_100)
@@ -111,7 +111,7 @@ def test_slot_bias_and_accuracy_are_distinguished() -> None:
 
 
 def test_incompletely_judged_pairs_are_excluded() -> None:
-    """What has been done when a run is broken off is balanced."""
+    """The results of an interrupted run stay balanced."""
     pairs = [pair(number) for number in range(9)]
     assert "8 pairs in three views, 26 calls" in real(rows(pairs, slot_only=True)[:-1], pairs)
     assert real([], pairs).endswith("yet.")
@@ -126,7 +126,7 @@ def test_the_real_part_of_the_page_is_preserved(tmp_path: Path) -> None:
 
 
 def test_sections_of_models_without_ballots_are_unchanged() -> None:
-    """What is derived takes the place of what was stored for the same model, and of nothing else."""
+    """Derived sections replace only the stored ones of the same model."""
     stored = "Old lead.\n\n### `one`\n\nOld one.\n\n### `two`\n\nOld two."
     derived = "New lead.\n\n### `two`\n\nNew two."
     assert page.merged(derived, stored) == "New lead.\n\n### `one`\n\nOld one.\n\n### `two`\n\nNew two."
@@ -134,7 +134,7 @@ def test_sections_of_models_without_ballots_are_unchanged() -> None:
 
 
 def test_the_sections_of_the_page_match_the_stored_ballots() -> None:
-    """Of the models that are asked by letter: 260 pairs in three views each, and the tables made of them anew."""
+    """Letter judges have 260 pairs in three views each, and their tables are rebuilt."""
     sections = rows_of(BALLOTS)
     assert Counter(row.model for row in sections) == {"local, by letter": 780, "smollm2, by letter": 780}
     derived = real(sections, stored_pairs())
@@ -221,7 +221,7 @@ def test_the_figures_of_letters_match_the_library(items: list[tuple[float, ...]]
 
 
 def test_rows_are_read_back(tmp_path: Path) -> None:
-    """As they were written; and none where there is no file."""
+    """Rows survive storage, and a missing file has none."""
     file, written = tmp_path / "rows.jsonl", rows([pair(1)], slot_only=True)
     assert rows_of(file) == []
     file.write_text("".join(f"{row.model_dump_json()}\n" for row in written))
@@ -229,7 +229,7 @@ def test_rows_are_read_back(tmp_path: Path) -> None:
 
 
 def test_views_of_a_pair_are_a_view_its_reverse_and_itself() -> None:
-    """Slots and labels are exchanged, and which stands first is drawn evenly."""
+    """Slots and labels are exchanged, and the first side is drawn evenly."""
     first = []
     for number in range(200):
         views = views_of(pair(number))
@@ -253,7 +253,7 @@ def test_the_pairs_are_unchanged() -> None:
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_intervals_contain_the_mean(counted: tuple[int, int]) -> None:
-    """And are shares."""
+    """Their bounds are shares."""
     wins, n = counted
     interval = wilson(wins, n)
     assert 0 <= interval.low <= interval.value + 1e-12

@@ -69,13 +69,13 @@ def test_no_two_changes_share_more_than_half_of_their_lines() -> None:
 
 
 def test_nothing_in_a_change_names_a_fault() -> None:
-    """Neither comments nor names; a clean change has no such words either, so that they tell nothing."""
+    """Comments and names avoid such words, and so do clean changes."""
     for case in CASES:
         assert not GIVEAWAYS.findall(case.diff), case.id
 
 
 def test_changes_apply_cleanly(tmp_path: Path) -> None:
-    """To the file as it was before them."""
+    """They apply to the original file."""
     for case in CASES:
         [path] = case.sources
         file = tmp_path / case.id / path

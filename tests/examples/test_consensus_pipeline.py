@@ -28,7 +28,7 @@ def answer(request: ModelRequest) -> Any:
 
 
 def test_the_pipeline_survives_a_flaky_agent(capsys: pytest.CaptureFixture[str]) -> None:
-    """All phases are gone through, what the flaky agent loses is told, and the second debate knows of the first."""
+    """All phases run, losses of the flaky agent are reported, and the second debate knows the first."""
     first, second = load("consensus_pipeline").main(FunctionModel(answer))
     assert [reached.label for reached in first.stages][-4:] == [
         "ROUNDS_COMPLETE",

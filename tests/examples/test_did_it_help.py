@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_a_vote_at_the_same_tokens_is_as_good_as_a_better_debate(capsys: pytest.CaptureFixture[str]) -> None:
-    """The debate beats one call, and its report rules out a gain over a vote all the same; a real gain is told too."""
+    """The debate beats one call, but its report rules out a gain over a vote; a real gain is reported as well."""
     example = load("did_it_help")
     with forbid_real_models():
         report = example.main()

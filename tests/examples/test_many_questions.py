@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_the_questions_continue_and_each_is_paid_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """A question whose provider fails is told of; the second life asks that one again, and no other."""
+    """A failed question is reported; the second life repeats only that one."""
     example = load("many_questions")
     down = True
     paid_calls = 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_three_hand_over_in_each_way(form: TransitionForm, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever is named speaks; a turn that named a stranger is told, and the second answer counts."""
+    """The named debater speaks; naming a stranger is reported, and the second answer counts."""
     prompts: list[str] = []
 
     def answer(request: ModelRequest) -> Any:

@@ -97,7 +97,7 @@ def fitting(schema: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_only_the_first_structured_call_tries_an_unsupported_mode(*, refuses: bool) -> None:
-    """In a debate of many, and in the next one, whose model is an object of its own."""
+    """This holds within a debate and in the next one, which has its own model object."""
     async with ChatServer({"m": knowing("tools", refuses=refuses)}) as server:
         for wasted in (1 if refuses else 2, 0):
             sides = [Debater("ann", "for"), Debater("bob", "against")]
@@ -113,7 +113,7 @@ async def test_only_the_first_structured_call_tries_an_unsupported_mode(*, refus
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_modes_adapt_when_a_server_changes(*, refuses: bool) -> None:
-    """In the same call, and at once in all later ones; also back in a way that had been of no use."""
+    """They adapt within the call and stay for all later ones; a mode that failed before may be used again."""
     modes = ["tools"]
 
     async def serve(exchange: Exchange) -> None:
@@ -176,7 +176,7 @@ async def test_a_refused_mode_is_not_tried_again() -> None:
 
 
 async def test_model_errors_have_no_unrelated_context() -> None:
-    """Python chains it to what then goes wrong, which has causes of its own."""
+    """Python would chain it to a later error that has its own causes."""
     async with ChatServer({"m": answer(b"{oops")}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         for on_text in (None, lambda _: None):
@@ -217,7 +217,7 @@ async def test_an_unread_prompt_leaks_no_descriptor(transport: Transport) -> Non
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_certificates_are_verified_after_a_redirect_to_https(transport: Transport) -> None:
-    """What was allowed without TLS is not allowed with it."""
+    """Exceptions for plain HTTP do not apply to TLS."""
     async with ChatServer() as plain, ChatServer(tls=untrusted()) as secure:
         model = OpenAIModel("m", retry=None, transport=transport, api_key="none")
         before = os.environ.get("OPENAI_BASE_URL")

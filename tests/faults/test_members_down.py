@@ -200,7 +200,7 @@ def test_failed_members_are_reported_in_python(case: Case, fault: str, served: E
 def test_failed_members_are_reported_on_the_command_line(
     case: Case, fault: str, served: Endpoint, tmp_path: Path
 ) -> None:
-    """The page, and the document: who is missing stands above the answer; else there is an error, and what was said."""
+    """Page and document list missing members above the answer, or show an error and the arguments."""
     path = tmp_path / "plan.json"
     plan = {"pattern": case.pattern, PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)}
     path.write_text(json.dumps(plan))
@@ -304,7 +304,7 @@ def test_a_base_url_needs_a_model_for_every_role(served: Endpoint) -> None:
 
 
 def test_resume_asks_a_judge_that_failed_again(served: Endpoint, tmp_path: Path) -> None:
-    """And nobody else; the arguments are those of before."""
+    """No other call is made, and the arguments are the recorded ones."""
     store = ["--store", str(tmp_path / "runs.sqlite3")]
     arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--max-rounds", "1", "--base-url", served.url]
     models = ["--model", "up-default", "--model", "judge=503-judge"]
@@ -326,7 +326,7 @@ def test_resume_asks_a_judge_that_failed_again(served: Endpoint, tmp_path: Path)
 
 
 def test_an_openai_client_reads_who_is_missing_first(served: Endpoint) -> None:
-    """Of the answer alone, and of all that is said; whole and streamed."""
+    """This holds for the answer alone and the full transcript, complete and streamed."""
     members = [{"name": name, "model": f"openai/{'404' if name == 'cleo' else 'up'}-{name}"} for name in MEMBERS]
 
     panel = PATTERNS["council"].load_factory()(name="panel", members=members)
@@ -350,7 +350,7 @@ def test_a_notebook_shows_who_is_missing() -> None:
 
 
 def test_a_default_model_reaches_only_those_without_their_own() -> None:
-    """`model=` of a run is for whoever names none; `override_model=` replaces all."""
+    """`model=` of a run is a default; `override_model=` replaces every model."""
     plan = make_plan(PATTERNS["council"], {}, file={"question": SUBJECT, **Case("council", ()).plan("404")})
     members = plan.pattern()
     default = members.run_sync(SUBJECT, model="openai/up-default")

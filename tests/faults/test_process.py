@@ -102,7 +102,7 @@ def test_a_function_that_blocks_the_loop_is_logged(caplog: pytest.LogCaptureFixt
 
 
 def test_the_length_of_an_argument_is_limited() -> None:
-    """What would be shown to every later turn is not taken in without end, and the error does not show it."""
+    """Every later turn would see the text, so it is limited, and the error does not quote it."""
     sides = [Debater("tenant", "cap rents", block=lambda _: "x" * 1_000_001), SIDES[1]]
     with pytest.raises(OutputError, match="has 1,000,001 characters, and may have 1,000,000") as caught:
         debate(name="rent", debaters=sides).run_sync("Cap?", model=ScriptedModel())
@@ -152,7 +152,7 @@ async def test_running_out_of_descriptors_is_one_clear_error() -> None:
 
 
 async def test_concurrent_generators_do_not_wait_for_a_hanging_one() -> None:
-    """A call that never ends costs its own deadline, and nobody else's."""
+    """An endless call only uses up its own deadline."""
 
     async def answer(request: ModelRequest) -> str:
         if request.block == "slow":

@@ -107,7 +107,7 @@ async def test_a_key_in_a_model_answer_is_redacted(transport: Any, logged: io.St
 @pytest.mark.parametrize("scenario", [_refuses_with_it, _breaks_with_it, _declines_with_it])
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_key_repeated_by_a_server_is_in_no_error(scenario: Any, transport: Any, logged: io.StringIO) -> None:
-    """Nor in the traceback of it, nor in what the run leaves."""
+    """The traceback and the stored run do not contain it either."""
     async with ChatServer({"failing": scenario}) as server:
         model = OpenAIModel("failing", base_url=server.base_url, api_key=KEY, transport=transport, retry=None)
         with pytest.raises(FlowDebateError) as caught:
@@ -196,7 +196,7 @@ async def test_secrets_repeated_by_a_server_are_nowhere_in_a_run(
 async def test_secrets_repeated_by_a_server_are_in_no_error(
     place: str, transport: Any, logged: io.StringIO, tmp_path: Path
 ) -> None:
-    """Nor in the traceback of it, nor in what the run leaves and stores."""
+    """The traceback and the stored run do not contain them either."""
     store = tmp_path / "runs.sqlite3"
     async with ChatServer({"failing": _echoes}) as server:
         model = OpenAIModel("failing", transport=transport, **{"base_url": server.base_url, **_with(server, place)})

@@ -31,7 +31,7 @@ async def test_mass_cancellation_leaves_nothing_behind(transport: Transport) -> 
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_many_calls_at_once_each_get_their_own_answer(transport: Transport) -> None:
-    """Also over connections that are used again, and with as many requests as calls (fault 29)."""
+    """Connections are reused, and there are as many requests as calls (fault 29)."""
 
     async def echo(exchange: Exchange) -> None:
         await exchange.json(completion(exchange.body["messages"][0]["content"]))

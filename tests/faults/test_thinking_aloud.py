@@ -49,7 +49,7 @@ def in_order(frames: list[Any]) -> list[tuple[str, str]]:
 
 
 def test_http_watchers_see_no_announced_thinking(thinker: tuple[Endpoint, str]) -> None:
-    """One that nobody could foresee is withdrawn, and the next turn is held back; the page has none of them."""
+    """Unannounced thinking is withdrawn, and the next turn is buffered; the page shows neither."""
     _, name = thinker
     model = {"debater": f"openai/{name}", "default": "openai/up-default"}
     pattern = debate(
@@ -75,7 +75,7 @@ def test_http_watchers_see_no_announced_thinking(thinker: tuple[Endpoint, str]) 
 
 
 def test_the_terminal_shows_only_the_arguments(thinker: tuple[Endpoint, str]) -> None:
-    """A first thought that nobody could foresee is said not to count."""
+    """The first unannounced thinking is marked as withdrawn."""
     _, name = thinker
     models = ("--model", f"debater=openai/{name}", "--model", "openai/up-default", "--max-rounds", "1", "--no-store")
     result = CliRunner().invoke(app, ["debate", QUESTION, *SIDES, *models], env={"COLUMNS": "300"})
@@ -107,7 +107,7 @@ def test_mcp_hosts_see_only_the_arguments(thinker: tuple[Endpoint, str]) -> None
 
 
 def test_openai_clients_see_only_the_arguments(thinker: tuple[Endpoint, str]) -> None:
-    """Whole and streamed; a first thought that nobody could foresee is said not to count."""
+    """This holds for complete and streamed answers; the first unannounced thinking is marked as withdrawn."""
     _, name = thinker
     model = {"debater": f"openai/{name}", "default": "openai/up-default"}
     pattern = debate(

@@ -74,7 +74,7 @@ async def refusing(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 async def test_invalid_arguments_are_rejected_with_a_sentence(
     refusing: Stage, tool: str, arguments: dict[str, Any], sentence: str
 ) -> None:
-    """It names the argument and what is allowed, so that the host's model can mend its call; nothing is asked."""
+    """It names the argument and what is allowed, so that the host's model can correct its call; no call is made."""
     async with refusing.connect() as client:
         message = refusal_of(await client.call_tool(tool, arguments))
     assert sentence in message
@@ -95,7 +95,7 @@ _NAMES = ("question", "sides", "max_rounds", "run_id", "seconds", "seen", "edits
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tool=st.sampled_from(_TOOLS), arguments=st.dictionaries(st.sampled_from(_NAMES), _JSON))
 async def test_no_arguments_cause_an_internal_error(tmp_path: Path, tool: str, arguments: dict[str, Any]) -> None:
-    """Whatever is given, the answer is a result or a sentence: never "Error executing tool", which means a crash."""
+    """The answer is always a result or a sentence, never "Error executing tool", which means a crash."""
     service, _ = make(tmp_path, store="memory:", seconds=0.0)
     async with service:
         server = create_server(service)
@@ -129,7 +129,7 @@ async def test_markup_in_texts_stays_text(local_stage: Stage) -> None:
 
 
 async def test_secrets_of_the_server_are_in_no_message(tmp_path: Path) -> None:
-    """Keys, and where the store is, concern nobody at the host."""
+    """Keys and the location of the store are not shown to hosts."""
     received: list[str] = []
     async with connected(tmp_path) as client:
         run = await client.call_tool("start_debate", {"question": QUESTION, "wait": 30})

@@ -78,7 +78,7 @@ async def test_an_enclosing_application_may_allow_more_hosts(tmp_path: Path) -> 
 
 
 async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> None:
-    """It says where, and lets calls in flight end before it does."""
+    """It prints its address, and lets calls in flight finish."""
     started = parameters(tmp_path, "--http", "--port", "0")
     process = await asyncio.create_subprocess_exec(
         started.command,
@@ -126,7 +126,7 @@ async def test_a_port_in_use_is_rejected(tmp_path: Path) -> None:
 
 
 def test_importing_the_library_does_not_import_the_sdk() -> None:
-    """Nor does importing the command line."""
+    """Importing the command line does not either."""
     import subprocess
 
     code = "import sys, flowdebate.cli.app, flowdebate.mcp; print('mcp' in sys.modules, 'uvicorn' in sys.modules)"

@@ -46,7 +46,7 @@ async def held(client: Client, folder: Path) -> str:
 
 
 async def test_a_killed_server_is_started_again_and_nothing_is_paid_twice(tmp_path: Path) -> None:
-    """`wait_for_run` says that the process died, `resume_run` goes on; only the call in flight is repeated."""
+    """`wait_for_run` reports the crash, `resume_run` continues, and only the call in flight is repeated."""
     model = StageModel(tmp_path)
     async with connected(tmp_path) as client:
         run_id = await held(client, tmp_path)
@@ -64,7 +64,7 @@ async def test_a_killed_server_is_started_again_and_nothing_is_paid_twice(tmp_pa
 
 @pytest.mark.parametrize("end", ["SIGTERM", "EOF"])
 async def test_calls_in_flight_finish_when_the_server_stops(tmp_path: Path, end: str) -> None:
-    """A signal and the end of stdin: the run goes on later without making any call twice."""
+    """After a signal or the end of stdin, the run can be continued without repeating a call."""
     process = await serve(tmp_path)
     (tmp_path / "hold").touch()
     run_id = (await call(process, "start_debate", CITY))["run_id"]
@@ -137,7 +137,7 @@ async def test_a_long_run_can_be_followed_with_short_waits(tmp_path: Path) -> No
 
 
 async def test_stdout_carries_only_the_protocol(tmp_path: Path) -> None:
-    """What the application's module prints goes to stderr."""
+    """Output of the application's module goes to stderr."""
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     listed = await request(process, "tools/list", {})
     assert process.stdin is not None
@@ -152,7 +152,7 @@ async def test_stdout_carries_only_the_protocol(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", slow_but_first([0, 1]))
 async def test_documented_configurations_start_the_server(tmp_path: Path, number: int) -> None:
-    """The JSON for hosts is started as it is written, with this interpreter's `flowdebate` on the path."""
+    """The JSON for hosts is run unchanged, with this interpreter's `flowdebate` on the path."""
     page = (ROOT / "docs" / "mcp.md").read_text("utf-8")
     fences = [json.loads(body) for body in re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)]
     servers = [fence["mcpServers"] for fence in fences if "mcpServers" in fence]  # others are of another form

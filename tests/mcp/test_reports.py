@@ -39,7 +39,7 @@ def lines_of(text: str, pattern: str) -> list[str]:
     text=st.text() | st.sampled_from([attack.written(own="a", other="b") for attack in ATTACKS]), more=st.text(BREAKS)
 )
 def test_no_text_imitates_a_line_of_a_result(pattern: str, text: str, more: str) -> None:
-    """Whatever is said, and however it breaks lines, the lines that are the tool's own are as many as ever."""
+    """Any text with any line breaks leaves the number of the tool's own lines unchanged."""
     unframed = [line for line in lines_of(f"x{more}{text}", pattern) if not line.startswith("  | ")]
     assert len(unframed) == len(lines_of("x", pattern))
     assert all(line.startswith(("[", "- ", "(")) or line.partition(":")[0].isprintable() for line in unframed)
@@ -81,7 +81,7 @@ async def test_the_person_at_the_host_may_argue_a_side(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_run_of_another_process_can_be_awaited(tmp_path: Path) -> None:
-    """A second server in front of the same store says how it goes on, and cannot cancel it."""
+    """A second server on the same store reports its progress, and cannot cancel it."""
     from mcp import Client
 
     (tmp_path / "hold").touch()

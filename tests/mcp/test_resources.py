@@ -34,7 +34,7 @@ async def text_of(client: Client, uri: str) -> str:
 
 
 async def test_a_run_is_a_report_a_transcript_and_a_document(local_stage: Stage) -> None:
-    """As Markdown, as text, and as the JSON that `flowdebate runs render` reads."""
+    """They are Markdown, text, and the JSON that `flowdebate runs render` reads."""
     async with local_stage.connect() as client:
         templates = (await client.list_resource_templates()).resource_templates
         run = data_of(await client.call_tool("start_debate", {"question": "Should we build trams?", "wait": 30}))

@@ -94,7 +94,7 @@ async def test_a_depth_takes_the_documented_number_of_calls(tool: str, depth: st
 
 
 async def test_every_answer_reports_the_usage() -> None:
-    """Also of a judge of texts; before the first call it says so."""
+    """This includes comparisons; before the first call, the report says that there is none."""
 
     def counted(request: ModelRequest) -> ModelResponse:
         answer, usage = answer_to(request), Usage(calls=1, prompt_tokens=1_000, completion_tokens=100)
@@ -112,7 +112,7 @@ async def test_every_answer_reports_the_usage() -> None:
 
 
 async def test_a_person_at_the_host_takes_two_turns(stage: Stage) -> None:
-    """Each is asked for by a form that shows what was said before, and the run goes on with the answer."""
+    """Each form shows the debate so far, and the run continues with the answer."""
     questions: list[str] = []
 
     async def answer(_: object, params: ElicitRequestFormParams) -> ElicitResult:
@@ -179,7 +179,7 @@ async def test_without_form_support_the_model_gets_instructions(local_stage: Sta
 
 
 async def test_texts_are_judged_in_all_orders_and_only_once(local_stage: Stage) -> None:
-    """The same call again returns the recorded verdict; a judge that prefers what comes first is not consistent."""
+    """A repeated call returns the recorded verdict; a judge that prefers the first text is not consistent."""
     async with local_stage.connect() as client:
         arguments: dict[str, Any] = {"question": "Which is better?", "texts": ["bad", "good\nand long", "bad too"]}
         verdict = data_of(await client.call_tool("compare", arguments))
@@ -211,7 +211,7 @@ async def test_a_judge_uses_a_rubric_and_a_reference_answer(local_stage: Stage) 
 
 
 async def test_a_run_is_cancelled_resumed_forked_and_deleted(local_stage: Stage) -> None:
-    """None of them asks for anything that was recorded."""
+    """Recorded calls are never repeated."""
     local_stage.folder.joinpath("hold").touch()
     async with local_stage.connect() as client:
         run = data_of(await client.call_tool("start_debate", {"question": "Trams?", "pattern": "city", "wait": 0}))
@@ -246,7 +246,7 @@ async def test_a_note_is_written_read_and_deleted(local_stage: Stage) -> None:
 
 
 async def test_a_finished_debate_can_be_continued(stage: Stage) -> None:
-    """For more rounds, or with a question; what was said is not asked for again. A council cannot go on."""
+    """It gets more rounds or a question without repeating a call. A council cannot be continued."""
     arguments = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
     async with stage.connect() as client:
         run_arguments = {"run_id": data_of(await client.call_tool("start_debate", arguments))["run_id"]}
@@ -269,7 +269,7 @@ async def test_a_finished_debate_can_be_continued(stage: Stage) -> None:
 
 
 async def test_a_budget_is_shared_by_all_runs(tmp_path: Path) -> None:
-    """The host's model is told which one is used up, in a sentence; a judge of texts counts as well."""
+    """A sentence names the exhausted budget to the host's model; comparisons count as well."""
     budgeted = Service(patterns(), store="memory:", model=StageModel(tmp_path), budget=Limits(calls=6))
     async with budgeted as service, Client(create_server(service)) as client:
         arguments = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
@@ -281,7 +281,7 @@ async def test_a_budget_is_shared_by_all_runs(tmp_path: Path) -> None:
 
 
 async def test_tool_schemas_have_no_keyword_that_hosts_reject(stage: Stage) -> None:
-    """Those of Gemini know neither references nor patterns; OpenAI's want an object without alternatives on top."""
+    """Gemini supports neither references nor patterns; OpenAI requires an object without top-level alternatives."""
 
     def keywords(part: Any) -> Iterator[str]:
         for key, value in part.items() if isinstance(part, dict) else ():
@@ -329,7 +329,7 @@ values = st.recursive(
 
 @given(schemas, values)
 def test_published_schemas_have_no_unchecked_bounds(schema: dict[str, Any], value: Any) -> None:
-    """What fits the original schema fits that for hosts."""
+    """Every value of the original schema is valid under the published one."""
     full_schema = {**schema, "$defs": {"other": {"type": "integer", "minimum": 0}}}
     if Draft202012Validator(full_schema).is_valid(value):
         assert Draft202012Validator(for_hosts(full_schema)).is_valid(value)

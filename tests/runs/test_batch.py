@@ -133,7 +133,7 @@ async def test_a_batch_has_one_item_per_question_and_limits_concurrency(
 async def test_an_interrupted_batch_pays_for_each_answer_once(
     cuts: list[int], failing: float, concurrency: int, name: str
 ) -> None:
-    """The law: cancelled at any calls, it comes to what it would have come to, and no answer is asked for twice."""
+    """The law: cancelled at any calls, it has the same result, and no call is repeated."""
     pattern, questions = PATTERNS[name](), [f"Question {number}?" for number in range(4)]
     full = Paid(failing=failing)
     undisturbed = await pattern.batch(questions, model=full.model, batch_id="b").all()
@@ -163,7 +163,7 @@ def outcome(item: Any) -> Any:
 async def test_an_interrupted_batch_releases_its_runs(
     tmp_path_factory: pytest.TempPathFactory, turns: list[int]
 ) -> None:
-    """Cancelled while runs are being started or resumed, the same process can go on with all of them."""
+    """If it is cancelled while starting or resuming runs, the same process can continue all of them."""
     store = SqliteStore(tmp_path_factory.mktemp("kept") / "runs.sqlite3")
     paid = Paid()
     for wait in turns:
@@ -183,7 +183,7 @@ def stored_in(store: Any) -> dict[str, Any]:
 
 
 async def test_complete_items_are_returned_without_a_call() -> None:
-    """It is marked, and what it took is in the summary; what comes after it is asked."""
+    """They are marked, their usage is in the summary, and only later items make calls."""
     store, paid = MemoryStore(), Paid()
     first = await short().batch(["a", "b"], **stored_in(store), model=paid.model).all()
     repeat = await short().batch(["a", "b", "c"], **stored_in(store), model=paid.model).all()
@@ -197,7 +197,7 @@ async def test_complete_items_are_returned_without_a_call() -> None:
 
 
 async def test_a_batch_can_be_a_table() -> None:
-    """One flat row for each item, also of a failed one, with the columns of its own row; all of it is JSON data."""
+    """It has one flat row per item, including failed ones, with the columns of the input; all values are JSON."""
     questions = [{"question": "Rents?", "town": "Graz", "seed": "mine"}, {"question": "Buses?", "town": "Linz"}]
 
     def answer(request: ModelRequest) -> Any:
@@ -236,7 +236,7 @@ async def test_failed_items_are_retried() -> None:
 
 @pytest.mark.parametrize("make", [list, iter])
 async def test_a_changed_question_is_an_error(make: Any) -> None:
-    """Of a list all are compared before anything is paid; of an iterator, each when it comes."""
+    """All questions of a list are compared before any call; those of an iterator, as they come."""
     store, paid = MemoryStore(), Paid()
     await short().batch(["a", "b"], **stored_in(store), model=paid.model).all()
     changed = ["a", "B", "c"]
@@ -295,7 +295,7 @@ async def slowly(questions: list[str], gate: asyncio.Event) -> AsyncIterator[str
 
 
 async def test_the_same_batch_has_the_same_seeds() -> None:
-    """They are derived from its seed, which is derived from its id; a run by itself repeats the item."""
+    """They are derived from its seed, which is derived from its id; a single run can repeat an item."""
     paid = Paid()
     by_id = await short().batch(["a", "b"], batch_id="b", model=paid.model).all()
     repeat = await short().batch(["a", "b"], batch_id="b", model=paid.model).all()
@@ -309,7 +309,7 @@ async def test_the_same_batch_has_the_same_seeds() -> None:
 
 
 async def test_questions_are_read_only_as_needed() -> None:
-    """There may be no end of them: so many are under way, and so many wait to be read, whoever reads slowly."""
+    """The iterator may be endless: running and unread items are limited, even with a slow reader."""
     pulled = 0
 
     def endless() -> Iterator[int]:
@@ -333,7 +333,7 @@ async def test_questions_are_read_only_as_needed() -> None:
 
 
 async def test_leaving_a_batch_early_ends_it() -> None:
-    """After `break` no call goes on, and the store has all runs as interrupted; also where the reader just goes."""
+    """After `break` no call continues, and all runs are stored as interrupted; garbage collection does the same."""
     store = MemoryStore()
     hanging = asyncio.Event()
 
@@ -359,7 +359,7 @@ async def test_leaving_a_batch_early_ends_it() -> None:
 
 
 async def test_an_error_in_the_question_iterator_is_raised() -> None:
-    """What came before it is given, what goes on is cancelled."""
+    """Earlier items are returned, and running ones are cancelled."""
     busy = Busy(turns=(0, 1000))
 
     def broken() -> Iterator[int]:
@@ -374,7 +374,7 @@ async def test_an_error_in_the_question_iterator_is_raised() -> None:
 
 
 async def test_with_raise_the_first_failure_ends_the_batch() -> None:
-    """As itself, with a note; the others can be resumed."""
+    """The failure is raised with a note; the other runs can be resumed."""
     busy = Busy(failing=frozenset({1}), turns=(1000, 2))
     with pytest.raises(ValueError, match="1") as caught:
         await handler(busy, name="busy").batch(range(4), on_error="raise", batch_id="b").all()
@@ -383,7 +383,7 @@ async def test_with_raise_the_first_failure_ends_the_batch() -> None:
 
 
 async def test_a_run_that_cancels_itself_is_an_item() -> None:
-    """It does not end the others."""
+    """It does not end the other runs."""
 
     def give_up(question: int, ctx: Context) -> int:
         if question == 1:
@@ -438,7 +438,7 @@ async def test_closing_waits_for_slow_cleanup_despite_cancellation() -> None:
 
 
 async def test_a_batch_that_is_closed_ends_for_its_reader() -> None:
-    """And a worker that somebody else cancels ends the batch, since its question has no item."""
+    """An externally cancelled worker ends the batch, since its question has no item."""
     started = asyncio.Event()
 
     async def hang(question: int, ctx: Context) -> None:
@@ -504,7 +504,7 @@ async def test_rows_have_fields_and_labels() -> None:
 
 
 async def test_the_environment_names_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As for a run; False is none."""
+    """The rules are those of a run; False means no store."""
     monkeypatch.setenv("FLOWDEBATE_STORE", "memory:")
     paid = Paid()
     batch = short().batch(["a"], model=paid.model)
@@ -515,7 +515,7 @@ async def test_the_environment_names_the_store(monkeypatch: pytest.MonkeyPatch, 
 
 
 async def test_progress_is_reported_after_each_run_and_can_end_the_batch() -> None:
-    """Once `until` is true, no further question is taken; those under way come to their end."""
+    """Once `until` is true, no further question is read, and running ones finish."""
     told_of: list[BatchSummary] = []
     paid = Paid()
     batch = short().batch(
@@ -533,7 +533,7 @@ async def test_progress_is_reported_after_each_run_and_can_end_the_batch() -> No
 
 
 async def test_runs_under_way_are_in_the_summary() -> None:
-    """Their calls count while they go on."""
+    """Their calls are counted while they run."""
     summaries: list[BatchSummary] = []
 
     async def answer(request: ModelRequest) -> Any:
@@ -566,7 +566,7 @@ async def test_outcomes_of_patterns_are_counted() -> None:
 
 
 def test_a_summary_estimates_the_remaining_time() -> None:
-    """By the rate of the runs that were not there before; None while there is none."""
+    """The rate of new runs is used; without any, the estimate is None."""
     summary = BatchSummary(total=10, done=6, replayed=2, seconds=8.0)
     assert (summary.rate, summary.remaining) == (0.5, 8.0)
     assert BatchSummary(total=10, done=2, replayed=2, seconds=8.0).remaining is None

@@ -38,7 +38,7 @@ async def test_a_block_sees_the_elapsed_time_of_the_run() -> None:
 
 
 async def test_a_resumed_run_counts_from_its_first_start() -> None:
-    """The same place has the same time, and later places count the time between the lives."""
+    """A replayed step has its recorded time, and later steps include the time between lives."""
     store, times = MemoryStore(), list[float]()
     failing = True
 

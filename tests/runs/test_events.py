@@ -57,17 +57,17 @@ def test_every_event_has_a_wire_form() -> None:
 
 
 def test_any_output_has_a_wire_form() -> None:
-    """What JSON cannot hold is written as text."""
+    """Values outside JSON are written as text."""
     assert BlockAnswered(block="a", output={"set": {1}, "of": (object, 1.5)}).to_wire()["output"]["of"][1] == 1.5
 
 
 def test_path_and_time_are_not_part_of_event_equality() -> None:
-    """Two events that say the same are equal, whenever and wherever they are emitted."""
+    """Two events with the same content are equal, whenever and wherever they were emitted."""
     assert BlockAnswered(block="a", output=1, path="here", at=1.0) == BlockAnswered(block="a", output=1)
 
 
 def test_the_union_has_every_kind_of_event() -> None:
-    """So that a match over it is exhaustive; each kind has a name of its own."""
+    """A match over it is exhaustive, and each kind has a unique name."""
     kinds = set(_leaves(BaseEvent))
     assert {kind.__name__ for kind in get_args(Event)} == {kind.__name__ for kind in kinds}
     assert len({kind.kind for kind in get_args(Event)}) == len(get_args(Event))

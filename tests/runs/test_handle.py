@@ -67,7 +67,7 @@ def test_every_reader_gets_every_event(steps: int, fails: bool, late: list[int])
 
 
 async def test_events_can_be_read_during_a_run_and_after_its_failure() -> None:
-    """What happened before a failure is not lost."""
+    """Events before a failure are not lost."""
     go = asyncio.Event()
 
     async def wait(_: object, ctx: Context) -> None:
@@ -100,7 +100,7 @@ async def test_a_run_has_started_when_start_returns() -> None:
 
 @pytest.mark.parametrize("steps", range(8))
 async def test_a_cancelled_run_ends_at_once_with_its_status(steps: int) -> None:
-    """Also one that had not started to act; iteration ends, awaiting raises CancelledError, status and events agree."""
+    """A run that has not started is included; iteration ends, awaiting raises CancelledError, and events agree."""
     handle = counting(5).start(0)
     for _ in range(steps):
         await asyncio.sleep(0)
@@ -118,7 +118,7 @@ async def test_a_cancelled_run_ends_at_once_with_its_status(steps: int) -> None:
 
 
 async def test_cancelling_a_finished_run_changes_nothing() -> None:
-    """The result stands."""
+    """The result is unchanged."""
     handle = counting(1).start(0)
     result = await handle
     handle.cancel()
@@ -127,7 +127,7 @@ async def test_cancelling_a_finished_run_changes_nothing() -> None:
 
 
 async def test_a_cancelled_waiter_cancels_the_run() -> None:
-    """`asyncio.timeout` around `await handle` ends the run: nobody waits for it any more."""
+    """`asyncio.timeout` around `await handle` ends the run, since no one waits for it."""
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def hang(_: object) -> None:
@@ -148,7 +148,7 @@ async def test_a_cancelled_waiter_cancels_the_run() -> None:
 
 
 async def test_a_reader_that_stops_reading_does_not_stop_the_run() -> None:
-    """And is not told any more."""
+    """It receives no further events."""
     handle = counting(3).start(0)
     reader = aiter(handle)
     await anext(reader)
@@ -205,7 +205,7 @@ async def test_a_run_is_cancelled_when_its_loop_closes() -> None:
 
 @pytest.mark.parametrize("begin", ["run", "start", "batch"])
 async def test_runs_that_start_together_do_not_block_the_loop(begin: str) -> None:
-    """Each prepares its first call in a turn of the event loop of its own: answers are read meanwhile."""
+    """Each prepares its first call in a separate turn of the event loop, so that answers are read meanwhile."""
     turns = 0
     prepared: list[int] = []
     answering = asyncio.Event()
@@ -245,7 +245,7 @@ async def ended(handle: RunHandle[Any]) -> Any:
 
 
 async def test_a_run_cancelled_before_its_start_blocks_nothing() -> None:
-    """It ends as interrupted, without a call; the runs after it start."""
+    """It ends as interrupted without a call, and later runs start."""
     block = generator(name="ask")
     handles = [block.start("?", model=ScriptedModel("yes")) for _ in range(5)]
     await asyncio.sleep(0)
@@ -294,7 +294,7 @@ async def test_current_readers_see_the_start_of_a_call() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_late_reader_sees_only_the_end_of_a_call(fails: bool) -> None:  # noqa: FBT001
-    """Whether it was answered or failed: a call that is over is not in progress."""
+    """This holds for answered and failed calls: a finished call is not in progress."""
 
     def answer(_: ModelRequest) -> str:
         if fails:

@@ -65,7 +65,7 @@ def test_cached_tokens_have_a_price_of_their_own() -> None:
 
 
 def test_costs_have_a_currency_and_the_date_of_their_prices(servers: dict[VendorName, Vendor]) -> None:
-    """Those by known prices; of given ones nobody has told the currency, and what costs nothing has no date."""
+    """Custom prices have no known currency, and free models have no date."""
     listed = re.fullmatch(r"USD by genai-prices 0\.\d+\.\d+ of (\d{4}-\d\d-\d\d)", prices_source() or "")
     assert listed is not None
     assert "2026-01-01" < listed[1] <= f"{datetime.now(UTC):%Y-%m-%d}"
@@ -93,7 +93,7 @@ def test_fetched_prices_have_the_date_of_the_download() -> None:
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "groq", "mistral", "xai", "deepseek", "openrouter"])
 def test_default_models_have_a_known_price(name: str) -> None:
-    """Of the providers that most ask."""
+    """The most used providers are checked."""
     from flowdebate.models import PROVIDERS
 
     assert (known_price(f"{name}/{PROVIDERS[name].default}", tokens()) or 0) > 0
@@ -147,14 +147,14 @@ def test_without_the_package_prices_are_unknown(unknown: None, servers: dict[Ven
 
 
 def test_every_front_end_may_set_the_budget() -> None:
-    """It is an option of plans."""
+    """The budget is an option of plans."""
     plan = make_plan(PATTERNS["debate"], {"question": "Q?", "max_cost": 0.25})
     assert plan.limits is not None
     assert plan.limits.cost == 0.25
 
 
 def test_cache_writes_may_have_a_price() -> None:
-    """As for cached tokens."""
+    """Cached tokens may have one as well."""
     price = Price(prompt=1.0, completion=2.0, cached=0.1, cache_written=1.25)
     assert price.of(tokens(cached_tokens=500_000, cache_written_tokens=400_000)) == pytest.approx(
         0.1 + 0.05 + 0.5 + 2.0

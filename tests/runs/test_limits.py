@@ -128,7 +128,7 @@ def test_unreported_tokens_are_estimated() -> None:
 
 @pytest.mark.parametrize("kind", ["table", "function"])
 def test_money_is_counted_by_a_table_or_a_function(kind: str) -> None:
-    """And told, also where it is not limited."""
+    """The cost is reported even without a limit."""
     price = Price(prompt=1_000, completion=10_000)
     prices: Any = {"scripted": price} if kind == "table" else lambda model, usage: price.of(usage)
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
@@ -141,7 +141,7 @@ def test_money_is_counted_by_a_table_or_a_function(kind: str) -> None:
 
 
 def test_a_model_without_a_price_is_not_called() -> None:
-    """What it would cost cannot be told."""
+    """Its cost is unknown."""
     model = ScriptedModel("never")
     with pytest.raises(ConfigurationError, match="every model of the run"):
         generator(name="ask").run_sync(
@@ -158,7 +158,7 @@ def test_cached_tokens_have_a_price_of_their_own() -> None:
 
 
 async def test_the_time_of_a_run_is_bounded() -> None:
-    """Whatever it hangs in: a debate ends with what it has, another block raises."""
+    """Whatever hangs, a debate ends with its output so far, and another block raises."""
 
     async def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-ben"):
@@ -183,7 +183,7 @@ async def test_a_timeout_inside_a_block_is_not_the_run_limit() -> None:
 
 
 def test_working_time_excludes_waits() -> None:
-    """What went by before a retry is no work of the model."""
+    """Time before a retry is not work of the model."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:

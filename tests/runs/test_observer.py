@@ -59,7 +59,7 @@ async def test_each_call_of_every_pattern_is_observed_once(name: str) -> None:
 
 
 async def test_a_failing_call_passes_its_error_through() -> None:
-    """The observer sees the class of the error, and the run goes on as its policy says."""
+    """The observer sees the class of the error, and the run continues as its policy says."""
 
     def failing(request: ModelRequest) -> Any:
         if "bob" in request.block:

@@ -93,7 +93,7 @@ def test_each_run_has_its_own_id_and_seed() -> None:
 
 @pytest.mark.parametrize("seed", ["7", 7.0, True, b"7"])
 def test_a_seed_is_an_int(seed: Any) -> None:
-    """A bool is none."""
+    """A bool is rejected."""
     with pytest.raises(ConfigurationError, match="run: `seed` must be a whole number or None"):
         handler(str).run_sync(5, seed=seed)
 
@@ -125,7 +125,7 @@ def test_a_seed_repeats_the_draws_of_each_path(seed: int, pauses: list[int], sec
 
 
 def test_drawing_leaves_the_global_source_alone() -> None:
-    """And is not changed by it."""
+    """The global random state has no influence either."""
     random.seed(1)
     before = random.getstate()
     draws().run_sync(0, seed=1)
@@ -145,7 +145,7 @@ USAGES = st.builds(
 
 @given(st.lists(USAGES, max_size=4), st.booleans())
 def test_usage_is_summed_and_unknown_is_not_zero(usages: list[Usage], max_concurrency: bool) -> None:  # noqa: FBT001
-    """One call whose tokens nobody knows makes the sum unknown; no call at all is nothing."""
+    """One call with unknown tokens makes the sum unknown; without calls it is zero."""
     remaining = iter(usages)
     model = FunctionModel(lambda _: ModelResponse(text="x", usage=next(remaining)))
     block = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=None if max_concurrency else 1)
@@ -169,7 +169,7 @@ def test_usage_is_summed_and_unknown_is_not_zero(usages: list[Usage], max_concur
 
 
 async def test_failed_and_cancelled_calls_are_reported_and_counted() -> None:
-    """What a cancelled one took is unknown; an endpoint that could not be reached took nothing."""
+    """The usage of a cancelled call is unknown; an unreachable endpoint used nothing."""
     call_started = asyncio.Event()
 
     async def hang(_: ModelRequest) -> str:
@@ -199,7 +199,7 @@ async def test_failed_and_cancelled_calls_are_reported_and_counted() -> None:
 
 
 def test_no_event_is_added_after_the_end() -> None:
-    """What a task that a block left behind still emits is not part of the run: `result.events` stands."""
+    """Events of leftover tasks are not part of the run: `result.events` does not change."""
     contexts: list[Any] = []
     result = handler(lambda _, ctx: contexts.append(ctx)).run_sync(0)
     before = list(result.events)
@@ -208,13 +208,13 @@ def test_no_event_is_added_after_the_end() -> None:
 
 
 def test_custom_events_are_part_of_the_stream() -> None:
-    """Of any type, in their place."""
+    """They may have any type and appear in order."""
     result = handler(lambda _, ctx: [ctx.emit(event) for event in ("one", 2, None)]).run_sync(0)
     assert result.events[1:-1] == ["one", 2, None]
 
 
 def test_a_run_emits_each_warning_once() -> None:
-    """And again in the next one."""
+    """The next run emits it again."""
     block = sequencer(name="all").for_each(lambda item, ctx: ctx.run.warn_once(f"key {item % 2}", f"odd {item % 2}"))
     for _ in range(2):
         with pytest.warns(FlowDebateWarning) as warned:
@@ -267,7 +267,7 @@ def test_a_model_is_opened_once_per_run_and_closed_at_its_end(
     leaves: bool,  # noqa: FBT001
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whatever the end; that it cannot be let go is logged, and hides neither an output nor an error."""
+    """This holds for any outcome; a failure to close it is logged and hides neither an output nor an error."""
     block = sequencer(name="all").tap(generator(name="a")).then(generator(name="b"))
     model = Held(leaves=leaves)
     assert block.run_sync("?", model=model).output == "yes"
@@ -308,7 +308,7 @@ async def test_concurrent_runs_of_one_block_do_not_mix() -> None:
 
 @given(pipelines(pauses=2), st.lists(SMALL, min_size=2, max_size=4))
 def test_runs_of_a_block_are_independent(recipe: Pipeline, values: list[int]) -> None:
-    """At the same time they come to what they come to alone."""
+    """Concurrent runs have the results of separate ones."""
 
     async def scenario() -> None:
         block = recipe.build(Journal())
@@ -351,7 +351,7 @@ _INSIDE: dict[str, Any] = {
 
 @pytest.mark.parametrize("way", _INSIDE)
 async def test_a_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
-    """It would escape the run's limits, store and model; the error says what to write, which is part of the run."""
+    """It would escape the run's limits, store and model; the error names the alternative inside the run."""
 
     async def wrong(value: str, ctx: Context) -> Any:
         return await result_of(_INSIDE[way](value))
@@ -367,7 +367,7 @@ async def test_a_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
 
 
 async def test_a_model_may_start_nested_runs() -> None:
-    """It is no block, and has no context to call one with."""
+    """A model is not a block and has no context for a call."""
     inner = generator(name="inner", prompt="Say it.")
 
     async def answer(_: ModelRequest) -> str:

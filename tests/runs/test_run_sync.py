@@ -61,7 +61,7 @@ async def test_invalid_arguments_are_rejected_in_both_ways() -> None:
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 async def test_exit_exceptions_reach_the_caller_from_the_thread(kind: type[BaseException]) -> None:
-    """As itself."""
+    """They are raised unchanged."""
 
     async def end(_: object) -> None:
         raise kind
@@ -72,7 +72,7 @@ async def test_exit_exceptions_reach_the_caller_from_the_thread(kind: type[BaseE
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals for one thread are POSIX's")
 def test_an_interrupt_of_the_waiting_caller_ends_the_run() -> None:
-    """As in a notebook: the model calls that the run waits for must not go on behind its user's back."""
+    """In a notebook, model calls must not continue behind the user's back."""
     ended = threading.Event()
     caller = threading.get_ident()
 
@@ -96,7 +96,7 @@ def test_an_interrupt_of_the_waiting_caller_ends_the_run() -> None:
 
 
 def test_the_output_is_not_formatted() -> None:
-    """Its `repr` may take as long as a good part of the run, and nobody has asked for it."""
+    """Its `repr` may take a large part of the run's time, and is not needed."""
     formatted: list[object] = []
 
     class Long:

@@ -29,7 +29,7 @@ def test_a_session_is_shared_by_its_runs() -> None:
 
 
 def test_a_dict_is_a_session_s_state() -> None:
-    """The same object, not a copy."""
+    """The session holds the same object, not a copy."""
     state: dict[str, Any] = {"count": 5}
     result = handler(count).run_sync(0, session=state)
     assert (result.output, state) == (6, {"count": 6})

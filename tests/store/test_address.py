@@ -123,7 +123,7 @@ names = st.sampled_from(
 @example(scheme="postgresql", credentials="://", sign=":", rest="")
 @given(names, hostile, st.sampled_from(["://", ":/", ":"]), st.sampled_from(["", "/db", "/v1?key=1", ":5432/db"]))
 def test_everything_up_to_the_last_at_sign_is_hidden(scheme: str, credentials: str, sign: str, rest: str) -> None:
-    """Whatever the user or the password is: not by a function, an error, a log or a path."""
+    """Functions, errors, logs and paths hide any user and password."""
     secret = f"{SECRET}{credentials}{SECRET}"
     for address in (f"{scheme}{sign}{secret}@host.example{rest}", f"{scheme}{sign}ann:{secret}@host.example{rest}"):
         texts = [hide_credentials(address), address_of(address)]
@@ -141,14 +141,14 @@ def test_everything_up_to_the_last_at_sign_is_hidden(scheme: str, credentials: s
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1))
 def test_an_encoded_password_reaches_the_driver(password: str) -> None:
-    """As it was before it was encoded."""
+    """The driver gets the decoded password."""
     conninfo = pytest.importorskip("psycopg.conninfo")
     address = read_place(f"postgresql+psycopg://ann:{quote(password, safe='')}@db/app", location="run")
     assert conninfo.conninfo_to_dict(address)["password"] == password
 
 
 def test_an_unreachable_database_is_named_without_its_password(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever the form of its address."""
+    """This holds for every form of address."""
     pytest.importorskip("psycopg")
     caplog.set_level(logging.DEBUG)
     store = open_store(f"host=127.0.0.1 port=1 dbname=app user=ann password={SECRET}")

@@ -98,7 +98,7 @@ async def answers(archive: Archive) -> list[Any]:
 
 @given(st.lists(st.tuples(acts, st.booleans()), max_size=12))
 def test_a_stored_archive_answers_like_the_one_in_memory(steps: list[tuple[Act, bool]]) -> None:
-    """Whatever both are told, and whichever of two archives in the same store is asked: all its laws hold here too."""
+    """After any changes, either of two archives in one store agrees with the one in memory."""
 
     async def compare() -> None:
         store, memory = MemoryStore(), Archive()
@@ -115,7 +115,7 @@ def test_a_stored_archive_answers_like_the_one_in_memory(steps: list[tuple[Act, 
 
 
 async def test_an_archive_survives_reopening_its_file(tmp_path: Path) -> None:
-    """And archives of other names know nothing of it."""
+    """Archives of other names are separate."""
     steps: list[Act] = [
         ("past_debates", "1", PastDebate(id="1", task="Cap rents?", outcome="consensus", answer="Yes.", at=9.5)),
         ("critique_patterns", "1", [CritiquePattern(issue="dear", successes=1, uses=2)]),
@@ -228,13 +228,13 @@ def test_a_name_is_a_short_line_of_text(name: Any) -> None:
 
 @pytest.mark.parametrize("store", [False, True, 7, ""])
 def test_an_archive_needs_a_store(store: Any) -> None:
-    """And says which."""
+    """The error says which stores are possible."""
     with pytest.raises(ConfigurationError, match="stored_archive: `store` must be"):
         stored_archive(store)
 
 
 async def test_invalid_numbers_do_not_corrupt_ratings() -> None:
-    """It is refused when it is told, and nothing is kept."""
+    """They are rejected, and nothing is stored."""
     archive = stored_archive(MemoryStore())
     with pytest.raises(StoreError, match="the document of debate '1' in archive/default/ratings cannot be stored"):
         await archive.ratings.apply("1", {"ann": float("nan")})
@@ -260,7 +260,7 @@ async def test_invalid_numbers_do_not_corrupt_ratings() -> None:
     ],
 )
 async def test_a_document_that_cannot_be_read_is_named(body: str, problem: str) -> None:
-    """A debate goes on without its past then; nothing is done to the document."""
+    """The debate continues without its past, and the document is unchanged."""
     store = MemoryStore()
     await store.put("archive/default/ratings", "9", body)
     with pytest.raises(StoreError, match=f"the document of debate '9' in archive/default/ratings {problem}"):
@@ -269,7 +269,7 @@ async def test_a_document_that_cannot_be_read_is_named(body: str, problem: str) 
 
 
 def test_a_stored_archive_has_every_part() -> None:
-    """None of them is left in memory."""
+    """No part is only in memory."""
     archive = stored_archive(MemoryStore(), patience=3.0)
     assert archive.patience == 3.0
     parts = [getattr(archive, field.name) for field in fields(Archive) if field.name != "patience"]
@@ -338,7 +338,7 @@ async def test_a_forgotten_debate_leaves_no_trace() -> None:
     ],
 )
 async def test_an_invalid_correction_is_rejected(correction: dict[str, Any], problem: str) -> None:
-    """And nothing is changed."""
+    """Nothing is changed."""
     archive = stored_archive(MemoryStore())
     debate = await held(archive)
     before = await answers(archive)

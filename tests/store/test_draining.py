@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("end", ["commit", "fail", "finish"])
 async def test_nothing_is_reported_when_every_step_has_ended(end: str) -> None:
-    """However a step ends; what a human is asked is none."""
+    """Steps may end in any way; requests to humans do not count."""
     inner = MemoryStore()
     store = Draining(inner)
     await store.create(header("r"))
@@ -43,7 +43,7 @@ async def test_nothing_is_reported_when_every_step_has_ended(end: str) -> None:
 
 
 async def test_a_step_that_could_not_be_started_is_not_waited_for() -> None:
-    """As where the run is gone."""
+    """The run may have been deleted."""
     store = Draining(MemoryStore())
     with pytest.raises(RunNotFound):
         await store.intend("nowhere", "k", "call", None)
@@ -61,7 +61,7 @@ async def test_a_step_that_could_not_be_started_is_not_waited_for() -> None:
 async def test_a_draining_store_starts_nothing_and_requeues_interrupted_runs(
     status: StoredStatus, *, given_up: bool, expected_status: str
 ) -> None:
-    """Except for runs that were cancelled before; a run that ends by itself has ended."""
+    """Runs that were cancelled before are not requeued; a run that completes stays complete."""
     inner = MemoryStore()
     store = Draining(inner)
     await store.create(header("r"))

@@ -191,7 +191,7 @@ def test_runs_survive_export_and_import_between_stores(runs: list[tuple[StoredRu
 
 
 async def test_a_file_of_the_first_format_stays_readable() -> None:
-    """It was written when the format was made, and is never written anew."""
+    """The file dates from the creation of the format and is never rewritten."""
     store = MemoryStore()
     done = await import_runs(store, read_export(DATA / "run-export-1.jsonl"))
     assert done.added == ("20260101-rent", "20260102-trams")
@@ -206,7 +206,7 @@ async def test_a_file_of_the_first_format_stays_readable() -> None:
 
 
 async def test_a_running_run_can_be_exported() -> None:
-    """As it is at that moment; what is imported is owned by nobody, and can be resumed."""
+    """The export is a snapshot; the imported run has no owner and can be resumed."""
     store, copy = MemoryStore(), MemoryStore()
     await store.create(header())
     await store.intend("r1", "a", "call", "ab")
@@ -219,7 +219,7 @@ async def test_a_running_run_can_be_exported() -> None:
 
 
 async def test_invalid_json_is_not_exported() -> None:
-    """Neither is a run that is not there."""
+    """A missing run is not exported either."""
     store = MemoryStore()
     for number, given_ in enumerate((float("nan"), object(), {1, 2})):
         await store.create(header(f"r{number}", input=given_))
@@ -332,7 +332,7 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_line_is_refused(name: str) -> None:
-    """Whatever stands in it, with its number; nothing of its run is kept."""
+    """The error gives its number, and nothing of its run is stored."""
     change, message = HOSTILE[name]
     lines: list[str | bytes] = [*await lines_of(await filled("r1"))]
     lines[2] = change(str(lines[2]))
@@ -385,7 +385,7 @@ async def test_a_truncated_export_is_reported() -> None:
 
 
 async def test_a_line_that_is_too_long_is_rejected_before_it_is_read(tmp_path: Path) -> None:
-    """Neither memory nor time goes into it."""
+    """It costs neither memory nor time."""
     path = tmp_path / "long.jsonl"
     with path.open("wb") as file:
         file.truncate(65_000_000)
@@ -396,7 +396,7 @@ async def test_a_line_that_is_too_long_is_rejected_before_it_is_read(tmp_path: P
 
 
 async def test_an_existing_run_is_rejected_or_skipped() -> None:
-    """It stays as it is; a file that was imported in part can be imported again."""
+    """The existing run is unchanged; a partly imported file can be imported again."""
     store, target = await filled("r2"), MemoryStore()
     lines = [line for one in ("r1", "r2", "r3") for line in await lines_of(await filled("r1", "r2", "r3"), one)]
     await target.add(stored("r2"), [])
@@ -432,7 +432,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 async def test_an_export_is_written_atomically(tmp_path: Path) -> None:
-    """What stood there stays where the writing fails, and nothing else is left behind."""
+    """A failed export leaves the previous file and no temporary one."""
     path = tmp_path / "runs.jsonl"
     store = await filled("r1", "r2")
     with pytest.raises(RunNotFound):
@@ -463,7 +463,7 @@ async def test_an_inaccessible_path_is_named(tmp_path: Path) -> None:
 
 
 async def test_an_export_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
-    """Whatever the mask of the process, and also where it replaces a file that everybody may read."""
+    """This holds for any umask, and when it replaces a public file."""
     path, store = tmp_path / "runs.jsonl", await filled("r1")
     for overwrite in (False, True):
         await write_export(path, store, ["r1"], overwrite=overwrite)
@@ -505,7 +505,7 @@ def test_the_schema_is_a_valid_json_schema() -> None:
 
 
 async def test_documents_of_a_run_are_exported_with_it() -> None:
-    """As they are, to a store that has none of them, or had them and has deleted them; deleted ones are left behind."""
+    """The target store may be new or have deleted them; deleted documents are not exported."""
     store, target = await filled("r1"), MemoryStore()
     for key, body in {"votes/a": '{"winner": "y\\u0000"}', "votes/b": "[1]", "votes/c": GONE}.items():
         assert await store.put(documents_of("r1"), key, body)
@@ -529,7 +529,7 @@ async def test_a_document_with_invalid_json_is_rejected() -> None:
 
 @pytest.mark.parametrize("name", ["runs.jsonl", "RUNS.NDJSON"])
 def test_an_export_cannot_be_opened_as_a_store(name: str, tmp_path: Path) -> None:
-    """Whoever takes it for one is told how to read it, and nothing is written."""
+    """The error says how to read it, and nothing is written."""
     with pytest.raises(ConfigurationError, match=f"`store` must be a Store, .*flowdebate import .*{name}"):
         open_store(tmp_path / name)
     assert list(tmp_path.iterdir()) == []

@@ -86,7 +86,7 @@ async def keys_in(path: Path, run_id: str = "r1") -> list[str]:
 
 
 async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    """What was answered is there; what was refused is not; and it goes on once there is space again."""
+    """Confirmed steps are stored, rejected ones are not, and the store works once there is space again."""
     code = """
     import resource
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -114,7 +114,7 @@ async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None
 
 
 async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    """As above, with a file system of 256 kB; where the tests may mount none, the one above has to do."""
+    """The file system has 256 kB; without permission to mount one, the test above must suffice."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount, unmount = shutil.which("mount"), shutil.which("umount")
@@ -274,7 +274,7 @@ async def test_a_read_only_store_is_reported_and_unchanged(target: str) -> None:
 
 
 async def test_a_lock_of_another_program_is_waited_for_and_then_reported(tmp_path: Path) -> None:
-    """The loop goes on meanwhile; once the lock is gone, so does the store."""
+    """The event loop is not blocked, and the store works again without the lock."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.3)
     await store.create(header())
@@ -340,7 +340,7 @@ async def stays_as_it_is(path: Path, problem: str) -> None:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 async def test_a_truncated_file_is_reported(tmp_path: Path, share: float) -> None:
-    """It is not written to."""
+    """The file is not written to."""
     path = tmp_path / "runs.sqlite3"
     content = await a_store(path)
     path.write_bytes(content[: int(len(content) * share)])
@@ -349,7 +349,7 @@ async def test_a_truncated_file_is_reported(tmp_path: Path, share: float) -> Non
 
 @pytest.mark.parametrize("content", [random.Random(7).randbytes(50_000), b"rents", b"[runs]\ncap = 3\n" * 999])
 async def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path, content: bytes) -> None:
-    """Whatever it is; it may be worth something to somebody."""
+    """The file is unchanged, since it may be valuable."""
     path = tmp_path / "runs.sqlite3"
     path.write_bytes(content)
     await stays_as_it_is(path, "cannot be used: file is not a database")
@@ -357,7 +357,7 @@ async def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path, content
 
 @pytest.mark.parametrize("application", [0, 7])
 async def test_a_database_of_another_program_is_reported(tmp_path: Path, application: int) -> None:
-    """With tables or an application's number of its own."""
+    """It has other tables or another application id."""
     path = tmp_path / "runs.sqlite3"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA application_id = {application}")
@@ -379,7 +379,7 @@ async def test_a_store_of_another_version_is_rejected(version: int, tmp_path: Pa
 
 
 async def test_nothing_starts_in_a_file_that_another_version_changed(tmp_path: Path) -> None:
-    """What it executes it records to its end."""
+    """Runs in progress are recorded to their end."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(header("r"))
     with closing(sqlite3.connect(tmp_path / "runs.sqlite3")) as connection:
@@ -394,7 +394,7 @@ async def test_nothing_starts_in_a_file_that_another_version_changed(tmp_path: P
 
 
 async def test_overwritten_pages_are_reported(tmp_path: Path) -> None:
-    """The process goes on, and what can be read is right."""
+    """The process continues, and readable data is correct."""
     path = tmp_path / "runs.sqlite3"
     content = await a_store(path)
     path.write_bytes(content[:12_288] + random.Random(7).randbytes(20_000) + content[32_288:])
@@ -406,7 +406,7 @@ async def test_overwritten_pages_are_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["folder", "file/runs.sqlite3", "x" * 300])
 async def test_an_impossible_path_is_reported(tmp_path: Path, path: str) -> None:
-    """A folder, what stands below a file, a name that is too long."""
+    """The path is a folder, below a file, or too long."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     store = SqliteStore(tmp_path / path)
@@ -416,7 +416,7 @@ async def test_an_impossible_path_is_reported(tmp_path: Path, path: str) -> None
 
 
 async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
-    """As one does that is not there: nothing is lost."""
+    """It is treated like a missing file: nothing is lost."""
     (tmp_path / "runs.sqlite3").touch()
     assert await a_store(tmp_path / "runs.sqlite3")
     assert len(await keys_in(tmp_path / "runs.sqlite3")) == 20
@@ -543,7 +543,7 @@ async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -
 
 
 def test_pending_writes_of_a_closed_loop_are_finished(tmp_path: Path) -> None:
-    """By whoever uses the store next: the loop was stopped before its next turn."""
+    """The next user of the store finishes them: the loop was stopped before its next turn."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     asyncio.run(store.create(header()))
     loop = asyncio.new_event_loop()

@@ -38,7 +38,7 @@ ACTIONS = st.one_of(
 def test_open_steps_are_written_to_the_file(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, str, str, str | None]], long: int
 ) -> None:
-    """Whatever is started, finished and left, in whatever order, and however often the file is written anew."""
+    """Any order of starts, ends and rewrites of the file gives the same contents."""
     path = tmp_path_factory.mktemp("begun") / "owner.begun"
     open_now: dict[str, dict[str, Attempt]] = {}
     finished: dict[str, set[str]] = {}
@@ -74,7 +74,7 @@ def test_open_steps_are_written_to_the_file(
 
 
 def test_the_file_does_not_grow_without_limit(tmp_path: Path) -> None:
-    """What is finished is left out of it from time to time; what is open never is."""
+    """Finished steps are removed from time to time, and open ones never."""
     path = tmp_path / "owner.begun"
     with patch.object(module, "_LONG", 5_000):
         open_steps = OpenSteps(path)
@@ -89,7 +89,7 @@ def test_the_file_does_not_grow_without_limit(tmp_path: Path) -> None:
 
 
 def test_a_truncated_line_does_not_affect_others(tmp_path: Path) -> None:
-    """As on a disk that was full for a while; whose line it was is told."""
+    """The disk may have been full for a while; the affected run is reported."""
     path = tmp_path / "owner.begun"
     open_steps = OpenSteps(path)
     open_steps.add_run("r", {}, ())
@@ -107,7 +107,7 @@ def test_a_truncated_line_does_not_affect_others(tmp_path: Path) -> None:
 
 
 async def test_a_store_warns_if_it_cannot_record_open_steps(tmp_path: Path) -> None:
-    """The step counts as not started, and it goes on once that is possible again."""
+    """The step counts as not started, and recording continues once it is possible again."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(header("r"))
     with (

@@ -50,7 +50,7 @@ FILTERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("index", FILTERS)
 def test_sqlite_begins_a_page_where_the_last_one_ended(tmp_path: Path, index: str) -> None:
-    """It looks the position up in the index, and sorts nothing."""
+    """It seeks in the index and sorts nothing."""
     plan = sqlite_plan(tmp_path, **{**ASKED, **FILTERS[index]})
     assert plan[0].startswith("SEARCH run")
     assert index in plan[0] or "USING PRIMARY KEY (label=? AND" in plan[0]
@@ -128,7 +128,7 @@ def sqlite_plan(folder: Path, **filters: Any) -> list[str]:
 
 @pytest.mark.parametrize("index", [*FILTERS, "runs_grams", "runs_pkey"])
 async def test_postgresql_begins_a_page_where_the_last_one_ended(a_server: Server, index: str) -> None:
-    """As SQLite does, once the table is worth an index; rare texts and ids are found by indexes of their own."""
+    """It uses an index once the table is large enough; rare texts and ids have their own indexes."""
     schema = f"t{secrets.token_hex(8)}"
     store = PostgresStore(a_server.url, schema=schema)
     await store.runs()
@@ -159,7 +159,7 @@ async def test_postgresql_begins_a_page_where_the_last_one_ended(a_server: Serve
 
 
 async def test_postgresql_looks_for_two_letters_in_the_newest_runs(a_server: Server) -> None:
-    """As SQLite does. Its trigrams are of bytes, so that two Chinese or Cyrillic characters are found in all runs."""
+    """Its trigrams are of bytes, so that two Chinese or Cyrillic characters are found in all runs."""
     schema, letters = f"t{secrets.token_hex(8)}", "\u0436\u0436"
     store = PostgresStore(a_server.url, schema=schema)
     await store.runs()

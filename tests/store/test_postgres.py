@@ -185,7 +185,7 @@ asyncio.run(main())
 
 
 async def test_a_process_that_exits_without_closing_has_written_everything(a_server: Server, schema: str) -> None:
-    """What it has handed over is there, although its event loop is gone; and it leaves without a word."""
+    """Pending writes are stored although the event loop is gone, and the process exits silently."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", LEAVING, a_server.url, schema]
     done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=True)  # noqa: S603, ASYNC221
     assert (done.stdout, [line for line in done.stderr.splitlines() if "Executing <" not in line]) == ("", [])
@@ -208,7 +208,7 @@ async def test_four_processes_may_create_the_schema_at_once(a_server: Server, sc
 
 
 async def test_a_process_works_with_a_compatible_newer_schema(a_server: Server, schema: str) -> None:
-    """And refuses one that does not, also if it has been using the store since before: with what to do."""
+    """It rejects an incompatible one, even while using the store, and says what to do."""
     running = PostgresStore(a_server.url, schema=schema)
     await running.create(header("r"))
     change = f"UPDATE {schema}.migrations SET version_num = '0999', oldest = '{{}}' RETURNING 1"  # noqa: S608
@@ -256,7 +256,7 @@ asyncio.run(main())
 
 
 async def test_tables_can_be_created_while_another_thread_imports_sqlalchemy(a_server: Server, schema: str) -> None:
-    """As a service does that queues its first run while its worker starts."""
+    """A service does so when it queues its first run while its worker starts."""
     pytest.importorskip("dbos")
     command = [sys.executable, "-c", HALFWAY, a_server.url, schema]
     done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603, ASYNC221
@@ -291,7 +291,7 @@ class Unheard(PostgresStore):
 
 @pytest.mark.parametrize("ends", [True, False])
 async def test_an_unconfirmed_document_change_is_applied_once(a_server: Server, schema: str, *, ends: bool) -> None:
-    """What was committed is not done again after somebody else has built on it; what was not is refused then."""
+    """A committed change is not repeated after another client's change; an uncommitted one is rejected then."""
     store = PostgresStore(a_server.url, schema=schema)
     assert await store.put("c", "n", "1")
     unheard = Unheard(a_server.url, schema=schema, ends=ends)
@@ -381,7 +381,7 @@ def page(listening: socket.socket) -> None:
     "url", ["postgresql://me:s3cret@host:port/x", "postgresql://me:s3cret%@host", "postgresql://me:s3@cret@[::1/x"]
 )
 def test_an_invalid_address_is_not_repeated_in_the_error(url: str) -> None:
-    """It may have a password in it: ConfigurationError without it."""
+    """It may contain a password, so the ConfigurationError omits it."""
     with pytest.raises(ConfigurationError) as caught:
         PostgresStore(url)
     assert "cret" not in "".join(traceback.format_exception(caught.value))
@@ -410,7 +410,7 @@ def test_a_missing_driver_error_says_what_to_install() -> None:
 
 
 def test_the_last_migration_is_the_current_schema() -> None:
-    """And the files are numbered without a gap."""
+    """The migrations are numbered without a gap."""
     names = sorted(path.name for path in (_FOLDER / "versions").glob("v*.py"))
     assert [name[1:5] for name in names] == [f"{number:04d}" for number in range(1, len(names) + 1)]
     assert names[-1][1:5] == KNOWN

@@ -94,7 +94,7 @@ async def test_a_skipped_failure_is_logged_as_one_warning(caplog: pytest.LogCapt
 
 
 async def test_a_failed_run_logs_the_error_class(caplog: pytest.LogCaptureFixture) -> None:
-    """And nothing of the message."""
+    """The message is not logged."""
     caplog.set_level(logging.INFO, "flowdebate")
     sides = [Debater("ann", "for"), Debater("bob", "against")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1)
@@ -106,7 +106,7 @@ async def test_a_failed_run_logs_the_error_class(caplog: pytest.LogCaptureFixtur
 
 
 def test_exceptions_are_logged_by_class() -> None:
-    """What it says may quote a model."""
+    """Their messages may quote a model."""
     try:
         raise ValueError("CANARY")  # noqa: TRY301 - to have a traceback
     except ValueError:

@@ -41,7 +41,7 @@ async def test_a_debate_emits_its_metrics() -> None:
 
 
 async def test_histograms_use_the_buckets_of_the_conventions() -> None:
-    """As far as a reader does not choose others."""
+    """A reader may still choose others."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
     bounds = watched.bounds()

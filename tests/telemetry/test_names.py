@@ -19,7 +19,7 @@ def test_the_page_lists_every_name() -> None:
 
 
 def test_the_page_lists_no_other_names() -> None:
-    """Whatever looks like one is exported."""
+    """Every documented name is exported."""
     page_names = {
         name for name in re.findall(r"`((?:gen_ai|flowdebate|error)\.[\w.]+)`", PAGE) if name != "flowdebate.runs"
     }

@@ -53,7 +53,7 @@ async def test_content_is_exported_only_on_request(name: str) -> None:
 
 
 async def test_tool_arguments_and_results_are_content() -> None:
-    """So are the messages in which the model gets them back."""
+    """The messages that return them to the model are content as well."""
 
     def look_up(word: str) -> str:
         """Look it up."""
@@ -78,7 +78,7 @@ async def test_tool_arguments_and_results_are_content() -> None:
 
 
 async def test_messages_of_errors_stay_inside() -> None:
-    """Of a failure that is skipped, and of one that the application raises, only the class is told."""
+    """Skipped failures and application errors are exported by class only."""
 
     class Own(Exception):
         pass

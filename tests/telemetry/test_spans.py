@@ -265,7 +265,7 @@ async def test_the_http_request_of_the_client_is_below_the_call() -> None:
     ],
 )
 async def test_a_provider_behind_a_base_url_has_its_own_name(address: str, provider: str) -> None:
-    """In spans and in metrics, whatever the model is called; nothing else of the address is told."""
+    """Spans and metrics have it for any model name; nothing else of the address is exported."""
     watched = Watched()
 
     class Elsewhere(FunctionModel):
@@ -368,7 +368,7 @@ async def test_cancelled_and_limited_runs_are_marked() -> None:
 
 
 async def test_a_suspended_run_ends_its_span_and_the_next_one_links_to_it() -> None:
-    """Nothing is open while nobody works; replayed answers are counted, and have neither spans nor metrics."""
+    """No span is open during suspension; replayed answers are counted and have neither spans nor metrics."""
     watched, store = Watched(), MemoryStore()
     sides = [Debater("ann", "for"), Debater("cy", "against", block=human(name="cy"))]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)

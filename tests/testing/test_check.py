@@ -50,7 +50,7 @@ SEED = SEEDS[0]
 
 @pytest.mark.parametrize("name", slow_but_first(PLANTED, lambda name: PLANTED[name].promise))
 def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
-    """And the broken promise is the one that the bug breaks."""
+    """The reported promise is the one that the bug breaks."""
     planted = PLANTED[name]
     finding = search(planted, SEED, max_examples=CHEAP.get(name, EXAMPLES))
     assert finding.broken is not None
@@ -68,7 +68,7 @@ def test_no_bug_is_found_in_a_correct_pattern(name: str) -> None:
 @pytest.mark.parametrize("mirror", [False, True])
 @pytest.mark.parametrize("name", slow_but_first(FORMATS))
 def test_no_bug_is_found_in_a_format(name: str, mirror: bool) -> None:  # noqa: FBT001
-    """Whatever is asked and answered in its phases, whoever fails, and with the order of speakers reversed."""
+    """Any questions, answers, failures and orders of speakers are fine."""
     members: Any = list(FORMATS[name].members) or SIDES
     pattern: Any
     if FORMATS[name].pattern == "consensus":
@@ -117,7 +117,7 @@ def failing(make: Callable[[], Any], **options: Any) -> PromiseBroken:
 
 
 def test_the_error_names_promise_example_and_reproduction() -> None:
-    """It is an AssertionError; its example is small, and fails by itself."""
+    """It is an AssertionError; its example is small and fails by itself."""
     broken = failing(PLANTED["`.format` on a question"].make)
     assert isinstance(broken, AssertionError)
     lines = str(broken).splitlines()
@@ -163,7 +163,7 @@ def test_a_slow_check_estimates_its_duration(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_leaks_of_an_earlier_question_are_found_in_a_reused_pattern() -> None:
-    """Where no pattern can be built anew, what is said gives it away."""
+    """If the pattern cannot be rebuilt, the leaked words reveal the bug."""
     answers: dict[str, str] = {}
     broken = failing(rent(lambda request: answers.setdefault("bob", f"About {request.question}: no.")))
     assert broken.promise == "answers_the_question_asked"
@@ -180,7 +180,7 @@ def test_the_same_seed_finds_the_same() -> None:
 
 
 def test_a_bug_that_occurs_only_once_is_reported() -> None:
-    """A pattern that is not built anew may fail in its first run and never again."""
+    """A pattern that is not rebuilt may fail only in its first run."""
     spent: list[object] = []
 
     def speak(_: object) -> str:
@@ -311,7 +311,7 @@ STOPPING: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", STOPPING)
 def test_any_stop_condition_may_be_checked(kind: str) -> None:
-    """What its code waits for is said by models; what waits for time, tokens or a flag alone need not hold."""
+    """Models say the words that conditions look for; conditions on time, tokens or flags need not become true."""
     max_examples = (
         30 if kind == "a part of a function" else 4
     )  # it has to be the last word; the others' words come at once
@@ -352,7 +352,7 @@ def test_invalid_options_are_rejected(case: str) -> None:
 
 
 def test_a_missing_hypothesis_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is an extra."""
+    """Hypothesis is an optional dependency."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)
     with pytest.raises(
@@ -372,7 +372,7 @@ def test_examples_fit_any_roster(members: Any, seed: int) -> None:
 
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_each_fault_is_a_provider_failure(fault: str) -> None:
-    """A debate that skips failures goes on without the answer, whatever went wrong."""
+    """A debate that skips failures continues without the answer, whatever the fault."""
     example = Example(faults={1: fault}, texts=("Yes.",))
     model = ExampleModel(example)
     failures = FailurePolicy(on_failure="skip", quorum=1)
@@ -382,7 +382,7 @@ def test_each_fault_is_a_provider_failure(fault: str) -> None:
 
 
 def test_an_answer_depends_on_the_prompt_and_not_on_the_order_of_calls() -> None:
-    """So that two runs differ only if the pattern does."""
+    """Two runs differ only if their patterns do."""
     example = Example(texts=("Yes.", "No.", "Perhaps."), choices=(3, 1, 2), delays=(2, 0, 1))
     pattern = council(name="x", members=MEMBERS)
     first, second = (

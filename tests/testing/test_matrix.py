@@ -112,7 +112,7 @@ def find_all(variant: str, names: Iterable[str]) -> None:
 
 @pytest.mark.parametrize("variant", slow_but_first(VARIANTS))
 def test_every_broken_promise_is_found_in_every_kind_of_debate(variant: str) -> None:
-    """But for a stop condition, the bugs in which are stop conditions themselves."""
+    """Stop conditions are the exception, since their bugs are stop conditions themselves."""
     bugs = bugs_in(variant)
     assert PROMISES - {bug.promise for bug in bugs.values()} == NOT_IN.get(variant, set())
     find_all(variant, {bug.promise: name for name, bug in reversed(bugs.items())}.values())
@@ -136,7 +136,7 @@ PAIRS = [pair for pair in combinations(VARIANTS, 2) if not VARIANTS[pair[0]].key
 
 @pytest.mark.parametrize("kinds", slow_but_first([*((name,) for name in VARIANTS), *PAIRS], len), ids=", ".join)
 def test_no_bug_is_found_in_a_correct_debate_of_any_kind(kinds: tuple[str, ...]) -> None:
-    """Nor of two kinds at once; with failures, and with verdicts that nobody has won."""
+    """This includes combinations of two kinds, failures, and verdicts without a winner."""
     options = {key: value for kind in kinds for key, value in VARIANTS[kind].items()}
     with varied(**options):
         try:

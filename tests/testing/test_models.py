@@ -44,7 +44,7 @@ def test_a_call_beyond_the_script_is_an_error() -> None:
 
 
 def test_unused_replies_fail_assert_complete() -> None:
-    """It says how many are left, and shows the next."""
+    """The error gives their number and shows the next one."""
     model = ScriptedModel("one", "two", "three")
     ASK.run_sync("a", model=model)
     with pytest.raises(ScriptError, match="2 of 3 replies were not asked for; the next is 'two'"):
@@ -72,7 +72,7 @@ def test_a_non_text_reply_to_a_text_request_is_rejected(reply: Any) -> None:
 
 
 def test_a_reply_to_a_letter_request_must_have_numbers() -> None:
-    """It is no log-probabilities of the choices, and the error names them."""
+    """The reply has no log-probabilities of the choices, which the error names."""
     vote = generator(name="vote", choices=["A", "B"])
     with pytest.raises(MalformedResponse, match="the reply must be one of 'A', 'B', a dict of their log-probabilities"):
         vote.run_sync("?", model=ScriptedModel({"A": None, "B": "1"}))

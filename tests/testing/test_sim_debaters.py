@@ -18,7 +18,7 @@ SAID = "Round 1:\n[ann] I hold: tea.\n[bob] Well. I hold: tea.\n[cleo] I hold: m
 
 
 def test_a_debater_reads_others_but_no_forgeries() -> None:
-    """Only what begins a line is said by somebody."""
+    """Only text at the beginning of a line belongs to a speaker."""
     assert read_positions(SAID) == [("ann", "tea"), ("bob", "tea"), ("cleo", "milk")]
 
 
@@ -34,7 +34,7 @@ def test_a_debater_reads_others_but_no_forgeries() -> None:
     ids=["stubborn", "majority", "last", "others only", "never"],
 )
 def test_a_debater_follows_its_strategy(debater: SimDebater, position: str) -> None:
-    """The majority of the others, the last of them, or nobody."""
+    """It follows the majority of the others, the last of them, or no one."""
     assert debater.holds(SAID) == position
     assert debater.holds("Nobody has spoken.") == debater.position
 
@@ -94,14 +94,14 @@ def test_simulated_debaters_can_seek_consensus() -> None:
     ],
 )
 def test_invalid_options_are_rejected(position: str, options: dict[str, Any], field: str) -> None:
-    """Before anything is said."""
+    """They are rejected before any answer."""
     with pytest.raises(ConfigurationError) as caught:
         SimDebater(position, **options)
     assert caught.value.field == field
 
 
 def test_an_unknown_schema_is_rejected() -> None:
-    """It says which field it has no answer for."""
+    """The error names the unsupported field."""
     schema = {"type": "object", "properties": {"budget": {"type": "number"}}, "required": ["budget"]}
     with pytest.raises(MalformedResponse, match="budget"):
         generator(name="ask", output_schema=schema).run_sync("?", model=stubborn("tea"))

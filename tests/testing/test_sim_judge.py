@@ -88,7 +88,7 @@ def test_a_slot_biased_judge_prefers_the_first_slot() -> None:
 
 
 def test_a_label_biased_judge_prefers_its_label() -> None:
-    """It reads the labels, and what they stand for."""
+    """The judge reads the labels and their sides."""
     options = JudgeOptions(schedule="cyclic", labels=True)
     judging = verdict(SimJudge(label={"C": 2.0}, quality=dict.fromkeys(STANCES, 0.0)), options).judging
     assert judging is not None
@@ -116,7 +116,7 @@ async def found_by(model: SimJudge, request: ModelRequest) -> dict[str, float]:
 
 @pytest.mark.anyio
 async def test_another_request_seed_draws_new_noise() -> None:
-    """As with a real model; and the same one does not."""
+    """A real model behaves alike; the same seed repeats the noise."""
     texts = {"a": "Yes.", "b": "No."}
     model = SimJudge(noise=1)
     plain, one, same_seed, other_seed = [
@@ -145,7 +145,7 @@ async def test_style_length_and_identity_are_read_from_the_text() -> None:
 
 @pytest.mark.anyio
 async def test_a_request_of_another_role_is_rejected() -> None:
-    """It has no text to give, and no form but the two."""
+    """The judge supports two schemas and gives no plain text."""
     request = asked({"a": "Yes."}, output={"type": "object", "properties": {"plan": {"type": "string"}}})
     with pytest.raises(MalformedResponse, match="neither"):
         await SimJudge().request(request)

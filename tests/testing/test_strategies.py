@@ -73,7 +73,7 @@ def drawn(strategy: SearchStrategy[Any], condition: Callable[[Any], bool] = lamb
 @pytest.mark.parametrize("strategy", [questions(), names(), stances(), arguments()], ids=["q", "n", "s", "a"])
 @given(data=st.data())
 def test_texts_are_valid_unicode_that_is_not_blank(strategy: SearchStrategy[str], data: st.DataObject) -> None:
-    """What is drawn as text can be encoded, is not blank, and passes the library's cleaning unchanged."""
+    """Drawn text can be encoded, is not blank, and passes the library's cleaning unchanged."""
     text = data.draw(strategy)
     assert text.strip()
     assert text.encode()
@@ -143,7 +143,7 @@ def test_transcripts_may_be_empty_and_may_be_long() -> None:
 @QUICK
 @given(moderator_decisions(SIDES))
 def test_valid_decisions_validate_and_name_only_debaters(decision: Any) -> None:
-    """They are decisions, name only debaters, and name nobody only when they are done."""
+    """Each decision names only debaters, and names none only if it is done."""
     output = DebateModeratorOutput.model_validate(decision)
     assert set(output.next_speakers) <= {"anna", "ben"}
     assert output.next_speakers or output.done
@@ -232,7 +232,7 @@ def test_predicates_cover_every_kind(measure: str, wait: bool) -> None:  # noqa:
 
 
 def test_hostile_values_include_exceptions() -> None:
-    """What a block or model raises is drawn as an exception."""
+    """An exception stands for one that a block or model raises."""
     for strategy in (hostile_values(), hostile_replies()):
         assert isinstance(drawn(strategy, lambda value: isinstance(value, Exception)), (Sabotage, ModelError))
 
@@ -272,13 +272,13 @@ OPEN: dict[str, Callable[[DebateCase], bool]] = {
 
 @pytest.mark.parametrize("part", list(OPEN))
 def test_debates_vary_in_every_part(part: str) -> None:
-    """What is left open is drawn."""
+    """Every option that is not fixed is drawn."""
     assert OPEN[part](drawn(debates(), OPEN[part]))
 
 
 @given(debates(debaters=SIDES, max_rounds=2, moderated=False, terminate_when=None))
 def test_fixed_options_are_preserved(case: DebateCase) -> None:
-    """What is fixed is in every case; `moderated=False` leaves the moderator out."""
+    """Fixed options are in every case; `moderated=False` leaves the moderator out."""
     raw = case.run_sync().raw
     assert (raw.rounds, raw.moderator_decisions) == (2, [])
     assert {entry.agent_name for entry in raw.transcript} == {"anna", "ben"}
@@ -319,7 +319,7 @@ def test_a_custom_judge_can_be_tested(case: DebateCase) -> None:
 
 
 def test_a_case_can_be_run_twice() -> None:
-    """Each run has a model of its own: the answers begin anew."""
+    """Each run has its own model, which starts its answers again."""
     case = drawn(debates(), lambda case: case.max_rounds == 2 and len(set(case.answers.arguments)) == 2)
     first, second = case.run_sync(), case.run_sync()
     assert first.raw == second.raw
@@ -333,7 +333,7 @@ def test_a_case_runs_in_an_event_loop_too() -> None:
 
 
 def test_answers_fit_the_schema_of_each_block() -> None:
-    """A judge of any name is answered with the verdict, since the model goes by the schema."""
+    """A judge of any name gets a verdict, since the model looks at the schema."""
     case = drawn(debates(debaters=SIDES, moderated=False, transcript=create_debate_transcript()))
     judge = create_judge(name="elsewhere", stances=["for", "against"], transcript=case.options["transcript"])
     result = debate(**{**case.options, "judge": judge}).run_sync("?", model=case.model())

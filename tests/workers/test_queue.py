@@ -37,7 +37,7 @@ async def command(fleet: Fleet, *arguments: str) -> str:
 
 
 async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
-    """What waits, for how long, what is running, by version, and who is alive; the same on each front end."""
+    """All front ends show waiting and running runs by version, waiting times, and live workers."""
     watched = Watched()
     workers = fleet.workers(max_concurrency=1, observe=watched.observe)
     empty = await workers.overview()
@@ -129,7 +129,7 @@ async def complete(workers: Any, run_id: str) -> bool:
 
 
 async def test_a_rejected_run_ends_the_wait_for_it(fleet: Fleet) -> None:
-    """Also one that had been in progress: its reason is in lists, and followers are told the end."""
+    """This includes a run in progress: lists show its reason, and followers see its end."""
     workers, wrong = fleet.workers(), fleet.workers(patterns={"other": fleet.workers().patterns["city"]})
     fleet.models.answering.clear()
     fleet.models.free = 1
@@ -173,7 +173,7 @@ async def test_a_server_is_ready_while_its_store_answers(fleet: Fleet, a_server:
 async def test_a_worker_waits_for_its_database_and_reports_its_health(
     fleet: Fleet, a_server: Server, free_port: int
 ) -> None:
-    """It starts while the database is away: healthy, not ready, with a line of JSON that says so."""
+    """It starts without the database: healthy but not ready, with a JSON line that says so."""
     run_id = await fleet.workers().submit("city", "How?")
     await asyncio.to_thread(a_server.stop)
     process = fleet.process("--log-json", "--health", str(free_port))
@@ -202,7 +202,7 @@ async def test_a_worker_waits_for_its_database_and_reports_its_health(
 
 
 async def test_a_database_that_denies_access_is_not_waited_for(fleet: Fleet, a_server: Server) -> None:
-    """It is an error of the address, which ends the worker."""
+    """The address is wrong, which ends the worker."""
     with pytest.raises(StoreError, match="nobody"):
         await fleet.workers(url=a_server.url.rpartition("/")[0] + "/nobody").work(asyncio.Event())
 

@@ -83,7 +83,7 @@ async def test_three_processes_keep_one_limit(a_server: Server) -> None:
 async def test_slots_are_evenly_spaced(
     a_server: Server, number: int, requests: int, per: float, burst: int, askers: int
 ) -> None:
-    """The k-th place is due (k - burst) intervals after the first was taken, whoever takes it, and never before."""
+    """The k-th slot is due (k - burst) intervals after the first one, for any process, and never earlier."""
     key, interval = secrets.token_hex(6), per / requests
     counters = [PostgresCounter(a_server.url, schema="fleet", patience=1.0) for _ in range(askers)]
     values = {"interval": interval, "burst": burst * interval, "brim": per, "longest": 1e9}

@@ -100,7 +100,7 @@ async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> N
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_only_the_run_that_kills_its_workers_is_given_up(fleet: Fleet) -> None:
-    """It dies twice among others and three times alone; then its neighbours have ended, with few calls repeated."""
+    """It crashes twice among others and three times alone; the other runs complete with few repeated calls."""
     workers, fleet.models.seconds = fleet.workers(), 0.5
     poison = await workers.submit("poison", "How?")
     neighbours = [await workers.submit("city", f"Question {number}?") for number in range(3)]
@@ -256,7 +256,7 @@ async def test_a_worker_that_stops_loses_no_call(fleet: Fleet) -> None:
 
 
 async def test_sessions_are_bounded(fleet: Fleet, a_server: Server) -> None:
-    """Those of a worker with all its runs in progress, and of a client that submits many at once, as documented."""
+    """The documented numbers hold for a worker with all runs in progress and a client with many submissions."""
     text = (ROOT / "docs" / "workers.md").read_text("utf-8")
     match = re.search(r"A worker opens up to (\d+) PostgreSQL sessions, a client up to (\d+)", text)
     assert match is not None
@@ -295,7 +295,7 @@ async def test_sessions_are_bounded(fleet: Fleet, a_server: Server) -> None:
 
 
 async def test_a_worker_takes_no_run_before_its_sessions_are_open(fleet: Fleet, a_server: Server) -> None:
-    """It says how many it needs and how many there are, and goes on once there are more."""
+    """It reports the required and available numbers, and continues once there are more."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     await workers.close()
@@ -376,7 +376,7 @@ class LetsGoLate(PostgresStore):
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
 async def test_a_worker_recognizes_its_own_lock(fleet: Fleet, a_server: Server) -> None:
-    """While the run cannot be let go of, it is nobody else's: the worker goes on trying, and the run is complete."""
+    """While the run cannot be released, no other worker gets it: the worker keeps trying, and the run completes."""
     workers = fleet.workers()
     workers._store = store = LetsGoLate(a_server.url)
     run_id = await workers.submit("city", "How?")
@@ -411,7 +411,7 @@ async def test_a_run_submitted_twice_is_one_run(fleet: Fleet) -> None:
 
 
 async def test_a_run_can_be_cancelled_before_it_starts(fleet: Fleet) -> None:
-    """No worker carries it out; whoever resumes it puts it on the queue again."""
+    """No worker executes it; resuming puts it on the queue again."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     assert (await workers.status(run_id)).delivery == "waiting"
@@ -443,7 +443,7 @@ async def test_a_run_can_be_cancelled_while_it_runs(fleet: Fleet) -> None:
 
 
 async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, a_server: Server) -> None:
-    """Whether it is over or waits; another run, whose id begins with the same words, is left alone."""
+    """This holds for finished and waiting runs; a run whose id has the same prefix is unaffected."""
     workers = fleet.workers()
     ids = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{name}") for name in ("a", "a/b", "c")]
     async with fleet.working(workers):
@@ -477,7 +477,7 @@ class Program:
 async def test_a_row_of_the_queue_runs_no_code(
     fleet: Fleet, a_server: Server, tmp_path: Path, mark: str | None
 ) -> None:
-    """Who may write in the queue's tables makes a dead letter of a run, with the reason; the others go on."""
+    """A forged row makes a dead letter of its run, with the reason; other runs continue."""
     workers = fleet.workers()
     changed, unchanged = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{end}") for end in "ab"]
     worker_path, client_path = tmp_path / "worker", tmp_path / "client"
@@ -548,7 +548,7 @@ async def test_owners_take_turns(fleet: Fleet) -> None:
 
 
 async def test_a_new_owner_does_not_catch_up(fleet: Fleet) -> None:
-    """Turns that were not used are gone: whoever has waited and whoever comes alternate from now on."""
+    """Unused turns are lost: old and new owners alternate from now on."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     submit = partial(workers.submit, "city", "How?")
     for number in range(8):
@@ -592,7 +592,7 @@ async def test_concurrent_runs_per_owner_are_limited(fleet: Fleet) -> None:
 
 @pytest.mark.slow
 async def test_a_run_of_a_dead_worker_skips_the_backlog(fleet: Fleet) -> None:
-    """It has started, so it goes on before others begin, whatever their number and its priority."""
+    """It has started, so it continues before any new run, whatever the priorities."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     fleet.models.answering.clear()
     await workers.submit("city", "First?", run_id=f"{name}-first", priority=100)
@@ -636,7 +636,7 @@ async def test_an_unknown_run_is_not_found(fleet: Fleet) -> None:
 
 
 async def test_a_worker_of_another_version_leaves_runs_alone(fleet: Fleet) -> None:
-    """It takes its own run, and not the one that was submitted before it; a worker of that version does."""
+    """It takes its own run and not an earlier one of another version, which a matching worker takes."""
     old, new = fleet.workers(), fleet.workers(version="2")
     first = await old.submit("city", "How?")
     second = await new.submit("city", "Why?")
@@ -652,7 +652,7 @@ async def test_a_worker_of_another_version_leaves_runs_alone(fleet: Fleet) -> No
 
 @pytest.mark.parametrize("difference", ["name", "outline"])
 async def test_a_worker_without_the_pattern_says_so(fleet: Fleet, difference: str) -> None:
-    """The run stays as it is, its standing says why, and a worker that has the pattern carries it out."""
+    """The run is unchanged, its status gives the reason, and a worker that has the pattern executes it."""
     pattern = debate(name="city", debaters=[Debater("ann", "trams"), Debater("cy", "bikes")], synthesizer=False)
     name = "country" if difference == "name" else "city"
     workers, wrong = fleet.workers(), fleet.workers(patterns={name: pattern})
@@ -719,13 +719,13 @@ def test_redelivery_waits_twice_as_long_each_time(deaths: int, steps: int) -> No
 
 @given(st.text(), st.integers(1, 10**6), st.integers(0, 2**63 - 1))
 def test_a_worker_id_identifies_its_lock(machine: str, process: int, number: int) -> None:
-    """Whatever its machine is called."""
+    """Any host name works."""
     assert number_of(worker_id(machine, process, number)) == number
 
 
 @pytest.mark.parametrize("worker", [None, "", "local", "a:b:c", "a:1:"])
 def test_an_invalid_worker_id_has_no_lock(worker: str | None) -> None:
-    """As where another program uses the queue."""
+    """Another program may use the queue."""
     assert number_of(worker) is None
 
 

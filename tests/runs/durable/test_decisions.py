@@ -116,7 +116,7 @@ async def test_the_budget_example_keeps_its_number_of_rounds(calls: int) -> None
 
 
 async def test_a_topology_is_not_asked_again() -> None:
-    """Who criticises whom stays as it was."""
+    """A resumed run keeps the recorded choice of critics."""
     store, life, choices = MemoryStore(), 1, list[int]()
 
     def topology(names: Any, _: int, __: Any) -> list[tuple[str, str]]:
@@ -176,7 +176,7 @@ async def test_answers_of_function_blocks_in_a_debate_are_recorded() -> None:
 
 @pytest.mark.parametrize("kind", ["deliberation", "handoff", "round_robin"])
 async def test_answers_of_function_blocks_in_other_patterns_are_recorded(kind: str) -> None:
-    """What was said before the run was cut short, who was handed over to, what was reported."""
+    """Answers before the interruption, hand-overs and reports are all reused."""
     lives, store = Lives(), MemoryStore()
 
     def speak(_: Any, ctx: Context) -> Any:
@@ -214,7 +214,7 @@ async def test_answers_of_function_blocks_in_other_patterns_are_recorded(kind: s
 
 
 async def test_a_rejected_answer_can_be_corrected() -> None:
-    """Only what the pattern accepted is held to: the run goes on once the function is right."""
+    """Only accepted answers are recorded: the run continues once the function is corrected."""
     lives, store = Lives(), MemoryStore()
     sides = [Debater("ann", "for", block=said_in(lives)), Debater("bob", "against", block=said_in(lives))]
     verdicts: dict[int, Any] = {1: {"winner": "for"}, 2: VERDICT}
@@ -228,7 +228,7 @@ async def test_a_rejected_answer_can_be_corrected() -> None:
 
 
 async def test_conditions_and_routers_of_a_pipeline_are_not_asked_again() -> None:
-    """Each decision of a sequencer or a router stays as it was, loops included."""
+    """Each decision of a sequencer or a router is reused, including loops."""
     store, life, calls = MemoryStore(), 1, list[str]()
 
     def decide(name: str, first: str) -> Callable[[Any], bool]:
@@ -271,7 +271,7 @@ async def test_conditions_and_routers_of_a_pipeline_are_not_asked_again() -> Non
 
 
 async def test_a_condition_has_its_own_steps_and_draws() -> None:
-    """One that is not asked again in a resumed run leaves the steps of the later ones as they were."""
+    """A condition that a resumed run does not evaluate again does not shift the steps of later ones."""
     store, life = MemoryStore(), 0
     steps: list[tuple[int, float]] = []
 

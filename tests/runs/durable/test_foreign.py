@@ -64,7 +64,7 @@ def model() -> FunctionModel:
     ],
 )
 async def test_an_invalid_header_field_is_named(field: str, value: object, allowed: str) -> None:
-    """With its run, its field and what is allowed; the stored run is left as it was."""
+    """The error names the run, the field and what is allowed; the stored run is unchanged."""
     store = await imported(**{field: value})
     before = await store.run("it")
     with pytest.raises(StoreError, match=rf"run it: `{field}` of its header must be {allowed}.*, got "):

@@ -105,7 +105,7 @@ async def test_an_edit_repeats_only_dependent_calls(name: str, drawn: int) -> No
 
 
 async def test_a_changed_judge_repeats_only_the_judge_call() -> None:
-    """And who depends on the verdict."""
+    """Blocks that depend on the verdict are called again, too."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
     calls.clear()
@@ -117,7 +117,7 @@ async def test_a_changed_judge_repeats_only_the_judge_call() -> None:
 
 
 async def test_a_changed_judge_model_repeats_only_the_judge_call() -> None:
-    """The same request to another model has another answer; a fork of the fork has both answers."""
+    """Another model answers the same request differently; a fork of the fork has both answers."""
     store, calls = MemoryStore(), Calls()
     chat, judge = model_of(calls), model_of(judged := Calls())
     judge.name = "another"
@@ -131,7 +131,7 @@ async def test_a_changed_judge_model_repeats_only_the_judge_call() -> None:
 
 
 async def test_more_rounds_add_only_new_calls() -> None:
-    """Whether to stop is decided anew in a pattern that is not that of the parent."""
+    """A pattern that differs from the parent's decides again whether to stop."""
     store, calls = MemoryStore(), Calls()
     first = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=stop.rounds(1), synthesizer=False)
     await first.run(QUESTION, model=model_of(calls), store=store, run_id="first")
@@ -156,7 +156,7 @@ async def test_the_parent_never_changes_and_may_be_in_progress() -> None:
 
 
 async def test_a_fork_at_a_step_repeats_everything_after_it() -> None:
-    """Also where the request is the same."""
+    """Calls with unchanged requests are repeated as well."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
     rows = await store.steps("first")
@@ -166,7 +166,7 @@ async def test_a_fork_at_a_step_repeats_everything_after_it() -> None:
 
 
 async def test_a_killed_fork_is_resumed_without_its_parent() -> None:
-    """What it has taken is recorded in the fork before anything that follows."""
+    """Reused answers are recorded in the fork before anything that follows."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first", seed=3)
     rows = await store.steps("first")
@@ -187,7 +187,7 @@ async def test_a_killed_fork_is_resumed_without_its_parent() -> None:
 
 
 async def test_an_imported_fork_reuses_nothing_from_this_store() -> None:
-    """Although that one has the id of its parent: whoever wrote the file may have chosen it."""
+    """A run of this store may have the parent's id, which the author of the file may have chosen."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
     await two_sides().fork("first", model=model_of(calls), store=store, fork_id="fork")
@@ -370,7 +370,7 @@ async def test_side_effects_are_reused_until_the_first_difference() -> None:
 
 
 async def test_a_human_answer_is_reused_like_a_model_answer() -> None:
-    """And can be edited like one."""
+    """It can also be edited like one."""
     store, calls = MemoryStore(), Calls()
 
     def mixed() -> Any:

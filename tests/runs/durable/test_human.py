@@ -105,7 +105,7 @@ class Model:
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_a_human_takes_any_role(role: str) -> None:
-    """The run waits as often as it has to, makes each call once, and comes to what it does with answers at once."""
+    """The run suspends as often as necessary, makes each call once, and has the result of immediate answers."""
     pattern, store, models = ROLES[role](), MemoryStore(), Model()
     result = await pattern.run(QUESTION, model=models.model, seed=1, store=store, run_id="it")
     waits = 0
@@ -128,7 +128,7 @@ async def test_a_human_takes_any_role(role: str) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_a_run_without_a_store_is_refused_before_anything_is_paid(role: str) -> None:
-    """Whatever the human is to do, and whether or not it would ever be asked."""
+    """This holds for any role of the human, even one that would never be needed."""
     models = Model()
     with pytest.raises(ConfigurationError, match="`store` is required: a store"):
         await ROLES[role]().run(QUESTION, model=models.model)
@@ -159,7 +159,7 @@ async def test_a_failed_run_does_not_wait_for_a_human() -> None:
 @LAW
 @given(data=st.data())
 async def test_the_result_does_not_depend_on_the_order_of_answers(data: st.DataObject) -> None:
-    """Whoever answers first, and whether the run is resumed in between, it comes to the same."""
+    """Neither the order of answers nor resuming in between changes the result."""
 
     def made() -> Any:
         return deliberation(name="deal", debaters=people("ann", "bob", "cy"), max_rounds=2)
@@ -231,7 +231,7 @@ async def test_invalid_answers_are_rejected_with_their_fields() -> None:
 
 
 async def test_an_invalid_answer_that_fits_its_schema_is_asked_for_again() -> None:
-    """JSON Schema lets pass what the moderator's own rules refuse: the human is told why, and asked once more."""
+    """JSON Schema cannot express the moderator's own rules: the human gets the reason and a second request."""
     pattern = debate(name="rent", debaters=sides(), moderator=human(name="mo"), max_rounds=1, synthesizer=False)
     store, models = MemoryStore(), Model()
     await pattern.run(QUESTION, model=models.model, store=store, run_id="it")
@@ -263,7 +263,7 @@ async def test_hostile_answers_are_escaped_like_any_text() -> None:
 
 
 async def test_several_open_requests_need_a_name() -> None:
-    """Which one an answer is for is said by its block or its place; what is nobody's is refused."""
+    """An answer names the block or path of its request; an answer to an unknown request is rejected."""
     pattern, store = deliberation(name="deal", debaters=people("ann", "cy"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     with pytest.raises(NotAwaited, match=r"waits for several answers, say which one") as caught:

@@ -91,7 +91,7 @@ async def test_answered_calls_are_not_repeated() -> None:
 
 
 async def test_a_replayed_answer_is_not_announced_as_a_call() -> None:
-    """Those that follow the resumed run are told of the calls that are really made."""
+    """Followers of a resumed run only see calls that are really made."""
     store = MemoryStore()
     await cut(rent(), store)
     handle = await rent().start_resume("it", model=Counting().model, store=store)
@@ -141,7 +141,7 @@ async def test_a_run_is_found_by_its_question() -> None:
 
 
 async def test_a_changed_configuration_is_rejected_and_shown() -> None:
-    """The lines of the outline that differ; with `allow_changes`, it goes on."""
+    """The error shows the differing lines of the outline; with `allow_changes`, the run continues."""
     store = MemoryStore()
     await cut(rent(), store)
     changed = rent(debaters=[*SIDES, Debater("cy", "abstain")])
@@ -155,7 +155,7 @@ async def test_a_changed_configuration_is_rejected_and_shown() -> None:
 
 
 async def test_an_answer_is_not_used_for_another_request() -> None:
-    """A prompt that has changed is told by its place; nothing is asked."""
+    """The error names the path of the changed prompt, and no call is made."""
     store = MemoryStore()
     await cut(rent(), store)
     changed = Counting()
@@ -167,7 +167,7 @@ async def test_an_answer_is_not_used_for_another_request() -> None:
 
 
 async def test_a_call_in_flight_can_be_an_error() -> None:
-    """It says which one, and how often it was started."""
+    """The error names the call, and how often it was started."""
     store = MemoryStore()
     await cut(rent(), store, stop=4)
     model = Counting()
@@ -181,7 +181,7 @@ async def test_a_call_in_flight_can_be_an_error() -> None:
 
 
 async def test_a_failed_call_is_retried_when_the_run_is_resumed() -> None:
-    """What failed is not uncertain: its end is known, and its requests count."""
+    """A failure is not uncertain: its end is recorded, and its requests count."""
     store, first = MemoryStore(), Counting(stop=2, failure=ProviderFailed("down", status=503))
     with pytest.raises(ProviderFailed):
         await rent().run("Cap rents?", model=first.model, store=store, run_id="it")
@@ -197,7 +197,7 @@ async def test_a_failed_call_is_retried_when_the_run_is_resumed() -> None:
 
 
 async def test_limits_include_earlier_usage() -> None:
-    """The run's own stand in its header; wider ones let it go on."""
+    """The run's limits are in its header; higher ones let it continue."""
     store = MemoryStore()
     first = await rent().run("Q?", model=Counting().model, store=store, run_id="it", limits=Limits(calls=3))
     assert (first.status, (await store.run("it")).status) == ("limit", "limit")
@@ -237,7 +237,7 @@ async def test_a_resumed_run_restores_the_session() -> None:
 
 
 async def test_a_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
-    """The second one that resumes it gets a clear error, and the first goes on."""
+    """A second attempt to resume it gets a clear error, and the first continues."""
     stores = [SqliteStore(tmp_path / "runs.db") for _ in range(2)]
     await cut(rent(), stores[0])
     started, end = asyncio.Event(), asyncio.Event()
@@ -261,7 +261,7 @@ async def test_a_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
 
 
 async def test_a_run_that_keeps_crashing_its_process_is_given_up() -> None:
-    """It stays readable, and can be revived."""
+    """The run stays readable and can be revived."""
     store = MemoryStore()
     await cut(rent(), store)
     for _ in range(MAX_RECOVERIES + 1):
@@ -304,7 +304,7 @@ async def test_a_replayed_step_returns_its_recorded_value(value: Any, returns: A
 
 
 async def test_values_that_cannot_be_stored_are_errors() -> None:
-    """It says where, and what to do."""
+    """The error says where they are and what to do."""
 
     async def act(_: object, ctx: Context) -> Any:
         async def do() -> Any:
@@ -379,7 +379,7 @@ def _then_cancelled(request: ModelRequest, call: ToolCall) -> ToolCall:
 
 
 async def test_the_environment_names_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FLOWDEBATE_STORE is used where no store is given; False is none."""
+    """FLOWDEBATE_STORE is used if no store is given; False means no store."""
     monkeypatch.setenv("FLOWDEBATE_STORE", str(tmp_path / "deep" / "runs.db"))
     await generator(name="ask").run("q", model=ScriptedModel("a"), run_id="kept")
     await generator(name="ask").run("q", model=ScriptedModel("a"), run_id="not", store=False)
@@ -392,7 +392,7 @@ async def test_the_environment_names_the_store(tmp_path: Path, monkeypatch: pyte
 async def test_the_default_model_is_recorded_by_name(
     variable: str, model: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that the run is resumed with it, wherever that is; a blank one is none."""
+    """The run can be resumed with it elsewhere; a blank name means no model."""
     monkeypatch.setenv("FLOWDEBATE_MODEL", variable)
     store = MemoryStore()
     await handler(lambda value, ctx: value, name="same").run("q", store=store, run_id="it")
@@ -463,7 +463,7 @@ async def test_an_unreadable_record_is_reported_with_its_path(body: str) -> None
 
 @pytest.mark.parametrize("kind", ["told", "annotations", "no such error", "FlowDebateWarning"])
 def test_a_stored_failure_of_any_kind_becomes_an_exception(kind: str) -> None:
-    """What a file names as an error is looked up among the errors only."""
+    """Error names from a file are looked up only among the errors."""
     record = {"kind": kind, "name": "Odd", "said": "x", "facts": {}, "tuples": []}
     error = failure_of(json.dumps(record))
     assert (type(error).__name__, str(error)) == ("Odd", "x")

@@ -42,7 +42,7 @@ def test_a_run_killed_at_any_moment_has_the_same_result() -> None:
 
 
 def test_twenty_kills_in_a_row_do_no_harm() -> None:
-    """A run that is killed each time that it is resumed still comes to its end."""
+    """A run that is killed each time it is resumed still completes."""
     report = killed("--kills", "20", "--in-a-row", "20", "--point", "before", "--seed", "1")
     assert report["kills"] == 20
     assert report["runs"] == 1
@@ -51,7 +51,7 @@ def test_twenty_kills_in_a_row_do_no_harm() -> None:
 
 @pytest.mark.slow
 def test_on_postgresql_as_well(a_server: Server) -> None:
-    """The same, where the store is a server that outlives its clients."""
+    """Runs survive kills on a store whose server outlives its clients."""
     report = killed("--kills", "4", "--seed", "5", "--store", a_server.url)
     assert report["kills"] == 4
     assert_nothing_lost(report)

@@ -126,7 +126,7 @@ async def test_a_run_whose_end_did_not_reach_the_server_can_be_resumed(a_server:
 
 
 async def test_a_running_run_cannot_be_taken_by_its_own_process(tmp_path: Path) -> None:
-    """Neither before nor after its end could not be written once: a second journal would pay for its calls again."""
+    """This holds before and after a failure to write its end: a second journal would pay for its calls again."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.2)
     holding = locked(path)
@@ -156,7 +156,7 @@ async def result_of(call: Any) -> Any:
 @pytest.mark.skipif(sys.platform == "win32", reason="links and folders as Unix has them")
 @pytest.mark.parametrize("name", ["link.sqlite3", "folder/runs.sqlite3", "relative"])
 async def test_aliases_of_a_file_are_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Through a symbolic link, a linked folder or a relative path nobody takes a run whose owner is alive."""
+    """A symbolic link, a linked folder or a relative path does not give access to a run whose owner is alive."""
     path = tmp_path / "real" / "runs.sqlite3"
     path.parent.mkdir()
     (tmp_path / "link.sqlite3").symlink_to(path)
@@ -224,7 +224,7 @@ def replace(path: Path) -> None:
 async def test_a_run_whose_file_was_deleted_is_not_complete(
     tmp_path: Path, remove: Callable[[Path], None], at: int | None
 ) -> None:
-    """StoreLost, since nobody will find what was recorded; the path is then a new store for later runs."""
+    """It raises StoreLost, since its record is lost; the path is a new store for later runs."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await store.runs()
@@ -252,7 +252,7 @@ async def test_a_path_whose_file_was_deleted_is_a_new_store(tmp_path: Path) -> N
 
 
 async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path) -> None:
-    """Each resumes it with a store object as a process of its own has; no call is made and nothing is written."""
+    """Each resumes it with its own store object, as another process would; no call is made and nothing is written."""
     path, counter = tmp_path / "runs.sqlite3", CountingModel()
     store = SqliteStore(path)
     result = await talk().run("q", model=counter.model, store=store, run_id="it")
@@ -295,7 +295,7 @@ async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
 
 
 async def test_a_complete_run_whose_replay_fails_stays_complete() -> None:
-    """The error of the application's code is raised, and the stored run is left as it was."""
+    """The application's error is raised, and the stored run is unchanged."""
     store = MemoryStore()
     await talk().run("q", model=CountingModel().model, store=store, run_id="it")
     before = await store.run("it")

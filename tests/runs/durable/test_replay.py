@@ -239,7 +239,7 @@ async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data:
 
 @given(LIVES, st.data())
 async def test_a_follower_always_agrees_with_a_replay(life: Life, data: st.DataObject) -> None:
-    """It goes on from the step that it has read last, and leaves nothing behind."""
+    """It continues from the last step that it has read, and leaves nothing behind."""
     done = Forbidden()
     pattern, store, _, options = await lived(life, done)
     before, tasks = done.copy(), asyncio.all_tasks()
@@ -406,7 +406,7 @@ async def test_a_run_with_a_time_limit_is_replayed_completely() -> None:
 
 
 async def test_a_replay_uses_the_prompts_of_the_model_object() -> None:
-    """Without the object, a replay goes by its name: what it does next depends on its profile."""
+    """Without the object, a replay uses its name: its next steps depend on its profile."""
     repeating = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes first. " * 20)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=2)
     result = await block.run(QUESTION, store=store, model=repeating, run_id="r")
@@ -416,7 +416,7 @@ async def test_a_replay_uses_the_prompts_of_the_model_object() -> None:
 
 
 async def test_replaying_a_suspended_run_makes_no_call() -> None:
-    """What it waits for is there, and nobody who answers at once is asked again."""
+    """Its open requests are shown, and blocks that answer at once are not called again."""
     done = Forbidden()
     pattern, store, handle, options = await lived(Life("people"), done)
     run, steps, _ = store.looks[-1]

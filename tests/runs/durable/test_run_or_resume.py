@@ -46,7 +46,7 @@ def pattern(rounds: int = 1) -> Any:
 
 
 async def test_a_restarted_script_pays_only_for_missing_calls() -> None:
-    """The same call starts the run, resumes it after a crash, and returns it once it is complete."""
+    """One call starts the run, resumes it after a crash, and returns it once it is complete."""
     store, dying, living = MemoryStore(), Counted(fail_at=2), Counted()
     with pytest.raises(KeyboardInterrupt):
         await pattern().run(QUESTION, model=dying.model, store=store, run_id="city-1", if_exists="resume")
@@ -126,7 +126,7 @@ async def test_one_of_two_simultaneous_starts_conflicts() -> None:
 
 
 async def test_a_run_of_another_process_is_waited_for() -> None:
-    """Both calls return its one result; where that process ends without it, this one goes on."""
+    """Both calls return its one result; if that process ends early, this one continues."""
     store, going, done, calls = MemoryStore(), asyncio.Event(), asyncio.Event(), 0
 
     @handler(name="slow")
@@ -156,7 +156,7 @@ async def test_a_run_of_another_process_is_waited_for() -> None:
 
 
 async def test_limits_may_be_raised_when_the_call_is_repeated() -> None:
-    """A run that its limits ended goes on with higher ones."""
+    """A run that was ended by its limits continues with higher ones."""
     store, counted = MemoryStore(), Counted()
     kwargs: dict[str, Any] = {"model": counted.model, "store": store, "run_id": "city-1", "if_exists": "resume"}
     ended = await pattern().run(QUESTION, limits=Limits(calls=2), **kwargs)
@@ -175,7 +175,7 @@ async def test_limits_may_be_raised_when_the_call_is_repeated() -> None:
     ids=["no store", "no id", "unknown"],
 )
 async def test_values_that_cannot_be_resumed_are_rejected_before_the_run(options: dict[str, Any]) -> None:
-    """It takes a store and a run id; other words are refused."""
+    """A store and a run id are required; unknown options are rejected."""
     counted = Counted()
     with pytest.raises(ConfigurationError, match="if_exists"):
         await pattern().run(QUESTION, model=counted.model, **options)
