@@ -34,7 +34,7 @@ def slowly(talkers: Talkers) -> FunctionModel:
 
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "in one session"])
 @pytest.mark.parametrize("pattern", PATTERNS)
-async def test_runs_of_one_pattern_at_once_do_not_mix(pattern: str, shared: bool) -> None:  # noqa: FBT001
+async def test_concurrent_runs_of_a_pattern_are_independent(pattern: str, shared: bool) -> None:  # noqa: FBT001
     """Each result equals that of a single run, though every answer depends on the whole prompt."""
     pattern_ = talk(pattern)
     alone = [await pattern_.run(question, model=Talkers().model(), seed=1) for question in QUESTIONS]

@@ -154,7 +154,7 @@ def test_options_of_other_libraries_are_understood(option: str, meant: str) -> N
     assert f"did you mean {meant!r}?" in str(caught.value)
 
 
-def test_an_option_without_a_similar_one_lists_all() -> None:
+def test_an_option_unlike_any_other_lists_all_options() -> None:
     """An unlikely guess would be worse than the list."""
     with pytest.raises(TypeError, match=r"'xyzzy'; it takes: name, debaters, max_rounds, judge"):
         build("debate", xyzzy=1)

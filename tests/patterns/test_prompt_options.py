@@ -256,7 +256,7 @@ def test_instructions_of_a_role_reach_only_that_role(name: str, role: str) -> No
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_instructions_of_one_speaker_reach_all_of_its_blocks_and_no_other(name: str) -> None:
+def test_instructions_of_a_speaker_reach_only_its_blocks(name: str) -> None:
     """`DebaterOptions` of a debater, persona, agent or member have the instructions."""
     make, _ = ROLES[name]
     field = {"consensus": "agents", "council": "members", "review": "reviewers"}.get(name, "debaters")

@@ -156,7 +156,7 @@ async def test_a_verdict_is_parsed_at_the_first_attempt(verdict: str) -> None:
     assert reported.counts["structured"] == 1
 
 
-async def test_an_answer_in_another_field_is_retried() -> None:
+async def test_an_answer_in_the_wrong_field_is_retried() -> None:
     """a07: the error names the field that has the text."""
 
     async def serve(exchange: Exchange) -> None:
@@ -196,7 +196,7 @@ async def test_another_speakers_turn_is_removed_and_noted() -> None:
 @pytest.mark.parametrize(
     "name", ["qa\\_lead", "qa lead", "QA_Lead", "qa-lead", "`qa_lead`", "qaLead", "@qa_lead", "**qa_lead**"]
 )
-async def test_names_in_another_spelling_are_recognised(name: str) -> None:
+async def test_spelling_variants_of_names_are_recognised(name: str) -> None:
     """a38, a39: the first attempt is enough."""
     prompts: list[str] = []
 

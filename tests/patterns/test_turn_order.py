@@ -222,7 +222,7 @@ async def test_the_transcript_has_the_declared_order(arrival: list[str]) -> None
         assert places == sorted(places)
 
 
-async def test_turns_besides_a_failed_one_finish_and_are_not_repeated() -> None:
+async def test_other_turns_of_a_failed_round_finish_and_are_not_repeated() -> None:
     """The error raised is the first by declared order; the other entries are in the raw output and in the store."""
     store, speakers = MemoryStore(), Speakers(frozenset({("bea", 1), ("cid", 1)}))
     pattern = build("debate", 4, turn_order="simultaneous", max_rounds=1)

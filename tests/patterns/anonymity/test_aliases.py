@@ -243,7 +243,7 @@ def test_aliases_repeat_with_the_seed_and_not_with_the_order(names: list[str], s
     assert make_aliases(names, random=Random(seed)).names == repeated.names
 
 
-def test_each_name_gets_each_alias_about_equally_often() -> None:
+def test_aliases_are_assigned_uniformly() -> None:
     """A skewed draw would reveal names: over 1,200 seeds, each of 6 orders of three aliases occurs about 200 times."""
     names = ("Ann", "Ben", "Cleo")
     orders = Counter(tuple(sorted(names, key=make_aliases(names, random=Random(seed)).of)) for seed in range(1_200))

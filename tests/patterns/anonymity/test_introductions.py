@@ -147,7 +147,7 @@ def test_companies_as_a_subject_are_unchanged(text: str) -> None:
     assert ALIASES.hide(text).text == text
 
 
-def test_an_introduction_ends_where_another_clause_begins() -> None:
+def test_an_introduction_ends_before_the_next_clause() -> None:
     """The next clause is part of the argument and must survive."""
     introduction = "I am Claude, made by Anthropic, and Google should pay more. OpenAI pays less."
     assert [leak.text for leak in ALIASES.hide(introduction).leaks] == ["Claude", "Anthropic"]

@@ -70,7 +70,7 @@ def test_the_report_form_of_a_reporter_can_be_set() -> None:
         create_moderator(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")
 
 
-def test_another_transcript_in_a_role_is_rejected() -> None:
+def test_a_different_transcript_in_a_role_is_rejected() -> None:
     """The error suggests sharing the reference between roles."""
     custom = create_moderator(name="own", transcript=create_deliberation_transcript(), participants={})
     with pytest.raises(ResourceConflict, match="same reference"):

@@ -308,7 +308,7 @@ def test_a_resumed_run_does_not_repeat_a_failed_step() -> None:
 
 
 @pytest.mark.anyio
-async def test_escalations_of_one_run_do_not_mix() -> None:
+async def test_concurrent_escalations_are_independent() -> None:
     """Raw outputs and costs are separate, even for concurrent escalations."""
 
     async def reply(request: ModelRequest) -> Any:

@@ -140,7 +140,7 @@ def test_a_place_outside_of_a_change_is_marked() -> None:
     assert locate_in(FILES, file="none.py", line=1).problem == "the material has no none.py"
 
 
-def test_a_quote_from_another_file_moves_the_place() -> None:
+def test_a_quote_from_a_different_file_moves_the_place() -> None:
     """The note explains the move: a quote from a different file does not confirm the named one."""
     place = locate_in(FILES, file="src/load.ts", line=1, quote="return <p>{id}</p>;")
     assert (place.text, place.found) == ("app/[id]/page.tsx:2", True)
@@ -156,7 +156,7 @@ def test_an_existing_line_is_a_place_without_its_quote() -> None:
     assert locate_in(FILES, file="src/load.ts", quote="nowhere to be seen").found is False
 
 
-def test_a_quote_with_another_spelling_has_its_line() -> None:
+def test_quotes_match_despite_different_spelling() -> None:
     """Case, spacing and punctuation are ignored, as in speakers' quotes."""
     place = locate_in(FILES, file="src/load.ts", quote="EXPORT async function “load” — rows: Array<string>")
     assert (place.text, place.found) == ("src/load.ts:1", True)
