@@ -72,7 +72,7 @@ def test_agents_who_repeat_opposite_answers_have_not_converged() -> None:
     assert "the agents repeated themselves, and did not agree" in output.analytics.insights
 
 
-def test_a_position_lasts_until_the_agent_states_another() -> None:
+def test_a_position_lasts_until_the_agent_states_a_new_one() -> None:
     """An agent whose revision fails keeps the earlier position."""
 
     def answer(call: Call) -> Any:

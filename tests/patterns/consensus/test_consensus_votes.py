@@ -114,8 +114,8 @@ def test_each_rule_requires_its_exact_share(size: int, voting: str, share: Fract
         assert output.consensus_reached is (met and (had >= share if itself else had > share))
 
 
-def test_the_strength_is_that_of_all_eligible_voters() -> None:
-    """The grades are unanimous, strong, moderate, weak, split and contested."""
+def test_the_strength_counts_all_eligible_voters() -> None:
+    """The grades of strength are unanimous, strong, moderate, weak, split and contested."""
     rows: dict[str, Sequence[str | None]] = {
         "unanimous": ["ann"] * 3,
         "strong": ["ann"] * 6 + ["bob"],

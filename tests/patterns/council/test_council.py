@@ -79,7 +79,7 @@ def test_a_council_takes_two_calls_a_member_and_one_for_the_chair() -> None:
     assert CouncilOutput.model_validate(raw.to_wire()) == raw
 
 
-def test_members_see_nothing_of_each_other_before_they_answer() -> None:
+def test_members_answer_independently() -> None:
     """The prompt of an opinion contains only the question."""
     model = Listening()
     run_council(model=model.model)
@@ -114,7 +114,7 @@ def test_hiding_names_can_be_switched_off() -> None:
 
 
 @given(st.integers(2, 5), st.integers(0, 2**32))
-def test_every_answer_is_shown_first_equally_often(count: int, seed: int) -> None:
+def test_every_answer_comes_first_equally_often(count: int, seed: int) -> None:
     """A reviewer that prefers the first answer leaves the ranking tied."""
     raw = run_council(NAMES[:count], seed=seed).output
     assert {rank.rank for rank in raw.ranking} == {1}

@@ -51,7 +51,7 @@ def test_a_custom_moderator_reads_the_shared_transcript() -> None:
 
 
 @pytest.mark.parametrize("role", ["moderator", "judge", "synthesizer", "debater"])
-def test_another_transcript_in_a_role_is_rejected(role: str) -> None:
+def test_a_role_with_a_different_transcript_is_rejected(role: str) -> None:
     """The `ResourceConflict` suggests sharing the reference between roles."""
     custom_block = _moderator_with(create_debate_transcript())
     options: dict[str, Any] = {"debaters": SIDES}
@@ -89,7 +89,7 @@ def test_a_pipeline_around_a_debate_shares_its_transcript_by_reference() -> None
     assert sequencer(name="all").then(rent).then(count).run_sync(QUESTION, model=script("A", "B")).output == ["A", "B"]
 
 
-def test_a_pipeline_with_another_transcript_is_rejected() -> None:
+def test_a_pipeline_with_a_different_transcript_is_rejected() -> None:
     """The reader would otherwise get an empty transcript, because the debate uses a private one."""
     rent = debate(name="rent", debaters=SIDES)
     with pytest.raises(ResourceConflict):

@@ -127,7 +127,7 @@ def test_a_run_that_cannot_continue_is_rejected() -> None:
     assert len(counting.prompts) == 5
 
 
-def test_front_ends_continue_a_debate_by_a_fork() -> None:
+def test_front_ends_continue_a_debate_with_a_fork() -> None:
     """A fork made over HTTP, over MCP or on the page can be read and resumed from its plan."""
     counting = Counting()
 

@@ -61,7 +61,7 @@ def test_the_judge_sees_stances_and_no_names_by_default() -> None:
     assert view_event.anonymized
 
 
-def test_names_are_shown_on_request() -> None:
+def test_names_can_be_included() -> None:
     """`anonymize_transcript=False` tags each argument with name and stance."""
     with pytest.warns(FlowDebateWarning):
         prompt, view_event, _ = _run_judge(anonymize_transcript=False)
@@ -138,7 +138,7 @@ def test_a_winner_is_one_of_the_stances_or_none(winner: str | None) -> None:
 
 
 @pytest.mark.parametrize("winner", ["anna", "not for", "for and against", "against for", "both", 1])
-def test_the_default_judge_cannot_name_another_winner(winner: object) -> None:
+def test_the_default_judge_can_only_name_a_stance_as_winner(winner: object) -> None:
     """A hidden name, a negation or two stances cause a `SchemaViolation` that names the judge and the field."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, failures=FailurePolicy(on_failure="fail"))
     with pytest.raises(SchemaViolation) as caught:

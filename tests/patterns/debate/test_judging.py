@@ -193,7 +193,7 @@ def test_a_person_sees_the_ballots_of_a_flip_and_decides() -> None:
     assert "which was shown against first: against (" in ballots_text
 
 
-def test_a_person_is_not_asked_without_a_flip() -> None:
+def test_a_person_decides_only_after_a_flip() -> None:
     """A verdict that is the same in each view needs no person."""
 
     def ask(_: object) -> None:

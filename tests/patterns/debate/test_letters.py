@@ -208,7 +208,7 @@ def decide_by_log_odds(ballots: Sequence[JudgeBallot]) -> Decision:
 
 
 def test_one_loud_model_does_not_outvote_three() -> None:
-    """Its confidence does not matter; the mean of the log-odds would be 1.5 for the side that three of four reject."""
+    """Confidence does not matter; the mean of the log-odds would be 1.5 for the side that three of four reject."""
     decision = decide_by_log_odds(panel_of([[4.5, -4.5], [-0.5, 0.5], [-0.5, 0.5], [-0.5, 0.5]]))
     assert decision.winner == SIDES[1]
     assert decision.scores == softmax({SIDES[0]: -0.5, SIDES[1]: 0.5})

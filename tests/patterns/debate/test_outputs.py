@@ -177,7 +177,7 @@ class Finding(BaseModel):
     reasoning: str = "It was not answered."
 
 
-def test_a_judge_may_return_another_model_with_the_same_fields() -> None:
+def test_a_judge_may_return_a_different_model_with_the_same_fields() -> None:
     """Matching fields are accepted, whatever the class."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=lambda _: Finding())
     assert rent.run_sync(QUESTION, model=by_role()).output.verdict == DebateVerdict.model_validate(VERDICT)

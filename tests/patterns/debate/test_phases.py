@@ -44,7 +44,7 @@ def run_debate(*, sides: int = 2, reply: Any = None, **options: Any) -> Any:
     return pattern.run_sync("What should the city build?", model=FunctionModel(answer), seed=1)
 
 
-def test_each_round_is_for_its_phase() -> None:
+def test_rounds_follow_the_phases() -> None:
     """The debate has the rounds of its phases, and the transcript records the phase of each round."""
     run = run_debate()
     assert [(event.round, event.phase) for event in events(run, RoundStarted)] == [

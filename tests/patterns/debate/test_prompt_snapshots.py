@@ -85,7 +85,7 @@ Nobody has argued yet. Open with your case: state your position and give the str
 """)
 
 
-def test_a_turn_of_rebuttal_reads_well() -> None:
+def test_a_rebuttal_prompt_reads_well() -> None:
     """The prompt has the transcript, the round's angle, the speaker and the instruction."""
     prompt = render_debater_turn(
         DebaterIdentity(stance=STANCES[0], positions=tuple(STANCES), role="the product's owner", max_rounds=2),

@@ -283,7 +283,9 @@ def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, in
 
 
 @given(sources_and_slices(), st.data())
-def test_another_word_makes_a_quote_unverified(sample: tuple[str, int, int], data: st.DataObject) -> None:
+def test_a_replaced_or_inserted_word_makes_a_quote_unverified(
+    sample: tuple[str, int, int], data: st.DataObject
+) -> None:
     """The extra word either replaces a word of the source or is inserted between two words."""
     source, first, last = sample
     keys = normalise(source).words[first : last + 1]

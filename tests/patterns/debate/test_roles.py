@@ -120,7 +120,7 @@ def test_the_template_of_a_role_can_be_changed_separately(role: str, template: A
         assert role != "judge" or "anna" not in str(messages)
 
 
-def test_a_template_of_another_role_is_rejected() -> None:
+def test_a_template_for_a_different_role_is_rejected() -> None:
     """The error is raised before anything runs."""
     with pytest.raises(ConfigurationError, match=r"template of moderator.*ModeratorTemplate"):
         debate(**{**OPTIONS, "moderator": ModeratorOptions(template=SYNTHESIZER)})
@@ -178,7 +178,7 @@ def test_an_unbound_block_elsewhere_is_an_error(make: Any) -> None:
             use()
 
 
-def test_an_unbound_block_of_another_role_is_rejected() -> None:
+def test_an_unbound_block_for_a_different_role_is_rejected() -> None:
     """A judge cannot moderate."""
     with pytest.raises(ConfigurationError, match=r"moderator.*made by create_moderator\(\)"):
         debate(name="rent", debaters=SIDES, moderator=create_judge())
